@@ -1,0 +1,49 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench lint format asan tsan clean
+SHELL := /bin/bash
+JOBS ?= $(shell nproc)
+export CCACHE_DIR ?= $(HOME)/.cache/strake-ccache
+export CCACHE_SLOPPINESS := pch_defines,time_macros
+BENCH ?= all
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+build: ## Set up and build the program: build/strake
+	@tools/setup.sh build
+	@cmake --preset release $(if $(wildcard build/CMakeCache.txt),>/dev/null)
+	@cmake --build --preset release -j $(JOBS)
+
+demo: build ## Fine-tune a pretrained encoder on real text and score a held-back part (FULL=1: all 15 classes)
+	@tools/setup.sh demo
+	@tools/demo.sh $(if $(FULL),--full)
+
+test: build ## Set up, build and run every test
+	@tools/setup.sh test
+	@ctest --test-dir build --output-on-failure
+
+bench: build ## Compare with the named peers (BENCH=training, inference, prepare, kernels or all)
+	@tools/setup.sh test bench
+	@.venv/bin/python benchmarks/run.py $(BENCH)
+
+lint: build ## clang-format, clang-tidy on what changed, include layers, size limits, ruff
+	@tools/setup.sh lint
+	@tools/lint.sh
+
+format: ## Format C++ and Python in place
+	@tools/setup.sh lint
+	@git ls-files '*.h' '*.cpp' | xargs .venv/bin/clang-format -i
+	@.venv/bin/ruff format --quiet .
+
+asan: ## Run the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@tools/setup.sh build
+	@cmake --preset asan >/dev/null && cmake --build --preset asan -j $(JOBS)
+	@ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build-asan -L unit --output-on-failure
+
+tsan: ## Run the tests of core and comm under ThreadSanitizer
+	@tools/setup.sh build
+	@cmake --preset tsan >/dev/null && cmake --build --preset tsan -j $(JOBS) --target core_tests comm_tests
+	@ctest --test-dir build-tsan -R '^(core|comm)\.' --output-on-failure
+
+clean: ## Remove build folders (the virtual environment stays)
+	@rm -rf build build-dev build-asan build-tsan

@@ -1,0 +1,27 @@
+# strake_module(<name> SOURCES ... [TESTS ...] [DEPENDS modules...] [LINKS libs...] [PRIVATE_LINKS libs...])
+# One folder = one static library strake::<name> = one entry in the dependency graph that tools/check_layers.py checks.
+# foo_test.cpp under TESTS becomes the ctest "<name>.foo_test".
+function(strake_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;TESTS;DEPENDS;LINKS;PRIVATE_LINKS")
+  add_library(strake_${name} STATIC ${arg_SOURCES})
+  add_library(strake::${name} ALIAS strake_${name})
+  list(TRANSFORM arg_DEPENDS PREPEND strake::)
+  target_include_directories(strake_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_compile_features(strake_${name} PUBLIC cxx_std_20)
+  target_link_libraries(strake_${name} PUBLIC ${arg_DEPENDS} ${arg_LINKS} PRIVATE strake_warnings ${arg_PRIVATE_LINKS})
+  if(STRAKE_BUILD_TESTS)
+    foreach(test IN LISTS arg_TESTS)
+      strake_test(${name} ${test} strake::${name} ${arg_PRIVATE_LINKS})
+    endforeach()
+  endif()
+endfunction()
+
+# strake_test(<group> <source> libs...): a GoogleTest executable registered as "<group>.<stem>".
+function(strake_test group source)
+  cmake_path(GET source STEM stem)
+  add_executable(${group}_${stem} ${source})
+  target_link_libraries(${group}_${stem} PRIVATE ${ARGN} strake_warnings GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${group}_${stem} PRIVATE STRAKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${group}.${stem} COMMAND ${group}_${stem})
+  set_tests_properties(${group}.${stem} PROPERTIES LABELS unit TIMEOUT 300)
+endfunction()

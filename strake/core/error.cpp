@@ -1,0 +1,69 @@
+#include "strake/core/error.h"
+
+#include <string_view>
+#include <utility>
+
+namespace strake {
+
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kUsage:
+    case ErrorKind::kConfig:
+      return 2;
+    case ErrorKind::kData:
+      return 3;
+    case ErrorKind::kIo:
+      return 4;
+    case ErrorKind::kComm:
+      return 5;
+    case ErrorKind::kNumeric:
+      return 6;
+    case ErrorKind::kInternal:
+      return 70;
+  }
+  return 70;
+}
+
+const char* to_string(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kUsage:
+      return "usage";
+    case ErrorKind::kConfig:
+      return "configuration";
+    case ErrorKind::kData:
+      return "data";
+    case ErrorKind::kIo:
+      return "file";
+    case ErrorKind::kComm:
+      return "communication";
+    case ErrorKind::kNumeric:
+      return "numeric";
+    case ErrorKind::kInternal:
+      return "internal";
+  }
+  return "internal";
+}
+
+Error::Error(ErrorKind kind, std::string message, std::source_location where)
+    : kind_(kind), text_(std::move(message)), where_(where) {}
+
+Error& Error::add_context(const std::string& context) {
+  text_ += " (" + context + ")";
+  return *this;
+}
+
+std::string printable(std::string_view text, size_t max_bytes) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (i >= max_bytes && (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return out + "...";
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x20 || byte == 0x7F) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace strake

@@ -1,0 +1,158 @@
+#include "strake/core/file.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "strake/core/error.h"
+
+namespace strake {
+namespace fs = std::filesystem;
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+bool is_plain_name(const std::string& name) {
+  constexpr size_t kLongestName = 255;
+  return !name.empty() && name.size() <= kLongestName && name.front() != '.' && std::ranges::all_of(name, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
+  });
+}
+
+bool is_below(const fs::path& path, const fs::path& directory) {
+  const auto [end, rest] = std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
+  return end == directory.end();
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path, uint64_t max_bytes) {
+  // O_NONBLOCK: opening a FIFO must not wait for a writer.
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  require(file.get() >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(errno));
+  struct stat status {};
+  require(::fstat(file.get(), &status) == 0, ErrorKind::kIo, "cannot stat {}: {}", path.string(), std::strerror(errno));
+  require(S_ISREG(status.st_mode), ErrorKind::kIo, "{} is not a regular file", path.string());
+  const auto size = static_cast<uint64_t>(status.st_size);
+  require(size <= max_bytes, ErrorKind::kIo, "{} has {} bytes; at most {} are accepted for such a file", path.string(),
+          size, max_bytes);
+  std::string content(size, '\0');
+  uint64_t done = 0;
+  while (done < size) {
+    const ssize_t got = ::read(file.get(), content.data() + done, size - done);
+    if (got < 0 && errno == EINTR) continue;
+    require(got > 0, ErrorKind::kIo, "reading {} stopped at byte {} of {}: {}", path.string(), done, size,
+            got == 0 ? "file became shorter" : std::strerror(errno));
+    done += static_cast<uint64_t>(got);
+  }
+  return content;
+}
+
+fs::path resolve_inside(const fs::path& directory, const std::string& name, const std::string& source) {
+  require(is_plain_name(name), ErrorKind::kConfig,
+          "{}: file name '{}' must be one plain name of letters, digits, '.', '_' and '-' inside {}", source,
+          printable(name), directory.string());
+  const fs::path path = directory / name;
+  std::error_code error;
+  if (!fs::is_symlink(path, error)) return path;
+  const fs::path real = fs::weakly_canonical(path, error);
+  const fs::path root = fs::weakly_canonical(directory, error);
+  // Hub cache: models--x/snapshots/<commit>/file -> ../../blobs/<hash>
+  const fs::path cache_blobs = root.parent_path().parent_path() / "blobs";
+  const bool in_cache = root.parent_path().filename() == "snapshots" && is_below(real, cache_blobs);
+  require(is_below(real, root) || in_cache, ErrorKind::kConfig, "{}: '{}' is a symbolic link that leaves {}", source,
+          name, directory.string());
+  return path;
+}
+
+void sync_directory(const fs::path& directory) {
+  const fs::path target = directory.empty() ? fs::path(".") : directory;
+  const Descriptor handle(::open(target.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  require(handle.get() >= 0 && ::fsync(handle.get()) == 0, ErrorKind::kIo, "cannot sync directory {}: {}",
+          target.string(), std::strerror(errno));
+}
+
+void create_directories(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  require(!error, ErrorKind::kIo, "cannot create directory {}: {}", directory.string(), error.message());
+  require(fs::is_directory(directory, error), ErrorKind::kIo, "{} exists and is not a directory", directory.string());
+}
+
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
+  static std::atomic<uint64_t> counter{0};
+  temporary_ = path_;
+  temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter++);
+  descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  require(descriptor_ >= 0, ErrorKind::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::reserve(uint64_t bytes) {
+  if (bytes == 0) return;
+  const int result = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
+  require(result == 0 || result == EOPNOTSUPP || result == EINVAL, ErrorKind::kIo,
+          "cannot reserve {} bytes for {}: {}", bytes, path_.string(), std::strerror(result));
+}
+
+void AtomicFile::write(const void* data, uint64_t bytes) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t put = ::write(descriptor_, next, bytes);
+    if (put < 0 && errno == EINTR) continue;
+    require(put > 0, ErrorKind::kIo, "cannot write {}: {}; the previous file is unchanged", path_.string(),
+            std::strerror(errno));
+    next += put;
+    bytes -= static_cast<uint64_t>(put);
+  }
+}
+
+void AtomicFile::commit() {
+  require(::fsync(descriptor_) == 0, ErrorKind::kIo, "cannot sync {}: {}; the previous file is unchanged",
+          path_.string(), std::strerror(errno));
+  require(::rename(temporary_.c_str(), path_.c_str()) == 0, ErrorKind::kIo, "cannot rename {} to {}: {}",
+          temporary_.string(), path_.string(), std::strerror(errno));
+  ::close(descriptor_);
+  descriptor_ = -1;
+  sync_directory(path_.parent_path());
+}
+
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+uint64_t peak_resident_bytes() {
+  struct rusage usage {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  constexpr uint64_t kKibibyte = 1024;
+  return static_cast<uint64_t>(usage.ru_maxrss) * kKibibyte;
+}
+
+}  // namespace strake

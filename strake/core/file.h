@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace strake {
+
+// Whole content of a regular file. Errors (kIo) name the path: missing, not a regular file (FIFOs and devices are
+// refused without blocking), or larger than `max_bytes`.
+std::string read_file(const std::filesystem::path& path, uint64_t max_bytes);
+
+// `directory/name` for a name that comes from outside (an index file, a configuration). The name must be one plain path
+// component of [A-Za-z0-9._-], not starting with '.', and, if a symbolic link, must end inside `directory` or the
+// Hugging Face cache layout's sibling `blobs` folder. Throws kConfig naming `source`.
+std::filesystem::path resolve_inside(const std::filesystem::path& directory, const std::string& name,
+                                     const std::string& source);
+
+// Makes a rename or unlink in `directory` durable.
+void sync_directory(const std::filesystem::path& directory);
+
+// Creates the directory and its parents; Error (kIo) with the path and reason.
+void create_directories(const std::filesystem::path& directory);
+
+// Writes a file so that readers see the old content or the complete new content, never a part, also after a power cut:
+// data goes to a temporary sibling which commit() fsyncs and renames. Without commit() the destructor removes it.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  // Reserves disk space now, so that a full disk is an error before anything is written.
+  void reserve(uint64_t bytes);
+  void write(const void* data, uint64_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  void commit();
+
+  int descriptor() const { return descriptor_; }
+  const std::filesystem::path& temporary_path() const { return temporary_; }
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+};
+
+// AtomicFile in one call.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// Peak resident set size of this process in bytes.
+uint64_t peak_resident_bytes();
+
+}  // namespace strake

@@ -1,0 +1,103 @@
+#include "strake/core/file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <fstream>
+#include <functional>
+
+#include "strake/core/error.h"
+#include "strake/core/mapped_file.h"
+
+namespace strake {
+namespace {
+namespace fs = std::filesystem;
+
+class FileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("strake_file_test_" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string error_of(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(FileTest, AtomicFileReplacesOnlyOnCommit) {
+  write_file_atomically(folder_ / "a", "old");
+  {
+    AtomicFile file(folder_ / "a");
+    file.write("half");
+  }
+  EXPECT_EQ(read_file(folder_ / "a", 100), "old");
+  write_file_atomically(folder_ / "a", "new");
+  EXPECT_EQ(read_file(folder_ / "a", 100), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(FileTest, FailedWriteLeavesTheOldFile) {
+  write_file_atomically(folder_ / "a", "old");
+  // A file size limit fails in write() as a full disk does (EFBIG instead of ENOSPC).
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit unlimited{};
+  getrlimit(RLIMIT_FSIZE, &unlimited);
+  const rlimit small{4096, unlimited.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string message = error_of([&] { write_file_atomically(folder_ / "a", std::string(100000, 'x')); });
+  setrlimit(RLIMIT_FSIZE, &unlimited);
+  EXPECT_NE(message.find("previous file is unchanged"), std::string::npos) << message;
+  EXPECT_EQ(read_file(folder_ / "a", 100), "old");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(FileTest, ReadFileRefusesFifosDirectoriesAndHugeFiles) {
+  ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
+  EXPECT_NE(error_of([&] { read_file(folder_ / "fifo", 10); }).find("not a regular file"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_file(folder_, 10); }).find("not a regular file"), std::string::npos);
+  write_file_atomically(folder_ / "big", std::string(11, 'x'));
+  EXPECT_NE(error_of([&] { read_file(folder_ / "big", 10); }).find("11 bytes"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_file(folder_ / "none", 10); }).find("No such file"), std::string::npos);
+}
+
+TEST_F(FileTest, NamesFromOutsideCannotLeaveTheFolder) {
+  for (const std::string name : {"../x", "/etc/passwd", "a/../../b", ".hidden", "", "a b", "x\n"}) {
+    EXPECT_NE(error_of([&] { resolve_inside(folder_, name, "index"); }).find("plain name"), std::string::npos) << name;
+  }
+  EXPECT_NE(error_of([&] { resolve_inside(folder_, std::string(10000, 'a'), "index"); }), "no error");
+  fs::create_symlink("/etc/passwd", folder_ / "link");
+  EXPECT_NE(error_of([&] { resolve_inside(folder_, "link", "index"); }).find("symbolic link"), std::string::npos);
+  EXPECT_EQ(resolve_inside(folder_, "model-1.safetensors", "index"), folder_ / "model-1.safetensors");
+}
+
+TEST_F(FileTest, HubCacheLinksIntoBlobsAreFollowed) {
+  const fs::path snapshot = folder_ / "models--m" / "snapshots" / "abc";
+  fs::create_directories(snapshot);
+  fs::create_directories(folder_ / "models--m" / "blobs");
+  write_file_atomically(folder_ / "models--m" / "blobs" / "f00", "w");
+  fs::create_symlink("../../blobs/f00", snapshot / "model.safetensors");
+  EXPECT_EQ(read_file(resolve_inside(snapshot, "model.safetensors", "model"), 10), "w");
+}
+
+TEST_F(FileTest, MappedFileShowsTheBytes) {
+  write_file_atomically(folder_ / "m", "abc");
+  const MappedFile file(folder_ / "m");
+  ASSERT_EQ(file.size(), 3U);
+  EXPECT_EQ(static_cast<char>(file.bytes()[2]), 'c');
+  write_file_atomically(folder_ / "empty", "");
+  EXPECT_EQ(MappedFile(folder_ / "empty").size(), 0U);
+}
+
+}  // namespace
+}  // namespace strake

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "strake/core/error.h"
+
+namespace strake {
+
+using Json = nlohmann::json;
+
+// Largest accepted sizes of files that come from outside.
+inline constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
+inline constexpr uint64_t kMaxTokenizerBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
+
+// Parses JSON that may be hostile: at most 64 levels deep, no duplicate keys, valid UTF-8, finite numbers.
+// Errors are kConfig and start with `source` (a path, or "file:line").
+Json parse_json(std::string_view text, const std::string& source);
+
+// parse_json of a whole file of at most `max_bytes`.
+Json read_json(const std::filesystem::path& path, uint64_t max_bytes);
+
+// Typed access with errors that name the source and the key.
+template <typename T>
+T get_or(const Json& object, const char* key, const T& fallback, const std::string& source) {
+  const auto found = object.find(key);
+  if (found == object.end() || found->is_null()) return fallback;
+  try {
+    if constexpr (std::is_same_v<T, bool>) require(found->is_boolean(), ErrorKind::kConfig, "not a boolean");
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
+      require(found->is_number_integer(), ErrorKind::kConfig, "not an integer");
+    if constexpr (std::is_floating_point_v<T>) require(found->is_number(), ErrorKind::kConfig, "not a number");
+    return found->template get<T>();
+  } catch (const std::exception&) {
+    fail(ErrorKind::kConfig, "{}: key '{}' has the unexpected value {}", source, key, printable(found->dump()));
+  }
+}
+
+template <typename T>
+T get_required(const Json& object, const char* key, const std::string& source) {
+  require(object.is_object() && object.contains(key), ErrorKind::kConfig, "{}: key '{}' is missing", source, key);
+  require(!object.at(key).is_null(), ErrorKind::kConfig, "{}: key '{}' is null", source, key);
+  return get_or<T>(object, key, T{}, source);
+}
+
+}  // namespace strake

@@ -1,0 +1,41 @@
+#include "strake/core/json.h"
+
+#include <gtest/gtest.h>
+
+namespace strake {
+namespace {
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_json(text, "config.json");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Json, HostileTextIsRefusedWithItsSource) {
+  EXPECT_NE(error_of(std::string(200000, '[')).find("deeper than 64"), std::string::npos);
+  EXPECT_NE(error_of(R"({"a": 1, "a": 2})").find("key 'a' occurs twice"), std::string::npos);
+  EXPECT_NE(error_of("1e999").find("config.json"), std::string::npos);
+  EXPECT_NE(error_of("{\"a\": NaN}").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(error_of("{\"a\": \"\xff\"}").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(error_of("\"\\ud800\"").find("not valid JSON"), std::string::npos);
+  EXPECT_NE(error_of("{} {}").find("not valid JSON"), std::string::npos);
+  EXPECT_EQ(error_of(R"({"a": {"b": [1, 2.5, "x", null, true]}, "b": 1})"), "no error");
+}
+
+TEST(Json, TypedAccessNamesTheKey) {
+  const Json object = parse_json(R"({"n": 3, "s": "x", "f": 1.5, "z": null})", "c");
+  EXPECT_EQ(get_required<int>(object, "n", "c"), 3);
+  EXPECT_EQ(get_or<int>(object, "absent", 7, "c"), 7);
+  EXPECT_EQ(get_or<int>(object, "z", 7, "c"), 7);
+  EXPECT_EQ(get_or<double>(object, "n", 0.0, "c"), 3.0);
+  EXPECT_THROW(get_or<int>(object, "s", 0, "c"), Error);
+  EXPECT_THROW(get_or<int>(object, "f", 0, "c"), Error);
+  EXPECT_THROW(get_or<bool>(object, "n", false, "c"), Error);
+  EXPECT_THROW(get_required<int>(object, "absent", "c"), Error);
+}
+
+}  // namespace
+}  // namespace strake

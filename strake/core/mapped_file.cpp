@@ -1,0 +1,39 @@
+#include "strake/core/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "strake/core/error.h"
+
+namespace strake {
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  require(descriptor >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(errno));
+  struct stat status {};
+  const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
+  if (regular && status.st_size > 0) {
+    size_ = static_cast<size_t>(status.st_size);
+    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
+    if (address != MAP_FAILED) data_ = static_cast<const std::byte*>(address);
+  }
+  const int reason = errno;
+  ::close(descriptor);
+  require(regular, ErrorKind::kIo, "{} is not a regular file", path.string());
+  require(size_ == 0 || data_ != nullptr, ErrorKind::kIo, "cannot map {}: {}", path.string(), std::strerror(reason));
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+}  // namespace strake

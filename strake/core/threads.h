@@ -1,0 +1,43 @@
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace strake {
+
+// Cores this process may use, from its affinity mask (containers and `taskset` set it), at least 1.
+int available_cores();
+
+// Compute threads for one rank when `ranks_on_host` ranks share the machine: STRAKE_NUM_THREADS if set, else
+// the cores divided evenly, at least 1. OMP_NUM_THREADS is not read: launchers set it to 1 behind the user's back.
+int threads_per_rank(int ranks_on_host);
+
+// Number of threads that parallel_for uses when called from this thread.
+inline int num_threads() { return omp_get_max_threads(); }
+// Applies to the calling thread only, so that every rank thread has its own count.
+inline void set_num_threads(int threads) { omp_set_num_threads(threads); }
+
+// Calls body(begin, end) on disjoint ranges covering [0, count), each a multiple of `grain` long but for the last.
+// Ranges depend on the thread count: a body whose result depends on the cut must do its own fixed cutting.
+// Exceptions must not leave `body`.
+template <typename Body>
+void parallel_for(int64_t count, int64_t grain, const Body& body) {
+  const int64_t grains = (count + grain - 1) / grain;
+  const int threads = static_cast<int>(std::min<int64_t>(num_threads(), grains));
+  if (threads <= 1) {
+    if (count > 0) body(int64_t{0}, count);
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  {
+    const int64_t used = omp_get_num_threads();
+    const int64_t id = omp_get_thread_num();
+    const int64_t begin = std::min(count, grains * id / used * grain);
+    const int64_t end = std::min(count, grains * (id + 1) / used * grain);
+    if (begin < end) body(begin, end);
+  }
+}
+
+}  // namespace strake

@@ -1,0 +1,60 @@
+#include "strake/core/threads.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "strake/core/error.h"
+
+namespace strake {
+namespace {
+
+TEST(Threads, ParallelForCoversEveryIndexOnce) {
+  for (const int64_t count : {0, 1, 5, 64, 1000, 1001}) {
+    for (const int threads : {1, 2, 3}) {
+      set_num_threads(threads);
+      std::vector<int> hits(count, 0);
+      parallel_for(count, 16, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++hits[i];
+      });
+      EXPECT_EQ(hits, std::vector<int>(count, 1)) << count << " with " << threads;
+    }
+  }
+}
+
+TEST(Threads, CountBelongsToTheCallingThread) {
+  set_num_threads(2);
+  std::thread([] { set_num_threads(1); }).join();
+  EXPECT_EQ(num_threads(), 2);
+}
+
+TEST(Threads, CoresAreSharedEvenlyAndFollowTheAffinityMask) {
+  ::unsetenv("STRAKE_NUM_THREADS");
+  EXPECT_EQ(threads_per_rank(1), available_cores());
+  EXPECT_EQ(threads_per_rank(1000), 1);
+  ::setenv("STRAKE_NUM_THREADS", "3", 1);
+  EXPECT_EQ(threads_per_rank(2), 3);
+  ::setenv("STRAKE_NUM_THREADS", "many", 1);
+  EXPECT_THROW(threads_per_rank(1), Error);
+  ::unsetenv("STRAKE_NUM_THREADS");
+  std::thread([] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    cpu_set_t all;
+    sched_getaffinity(0, sizeof(all), &all);
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &all)) {
+        CPU_SET(cpu, &one);
+        break;
+      }
+    }
+    sched_setaffinity(0, sizeof(one), &one);
+    EXPECT_EQ(available_cores(), 1);
+  }).join();
+}
+
+}  // namespace
+}  // namespace strake

@@ -1,0 +1,66 @@
+"""Fails if a file includes a module that its CMakeLists.txt does not list under DEPENDS, or if modules form a cycle.
+
+Also: Arrow headers only in strake/data, ATen nowhere in core, tokenizers and kernels, and <torch/torch.h> nowhere.
+Usage: check_layers.py [REPOSITORY_ROOT]
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parents[1])
+FORBIDDEN = [  # (pattern, modules where it is allowed or None, modules where it is refused or None)
+    (r"#include <(arrow|parquet)/", {"data"}, None),
+    (r"#include <(ATen|c10|torch)/", None, {"core", "tokenizers", "kernels", "cli"}),
+    (r"#include <torch/torch\.h>", set(), None),
+    (r"#include <mpi\.h>", {"comm"}, None),
+]
+
+
+def declared_dependencies(root):
+    allowed = {}
+    for cmake in sorted(root.glob("*/CMakeLists.txt")):
+        depends = re.search(r"DEPENDS((?:\s+[a-z_]+)*)", cmake.read_text())
+        allowed[cmake.parent.name] = {cmake.parent.name, *(depends.group(1).split() if depends else [])}
+    return allowed
+
+
+def include_problems(root, allowed):
+    for path in sorted(p for p in root.rglob("*") if p.suffix in {".h", ".cpp", ".cu"}):
+        module = path.relative_to(root).parts[0]
+        text = path.read_text()
+        for used in sorted(set(re.findall(r'#include "strake/(\w+)/', text))):
+            if used not in allowed.get(module, set()):
+                yield f"{path}: {module} may not include {used} (see DEPENDS in strake/{module}/CMakeLists.txt)"
+        for pattern, only_in, never_in in FORBIDDEN:
+            if re.search(pattern, text) and (
+                (only_in is not None and module not in only_in) or (never_in is not None and module in never_in)
+            ):
+                yield f"{path}: module {module} may not have {pattern}"
+
+
+def cycles(allowed):
+    found = []
+
+    def visit(module, trail):
+        if module in trail:
+            found.append("cycle: " + " -> ".join((*trail, module)))
+            return
+        for used in sorted(allowed.get(module, set()) - {module}):
+            visit(used, (*trail, module))
+
+    for module in sorted(allowed):
+        visit(module, ())
+    return found
+
+
+def main():
+    modules = declared_dependencies(ROOT / "strake")
+    problems = [*include_problems(ROOT / "strake", modules), *cycles(modules)]
+    if not modules:
+        problems.append(f"no modules found under {ROOT / 'strake'}")
+    sys.exit("\n".join(problems) or 0)
+
+
+if __name__ == "__main__":
+    main()
