@@ -5,15 +5,15 @@ find_path(LibTorch_ROOT NAMES lib/libtorch_cpu.so PATHS ${_site}/torch NO_DEFAUL
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_ROOT)
 if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
-  find_package(OpenMP REQUIRED COMPONENTS CXX)
   add_library(LibTorch::c10 SHARED IMPORTED)
   set_target_properties(LibTorch::c10 PROPERTIES IMPORTED_LOCATION ${LibTorch_ROOT}/lib/libc10.so)
   add_library(LibTorch::cpu SHARED IMPORTED)
   set_target_properties(LibTorch::cpu PROPERTIES IMPORTED_LOCATION ${LibTorch_ROOT}/lib/libtorch_cpu.so)
-  target_include_directories(LibTorch::cpu SYSTEM INTERFACE ${LibTorch_ROOT}/include
-                             ${LibTorch_ROOT}/include/torch/csrc/api/include)
+  # After the system's directories: the wheel also carries headers of fmt and others, in versions of its own.
+  target_compile_options(LibTorch::cpu INTERFACE "SHELL:-idirafter ${LibTorch_ROOT}/include"
+                         "SHELL:-idirafter ${LibTorch_ROOT}/include/torch/csrc/api/include")
   target_compile_definitions(LibTorch::cpu INTERFACE _GLIBCXX_USE_CXX11_ABI=1 AT_PER_OPERATOR_HEADERS)
-  target_link_libraries(LibTorch::cpu INTERFACE LibTorch::c10 OpenMP::OpenMP_CXX)
+  target_link_libraries(LibTorch::cpu INTERFACE LibTorch::c10 strake_openmp)
   # libtorch_cpu.so itself needs libcudart and libcupti; it finds them by its own RPATH.
   target_link_options(LibTorch::cpu INTERFACE -Wl,--allow-shlib-undefined)
 endif()

@@ -1,0 +1,38 @@
+#include "strake/comm/comm.h"
+
+#include <ATen/ops/zeros.h>
+
+#include "strake/core/error.h"
+
+namespace strake::comm {
+
+void SelfComm::reduce_scatter(const at::Tensor& full, const tensors::ShardLayout&, at::Tensor& shard, Fold fold) {
+  fold_piece(full, shard, fold);
+}
+
+void SelfComm::send(const at::Tensor&, int destination) {
+  fail(ErrorKind::kInternal, "one rank alone cannot send to rank {}", destination);
+}
+
+void SelfComm::recv(at::Tensor&, int source) {
+  fail(ErrorKind::kInternal, "one rank alone cannot receive from rank {}", source);
+}
+
+std::vector<double> all_gather_values(Comm& comm, const std::vector<double>& values) {
+  const auto count = static_cast<int64_t>(values.size());
+  at::Tensor slots = at::zeros({comm.size() * count}, at::kDouble);
+  auto* data = slots.mutable_data_ptr<double>();
+  std::copy(values.begin(), values.end(), data + comm.rank() * count);
+  comm.all_reduce(slots);  // exact: all but one addend of each slot are zero
+  return {data, data + slots.numel()};
+}
+
+void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold) {
+  if (fold == Fold::kOverwrite) {
+    shard.copy_(piece);
+  } else {
+    shard.add_(piece);
+  }
+}
+
+}  // namespace strake::comm

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "strake/tensors/flat_layout.h"
+
+namespace strake::comm {
+
+enum class Fold {
+  kOverwrite,  // shard = x_0 + x_1 + ...
+  kAdd         // shard = shard + x_0 + x_1 + ...
+};
+
+// Collectives over flat buffers (1-d, contiguous CPU tensors). All ranks of a group call the same collectives in the
+// same order. Sums are taken element by element from rank 0 upwards, in the dtype of the result, so that their bits do
+// not depend on the transport. A failure of any rank makes the others throw Error (kComm) instead of waiting for ever.
+class Comm {
+ public:
+  virtual ~Comm() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Every rank gets the sum. fp32, fp64 or int64.
+  virtual void all_reduce(at::Tensor& values) = 0;
+
+  // Rank r gets the sum over its shard of `full`. `full` is fp32 or bf16, `shard` fp32 of layout.size(rank()).
+  virtual void reduce_scatter(const at::Tensor& full, const tensors::ShardLayout& layout, at::Tensor& shard,
+                              Fold fold) = 0;
+
+  // Each rank's own shard of `full` is in place; afterwards all shards are.
+  virtual void all_gather(at::Tensor& full, const tensors::ShardLayout& layout) = 0;
+
+  virtual void broadcast(at::Tensor& values, int root) = 0;
+  virtual void send(const at::Tensor& values, int destination) = 0;
+  virtual void recv(at::Tensor& values, int source) = 0;
+  virtual void barrier() = 0;
+
+  // Makes every other rank's present or next collective throw, with this rank's number and `reason`. Called once, by a
+  // rank that gives up.
+  virtual void abort(const std::string& reason) = 0;
+};
+
+// One rank: every collective is the identity.
+class SelfComm final : public Comm {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  void all_reduce(at::Tensor&) override {}
+  void reduce_scatter(const at::Tensor& full, const tensors::ShardLayout& layout, at::Tensor& shard,
+                      Fold fold) override;
+  void all_gather(at::Tensor&, const tensors::ShardLayout&) override {}
+  void broadcast(at::Tensor&, int) override {}
+  void send(const at::Tensor&, int) override;
+  void recv(at::Tensor&, int) override;
+  void barrier() override {}
+  void abort(const std::string&) override {}
+};
+
+// Element [r * values.size() + i] of the result is values[i] of rank r. For a few numbers, such as losses and counts.
+std::vector<double> all_gather_values(Comm& comm, const std::vector<double>& values);
+
+// shard (+)= piece, converting to the shard's dtype. What every transport's reduce_scatter does with each rank's piece.
+void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold);
+
+}  // namespace strake::comm

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace strake::comm {
+
+// A rank's communication thread: runs collectives in the order in which they were posted while the rank computes.
+// An exception of a job is thrown by the next call of post() or wait().
+class CommQueue {
+ public:
+  CommQueue();
+  ~CommQueue();  // waits for the jobs that were posted
+  CommQueue(const CommQueue&) = delete;
+  CommQueue& operator=(const CommQueue&) = delete;
+
+  void post(std::function<void()> job);
+  // Returns when every posted job has run.
+  void wait();
+
+ private:
+  void run();
+  void rethrow();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool busy_ = false;
+  bool closing_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+}  // namespace strake::comm

@@ -1,0 +1,195 @@
+#include "strake/comm/mpi_comm.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstdlib>
+
+#include "strake/comm/pmi_server.h"
+#include "strake/core/error.h"
+#include "strake/core/log.h"
+
+namespace strake::comm {
+namespace {
+
+using tensors::ShardLayout;
+
+void check(int code, const char* operation) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  fail(ErrorKind::kComm, "{} failed: {}", operation, text.data());
+}
+
+// Only the width matters: sums are taken by us, in rank order.
+MPI_Datatype transfer_type(const at::Tensor& values) {
+  switch (values.element_size()) {
+    case 2:
+      return MPI_UINT16_T;
+    case 4:
+      return MPI_UINT32_T;
+    case 8:
+      return MPI_UINT64_T;
+    default:
+      fail(ErrorKind::kInternal, "elements of {} bytes are not sent", values.element_size());
+  }
+}
+
+int element_count(const at::Tensor& values) {
+  require(values.numel() <= INT_MAX, ErrorKind::kInternal, "{} elements are too many for one message", values.numel());
+  return static_cast<int>(values.numel());
+}
+
+class MpiComm final : public Comm {
+ public:
+  explicit MpiComm(std::unique_ptr<PmiServer> server) : server_(std::move(server)) {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  }
+  ~MpiComm() override { MPI_Finalize(); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void all_reduce(at::Tensor& values) override {
+    if (values.numel() > ShardLayout::kAlignment && values.scalar_type() == at::kFloat) {
+      const ShardLayout layout(values.numel(), size_);
+      at::Tensor shard = at::empty({layout.size(rank_)}, values.options());
+      reduce_scatter(values, layout, shard, Fold::kOverwrite);
+      values.narrow(0, layout.begin(rank_), layout.size(rank_)).copy_(shard);
+      all_gather(values, layout);
+      return;
+    }
+    const int count = element_count(values);
+    const at::Tensor all = at::empty({size_, values.numel()}, values.options());
+    check(MPI_Allgather(values.const_data_ptr(), count, transfer_type(values), all.mutable_data_ptr(), count,
+                        transfer_type(values), MPI_COMM_WORLD),
+          "all_reduce");
+    for (int other = 0; other < size_; ++other) {
+      fold_piece(all[other], values, other == 0 ? Fold::kOverwrite : Fold::kAdd);
+    }
+  }
+
+  // Every pair exchanges its pieces in chunks, so that the staging memory stays small whatever the buffer.
+  void reduce_scatter(const at::Tensor& full, const ShardLayout& layout, at::Tensor& shard, Fold fold) override {
+    constexpr int64_t kChunk = int64_t{1} << 20;  // elements
+    const at::Tensor staging = at::empty({size_, std::min(kChunk, layout.size(rank_))}, full.options());
+    int64_t longest = 0;
+    for (int other = 0; other < size_; ++other) longest = std::max(longest, layout.size(other));
+    for (int64_t begin = 0; begin < longest; begin += kChunk) {
+      exchange_chunk(full, layout, staging, begin, kChunk);
+      const int64_t count = std::min(kChunk, layout.size(rank_) - begin);
+      if (count <= 0) continue;
+      at::Tensor target = shard.narrow(0, begin, count);
+      for (int other = 0; other < size_; ++other) {
+        const at::Tensor piece = other == rank_ ? full.narrow(0, layout.begin(rank_) + begin, count)
+                                                : staging[other].narrow(0, 0, count);
+        fold_piece(piece, target, other == 0 ? fold : Fold::kAdd);
+      }
+    }
+  }
+
+  void all_gather(at::Tensor& full, const ShardLayout& layout) override {
+    std::vector<int> counts(size_);
+    std::vector<int> starts(size_);
+    element_count(full);
+    for (int other = 0; other < size_; ++other) {
+      counts[other] = static_cast<int>(layout.size(other));
+      starts[other] = static_cast<int>(layout.begin(other));
+    }
+    check(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, full.mutable_data_ptr(), counts.data(), starts.data(),
+                         transfer_type(full), MPI_COMM_WORLD),
+          "all_gather");
+  }
+
+  void broadcast(at::Tensor& values, int root) override {
+    check(MPI_Bcast(values.mutable_data_ptr(), element_count(values), transfer_type(values), root, MPI_COMM_WORLD),
+          "broadcast");
+  }
+
+  void send(const at::Tensor& values, int destination) override {
+    check(MPI_Send(values.const_data_ptr(), element_count(values), transfer_type(values), destination, kUserTag,
+                   MPI_COMM_WORLD),
+          "send");
+  }
+
+  void recv(at::Tensor& values, int source) override {
+    check(MPI_Recv(values.mutable_data_ptr(), element_count(values), transfer_type(values), source, kUserTag,
+                   MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+          "recv");
+  }
+
+  void barrier() override { check(MPI_Barrier(MPI_COMM_WORLD), "barrier"); }
+
+  void abort(const std::string& reason) override {
+    log::error("rank {} of {} stops the job: {}", rank_, size_, reason);
+    MPI_Abort(MPI_COMM_WORLD, exit_code(ErrorKind::kComm));
+  }
+
+ private:
+  static constexpr int kUserTag = 1;
+  static constexpr int kChunkTag = 2;
+
+  // Sends elements [begin, begin + chunk) of every other rank's shard to it and receives the same of mine from it.
+  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging, int64_t begin,
+                      int64_t chunk) {
+    std::vector<MPI_Request> requests;
+    const int64_t mine = std::min(chunk, layout.size(rank_) - begin);
+    for (int other = 0; other < size_; ++other) {
+      if (other == rank_) continue;
+      if (mine > 0) {
+        const at::Tensor slot = staging[other];
+        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), transfer_type(full), other, kChunkTag,
+                        MPI_COMM_WORLD, &requests.emplace_back()),
+              "reduce_scatter");
+      }
+      const int64_t theirs = std::min(chunk, layout.size(other) - begin);
+      if (theirs <= 0) continue;
+      const at::Tensor piece = full.narrow(0, layout.begin(other) + begin, theirs);
+      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), transfer_type(full), other, kChunkTag,
+                      MPI_COMM_WORLD, &requests.emplace_back()),
+            "reduce_scatter");
+    }
+    check(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "reduce_scatter");
+  }
+
+  std::unique_ptr<PmiServer> server_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+std::unique_ptr<PmiServer> start_torchrun_job(const RankEnvironment& environment) {
+  const int port = environment.master_port + 1;
+  std::unique_ptr<PmiServer> server;
+  if (environment.rank == 0) server = std::make_unique<PmiServer>(environment.master_address, port, environment.size);
+  wait_for_pmi_server(environment.master_address, port);
+  ::setenv("PMI_PORT", fmt::format("{}:{}", environment.master_address, port).c_str(), 1);
+  ::setenv("PMI_ID", std::to_string(environment.rank).c_str(), 1);
+  ::setenv("PMI_RANK", std::to_string(environment.rank).c_str(), 1);
+  ::setenv("PMI_SIZE", std::to_string(environment.size).c_str(), 1);
+  return server;
+}
+
+}  // namespace
+
+std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment) {
+  std::unique_ptr<PmiServer> server;
+  if (environment.launcher == "torchrun" && environment.size > 1) server = start_torchrun_job(environment);
+  int provided = 0;
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "starting MPI");
+  require(provided >= MPI_THREAD_SERIALIZED, ErrorKind::kComm, "this MPI library does not allow calls from threads");
+  auto comm = std::make_unique<MpiComm>(std::move(server));
+  require(comm->size() == environment.size && comm->rank() == environment.rank, ErrorKind::kComm,
+          "{} started rank {} of {}, but the MPI library of this build sees rank {} of {}: use the launcher of the MPI "
+          "strake was built with (mpirun.mpich by default)",
+          environment.launcher, environment.rank, environment.size, comm->rank(), comm->size());
+  return comm;
+}
+
+}  // namespace strake::comm

@@ -1,0 +1,76 @@
+// Run by a launcher as every rank of a job: exits with 1 if a collective gives a wrong result on this rank.
+#include "strake/comm/mpi_comm.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstdio>
+
+#include "strake/core/error.h"
+
+namespace {
+
+using strake::comm::Comm;
+using strake::comm::Fold;
+using strake::tensors::ShardLayout;
+
+void expect(bool ok, const char* what) { strake::require(ok, strake::ErrorKind::kInternal, "wrong: {}", what); }
+
+void check_sums(Comm& comm) {
+  for (const int64_t length : {3, 40000}) {
+    at::Tensor values = at::full({length}, comm.rank() == 0 ? 1e8F : 1.0F);
+    comm.all_reduce(values);
+    float expected = 1e8F;
+    for (int rank = 1; rank < comm.size(); ++rank) expected += 1.0F;
+    expect(values.equal(at::full({length}, expected)), "all_reduce");
+  }
+  constexpr int64_t kLength = 3'000'000;  // several chunks
+  const ShardLayout layout(kLength, comm.size());
+  const int n = comm.size();
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor full = (at::arange(kLength) % 64 + static_cast<double>(comm.rank())).to(type);
+    at::Tensor shard = at::full({layout.size(comm.rank())}, 5.0F);
+    comm.reduce_scatter(full, layout, shard, Fold::kAdd);
+    const at::Tensor sum =
+        (at::arange(layout.begin(comm.rank()), layout.end(comm.rank())) % 64).to(at::kFloat) * n + n * (n - 1) / 2.0 + 5;
+    expect(shard.equal(sum), "reduce_scatter");
+  }
+}
+
+void check_moves(Comm& comm) {
+  constexpr int64_t kLength = 100'000;
+  const ShardLayout layout(kLength, comm.size());
+  at::Tensor full = at::zeros({kLength});
+  const int64_t begin = layout.begin(comm.rank());
+  full.narrow(0, begin, layout.size(comm.rank())).copy_(at::arange(begin, layout.end(comm.rank())));
+  comm.all_gather(full, layout);
+  expect(full.equal(at::arange(kLength).to(at::kFloat)), "all_gather");
+  at::Tensor values = at::full({3}, static_cast<double>(comm.rank()));
+  comm.broadcast(values, comm.size() - 1);
+  expect(values[2].item<float>() == static_cast<float>(comm.size() - 1), "broadcast");
+  if (comm.rank() > 0) comm.send(at::full({2}, 10.0 + comm.rank()), 0);
+  for (int source = 1; comm.rank() == 0 && source < comm.size(); ++source) {
+    at::Tensor received = at::zeros({2});
+    comm.recv(received, source);
+    expect(received[1].item<float>() == 10.0F + static_cast<float>(source), "send and recv");
+  }
+  comm.barrier();
+}
+
+}  // namespace
+
+int main() {
+  try {
+    const auto environment = strake::comm::detect_rank_environment();
+    strake::require(environment.has_value(), strake::ErrorKind::kUsage, "start this program with mpirun");
+    const auto comm = strake::comm::make_mpi_comm(*environment);
+    check_sums(*comm);
+    check_moves(*comm);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace strake::comm {
+
+// The key-value server of MPICH's start-up protocol PMI-1 (wire protocol: one "key=value ..." line each way), so that
+// any launcher that can set environment variables makes MPI ranks, without mpiexec or ssh. Serves in threads of its own
+// until every rank has said finalize or the object is destroyed. If a rank's connection ends before it finalized,
+// all connections are closed, which makes MPICH stop the other ranks.
+class PmiServer {
+ public:
+  // Listens on address:port (port 0: any, see port()). Error (kComm) if it cannot.
+  PmiServer(const std::string& address, int port, int num_ranks);
+  ~PmiServer();
+  PmiServer(const PmiServer&) = delete;
+  PmiServer& operator=(const PmiServer&) = delete;
+
+  int port() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+// Returns once address:port accepts connections; Error (kComm) after a minute.
+void wait_for_pmi_server(const std::string& address, int port);
+
+}  // namespace strake::comm

@@ -1,0 +1,188 @@
+#include "strake/comm/thread_comm.h"
+
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "strake/core/error.h"
+#include "strake/core/log.h"
+#include "strake/tensors/compute_threads.h"
+
+namespace strake::comm {
+namespace {
+
+using tensors::ShardLayout;
+
+// What the ranks of one process share: a barrier that a failing rank can break, and one published buffer per rank.
+class ThreadGroup {
+ public:
+  explicit ThreadGroup(int size) : buffers_(size), size_(size) {}
+
+  int size() const { return size_; }
+  at::Tensor& buffer(int rank) { return buffers_[rank]; }
+
+  void wait() {
+    std::unique_lock lock(mutex_);
+    check_alive();
+    const uint64_t generation = generation_;
+    if (++arrived_ == size_) {
+      arrived_ = 0;
+      ++generation_;
+      changed_.notify_all();
+      return;
+    }
+    changed_.wait(lock, [&] { return generation_ != generation || failure_.has_value(); });
+    if (generation_ == generation) check_alive();
+  }
+
+  void abort(int rank, const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = fmt::format("rank {} stopped: {}", rank, reason);
+    changed_.notify_all();
+  }
+
+  // Point-to-point: a sender publishes its tensor and waits until it was taken.
+  void send(const at::Tensor& values, int source, int destination) {
+    std::unique_lock lock(mutex_);
+    mail_.push_back({&values, source, destination});
+    const auto id = mail_.back().id = next_mail_++;
+    changed_.notify_all();
+    changed_.wait(lock, [&] { return find_mail(id) == mail_.end() || failure_.has_value(); });
+    check_alive();
+  }
+
+  void recv(at::Tensor& values, int source, int destination) {
+    std::unique_lock lock(mutex_);
+    auto letter = mail_.end();
+    changed_.wait(lock, [&] {
+      letter = std::ranges::find_if(
+          mail_, [&](const Letter& l) { return l.source == source && l.destination == destination; });
+      return letter != mail_.end() || failure_.has_value();
+    });
+    check_alive();
+    values.copy_(*letter->values);
+    mail_.erase(letter);
+    changed_.notify_all();
+  }
+
+ private:
+  struct Letter {
+    const at::Tensor* values;
+    int source;
+    int destination;
+    uint64_t id = 0;
+  };
+
+  void check_alive() const {
+    if (failure_) throw Error(ErrorKind::kComm, *failure_);
+  }
+  std::vector<Letter>::iterator find_mail(uint64_t id) { return std::ranges::find(mail_, id, &Letter::id); }
+
+  std::vector<at::Tensor> buffers_;
+  int size_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int arrived_ = 0;
+  uint64_t generation_ = 0;
+  std::vector<Letter> mail_;
+  uint64_t next_mail_ = 0;
+  std::optional<std::string> failure_;
+};
+
+class ThreadComm final : public Comm {
+ public:
+  ThreadComm(ThreadGroup& group, int rank) : group_(group), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_.size(); }
+
+  // Rank r alone reads and writes everybody's shard r, so the sum can be written into all buffers in place.
+  void all_reduce(at::Tensor& values) override {
+    publish(values);
+    const ShardLayout layout(values.numel(), size());
+    if (layout.size(rank_) > 0) {
+      at::Tensor sum = shard_of(0, layout).clone();
+      for (int other = 1; other < size(); ++other) sum.add_(shard_of(other, layout));
+      for (int other = 0; other < size(); ++other) shard_of(other, layout).copy_(sum);
+    }
+    group_.wait();
+  }
+
+  void reduce_scatter(const at::Tensor& full, const ShardLayout& layout, at::Tensor& shard, Fold fold) override {
+    publish(full);
+    if (layout.size(rank_) > 0) {
+      for (int other = 0; other < size(); ++other) {
+        fold_piece(shard_of(other, layout), shard, other == 0 ? fold : Fold::kAdd);
+      }
+    }
+    group_.wait();
+  }
+
+  void all_gather(at::Tensor& full, const ShardLayout& layout) override {
+    publish(full);
+    for (int other = 0; other < size(); ++other) {
+      if (other == rank_ || layout.size(other) == 0) continue;
+      const int64_t begin = layout.begin(other);
+      full.narrow(0, begin, layout.size(other)).copy_(group_.buffer(other).narrow(0, begin, layout.size(other)));
+    }
+    group_.wait();
+  }
+
+  void broadcast(at::Tensor& values, int root) override {
+    publish(values);
+    if (rank_ != root) values.copy_(group_.buffer(root));
+    group_.wait();
+  }
+
+  void send(const at::Tensor& values, int destination) override { group_.send(values, rank_, destination); }
+  void recv(at::Tensor& values, int source) override { group_.recv(values, source, rank_); }
+  void barrier() override { group_.wait(); }
+  void abort(const std::string& reason) override { group_.abort(rank_, reason); }
+
+ private:
+  void publish(const at::Tensor& values) {
+    group_.buffer(rank_) = values;
+    group_.wait();
+  }
+  at::Tensor shard_of(int owner, const ShardLayout& layout) {
+    return group_.buffer(owner).narrow(0, layout.begin(rank_), layout.size(rank_));
+  }
+
+  ThreadGroup& group_;
+  int rank_;
+};
+
+}  // namespace
+
+void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>& body) {
+  ThreadGroup group(ranks);
+  std::mutex mutex;
+  std::exception_ptr first_error;
+  const auto run = [&](int rank) {
+    log::set_rank(rank);
+    tensors::set_compute_threads(threads_per_rank);
+    ThreadComm comm(group, rank);
+    try {
+      body(comm);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      // Later errors are mostly "rank r stopped": only the first one is the cause.
+      if (!first_error) first_error = std::current_exception();
+      try {
+        throw;
+      } catch (const std::exception& error) {
+        comm.abort(error.what());
+      } catch (...) {
+        comm.abort("unknown error");
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
+  for (std::thread& thread : threads) thread.join();
+  if (first_error) std::rethrow_exception(first_error);
+}
+
+}  // namespace strake::comm

@@ -1,0 +1,96 @@
+#include "strake/comm/thread_comm.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "strake/core/error.h"
+
+namespace strake::comm {
+namespace {
+
+using tensors::ShardLayout;
+
+class Collectives : public testing::TestWithParam<int> {};
+
+TEST_P(Collectives, AllReduceGivesEveryRankTheSumInRankOrder) {
+  run_ranks(GetParam(), 1, [](Comm& comm) {
+    // 1e8 absorbs the ones that are added after it, so another order would give another number.
+    at::Tensor values = at::full({40000}, comm.rank() == 0 ? 1e8F : 1.0F);
+    comm.all_reduce(values);
+    float expected = 1e8F;
+    for (int rank = 1; rank < comm.size(); ++rank) expected += 1.0F;
+    EXPECT_TRUE(values.equal(at::full({40000}, expected)));
+  });
+}
+
+TEST_P(Collectives, ReduceScatterFoldsOntoTheShard) {
+  run_ranks(GetParam(), 1, [](Comm& comm) {
+    constexpr int64_t kLength = 100000;
+    const ShardLayout layout(kLength, comm.size());
+    const at::Tensor full = at::arange(kLength).to(at::kFloat) + static_cast<double>(comm.rank());
+    at::Tensor shard = at::full({layout.size(comm.rank())}, 5.0F);
+    const auto expected = [&](double start) {
+      const int n = comm.size();
+      return at::arange(layout.begin(comm.rank()), layout.end(comm.rank())).to(at::kFloat) * n + n * (n - 1) / 2.0 + start;
+    };
+    comm.reduce_scatter(full, layout, shard, Fold::kAdd);
+    EXPECT_TRUE(shard.equal(expected(5.0)));
+    comm.reduce_scatter(full, layout, shard, Fold::kOverwrite);
+    EXPECT_TRUE(shard.equal(expected(0.0)));
+  });
+}
+
+TEST_P(Collectives, AllGatherCompletesEveryCopy) {
+  run_ranks(GetParam(), 1, [](Comm& comm) {
+    constexpr int64_t kLength = 100000;
+    const ShardLayout layout(kLength, comm.size());
+    at::Tensor full = at::zeros({kLength});
+    const int64_t begin = layout.begin(comm.rank());
+    full.narrow(0, begin, layout.size(comm.rank())).copy_(at::arange(begin, layout.end(comm.rank())));
+    comm.all_gather(full, layout);
+    EXPECT_TRUE(full.equal(at::arange(kLength).to(at::kFloat)));
+  });
+}
+
+TEST_P(Collectives, BroadcastAndPointToPoint) {
+  run_ranks(GetParam(), 1, [](Comm& comm) {
+    at::Tensor values = at::full({3}, static_cast<double>(comm.rank()));
+    comm.broadcast(values, comm.size() - 1);
+    EXPECT_EQ(values[0].item<float>(), static_cast<float>(comm.size() - 1));
+    if (comm.rank() > 0) {
+      comm.send(at::full({2}, 10.0 + comm.rank()), 0);
+    } else {
+      for (int source = comm.size() - 1; source > 0; --source) {
+        at::Tensor received = at::zeros({2});
+        comm.recv(received, source);
+        EXPECT_EQ(received[1].item<float>(), 10.0F + static_cast<float>(source));
+      }
+    }
+    comm.barrier();
+    const std::vector<double> gathered = all_gather_values(comm, {0.5 * comm.rank(), 7.0});
+    ASSERT_EQ(gathered.size(), 2U * comm.size());
+    EXPECT_EQ(gathered[2 * (comm.size() - 1)], 0.5 * (comm.size() - 1));
+  });
+}
+
+TEST_P(Collectives, AFailingRankStopsTheOthersWithItsNameAndCause) {
+  const int failing = GetParam() - 1;
+  try {
+    run_ranks(GetParam(), 1, [&](Comm& comm) {
+      if (comm.rank() == failing) fail(ErrorKind::kData, "row 7 is broken");
+      for (int i = 0; i < 1000; ++i) comm.barrier();
+    });
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kData);
+    EXPECT_STREQ(error.what(), "row 7 is broken");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 8));
+
+}  // namespace
+}  // namespace strake::comm

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "strake/tensors/safetensors.h"
+
+namespace strake::tensors {
+
+// The weights of a Hugging Face model folder: model.safetensors, or the files that model.safetensors.index.json names.
+// A folder that has only pickled weights (pytorch_model.bin) is refused with the way to convert it.
+class CheckpointFiles {
+ public:
+  explicit CheckpointFiles(const std::filesystem::path& folder);
+
+  bool contains(const std::string& name) const { return file_of_.contains(name); }
+  std::vector<std::string> names() const;
+  const SafetensorsFile::Info& info(const std::string& name) const;
+  at::Tensor read(const std::string& name) const;  // as SafetensorsFile::read
+
+ private:
+  std::vector<SafetensorsFile> files_;
+  std::map<std::string, size_t> file_of_;
+};
+
+// Writes model.safetensors, or numbered files of at most `max_file_bytes` each plus the index when one is not enough.
+// The index, or the single file, is written last.
+void write_checkpoint_files(const std::filesystem::path& folder, const std::vector<NamedTensor>& tensors,
+                            uint64_t max_file_bytes = uint64_t{5} << 30);
+
+}  // namespace strake::tensors

@@ -1,0 +1,31 @@
+#include "strake/tensors/flat_layout.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "strake/core/error.h"
+
+namespace strake::tensors {
+
+void FlatLayout::add(std::string name, std::vector<int64_t> shape) {
+  constexpr int64_t kAlignment = 32;
+  require(std::ranges::find(entries_, name, &Entry::name) == entries_.end(), ErrorKind::kInternal,
+          "tensor '{}' is in the layout already", name);
+  const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  entries_.push_back({std::move(name), std::move(shape), numel_, numel_ + count});
+  numel_ = (numel_ + count + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+at::Tensor FlatLayout::view(const at::Tensor& flat, const Entry& entry) {
+  return flat.narrow(0, entry.begin, entry.end - entry.begin).view(entry.shape);
+}
+
+ShardLayout::ShardLayout(int64_t numel, int num_shards) : numel_(numel), num_shards_(num_shards) {
+  const int64_t pieces = (numel + kAlignment - 1) / kAlignment;
+  step_ = (pieces + num_shards - 1) / num_shards * kAlignment;
+}
+
+int64_t ShardLayout::begin(int shard) const { return std::min(numel_, shard * step_); }
+
+}  // namespace strake::tensors

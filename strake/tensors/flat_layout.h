@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace strake::tensors {
+
+// Where named tensors lie in one flat buffer. Each begins on a multiple of 32 elements, that is on a 64-byte boundary
+// for fp32 and for 16-bit buffers alike, so that matrix libraries see the same alignment in every layout and a buffer of
+// another dtype has the same offsets. Gaps are never read.
+class FlatLayout {
+ public:
+  struct Entry {
+    std::string name;
+    std::vector<int64_t> shape;
+    int64_t begin = 0;  // elements
+    int64_t end = 0;    // elements, without the gap that follows
+  };
+
+  FlatLayout() = default;
+  // Appends a tensor. Names must be unique (kInternal).
+  void add(std::string name, std::vector<int64_t> shape);
+
+  // Length of the buffer in elements, a multiple of 32.
+  int64_t numel() const { return numel_; }
+  const std::vector<Entry>& entries() const { return entries_; }
+  // The entry's window of `flat`, in its shape. Shares storage.
+  static at::Tensor view(const at::Tensor& flat, const Entry& entry);
+
+ private:
+  std::vector<Entry> entries_;
+  int64_t numel_ = 0;
+};
+
+// A flat buffer cut into one contiguous piece per shard. Cuts lie on multiples of kAlignment elements, so that blockwise
+// sums (gradient norm) are the same numbers for every number of shards; trailing shards may be shorter or empty.
+class ShardLayout {
+ public:
+  static constexpr int64_t kAlignment = 16384;
+
+  ShardLayout(int64_t numel, int num_shards);
+
+  int num_shards() const { return num_shards_; }
+  int64_t begin(int shard) const;
+  int64_t end(int shard) const { return begin(shard + 1); }
+  int64_t size(int shard) const { return end(shard) - begin(shard); }
+
+ private:
+  int64_t numel_;
+  int64_t step_;
+  int num_shards_;
+};
+
+}  // namespace strake::tensors

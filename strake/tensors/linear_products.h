@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+// The three matrix products of a linear layer, each through the fastest library for the machine: oneDNN where MKL is
+// slow (fp32 on AMD processors: 91 against 181 GFLOP/s a core), else what ATen takes. STRAKE_MATMUL=onednn|aten
+// forces one. T = tokens, I = input width, O = output width. All operands are 2-d with one dimension contiguous, all of
+// one dtype (fp32 or bf16); sums are kept in fp32.
+namespace strake::tensors {
+
+// [T, O] = x[T, I] weight[O, I]^T (+ bias[O])
+at::Tensor linear(const at::Tensor& x_ti, const at::Tensor& weight_oi, const std::optional<at::Tensor>& bias_o);
+
+// [T, I] = dy[T, O] weight[O, I]
+at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weight_oi);
+
+// [O, I] = dy[T, O]^T x[T, I]
+at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti);
+
+// "onednn" or "aten", for the log.
+const char* matmul_backend();
+
+}  // namespace strake::tensors

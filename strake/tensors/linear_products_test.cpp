@@ -1,0 +1,47 @@
+#include "strake/tensors/linear_products.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+namespace strake::tensors {
+namespace {
+
+class LinearProducts : public testing::TestWithParam<c10::ScalarType> {
+ protected:
+  // Rounding of sums of 64 products in fp32, and of the result to bf16 (8 bits).
+  double tolerance() const { return GetParam() == c10::kFloat ? 1e-5 : 1e-2; }
+  void expect_close(const at::Tensor& actual, const at::Tensor& expected) const {
+    ASSERT_EQ(actual.sizes(), expected.sizes());
+    EXPECT_EQ(actual.scalar_type(), GetParam());
+    const double error = (actual.to(c10::kDouble) - expected).abs().max().item<double>();
+    EXPECT_LE(error, tolerance() * expected.abs().max().item<double>());
+  }
+};
+
+TEST_P(LinearProducts, AgreeWithDoublePrecision) {
+  const at::Tensor x = at::randn({37, 64}).to(GetParam());
+  const at::Tensor weight = at::randn({48, 64}).to(GetParam());
+  const at::Tensor bias = at::randn({48}).to(GetParam());
+  const at::Tensor dy = at::randn({37, 48}).to(GetParam());
+  const at::Tensor x64 = x.to(c10::kDouble);
+  const at::Tensor w64 = weight.to(c10::kDouble);
+  const at::Tensor dy64 = dy.to(c10::kDouble);
+  expect_close(linear(x, weight, bias), at::mm(x64, w64.t()) + bias.to(c10::kDouble));
+  expect_close(linear(x, weight, std::nullopt), at::mm(x64, w64.t()));
+  expect_close(linear_input_gradient(dy, weight), at::mm(dy64, w64));
+  expect_close(linear_weight_gradient(dy, x), at::mm(dy64.t(), x64));
+}
+
+TEST_P(LinearProducts, RepeatBitForBit) {
+  const at::Tensor x = at::randn({129, 64}).to(GetParam());
+  const at::Tensor weight = at::randn({48, 64}).to(GetParam());
+  EXPECT_TRUE(linear(x, weight, std::nullopt).equal(linear(x, weight, std::nullopt)));
+  EXPECT_TRUE(linear_weight_gradient(x, x).equal(linear_weight_gradient(x, x)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, LinearProducts, testing::Values(c10::kFloat, c10::kBFloat16));
+
+}  // namespace
+}  // namespace strake::tensors

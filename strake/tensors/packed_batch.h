@@ -1,0 +1,22 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace strake::tensors {
+
+// A micro-batch without padding: the tokens of all sequences one after the other. T tokens, S sequences.
+struct PackedBatch {
+  at::Tensor input_ids;       // int32 [T]
+  at::Tensor token_type_ids;  // int32 [T]
+  at::Tensor positions;       // int32 [T], from 0 in each sequence
+  at::Tensor token_rows;      // int64 [T], dataset row of each token: keys its dropout
+  at::Tensor offsets;         // int32 [S + 1], first token of each sequence, then T
+  at::Tensor labels;          // int64 [S] class ids, or float [S] or [S, num_labels]; undefined when there are none
+
+  int64_t num_tokens() const { return input_ids.numel(); }
+  int64_t num_sequences() const { return offsets.numel() - 1; }
+};
+
+}  // namespace strake::tensors

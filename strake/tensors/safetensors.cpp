@@ -1,0 +1,156 @@
+#include "strake/tensors/safetensors.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/json.h"
+#include "strake/tensors/dtype.h"
+
+namespace strake::tensors {
+namespace {
+
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+constexpr size_t kLengthBytes = 8;
+
+template <typename... Args>
+void check(bool ok, const std::filesystem::path& path, fmt::format_string<Args...> format, Args&&... args) {
+  if (!ok) fail(ErrorKind::kConfig, "{}: {}", path.string(), fmt::format(format, std::forward<Args>(args)...));
+}
+
+uint64_t header_length(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  check(bytes.size() >= kLengthBytes, path, "{} bytes are too few for a safetensors file", bytes.size());
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), kLengthBytes);
+  check(length <= kMaxHeaderBytes, path, "header of {} bytes is over the limit of {}", length, kMaxHeaderBytes);
+  check(length <= bytes.size() - kLengthBytes, path, "header of {} bytes is longer than the file ({} bytes)", length,
+        bytes.size());
+  check(length > 0 && static_cast<char>(bytes[kLengthBytes]) == '{', path, "header does not begin with '{{'");
+  return length;
+}
+
+uint64_t unsigned_number(const std::filesystem::path& path, const std::string& name, const Json& value) {
+  check(value.is_number_unsigned(), path, "tensor '{}': {} is not a non-negative integer", printable(name),
+        printable(value.dump()));
+  return value.get<uint64_t>();
+}
+
+SafetensorsFile::Info parse_tensor(const std::filesystem::path& path, const std::string& name, const Json& entry) {
+  check(entry.is_object() && entry.size() == 3 && entry.contains("dtype") && entry.contains("shape") &&
+            entry.contains("data_offsets"),
+        path, "tensor '{}' must have exactly dtype, shape and data_offsets", printable(name));
+  check(entry["dtype"].is_string(), path, "tensor '{}': dtype is not a string", printable(name));
+  const auto dtype = parse_safetensors_dtype(entry["dtype"].get<std::string>());
+  check(dtype.has_value(), path, "tensor '{}': dtype '{}' is not supported", printable(name),
+        printable(entry["dtype"].get<std::string>()));
+  check(entry["shape"].is_array(), path, "tensor '{}': shape is not a list", printable(name));
+  SafetensorsFile::Info info{.dtype = *dtype, .shape = {}};
+  uint64_t bytes = c10::elementSize(*dtype);
+  for (const Json& size : entry["shape"]) {
+    const uint64_t extent = unsigned_number(path, name, size);
+    check(extent <= uint64_t{INT64_MAX} && !__builtin_mul_overflow(bytes, extent, &bytes), path,
+          "tensor '{}': shape overflows", printable(name));
+    info.shape.push_back(static_cast<int64_t>(extent));
+  }
+  const Json& offsets = entry["data_offsets"];
+  check(offsets.is_array() && offsets.size() == 2, path, "tensor '{}': data_offsets are not two numbers",
+        printable(name));
+  info.begin = unsigned_number(path, name, offsets[0]);
+  info.end = unsigned_number(path, name, offsets[1]);
+  check(info.begin <= info.end && info.end - info.begin == bytes, path,
+        "tensor '{}': data_offsets [{}, {}] do not hold shape {} of {}", printable(name), info.begin, info.end,
+        describe_shape(info.shape), safetensors_dtype(*dtype));
+  return info;
+}
+
+// The byte ranges, sorted, must tile [0, data_bytes) exactly.
+void check_tiling(const std::filesystem::path& path, const std::map<std::string, SafetensorsFile::Info>& tensors,
+                  uint64_t data_bytes) {
+  std::vector<std::pair<const std::string*, const SafetensorsFile::Info*>> ordered;
+  for (const auto& [name, info] : tensors) ordered.emplace_back(&name, &info);
+  std::ranges::sort(ordered, {}, [](const auto& item) { return std::pair(item.second->begin, item.second->end); });
+  uint64_t next = 0;
+  for (const auto& [name, info] : ordered) {
+    check(info->begin == next, path, "tensor '{}' begins at byte {}, expected {} (a hole or an overlap)",
+          printable(*name), info->begin, next);
+    next = info->end;
+  }
+  check(next == data_bytes, path, "the header describes {} bytes of data, the file has {}", next, data_bytes);
+}
+
+Json header_of(const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata) {
+  Json header = Json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t offset = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const uint64_t end = offset + tensor.nbytes();
+    header[name] = {{"dtype", safetensors_dtype(tensor.scalar_type())},
+                    {"shape", std::vector<int64_t>(tensor.sizes().begin(), tensor.sizes().end())},
+                    {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  return header;
+}
+
+}  // namespace
+
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : path_(path), file_(std::make_shared<MappedFile>(path)) {
+  const std::span<const std::byte> bytes = file_->bytes();
+  const uint64_t length = header_length(path, bytes);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length);
+  const Json header = parse_json(text, path.string() + " header");
+  for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") {
+      check(entry.is_object(), path, "__metadata__ is not an object");
+      for (const auto& [key, value] : entry.items()) {
+        check(value.is_string(), path, "__metadata__ '{}' is not a string", printable(key));
+        metadata_[key] = value.get<std::string>();
+      }
+      continue;
+    }
+    tensors_.emplace(name, parse_tensor(path, name, entry));
+  }
+  data_begin_ = kLengthBytes + length;
+  check_tiling(path, tensors_, bytes.size() - data_begin_);
+}
+
+at::Tensor SafetensorsFile::read(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  check(found != tensors_.end(), path_, "there is no tensor '{}'", printable(name));
+  const Info& info = found->second;
+  const auto options = at::TensorOptions().dtype(info.dtype);
+  if (info.begin == info.end) return at::empty(info.shape, options);
+  auto* data = const_cast<std::byte*>(file_->bytes().data() + data_begin_ + info.begin);
+  if (reinterpret_cast<uintptr_t>(data) % c10::elementSize(info.dtype) != 0) {  // allowed by the format, not by us
+    at::Tensor copy = at::empty(info.shape, options);
+    std::memcpy(copy.data_ptr(), data, info.end - info.begin);
+    return copy;
+  }
+  return at::from_blob(data, info.shape, [keep = file_](void*) {}, options);
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::string header = header_of(tensors, metadata).dump();
+  header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  uint64_t total = kLengthBytes + header.size();
+  for (const auto& [name, tensor] : tensors) total += tensor.nbytes();
+  AtomicFile file(path);
+  file.reserve(total);
+  const uint64_t length = header.size();
+  file.write(&length, kLengthBytes);
+  file.write(header);
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor contiguous = tensor.contiguous();
+    file.write(contiguous.const_data_ptr(), contiguous.nbytes());
+  }
+  file.commit();
+}
+
+}  // namespace strake::tensors

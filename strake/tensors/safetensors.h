@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "strake/core/mapped_file.h"
+
+namespace strake::tensors {
+
+using NamedTensor = std::pair<std::string, at::Tensor>;
+
+// A memory-mapped .safetensors file, every rule of the format checked when opened
+// (github.com/huggingface/safetensors, Metadata::validate): header length and JSON, no duplicate names, known dtypes,
+// shape x dtype equal to the byte range without overflow, ranges that cover the data exactly, no holes, no overlap.
+// Errors are kConfig and name the file and the tensor.
+class SafetensorsFile {
+ public:
+  struct Info {
+    c10::ScalarType dtype;
+    std::vector<int64_t> shape;
+    uint64_t begin = 0;  // bytes from the start of the data part
+    uint64_t end = 0;
+  };
+
+  explicit SafetensorsFile(const std::filesystem::path& path);
+
+  const std::map<std::string, Info>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const std::filesystem::path& path() const { return path_; }
+
+  // The tensor as a view of the mapped file: do not write to it. It keeps the map alive. kConfig if there is none.
+  at::Tensor read(const std::string& name) const;
+
+ private:
+  std::filesystem::path path_;
+  std::shared_ptr<MappedFile> file_;
+  uint64_t data_begin_ = 0;
+  std::map<std::string, Info> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Writes the tensors in the given order, atomically and durably; data starts on an 8-byte boundary.
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata);
+
+}  // namespace strake::tensors
