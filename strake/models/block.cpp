@@ -1,0 +1,24 @@
+#include "strake/models/block.h"
+
+namespace strake::models {
+
+kernels::Dropout StepContext::dropout(uint32_t site, double p) const {
+  if (!dropout_key || p <= 0) return {};
+  return {.key = *dropout_key, .site = site, .p = static_cast<float>(p)};
+}
+
+Parameters Block::view(const at::Tensor& flat, GradientSink* sink) const {
+  Parameters views;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    views.push_back({tensors::FlatLayout::view(flat, layout_.entries()[i]), i, sink});
+  }
+  return views;
+}
+
+size_t Block::add(ParameterSpec spec) {
+  layout_.add(spec.name, spec.shape);
+  parameters_.push_back(std::move(spec));
+  return parameters_.size() - 1;
+}
+
+}  // namespace strake::models

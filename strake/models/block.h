@@ -1,0 +1,89 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "strake/core/philox.h"
+#include "strake/kernels/dropout.h"
+#include "strake/tensors/flat_layout.h"
+#include "strake/tensors/packed_batch.h"
+
+namespace strake::models {
+
+enum class Initialization { kNormal, kZeros, kOnes };
+enum class WeightDecay { kApply, kExempt };  // Hugging Face's Trainer exempts biases and normalisation weights
+
+// One named tensor of a block.
+struct ParameterSpec {
+  std::string name;                         // unique within the model, for example "layer.3.attention.qkv.weight"
+  std::vector<int64_t> shape;
+  Initialization initialization = Initialization::kNormal;
+  WeightDecay decay = WeightDecay::kApply;
+  std::vector<std::string> checkpoint_names;  // Hugging Face's; several are stacked along dimension 0, in equal parts
+  bool is_head = false;                       // may be absent from a base checkpoint, and is initialised then
+};
+
+// Receives the gradients that layers compute in backward, once per parameter and micro-batch.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  // `parameter` is the index in Block::parameters(). `gradient` has the parameter's shape, in fp32 or its dtype.
+  virtual void accept(size_t parameter, const at::Tensor& gradient) = 0;
+  // For gradients that touch few rows: an fp32 tensor of the parameter's shape to which the layer adds in place.
+  virtual at::Tensor add_target(size_t parameter) = 0;
+};
+
+struct Parameter {
+  at::Tensor value;              // fp32 or bf16, a view of the block's flat buffer
+  size_t index = 0;
+  GradientSink* sink = nullptr;  // null in evaluation: layers then record nothing
+};
+
+// The values of one block's parameters for one forward or backward pass. Indexed as Block::parameters().
+using Parameters = std::vector<Parameter>;
+
+// What a block may use besides its parameters and input.
+struct StepContext {
+  const tensors::PackedBatch& batch;
+  std::optional<PhiloxKey> dropout_key;  // of (seed, optimizer step); absent in evaluation
+
+  // Dropout with probability p at one place of the network; off in evaluation.
+  kernels::Dropout dropout(uint32_t site, double p) const;
+};
+
+// A piece of a model: stateless, knows nothing of ranks, optimizers or files. The engine decides when its parameters are
+// there and when its gradient is taken (block-local autograd: the graph never crosses a block's border).
+class Block {
+ public:
+  explicit Block(std::string name) : name_(std::move(name)) {}
+  virtual ~Block() = default;
+
+  const std::string& name() const { return name_; }
+  const std::vector<ParameterSpec>& parameters() const { return parameters_; }
+  // Where each parameter lies in the block's flat buffer.
+  const tensors::FlatLayout& layout() const { return layout_; }
+
+  // The first block ignores `input`; the last one returns logits. Hidden states are [T, hidden_size] in the dtype of the
+  // parameters.
+  virtual at::Tensor forward(const Parameters& parameters, const at::Tensor& input,
+                             const StepContext& context) const = 0;
+
+  // Windows of `flat` (of layout().numel() elements) as this block's parameters.
+  Parameters view(const at::Tensor& flat, GradientSink* sink) const;
+
+ protected:
+  // Declares a parameter; the returned index is its place in Parameters.
+  size_t add(ParameterSpec spec);
+
+ private:
+  std::string name_;
+  std::vector<ParameterSpec> parameters_;
+  tensors::FlatLayout layout_;
+};
+
+}  // namespace strake::models

@@ -1,0 +1,212 @@
+#include "strake/models/encoder/config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "strake/core/error.h"
+#include "strake/models/encoder/family.h"
+
+namespace strake::models {
+namespace {
+
+// config.json names of the values that families spell differently.
+struct ConfigKeys {
+  const char* hidden_size;
+  const char* num_layers;
+  const char* num_heads;
+  const char* intermediate_size;
+  const char* activation;
+  const char* dropout;
+  const char* attention_dropout;
+  const char* classifier_dropout;
+};
+
+constexpr ConfigKeys kBertKeys{"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+                               "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob",
+                               "classifier_dropout"};
+constexpr ConfigKeys kDistilBertKeys{"dim", "n_layers", "n_heads", "hidden_dim",
+                                     "activation", "dropout", "attention_dropout", "seq_classif_dropout"};
+
+constexpr std::array<std::pair<std::string_view, kernels::Activation>, 8> kActivations{
+    {{"gelu", kernels::Activation::kGelu},
+     {"gelu_new", kernels::Activation::kGeluTanh},
+     {"gelu_pytorch_tanh", kernels::Activation::kGeluTanh},
+     {"relu", kernels::Activation::kRelu},
+     {"silu", kernels::Activation::kSilu},
+     {"swish", kernels::Activation::kSilu},
+     {"tanh", kernels::Activation::kTanh},
+     {"linear", kernels::Activation::kIdentity}}};
+
+kernels::Activation parse_activation(const std::string& name, const std::string& source) {
+  const auto found = std::ranges::find(kActivations, name, [](const auto& item) { return item.first; });
+  if (found != kActivations.end()) return found->second;
+  std::string known;
+  for (const auto& [text, activation] : kActivations) known += (known.empty() ? "" : ", ") + std::string(text);
+  fail(ErrorKind::kConfig, "{}: activation '{}' is not supported; supported: {}", source, printable(name), known);
+}
+
+int64_t bounded(const Json& json, const char* key, int64_t largest, const std::string& source) {
+  const auto value = get_required<int64_t>(json, key, source);
+  require(value >= 1 && value <= largest, ErrorKind::kConfig, "{}: {} = {} is not in [1, {}]", source, key, value,
+          largest);
+  return value;
+}
+
+double probability(const Json& json, const char* key, double fallback, const std::string& source) {
+  const auto value = get_or<double>(json, key, fallback, source);
+  require(value >= 0 && value < 1, ErrorKind::kConfig, "{}: {} = {} is not in [0, 1)", source, key, value);
+  return value;
+}
+
+void refuse_unsupported(const Json& json, const std::string& source) {
+  const auto refuse_flag = [&](const char* key) {
+    require(!get_or<bool>(json, key, false, source), ErrorKind::kConfig, "{}: {} = true is not supported", source, key);
+  };
+  refuse_flag("is_decoder");
+  refuse_flag("add_cross_attention");
+  refuse_flag("sinusoidal_pos_embds");
+  require(!json.contains("auto_map"), ErrorKind::kConfig,
+          "{}: auto_map asks for the model's own Python code, which is never run", source);
+  const auto positions = get_or<std::string>(json, "position_embedding_type", "absolute", source);
+  require(positions == "absolute", ErrorKind::kConfig, "{}: position_embedding_type '{}' is not supported", source,
+          printable(positions));
+  require(!json.contains("pruned_heads") || json["pruned_heads"].empty(), ErrorKind::kConfig,
+          "{}: pruned_heads are not supported", source);
+}
+
+void read_dimensions(EncoderConfig& config, const ConfigKeys& keys, const std::string& source) {
+  const Json& json = config.document;
+  config.vocab_size = bounded(json, "vocab_size", 10'000'000, source);
+  config.hidden_size = bounded(json, keys.hidden_size, 65'536, source);
+  config.num_hidden_layers = bounded(json, keys.num_layers, 1'000, source);
+  config.num_attention_heads = bounded(json, keys.num_heads, 1'024, source);
+  config.intermediate_size = bounded(json, keys.intermediate_size, 1'048'576, source);
+  config.max_position_embeddings = bounded(json, "max_position_embeddings", 1'048'576, source);
+  require(config.hidden_size % config.num_attention_heads == 0, ErrorKind::kConfig,
+          "{}: {} = {} is not a multiple of {} = {}", source, keys.hidden_size, config.hidden_size, keys.num_heads,
+          config.num_attention_heads);
+  config.pad_token_id = get_or<int64_t>(json, "pad_token_id", config.model_type == "roberta" ? 1 : 0, source);
+  require(config.pad_token_id >= 0 && config.pad_token_id < config.vocab_size, ErrorKind::kConfig,
+          "{}: pad_token_id = {} is not in the vocabulary of {}", source, config.pad_token_id, config.vocab_size);
+}
+
+void read_regularisation(EncoderConfig& config, const ConfigKeys& keys, const std::string& source) {
+  const Json& json = config.document;
+  const bool distilbert = config.model_type == "distilbert";
+  config.hidden_act = parse_activation(get_or<std::string>(json, keys.activation, "gelu", source), source);
+  config.hidden_dropout = probability(json, keys.dropout, 0.1, source);
+  config.attention_output_dropout = distilbert ? 0.0 : config.hidden_dropout;
+  config.attention_dropout = probability(json, keys.attention_dropout, 0.1, source);
+  config.classifier_dropout =
+      probability(json, keys.classifier_dropout, distilbert ? 0.2 : config.hidden_dropout, source);
+  config.layer_norm_eps = distilbert ? 1e-12 : get_or<double>(json, "layer_norm_eps", 1e-12, source);
+  config.initializer_range = get_or<double>(json, "initializer_range", 0.02, source);
+  require(config.layer_norm_eps > 0 && config.layer_norm_eps < 1, ErrorKind::kConfig,
+          "{}: layer_norm_eps = {} is not in (0, 1)", source, config.layer_norm_eps);
+  require(config.initializer_range >= 0 && config.initializer_range < 100, ErrorKind::kConfig,
+          "{}: initializer_range = {} makes no sense", source, config.initializer_range);
+}
+
+std::optional<ProblemType> parse_problem_type(const std::string& name, const std::string& source) {
+  if (name.empty()) return std::nullopt;
+  if (name == "single_label_classification") return ProblemType::kSingleLabelClassification;
+  if (name == "regression") return ProblemType::kRegression;
+  fail(ErrorKind::kConfig, "{}: problem_type '{}' is not supported; supported: single_label_classification, regression",
+       source, printable(name));
+}
+
+const char* problem_name(ProblemType type) {
+  return type == ProblemType::kRegression ? "regression" : "single_label_classification";
+}
+
+// id2label keys are "0", "1", ...: all of them, each once.
+std::vector<std::string> read_labels(const Json& json, const std::string& source) {
+  constexpr size_t kMostLabels = 1'000'000;
+  if (!json.contains("id2label") || json["id2label"].is_null()) {
+    const auto count = get_or<int64_t>(json, "num_labels", 2, source);
+    require(count >= 1 && count <= static_cast<int64_t>(kMostLabels), ErrorKind::kConfig,
+            "{}: num_labels = {} makes no sense", source, count);
+    std::vector<std::string> names;
+    for (int64_t i = 0; i < count; ++i) names.push_back(fmt::format("LABEL_{}", i));
+    return names;
+  }
+  const Json& map = json["id2label"];
+  require(map.is_object() && !map.empty() && map.size() <= kMostLabels, ErrorKind::kConfig,
+          "{}: id2label is not an object of labels", source);
+  std::vector<std::optional<std::string>> slots(map.size());
+  for (const auto& [key, value] : map.items()) {
+    size_t id = slots.size();
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+    require(parsed.ec == std::errc{} && parsed.ptr == key.data() + key.size() && id < slots.size() && value.is_string() &&
+                !slots[id].has_value(),
+            ErrorKind::kConfig, "{}: id2label entry '{}' does not number {} labels from 0", source, printable(key),
+            slots.size());
+    slots[id] = value.get<std::string>();
+  }
+  std::vector<std::string> names;
+  for (auto& slot : slots) names.push_back(std::move(*slot));
+  return names;
+}
+
+}  // namespace
+
+ProblemType EncoderConfig::problem() const {
+  if (problem_type) return *problem_type;
+  return num_labels() == 1 ? ProblemType::kRegression : ProblemType::kSingleLabelClassification;
+}
+
+int64_t EncoderConfig::max_sequence_length() const {
+  return model_type == "roberta" ? max_position_embeddings - pad_token_id - 1 : max_position_embeddings;
+}
+
+void EncoderConfig::set_labels(std::vector<std::string> names, std::optional<ProblemType> type) {
+  labels = std::move(names);
+  problem_type = type;
+}
+
+std::optional<int64_t> EncoderConfig::label_id(const std::string& name) const {
+  const auto found = std::ranges::find(labels, name);
+  if (found == labels.end()) return std::nullopt;
+  return found - labels.begin();
+}
+
+EncoderConfig read_encoder_config(const std::filesystem::path& folder) {
+  const std::string source = (folder / "config.json").string();
+  EncoderConfig config;
+  config.document = read_json(folder / "config.json", kMaxConfigBytes);
+  require(config.document.is_object(), ErrorKind::kConfig, "{}: not an object", source);
+  config.model_type = get_required<std::string>(config.document, "model_type", source);
+  find_family(config.model_type, source);
+  refuse_unsupported(config.document, source);
+  const ConfigKeys& keys = config.model_type == "distilbert" ? kDistilBertKeys : kBertKeys;
+  read_dimensions(config, keys, source);
+  read_regularisation(config, keys, source);
+  if (config.model_type != "distilbert") config.type_vocab_size = bounded(config.document, "type_vocab_size", 1'000, source);
+  require(config.max_sequence_length() >= 1, ErrorKind::kConfig, "{}: max_position_embeddings = {} leaves no position",
+          source, config.max_position_embeddings);
+  config.labels = read_labels(config.document, source);
+  config.problem_type =
+      parse_problem_type(get_or<std::string>(config.document, "problem_type", "", source), source);
+  return config;
+}
+
+std::string to_json_text(const EncoderConfig& config, const std::string& dtype) {
+  Json json = config.document;
+  json.erase("num_labels");
+  json.erase("torch_dtype");
+  json["architectures"] = {find_family(config.model_type, "config.json").architecture};
+  json["dtype"] = dtype;
+  Json id2label = Json::object();
+  Json label2id = Json::object();
+  for (int64_t i = 0; i < config.num_labels(); ++i) {
+    id2label[std::to_string(i)] = config.labels[i];
+    label2id[config.labels[i]] = i;
+  }
+  json["id2label"] = id2label;
+  json["label2id"] = label2id;
+  json["problem_type"] = problem_name(config.problem());
+  return json.dump(2) + "\n";
+}
+
+}  // namespace strake::models

@@ -1,0 +1,76 @@
+#include "strake/models/encoder/embeddings.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include "strake/models/layers/dropout.h"
+#include "strake/models/layers/embedding.h"
+#include "strake/models/layers/residual_layer_norm.h"
+
+namespace strake::models {
+namespace {
+
+std::string in_checkpoint(const EncoderNames& names, const char* part, const char* tensor) {
+  return std::string(names.prefix) + part + tensor;
+}
+
+}  // namespace
+
+EmbeddingsBlock::EmbeddingsBlock(const EncoderConfig& config, const EncoderNames& names, uint32_t first_site)
+    : Block("embeddings"),
+      counts_from_padding_(config.model_type == "roberta"),
+      pad_token_id_(config.pad_token_id),
+      layer_norm_eps_(config.layer_norm_eps),
+      dropout_(config.hidden_dropout),
+      site_(first_site),
+      word_(add({.name = "embeddings.word",
+                 .shape = {config.vocab_size, config.hidden_size},
+                 .checkpoint_names = {in_checkpoint(names, names.word_embeddings, ".weight")}})),
+      position_(add({.name = "embeddings.position",
+                     .shape = {config.max_position_embeddings, config.hidden_size},
+                     .checkpoint_names = {in_checkpoint(names, names.position_embeddings, ".weight")}})),
+      norm_weight_(add({.name = "embeddings.norm.weight",
+                        .shape = {config.hidden_size},
+                        .initialization = Initialization::kOnes,
+                        .decay = WeightDecay::kExempt,
+                        .checkpoint_names = {in_checkpoint(names, names.embeddings_norm, ".weight")}})),
+      norm_bias_(add({.name = "embeddings.norm.bias",
+                      .shape = {config.hidden_size},
+                      .initialization = Initialization::kZeros,
+                      .decay = WeightDecay::kExempt,
+                      .checkpoint_names = {in_checkpoint(names, names.embeddings_norm, ".bias")}})) {
+  if (names.token_type_embeddings == nullptr) return;
+  token_type_ = add({.name = "embeddings.token_type",
+                     .shape = {config.type_vocab_size, config.hidden_size},
+                     .checkpoint_names = {in_checkpoint(names, names.token_type_embeddings, ".weight")}});
+}
+
+at::Tensor EmbeddingsBlock::forward(const Parameters& parameters, const at::Tensor& /*input*/,
+                                    const StepContext& context) const {
+  const at::Tensor sum = layers::embedding_sum(
+      {.word = parameters[word_],
+       .position = parameters[position_],
+       .token_type = token_type_ ? std::optional(parameters[*token_type_]) : std::nullopt,
+       .position_rows = position_rows(context.batch)},
+      context.batch);
+  const at::Tensor normed =
+      layers::layer_norm(sum, {parameters[norm_weight_], parameters[norm_bias_], layer_norm_eps_}, context);
+  return layers::dropout(normed, context.dropout(site_, dropout_), context);
+}
+
+at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& batch) const {
+  if (!counts_from_padding_) return batch.positions;
+  at::Tensor rows = at::empty_like(batch.positions);
+  const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
+  const auto* positions = batch.positions.const_data_ptr<int32_t>();
+  auto* out = rows.mutable_data_ptr<int32_t>();
+  int32_t counted = 0;
+  for (int64_t t = 0; t < batch.num_tokens(); ++t) {
+    if (positions[t] == 0) counted = 0;
+    const bool is_padding = ids[t] == pad_token_id_;
+    counted += is_padding ? 0 : 1;
+    out[t] = static_cast<int32_t>(pad_token_id_) + (is_padding ? 0 : counted);
+  }
+  return rows;
+}
+
+}  // namespace strake::models

@@ -1,0 +1,74 @@
+#include "strake/models/encoder/layer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "strake/models/layers/attention.h"
+#include "strake/models/layers/linear.h"
+#include "strake/models/layers/residual_layer_norm.h"
+
+namespace strake::models {
+
+EncoderLayerBlock::EncoderLayerBlock(const EncoderConfig& config, const EncoderNames& names, int64_t layer,
+                                     uint32_t first_site)
+    : Block(fmt::format("layer.{}", layer)), config_(config), first_site_(first_site) {
+  const auto source = [&](const char* name) {
+    return names.prefix + fmt::format(fmt::runtime(name), layer);
+  };
+  const int64_t hidden = config.hidden_size;
+  qkv_ = add_projection("attention.qkv", {source(names.query), source(names.key), source(names.value)}, 3 * hidden, hidden);
+  attention_output_ = add_projection("attention.output", {source(names.attention_output)}, hidden, hidden);
+  attention_norm_ = add_norm("attention.norm", source(names.attention_norm), hidden);
+  intermediate_ = add_projection("feed_forward.in", {source(names.intermediate)}, config.intermediate_size, hidden);
+  output_ = add_projection("feed_forward.out", {source(names.output)}, hidden, config.intermediate_size);
+  output_norm_ = add_norm("feed_forward.norm", source(names.output_norm), hidden);
+}
+
+EncoderLayerBlock::Affine EncoderLayerBlock::add_projection(const char* name, std::vector<std::string> sources,
+                                                            int64_t outputs, int64_t inputs) {
+  ParameterSpec weight{.name = fmt::format("{}.{}.weight", this->name(), name), .shape = {outputs, inputs}};
+  ParameterSpec bias{.name = fmt::format("{}.{}.bias", this->name(), name),
+                     .shape = {outputs},
+                     .initialization = Initialization::kZeros,
+                     .decay = WeightDecay::kExempt};
+  for (const std::string& source : sources) {
+    weight.checkpoint_names.push_back(source + ".weight");
+    bias.checkpoint_names.push_back(source + ".bias");
+  }
+  const size_t weight_index = add(std::move(weight));
+  return {weight_index, add(std::move(bias))};
+}
+
+EncoderLayerBlock::Affine EncoderLayerBlock::add_norm(const char* name, const std::string& source, int64_t width) {
+  const size_t weight = add({.name = fmt::format("{}.{}.weight", this->name(), name),
+                             .shape = {width},
+                             .initialization = Initialization::kOnes,
+                             .decay = WeightDecay::kExempt,
+                             .checkpoint_names = {source + ".weight"}});
+  const size_t bias = add({.name = fmt::format("{}.{}.bias", this->name(), name),
+                           .shape = {width},
+                           .initialization = Initialization::kZeros,
+                           .decay = WeightDecay::kExempt,
+                           .checkpoint_names = {source + ".bias"}});
+  return {weight, bias};
+}
+
+at::Tensor EncoderLayerBlock::forward(const Parameters& p, const at::Tensor& input, const StepContext& context) const {
+  const double eps = config_.layer_norm_eps;
+  const at::Tensor qkv = layers::linear(input, p[qkv_.weight], p[qkv_.bias]);
+  const at::Tensor attended = layers::self_attention(
+      qkv, {.num_heads = config_.num_attention_heads, .dropout = context.dropout(first_site_, config_.attention_dropout)},
+      context);
+  const at::Tensor projected = layers::linear(attended, p[attention_output_.weight], p[attention_output_.bias]);
+  const at::Tensor hidden =
+      layers::residual_layer_norm(projected, input, {p[attention_norm_.weight], p[attention_norm_.bias], eps},
+                                  context.dropout(first_site_ + 1, config_.attention_output_dropout), context);
+  const at::Tensor activated =
+      layers::linear_activation(hidden, p[intermediate_.weight], p[intermediate_.bias], config_.hidden_act);
+  const at::Tensor output = layers::linear(activated, p[output_.weight], p[output_.bias]);
+  return layers::residual_layer_norm(output, hidden, {p[output_norm_.weight], p[output_norm_.bias], eps},
+                                     context.dropout(first_site_ + 2, config_.hidden_dropout), context);
+}
+
+}  // namespace strake::models

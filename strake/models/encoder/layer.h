@@ -1,0 +1,32 @@
+#pragma once
+
+#include "strake/models/block.h"
+#include "strake/models/encoder/family.h"
+
+namespace strake::models {
+
+// Post-norm transformer encoder layer (Vaswani et al. 2017, as in BERT): self-attention, then feed-forward, each
+// followed by dropout, residual and layer norm. [T, hidden_size] -> the same.
+class EncoderLayerBlock final : public Block {
+ public:
+  static constexpr uint32_t kSites = 3;  // dropout sites it uses from first_site on
+
+  EncoderLayerBlock(const EncoderConfig& config, const EncoderNames& names, int64_t layer, uint32_t first_site);
+
+  at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
+
+ private:
+  struct Affine {
+    size_t weight;
+    size_t bias;
+  };
+  // Weight and bias of a projection (stacked from several in the checkpoint) or, with no input width, of a layer norm.
+  Affine add_projection(const char* name, std::vector<std::string> sources, int64_t outputs, int64_t inputs);
+  Affine add_norm(const char* name, const std::string& source, int64_t width);
+
+  EncoderConfig config_;
+  uint32_t first_site_;
+  Affine qkv_, attention_output_, attention_norm_, intermediate_, output_, output_norm_;
+};
+
+}  // namespace strake::models

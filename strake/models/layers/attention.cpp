@@ -1,0 +1,83 @@
+#include "strake/models/layers/attention.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <cmath>
+
+#include "strake/kernels/attention.h"
+#include "strake/models/layers/node.h"
+
+namespace strake::models::layers {
+namespace {
+
+kernels::AttentionShape shape_of(const at::Tensor& qkv, const AttentionOptions& options, const tensors::PackedBatch& batch) {
+  const int64_t head_dim = qkv.size(1) / 3 / options.num_heads;
+  return {.offsets = batch.offsets.const_data_ptr<int32_t>(),
+          .num_sequences = batch.num_sequences(),
+          .num_heads = options.num_heads,
+          .head_dim = head_dim,
+          .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
+          .dropout = options.dropout,
+          .index = token_index(batch)};
+}
+
+struct AttentionNode final : torch::autograd::Node {
+  variable_list apply(variable_list&& gradients) override {
+    const at::Tensor dout = gradients[0].contiguous();
+    at::Tensor dqkv = at::empty_like(qkv);
+    const int64_t width = qkv.size(1) / 3;
+    dispatch_storage(qkv, [&]<typename T>(T*) {
+      const T* in = const_storage<T>(qkv);
+      T* grad = storage<T>(dqkv);
+      kernels::attention_backward<T>({.shape = shape_of(qkv, options, batch),
+                                      .q = in,
+                                      .k = in + width,
+                                      .v = in + 2 * width,
+                                      .qkv_stride = 3 * width,
+                                      .out = const_storage<T>(out),
+                                      .dout = const_storage<T>(dout),
+                                      .out_stride = width,
+                                      .lse = const_storage<float>(lse),
+                                      .dq = grad,
+                                      .dk = grad + width,
+                                      .dv = grad + 2 * width,
+                                      .grad_stride = 3 * width});
+    });
+    return {dqkv};
+  }
+  void release_variables() override { qkv.reset(), out.reset(), lse.reset(); }
+
+  at::Tensor qkv, out, lse;
+  AttentionOptions options;
+  tensors::PackedBatch batch;
+};
+
+}  // namespace
+
+at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options, const StepContext& context) {
+  const int64_t width = qkv.size(1) / 3;
+  const at::Tensor out = at::empty({qkv.size(0), width}, qkv.options());
+  const at::Tensor lse = at::empty({qkv.size(0), options.num_heads}, qkv.options().dtype(at::kFloat));
+  dispatch_storage(qkv, [&]<typename T>(T*) {
+    const T* in = const_storage<T>(qkv);
+    kernels::attention_forward<T>({.shape = shape_of(qkv, options, context.batch),
+                                   .q = in,
+                                   .k = in + width,
+                                   .v = in + 2 * width,
+                                   .qkv_stride = 3 * width,
+                                   .out = storage<T>(out),
+                                   .out_stride = width,
+                                   .lse = storage<float>(lse)});
+  });
+  if (!qkv.requires_grad()) return out;
+  auto node = std::make_shared<AttentionNode>();
+  node->qkv = qkv.detach();
+  node->out = out;
+  node->lse = lse;
+  node->options = options;
+  node->batch = context.batch;
+  return attach(out.detach(), node, qkv);
+}
+
+}  // namespace strake::models::layers

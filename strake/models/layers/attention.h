@@ -1,0 +1,15 @@
+#pragma once
+
+#include "strake/models/block.h"
+
+namespace strake::models::layers {
+
+struct AttentionOptions {
+  int64_t num_heads;
+  kernels::Dropout dropout;  // of the attention probabilities
+};
+
+// Self-attention within each sequence of the batch: qkv [T, 3 H] (queries, keys, values side by side) -> [T, H].
+at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options, const StepContext& context);
+
+}  // namespace strake::models::layers

@@ -1,0 +1,99 @@
+#include "strake/models/layers/linear.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "strake/kernels/column_sum.h"
+#include "strake/models/layers/node.h"
+#include "strake/tensors/linear_products.h"
+
+namespace strake::models::layers {
+namespace {
+
+at::Tensor column_sum(const at::Tensor& x_nc) {
+  const at::Tensor sum = at::empty({x_nc.size(1)}, x_nc.options().dtype(at::kFloat));
+  dispatch_storage(x_nc, [&]<typename T>(T*) {
+    kernels::column_sum<T>(
+        {.x = const_storage<T>(x_nc), .out = storage<float>(sum), .tokens = x_nc.size(0), .columns = x_nc.size(1)});
+  });
+  return sum;
+}
+
+struct LinearNode final : torch::autograd::Node {
+  variable_list apply(variable_list&& gradients) override {
+    const at::Tensor dy = gradients[0].contiguous();
+    weight.sink->accept(weight.index, tensors::linear_weight_gradient(dy, x));
+    bias.sink->accept(bias.index, column_sum(dy));
+    if (!task_should_compute_output(0)) return {at::Tensor()};
+    return {tensors::linear_input_gradient(dy, weight.value)};
+  }
+  void release_variables() override { x.reset(); }
+
+  at::Tensor x;
+  Parameter weight, bias;
+};
+
+struct LinearActivationNode final : torch::autograd::Node {
+  variable_list apply(variable_list&& gradients) override {
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor dproduct = at::empty_like(product);
+    const at::Tensor dbias = at::empty({product.size(1)}, product.options().dtype(at::kFloat));
+    dispatch_storage(product, [&]<typename T>(T*) {
+      kernels::bias_activation_backward<T>({.dy = const_storage<T>(dy),
+                                            .x = const_storage<T>(product),
+                                            .bias = const_storage<T>(bias.value),
+                                            .dx = storage<T>(dproduct),
+                                            .dbias = storage<float>(dbias),
+                                            .tokens = product.size(0),
+                                            .columns = product.size(1),
+                                            .activation = activation});
+    });
+    product.reset();
+    weight.sink->accept(weight.index, tensors::linear_weight_gradient(dproduct, x));
+    bias.sink->accept(bias.index, dbias);
+    if (!task_should_compute_output(0)) return {at::Tensor()};
+    return {tensors::linear_input_gradient(dproduct, weight.value)};
+  }
+  void release_variables() override { x.reset(), product.reset(); }
+
+  at::Tensor x, product;  // product: before bias and activation
+  Parameter weight, bias;
+  kernels::Activation activation = kernels::Activation::kIdentity;
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
+  const at::Tensor y = without_recording([&] { return tensors::linear(x, weight.value, bias.value); });
+  if (weight.sink == nullptr) return y;
+  auto node = std::make_shared<LinearNode>();
+  node->x = x.detach();
+  node->weight = weight;
+  node->bias = bias;
+  return attach(y, node, x);
+}
+
+at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
+                             kernels::Activation activation) {
+  const at::Tensor product = without_recording([&] { return tensors::linear(x, weight.value, std::nullopt); });
+  const bool recording = weight.sink != nullptr;
+  const at::Tensor y = recording ? at::empty_like(product) : product;
+  dispatch_storage(product, [&]<typename T>(T*) {
+    kernels::bias_activation_forward<T>({.x = const_storage<T>(product),
+                                         .bias = const_storage<T>(bias.value),
+                                         .y = storage<T>(y),
+                                         .tokens = product.size(0),
+                                         .columns = product.size(1),
+                                         .activation = activation});
+  });
+  if (!recording) return y;
+  auto node = std::make_shared<LinearActivationNode>();
+  node->x = x.detach();
+  node->product = product;
+  node->weight = weight;
+  node->bias = bias;
+  node->activation = activation;
+  return attach(y, node, x);
+}
+
+}  // namespace strake::models::layers

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+
+#include <memory>
+#include <utility>
+
+#include "strake/kernels/bfloat16.h"
+#include "strake/models/block.h"
+
+// How strake's own layers take part in a block's autograd graph. A layer computes with recording off, then attaches a
+// node that holds what its backward pass needs. Parameters are no part of the graph: a node hands their gradients straight to
+// the sink, so that they land in the flat gradient buffer without a copy in between.
+namespace strake::models::layers {
+
+using torch::autograd::variable_list;
+
+// Computes a layer's result outside of autograd.
+template <typename Compute>
+auto without_recording(const Compute& compute) {
+  const c10::AutoGradMode off(false);
+  return compute();
+}
+
+// Makes `node` the origin of `output` in the graph. `inputs` are the tensors whose gradients node->apply returns, in
+// order; ones that need none are allowed.
+template <typename... Inputs>
+at::Tensor attach(at::Tensor output, const std::shared_ptr<torch::autograd::Node>& node, const Inputs&... inputs) {
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs...));
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+// Calls `call` with a null pointer of the kernels' storage type for the tensor's dtype.
+template <typename Call>
+void dispatch_storage(const at::Tensor& like, const Call& call) {
+  if (like.scalar_type() == at::kFloat) {
+    call(static_cast<float*>(nullptr));
+  } else {
+    TORCH_INTERNAL_ASSERT(like.scalar_type() == at::kBFloat16);
+    call(static_cast<kernels::BFloat16*>(nullptr));
+  }
+}
+
+template <typename T>
+T* storage(const at::Tensor& tensor) {
+  return static_cast<T*>(tensor.mutable_data_ptr());
+}
+
+template <typename T>
+const T* const_storage(const at::Tensor& tensor) {
+  return static_cast<const T*>(tensor.const_data_ptr());
+}
+
+inline kernels::TokenIndex token_index(const tensors::PackedBatch& batch) {
+  return {batch.token_rows.const_data_ptr<int64_t>(), batch.positions.const_data_ptr<int32_t>()};
+}
+
+}  // namespace strake::models::layers

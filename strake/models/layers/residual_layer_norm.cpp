@@ -1,0 +1,94 @@
+#include "strake/models/layers/residual_layer_norm.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include "strake/kernels/residual_layer_norm.h"
+#include "strake/models/layers/node.h"
+
+namespace strake::models::layers {
+namespace {
+
+struct LayerNormNode final : torch::autograd::Node {
+  variable_list apply(variable_list&& gradients) override {
+    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor dsum = at::empty_like(dy);
+    const at::Tensor dx = dropout.p > 0 ? at::empty_like(dy) : dsum;
+    const auto fp32 = dy.options().dtype(at::kFloat);
+    const at::Tensor dgamma = at::empty({dy.size(1)}, fp32);
+    const at::Tensor dbeta = at::empty({dy.size(1)}, fp32);
+    dispatch_storage(dy, [&]<typename T>(T*) {
+      kernels::residual_layer_norm_backward<T>({.dy = const_storage<T>(dy),
+                                                .sum = const_storage<T>(sum),
+                                                .mean = const_storage<float>(mean),
+                                                .rstd = const_storage<float>(rstd),
+                                                .gamma = const_storage<T>(norm.weight.value),
+                                                .dsum = storage<T>(dsum),
+                                                .dx = storage<T>(dx),
+                                                .dgamma = storage<float>(dgamma),
+                                                .dbeta = storage<float>(dbeta),
+                                                .tokens = dy.size(0),
+                                                .columns = dy.size(1),
+                                                .dropout = dropout,
+                                                .index = token_index(batch)});
+    });
+    norm.weight.sink->accept(norm.weight.index, dgamma);
+    norm.bias.sink->accept(norm.bias.index, dbeta);
+    if (has_residual) return {dx, dsum};
+    return {dx};
+  }
+  void release_variables() override { sum.reset(), mean.reset(), rstd.reset(); }
+
+  at::Tensor sum, mean, rstd;
+  LayerNormParameters norm;
+  kernels::Dropout dropout;
+  tensors::PackedBatch batch;
+  bool has_residual = false;
+};
+
+// `residual` undefined: none.
+std::pair<at::Tensor, std::shared_ptr<LayerNormNode>> compute(const at::Tensor& x, const at::Tensor& residual,
+                                                              const LayerNormParameters& norm,
+                                                              const kernels::Dropout& dropout,
+                                                              const StepContext& context) {
+  auto node = std::make_shared<LayerNormNode>();
+  node->sum = at::empty(x.sizes(), x.options());
+  node->mean = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
+  node->rstd = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
+  node->norm = norm;
+  node->dropout = dropout;
+  node->batch = context.batch;
+  node->has_residual = residual.defined();
+  at::Tensor y = at::empty(x.sizes(), x.options());
+  dispatch_storage(x, [&]<typename T>(T*) {
+    kernels::residual_layer_norm_forward<T>({.x = const_storage<T>(x),
+                                             .residual = residual.defined() ? const_storage<T>(residual) : nullptr,
+                                             .gamma = const_storage<T>(norm.weight.value),
+                                             .beta = const_storage<T>(norm.bias.value),
+                                             .sum = storage<T>(node->sum),
+                                             .y = storage<T>(y),
+                                             .mean = storage<float>(node->mean),
+                                             .rstd = storage<float>(node->rstd),
+                                             .tokens = x.size(0),
+                                             .columns = x.size(1),
+                                             .eps = static_cast<float>(norm.eps),
+                                             .dropout = dropout,
+                                             .index = token_index(context.batch)});
+  });
+  return {y, node};
+}
+
+}  // namespace
+
+at::Tensor residual_layer_norm(const at::Tensor& x, const at::Tensor& residual, const LayerNormParameters& norm,
+                               const kernels::Dropout& dropout, const StepContext& context) {
+  auto [y, node] = compute(x, residual, norm, dropout, context);
+  return norm.weight.sink == nullptr ? y : attach(y, node, x, residual);
+}
+
+at::Tensor layer_norm(const at::Tensor& x, const LayerNormParameters& norm, const StepContext& context) {
+  auto [y, node] = compute(x, {}, norm, {}, context);
+  return norm.weight.sink == nullptr ? y : attach(y, node, x);
+}
+
+}  // namespace strake::models::layers

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "strake/models/block.h"
+
+namespace strake::models::layers {
+
+struct LayerNormParameters {
+  Parameter weight;
+  Parameter bias;
+  double eps;
+};
+
+// layer_norm(dropout(x) + residual), one pass. [T, H].
+at::Tensor residual_layer_norm(const at::Tensor& x, const at::Tensor& residual, const LayerNormParameters& norm,
+                               const kernels::Dropout& dropout, const StepContext& context);
+
+// layer_norm(x)
+at::Tensor layer_norm(const at::Tensor& x, const LayerNormParameters& norm, const StepContext& context);
+
+}  // namespace strake::models::layers

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "strake/models/block.h"
+
+namespace strake::models::layers {
+
+// The first token of each sequence: [T, H] -> [S, H].
+at::Tensor select_first(const at::Tensor& hidden, const tensors::PackedBatch& batch);
+
+}  // namespace strake::models::layers

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "strake/models/model.h"
+#include "strake/tensors/checkpoint_files.h"
+
+namespace strake::models {
+
+struct LoadReport {
+  std::vector<std::string> initialized;  // head tensors that the checkpoint does not have
+  std::vector<std::string> unused;       // checkpoint tensors that the model does not have
+};
+
+// Fills `flat` (fp32, block.layout().numel()) from the checkpoint, or, for head parameters that a base checkpoint lacks,
+// with initial values: normal(0, initializer_range) for weights, zeros for biases, a pure function of (seed, name).
+// Missing tensors of the encoder and shapes that differ from config.json are errors (kConfig).
+void load_block(const Block& block, const EncoderConfig& config, const tensors::CheckpointFiles& files, uint64_t seed,
+                at::Tensor& flat, LoadReport& report);
+
+// Initial values as load_block gives them, without a checkpoint.
+void initialize_block(const Block& block, const EncoderConfig& config, uint64_t seed, at::Tensor& flat);
+
+// The block's tensors under their Hugging Face names, as views of `flat`.
+std::vector<tensors::NamedTensor> named_weights(const Block& block, const at::Tensor& flat);
+
+// Names in `files` that no block uses.
+std::vector<std::string> unused_names(const SequenceClassifier& model, const tensors::CheckpointFiles& files);
+
+}  // namespace strake::models
