@@ -1,0 +1,151 @@
+#include "strake/checkpoint/checkpoint_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <ranges>
+
+#include "strake/core/crc32c.h"
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/json.h"
+#include "strake/core/log.h"
+#include "strake/core/mapped_file.h"
+
+namespace strake::checkpoint {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kTemporaryPrefix = ".checkpoint-";
+constexpr const char* kManifest = "manifest.json";
+constexpr int kFormatVersion = 1;
+
+struct FileSum {
+  uint64_t bytes = 0;
+  uint32_t crc = 0;
+};
+
+FileSum sum_file(const fs::path& path) {
+  const MappedFile file(path);
+  return {file.size(), crc32c(file.bytes().data(), file.size())};
+}
+
+std::optional<int64_t> parse_step(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int64_t step = 0;
+  const char* begin = name.data() + kPrefix.size();
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(begin, end, step);
+  if (begin == end || parsed.ec != std::errc{} || parsed.ptr != end || step < 0) return std::nullopt;
+  return step;
+}
+
+// A folder that is being deleted must not be taken for a checkpoint, so its manifest goes first.
+void remove_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  fs::remove(folder / kManifest, error);
+  fs::remove_all(folder, error);
+  if (error) log::warning("cannot remove {}: {}", folder.string(), error.message());
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(fs::path output_dir, int64_t step) : output_dir_(std::move(output_dir)), step_(step) {
+  final_ = output_dir_ / fmt::format("{}{}", kPrefix, step);
+  temporary_ = output_dir_ / fmt::format("{}{}.tmp", kTemporaryPrefix, step);
+  std::error_code error;
+  fs::remove_all(temporary_, error);
+  strake::create_directories(temporary_);
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  std::error_code error;
+  if (!committed_) fs::remove_all(temporary_, error);
+}
+
+fs::path CheckpointWriter::commit() {
+  Json files = Json::object();
+  for (const auto& entry : fs::directory_iterator(temporary_)) {
+    const FileSum sum = sum_file(entry.path());
+    files[entry.path().filename().string()] = {{"bytes", sum.bytes}, {"crc32c", sum.crc}};
+  }
+  const Json manifest{{"format_version", kFormatVersion}, {"step", step_}, {"files", files}};
+  write_file_atomically(temporary_ / kManifest, manifest.dump(2) + "\n");
+  if (fs::exists(final_)) remove_checkpoint(final_);  // from a run that this one replaces
+  std::error_code error;
+  fs::rename(temporary_, final_, error);
+  require(!error, ErrorKind::kIo, "cannot rename {} to {}: {}", temporary_.string(), final_.string(), error.message());
+  committed_ = true;
+  sync_directory(output_dir_);
+  return final_;
+}
+
+std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
+  std::vector<CheckpointFolder> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(output_dir, error)) {
+    const auto step = parse_step(entry.path().filename().string());
+    if (step && fs::exists(entry.path() / kManifest)) found.push_back({entry.path(), *step});
+  }
+  std::ranges::sort(found, {}, &CheckpointFolder::step);
+  return found;
+}
+
+void verify_checkpoint(const fs::path& folder) {
+  const std::string source = (folder / kManifest).string();
+  require(fs::exists(folder / kManifest), ErrorKind::kIo, "{} has no manifest.json: not a complete checkpoint",
+          folder.string());
+  const Json manifest = read_json(folder / kManifest, kMaxIndexBytes);
+  const auto version = get_required<int>(manifest, "format_version", source);
+  require(version == kFormatVersion, ErrorKind::kIo, "{}: format_version {} is not {}", source, version, kFormatVersion);
+  const Json files = get_required<Json>(manifest, "files", source);
+  require(files.is_object() && !files.empty(), ErrorKind::kIo, "{}: lists no files", source);
+  for (const auto& [name, expected] : files.items()) {
+    const fs::path path = resolve_inside(folder, name, source);
+    const FileSum sum = sum_file(path);
+    const auto bytes = get_required<uint64_t>(expected, "bytes", source);
+    require(sum.bytes == bytes, ErrorKind::kIo, "{} has {} bytes, the manifest says {}", path.string(), sum.bytes, bytes);
+    require(sum.crc == get_required<uint32_t>(expected, "crc32c", source), ErrorKind::kIo,
+            "{} is damaged: its checksum is not the manifest's", path.string());
+  }
+}
+
+std::optional<CheckpointFolder> newest_sound_checkpoint(const fs::path& output_dir) {
+  std::vector<CheckpointFolder> folders = list_checkpoints(output_dir);
+  for (const CheckpointFolder& folder : folders | std::views::reverse) {
+    try {
+      verify_checkpoint(folder.path);
+      return folder;
+    } catch (const Error& error) {
+      log::warning("{} is not used: {}", folder.path.string(), error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+void prune_checkpoints(const fs::path& output_dir, int64_t limit, const std::optional<fs::path>& best) {
+  std::vector<CheckpointFolder> folders = list_checkpoints(output_dir);
+  auto remaining = static_cast<int64_t>(folders.size());
+  // With a limit of 1 the best and the newest may both stay: the newest is needed to resume.
+  const int64_t newest = folders.empty() ? -1 : folders.back().step;
+  for (const CheckpointFolder& folder : folders) {
+    if (remaining <= limit) return;
+    if (folder.step == newest || (best && folder.path.filename() == best->filename())) continue;
+    remove_checkpoint(folder.path);
+    --remaining;
+  }
+}
+
+void remove_leftovers(const fs::path& output_dir) {
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(output_dir, error)) {
+    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) {
+    log::info("removing {}, left by an interrupted save", path.string());
+    fs::remove_all(path, error);
+  }
+}
+
+}  // namespace strake::checkpoint

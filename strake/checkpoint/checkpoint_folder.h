@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+// Training checkpoints as `output_dir`/checkpoint-<step> folders in Hugging Face's layout. A folder counts only with its
+// manifest.json, which lists size and CRC-32C of every file and is written last: whatever a crash leaves behind is
+// recognised and never loaded.
+namespace strake::checkpoint {
+
+// Writes one checkpoint. Files go into a hidden sibling folder, path(); commit() checksums them, makes them durable
+// and renames the folder into place. Without commit() the destructor removes it. One writer at a time.
+class CheckpointWriter {
+ public:
+  CheckpointWriter(std::filesystem::path output_dir, int64_t step);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  const std::filesystem::path& path() const { return temporary_; }
+  // Returns the final folder.
+  std::filesystem::path commit();
+
+ private:
+  std::filesystem::path output_dir_;
+  std::filesystem::path temporary_;
+  std::filesystem::path final_;
+  int64_t step_;
+  bool committed_ = false;
+};
+
+struct CheckpointFolder {
+  std::filesystem::path path;
+  int64_t step = 0;
+};
+
+// Committed checkpoints of `output_dir`, by ascending step. Cheap: does not read the files.
+std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& output_dir);
+
+// Reads every file and compares with the manifest; Error (kIo) naming the file and what differs.
+void verify_checkpoint(const std::filesystem::path& folder);
+
+// The newest checkpoint that verifies; newer ones that do not are logged as warnings and left out.
+std::optional<CheckpointFolder> newest_sound_checkpoint(const std::filesystem::path& output_dir);
+
+// Deletes the oldest checkpoints until `limit` are left, never `best`, as Hugging Face's save_total_limit does.
+void prune_checkpoints(const std::filesystem::path& output_dir, int64_t limit,
+                       const std::optional<std::filesystem::path>& best);
+
+// Deletes what interrupted writers left in `output_dir`.
+void remove_leftovers(const std::filesystem::path& output_dir);
+
+}  // namespace strake::checkpoint

@@ -1,0 +1,83 @@
+#include "strake/checkpoint/checkpoint_folder.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+
+namespace strake::checkpoint {
+namespace {
+namespace fs = std::filesystem;
+
+class CheckpointFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("strake_checkpoint_test_" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path save(int64_t step) {
+    CheckpointWriter writer(folder_, step);
+    write_file_atomically(writer.path() / "model.safetensors", "weights of step " + std::to_string(step));
+    write_file_atomically(writer.path() / "config.json", "{}");
+    return writer.commit();
+  }
+  std::vector<int64_t> steps() {
+    std::vector<int64_t> result;
+    for (const auto& item : list_checkpoints(folder_)) result.push_back(item.step);
+    return result;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(CheckpointFolderTest, CommittedCheckpointsVerifyAndAreListedByStep) {
+  for (const int64_t step : {100, 20, 3}) verify_checkpoint(save(step));
+  EXPECT_EQ(steps(), (std::vector<int64_t>{3, 20, 100}));
+  EXPECT_EQ(newest_sound_checkpoint(folder_)->step, 100);
+}
+
+TEST_F(CheckpointFolderTest, AnInterruptedSaveLeavesNothingThatCounts) {
+  save(1);
+  {
+    CheckpointWriter writer(folder_, 2);
+    write_file_atomically(writer.path() / "model.safetensors", "half");
+  }
+  EXPECT_EQ(steps(), std::vector<int64_t>{1});
+  fs::create_directories(folder_ / ".checkpoint-7.tmp");  // as kill -9 leaves it
+  remove_leftovers(folder_);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(CheckpointFolderTest, DamageIsFoundAndTheOlderCheckpointIsTaken) {
+  save(1);
+  const fs::path newest = save(2);
+  std::string content = read_file(newest / "model.safetensors", 1000);
+  content[3] ^= 1;  // one flipped bit
+  write_file_atomically(newest / "model.safetensors", content);
+  EXPECT_THROW(verify_checkpoint(newest), Error);
+  EXPECT_EQ(newest_sound_checkpoint(folder_)->step, 1);
+  write_file_atomically(newest / "model.safetensors", "short");
+  EXPECT_THROW(verify_checkpoint(newest), Error);
+  fs::remove(newest / "model.safetensors");
+  EXPECT_THROW(verify_checkpoint(newest), Error);
+}
+
+TEST_F(CheckpointFolderTest, PruningKeepsTheBestAndTheNewest) {
+  for (int64_t step = 1; step <= 5; ++step) save(step);
+  prune_checkpoints(folder_, 2, folder_ / "checkpoint-2");
+  EXPECT_EQ(steps(), (std::vector<int64_t>{2, 5}));
+  prune_checkpoints(folder_, 1, std::nullopt);
+  EXPECT_EQ(steps(), std::vector<int64_t>{5});
+}
+
+TEST_F(CheckpointFolderTest, SavingTheSameStepAgainReplacesIt) {
+  save(4);
+  verify_checkpoint(save(4));
+  EXPECT_EQ(steps(), std::vector<int64_t>{4});
+}
+
+}  // namespace
+}  // namespace strake::checkpoint
