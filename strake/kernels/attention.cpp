@@ -1,0 +1,97 @@
+#include "strake/kernels/attention.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "strake/core/error.h"
+#include "strake/core/threads.h"
+#include "strake/kernels/attention_rungs.h"
+#include "strake/kernels/ladder.h"
+#include "strake/kernels/scratch.h"
+
+namespace strake::kernels {
+namespace {
+
+constexpr Ladder<AttentionRung<float>, 3> kFloatLadder{&avx512::kAttentionFloat, &avx2::kAttentionFloat,
+                                                       &reference::kAttentionFloat};
+constexpr Ladder<AttentionRung<BFloat16>, 3> kBFloat16Ladder{
+    &avx512::kAttentionBFloat16, &avx2::kAttentionBFloat16, &reference::kAttentionBFloat16};
+
+template <typename T>
+const AttentionRung<T>& pick_rung(Isa highest) {
+  if constexpr (std::is_same_v<T, float>) {
+    return pick(kFloatLadder, highest);
+  } else {
+    return pick(kBFloat16Ladder, highest);
+  }
+}
+
+int64_t length(const AttentionShape& shape, int64_t sequence) {
+  return int64_t{shape.offsets[sequence + 1]} - shape.offsets[sequence];
+}
+
+// Checks the shape and returns the length of the longest sequence.
+int64_t longest_sequence(const AttentionShape& shape) {
+  require(shape.num_sequences >= 0 && shape.num_heads > 0 && shape.head_dim > 0, ErrorKind::kInternal,
+          "attention over {} sequences, {} heads of {}", shape.num_sequences, shape.num_heads, shape.head_dim);
+  int64_t longest = 0;
+  for (int64_t s = 0; s < shape.num_sequences; ++s) {
+    require(length(shape, s) >= 0, ErrorKind::kInternal, "sequence {} has length {}", s, length(shape, s));
+    longest = std::max(longest, length(shape, s));
+  }
+  require(shape.dropout.p == 0 || (longest <= kMaxAttentionKeysWithDropout && shape.num_heads <= 4096),
+          ErrorKind::kInternal, "attention dropout over {} keys and {} heads: at most 2^20 and 4096", longest,
+          shape.num_heads);
+  return longest;
+}
+
+// Calls run(item, scratch) for every head of every sequence. Threads get consecutive items of about equal total cost:
+// an item belongs to the thread in whose range of the cost axis it starts.
+template <typename Run>
+void for_each_item(const AttentionShape& shape, int64_t scratch_floats, const Run& run) {
+  std::vector<int64_t> start(static_cast<size_t>(shape.num_sequences) + 1, 0);  // on the cost axis
+  for (int64_t s = 0; s < shape.num_sequences; ++s) {
+    const int64_t cost = length(shape, s) * (length(shape, s) + 32);  // copies are worth about 32 keys
+    start[static_cast<size_t>(s) + 1] = start[static_cast<size_t>(s)] + cost * shape.num_heads;
+  }
+  Scratch scratch(num_threads(), scratch_floats);
+  parallel_for(start.back(), 1, [&](int64_t begin, int64_t end) {
+    float* const piece = scratch.take();
+    const auto first = std::upper_bound(start.begin(), start.end(), begin) - start.begin() - 1;
+    for (int64_t s = first; s < shape.num_sequences && start[static_cast<size_t>(s)] < end; ++s) {
+      const int64_t cost = (start[static_cast<size_t>(s) + 1] - start[static_cast<size_t>(s)]) / shape.num_heads;
+      for (int64_t head = 0; head < shape.num_heads; ++head) {
+        const int64_t at = start[static_cast<size_t>(s)] + head * cost;
+        if (cost > 0 && at >= begin && at < end) run({shape.offsets[s], length(shape, s), head}, piece);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void attention_forward(const AttentionForward<T>& args, Isa highest) {
+  const AttentionRung<T>& rung = pick_rung<T>(highest);
+  const int64_t longest = longest_sequence(args.shape);
+  const KeepRule keep = keep_rule(args.shape.dropout, args.shape.index);
+  for_each_item(args.shape, rung.forward_scratch(longest, args.shape.head_dim),
+                [&](const AttentionItem& item, float* scratch) { rung.forward(args, keep, item, scratch); });
+}
+
+template <typename T>
+void attention_backward(const AttentionBackward<T>& args, Isa highest) {
+  const AttentionRung<T>& rung = pick_rung<T>(highest);
+  const int64_t longest = longest_sequence(args.shape);
+  const KeepRule keep = keep_rule(args.shape.dropout, args.shape.index);
+  for_each_item(args.shape, rung.backward_scratch(longest, args.shape.head_dim),
+                [&](const AttentionItem& item, float* scratch) { rung.backward(args, keep, item, scratch); });
+}
+
+template void attention_forward(const AttentionForward<float>&, Isa);
+template void attention_forward(const AttentionForward<BFloat16>&, Isa);
+template void attention_backward(const AttentionBackward<float>&, Isa);
+template void attention_backward(const AttentionBackward<BFloat16>&, Isa);
+
+}  // namespace strake::kernels

@@ -1,0 +1,14 @@
+#include "strake/kernels/simd/attention.h"
+
+#include "strake/kernels/simd/avx2.h"
+
+namespace strake::kernels::avx2 {
+
+const AttentionRung<float> kAttentionFloat{
+    Isa::kAvx2, &attention_forward_scratch<Avx2>, &attention_backward_scratch<Avx2>,
+    &attention_forward_item<Avx2, float>, &attention_backward_item<Avx2, float>};
+const AttentionRung<BFloat16> kAttentionBFloat16{
+    Isa::kAvx2, &attention_forward_scratch<Avx2>, &attention_backward_scratch<Avx2>,
+    &attention_forward_item<Avx2, BFloat16>, &attention_backward_item<Avx2, BFloat16>};
+
+}  // namespace strake::kernels::avx2

@@ -1,0 +1,10 @@
+#include "strake/kernels/simd/convert.h"
+
+#include "strake/kernels/simd/avx2.h"
+
+namespace strake::kernels::avx2 {
+
+const ConvertRung kConvert{Isa::kAvx2, &convert_range<Avx2, float, BFloat16>, &convert_range<Avx2, BFloat16, float>,
+                           &accumulate_range<Avx2, float>, &accumulate_range<Avx2, BFloat16>};
+
+}  // namespace strake::kernels::avx2

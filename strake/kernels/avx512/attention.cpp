@@ -1,0 +1,14 @@
+#include "strake/kernels/simd/attention.h"
+
+#include "strake/kernels/simd/avx512.h"
+
+namespace strake::kernels::avx512 {
+
+const AttentionRung<float> kAttentionFloat{
+    Isa::kAvx512, &attention_forward_scratch<Avx512>, &attention_backward_scratch<Avx512>,
+    &attention_forward_item<Avx512, float>, &attention_backward_item<Avx512, float>};
+const AttentionRung<BFloat16> kAttentionBFloat16{
+    Isa::kAvx512, &attention_forward_scratch<Avx512>, &attention_backward_scratch<Avx512>,
+    &attention_forward_item<Avx512, BFloat16>, &attention_backward_item<Avx512, BFloat16>};
+
+}  // namespace strake::kernels::avx512

@@ -1,0 +1,53 @@
+#include "strake/kernels/bias_activation.h"
+
+#include <type_traits>
+
+#include "strake/core/threads.h"
+#include "strake/kernels/bias_activation_rungs.h"
+#include "strake/kernels/ladder.h"
+#include "strake/kernels/token_chunks.h"
+
+namespace strake::kernels {
+namespace {
+
+constexpr Ladder<BiasActivationRung<float>, 3> kFloatLadder{
+    &avx512::kBiasActivationFloat, &avx2::kBiasActivationFloat, &reference::kBiasActivationFloat};
+constexpr Ladder<BiasActivationRung<BFloat16>, 3> kBFloat16Ladder{
+    &avx512::kBiasActivationBFloat16, &avx2::kBiasActivationBFloat16, &reference::kBiasActivationBFloat16};
+
+template <typename T>
+const BiasActivationRung<T>& pick_rung(Isa highest) {
+  if constexpr (std::is_same_v<T, float>) {
+    return pick(kFloatLadder, highest);
+  } else {
+    return pick(kBFloat16Ladder, highest);
+  }
+}
+
+constexpr int64_t kGrain = 4;  // tokens
+
+}  // namespace
+
+template <typename T>
+void bias_activation_forward(const BiasActivationForward<T>& args, Isa highest) {
+  const BiasActivationRung<T>& rung = pick_rung<T>(highest);
+  parallel_for(args.tokens, kGrain, [&](int64_t begin, int64_t end) { rung.forward(args, begin, end); });
+}
+
+template <typename T>
+void bias_activation_backward(const BiasActivationBackward<T>& args, Isa highest) {
+  const BiasActivationRung<T>& rung = pick_rung<T>(highest);
+  if (args.dbias == nullptr) {
+    parallel_for(args.tokens, kGrain, [&](int64_t begin, int64_t end) { rung.backward(args, begin, end, nullptr); });
+    return;
+  }
+  sum_over_tokens(args.tokens, args.columns, args.dbias,
+                  [&](int64_t begin, int64_t end, float* partial) { rung.backward(args, begin, end, partial); });
+}
+
+template void bias_activation_forward(const BiasActivationForward<float>&, Isa);
+template void bias_activation_forward(const BiasActivationForward<BFloat16>&, Isa);
+template void bias_activation_backward(const BiasActivationBackward<float>&, Isa);
+template void bias_activation_backward(const BiasActivationBackward<BFloat16>&, Isa);
+
+}  // namespace strake::kernels

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+
+#include "strake/core/cpu_features.h"
+#include "strake/kernels/bfloat16.h"
+
+namespace strake::kernels {
+
+enum class Activation {
+  kGelu,      // x P(z <= x), exact (erf)
+  kGeluTanh,  // tanh approximation: gelu_new, gelu_pytorch_tanh
+  kRelu,
+  kSilu,
+  kTanh,
+  kIdentity
+};
+
+template <typename T>
+struct BiasActivationForward {
+  const T* x = nullptr;     // [tokens, columns]
+  const T* bias = nullptr;  // [columns], or null: none
+  T* y = nullptr;           // [tokens, columns], may be x
+  int64_t tokens = 0;
+  int64_t columns = 0;
+  Activation activation = Activation::kGelu;
+};
+
+template <typename T>
+struct BiasActivationBackward {
+  const T* dy = nullptr;    // [tokens, columns]
+  const T* x = nullptr;     // [tokens, columns], as in the forward pass
+  const T* bias = nullptr;  // [columns], or null: none
+  T* dx = nullptr;          // [tokens, columns], may be dy or x
+  float* dbias = nullptr;   // [columns], overwritten with the column sums of dx before rounding; or null
+  int64_t tokens = 0;
+  int64_t columns = 0;
+  Activation activation = Activation::kGelu;
+};
+
+// y = activation(x + bias). T is float or BFloat16. The error of gelu is below 1e-6 absolute where |x| < 10, else relative.
+template <typename T>
+void bias_activation_forward(const BiasActivationForward<T>& args, Isa highest = best_isa());
+
+// dx = dy activation'(x + bias)
+template <typename T>
+void bias_activation_backward(const BiasActivationBackward<T>& args, Isa highest = best_isa());
+
+}  // namespace strake::kernels

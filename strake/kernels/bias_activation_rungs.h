@@ -1,0 +1,28 @@
+#pragma once
+
+#include "strake/kernels/bias_activation.h"
+
+namespace strake::kernels {
+
+// Functions on tokens [begin, end). The backward one adds to dbias[columns], which may be null.
+template <typename T>
+struct BiasActivationRung {
+  Isa isa;
+  void (*forward)(const BiasActivationForward<T>&, int64_t begin, int64_t end);
+  void (*backward)(const BiasActivationBackward<T>&, int64_t begin, int64_t end, float* dbias);
+};
+
+namespace reference {
+extern const BiasActivationRung<float> kBiasActivationFloat;
+extern const BiasActivationRung<BFloat16> kBiasActivationBFloat16;
+}  // namespace reference
+namespace avx2 {
+extern const BiasActivationRung<float> kBiasActivationFloat;
+extern const BiasActivationRung<BFloat16> kBiasActivationBFloat16;
+}  // namespace avx2
+namespace avx512 {
+extern const BiasActivationRung<float> kBiasActivationFloat;
+extern const BiasActivationRung<BFloat16> kBiasActivationBFloat16;
+}  // namespace avx512
+
+}  // namespace strake::kernels

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include "strake/core/cpu_features.h"
+#include "strake/kernels/bfloat16.h"
+
+namespace strake::kernels {
+
+// One table of embeddings (or of their gradients) and the row that each token reads.
+template <typename T>
+struct EmbeddingTable {
+  T* table = nullptr;            // [rows, columns]; null: no such table
+  int64_t rows = 0;
+  const int32_t* ids = nullptr;  // [tokens], each in [0, rows)
+};
+
+template <typename T>
+struct EmbeddingForward {
+  EmbeddingTable<const T> word;
+  EmbeddingTable<const T> position;  // optional
+  EmbeddingTable<const T> type;      // optional
+  T* out = nullptr;                  // [tokens, columns]
+  int64_t tokens = 0;
+  int64_t columns = 0;
+};
+
+// out[t] = word[id[t]] + position[...] + type[...]. kData if an id is outside its table.
+// T is float or BFloat16.
+template <typename T>
+void embedding_forward(const EmbeddingForward<T>& args, Isa highest = best_isa());
+
+template <typename T, typename G>
+struct EmbeddingBackward {
+  const T* dout = nullptr;   // [tokens, columns]
+  EmbeddingTable<G> table;   // gradients, added to: fill with zeros before the first call of a step
+  int64_t tokens = 0;
+  int64_t columns = 0;
+};
+
+// table[id[t]] += dout[t], once for each table of the forward pass. Tokens of one row are summed in order in fp32 and
+// added to the table once, so a BFloat16 table rounds once a call. (T, G): (float, float), (BFloat16, float),
+// (BFloat16, BFloat16).
+template <typename T, typename G>
+void embedding_backward(const EmbeddingBackward<T, G>& args, Isa highest = best_isa());
+
+}  // namespace strake::kernels

@@ -1,0 +1,40 @@
+#include "strake/kernels/embedding_rungs.h"
+
+namespace strake::kernels::reference {
+namespace {
+
+template <typename T>
+float entry(const EmbeddingTable<const T>& table, int64_t token, int64_t columns, int64_t c) {
+  return table.table == nullptr ? 0.0F : to_float(table.table[int64_t{table.ids[token]} * columns + c]);
+}
+
+template <typename T>
+void forward(const EmbeddingForward<T>& args, int64_t begin, int64_t end) {
+  for (int64_t token = begin; token < end; ++token) {
+    for (int64_t c = 0; c < args.columns; ++c) {
+      args.out[token * args.columns + c] =
+          from_float<T>(entry(args.word, token, args.columns, c) + entry(args.position, token, args.columns, c) +
+                        entry(args.type, token, args.columns, c));
+    }
+  }
+}
+
+template <typename T, typename G>
+void add(const EmbeddingBackward<T, G>& args, const EmbeddingRun& run, int64_t begin, int64_t end) {
+  G* const row = args.table.table + run.row * args.columns;
+  for (int64_t c = begin; c < end; ++c) {
+    float sum = 0;
+    for (int64_t i = 0; i < run.count; ++i) sum += to_float(args.dout[int64_t{run.tokens[i]} * args.columns + c]);
+    row[c] = from_float<G>(to_float(row[c]) + sum);
+  }
+}
+
+}  // namespace
+
+const EmbeddingRung<float> kEmbeddingFloat{Isa::kReference, &forward<float>};
+const EmbeddingRung<BFloat16> kEmbeddingBFloat16{Isa::kReference, &forward<BFloat16>};
+const EmbeddingGradientRung<float, float> kEmbeddingGradientFloat{Isa::kReference, &add<float, float>};
+const EmbeddingGradientRung<BFloat16, float> kEmbeddingGradientMixed{Isa::kReference, &add<BFloat16, float>};
+const EmbeddingGradientRung<BFloat16, BFloat16> kEmbeddingGradientBFloat16{Isa::kReference, &add<BFloat16, BFloat16>};
+
+}  // namespace strake::kernels::reference

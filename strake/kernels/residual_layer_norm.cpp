@@ -1,0 +1,58 @@
+#include "strake/kernels/residual_layer_norm.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "strake/core/threads.h"
+#include "strake/kernels/ladder.h"
+#include "strake/kernels/residual_layer_norm_rungs.h"
+#include "strake/kernels/token_chunks.h"
+
+namespace strake::kernels {
+namespace {
+
+constexpr Ladder<ResidualLayerNormRung<float>, 3> kFloatLadder{
+    &avx512::kResidualLayerNormFloat, &avx2::kResidualLayerNormFloat, &reference::kResidualLayerNormFloat};
+constexpr Ladder<ResidualLayerNormRung<BFloat16>, 3> kBFloat16Ladder{
+    &avx512::kResidualLayerNormBFloat16, &avx2::kResidualLayerNormBFloat16, &reference::kResidualLayerNormBFloat16};
+
+template <typename T>
+const ResidualLayerNormRung<T>& pick_rung(Isa highest) {
+  if constexpr (std::is_same_v<T, float>) {
+    return pick(kFloatLadder, highest);
+  } else {
+    return pick(kBFloat16Ladder, highest);
+  }
+}
+
+constexpr int64_t kGrain = 8;  // tokens
+
+}  // namespace
+
+template <typename T>
+void residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, Isa highest) {
+  const ResidualLayerNormRung<T>& rung = pick_rung<T>(highest);
+  const KeepRule keep = keep_rule(args.dropout, args.index);
+  parallel_for(args.tokens, kGrain, [&](int64_t begin, int64_t end) { rung.forward(args, keep, begin, end); });
+}
+
+template <typename T>
+void residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, Isa highest) {
+  const ResidualLayerNormRung<T>& rung = pick_rung<T>(highest);
+  const KeepRule keep = keep_rule(args.dropout, args.index);
+  require(!keep.active || args.dx != args.dsum, ErrorKind::kInternal, "dx and dsum must differ when dropout is on");
+  std::vector<float> sums(static_cast<size_t>(2 * args.columns));
+  sum_over_tokens(args.tokens, 2 * args.columns, sums.data(), [&](int64_t begin, int64_t end, float* partial) {
+    rung.backward(args, keep, begin, end, partial);
+  });
+  std::copy_n(sums.data(), args.columns, args.dgamma);
+  std::copy_n(sums.data() + args.columns, args.columns, args.dbeta);
+}
+
+template void residual_layer_norm_forward(const ResidualLayerNormForward<float>&, Isa);
+template void residual_layer_norm_forward(const ResidualLayerNormForward<BFloat16>&, Isa);
+template void residual_layer_norm_backward(const ResidualLayerNormBackward<float>&, Isa);
+template void residual_layer_norm_backward(const ResidualLayerNormBackward<BFloat16>&, Isa);
+
+}  // namespace strake::kernels

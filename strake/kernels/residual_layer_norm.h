@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+
+#include "strake/core/cpu_features.h"
+#include "strake/kernels/bfloat16.h"
+#include "strake/kernels/dropout.h"
+
+// The end of a transformer sublayer in one pass over memory:
+//   sum = dropout(x) + residual,   y = (sum - mean) rstd gamma + beta,   rstd = 1 / sqrt(variance + eps)
+// per token. Mean and variance are those of `sum` as stored, so that the backward pass sees the same numbers.
+namespace strake::kernels {
+
+template <typename T>
+struct ResidualLayerNormForward {
+  const T* x = nullptr;         // [tokens, columns]
+  const T* residual = nullptr;  // [tokens, columns], or null: none
+  const T* gamma = nullptr;     // [columns]
+  const T* beta = nullptr;      // [columns]
+  T* sum = nullptr;             // [tokens, columns], may be x or residual
+  T* y = nullptr;               // [tokens, columns], may be none of the others
+  float* mean = nullptr;        // [tokens]
+  float* rstd = nullptr;        // [tokens]
+  int64_t tokens = 0;
+  int64_t columns = 0;
+  float eps = 1e-5F;
+  Dropout dropout;
+  TokenIndex index;
+};
+
+template <typename T>
+struct ResidualLayerNormBackward {
+  const T* dy = nullptr;   // [tokens, columns]
+  const T* sum = nullptr;  // from the forward pass, like mean and rstd
+  const float* mean = nullptr;
+  const float* rstd = nullptr;
+  const T* gamma = nullptr;
+  T* dsum = nullptr;        // [tokens, columns]: gradient of the residual; may be dy
+  T* dx = nullptr;          // [tokens, columns]: gradient of x; may be dsum if dropout is off
+  float* dgamma = nullptr;  // [columns], overwritten
+  float* dbeta = nullptr;   // [columns], overwritten
+  int64_t tokens = 0;
+  int64_t columns = 0;
+  Dropout dropout;
+  TokenIndex index;
+};
+
+// T is float or BFloat16. dgamma and dbeta are summed in a fixed order whatever the number of threads.
+template <typename T>
+void residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, Isa highest = best_isa());
+
+template <typename T>
+void residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, Isa highest = best_isa());
+
+}  // namespace strake::kernels

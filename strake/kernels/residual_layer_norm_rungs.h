@@ -1,0 +1,29 @@
+#pragma once
+
+#include "strake/kernels/keep_rule.h"
+#include "strake/kernels/residual_layer_norm.h"
+
+namespace strake::kernels {
+
+// Functions on tokens [begin, end). The backward one adds to partial[2 * columns]: dgamma, then dbeta.
+template <typename T>
+struct ResidualLayerNormRung {
+  Isa isa;
+  void (*forward)(const ResidualLayerNormForward<T>&, const KeepRule&, int64_t begin, int64_t end);
+  void (*backward)(const ResidualLayerNormBackward<T>&, const KeepRule&, int64_t begin, int64_t end, float* partial);
+};
+
+namespace reference {
+extern const ResidualLayerNormRung<float> kResidualLayerNormFloat;
+extern const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16;
+}  // namespace reference
+namespace avx2 {
+extern const ResidualLayerNormRung<float> kResidualLayerNormFloat;
+extern const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16;
+}  // namespace avx2
+namespace avx512 {
+extern const ResidualLayerNormRung<float> kResidualLayerNormFloat;
+extern const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16;
+}  // namespace avx512
+
+}  // namespace strake::kernels

@@ -1,0 +1,350 @@
+#pragma once
+
+#include "strake/kernels/attention_rungs.h"
+#include "strake/kernels/simd/keep_bits.h"
+#include "strake/kernels/simd/lanes.h"
+#include "strake/kernels/simd/math.h"
+#include "strake/kernels/simd/small_gemm.h"
+
+// Attention of one head of one sequence in fp32 scratch. Keys (and in the backward pass values) are transposed, so that
+// scores are computed many keys at a time; the rest is small matrix products on blocks of kQueryBlock queries.
+namespace strake::kernels {
+namespace {
+
+// Sizes of scratch arrays. Rows are whole vectors; score rows get one vector more, so that walking down a column does
+// not hit the same cache set again and again.
+template <class S>
+struct AttentionSizes {
+  AttentionSizes(int64_t length, int64_t head_dim)
+      : keys(round_up(length, S::kLanes)), dim(round_up(head_dim, S::kLanes)), score_row(round_up(length, 16) + 16),
+        panel(S::kGemmVectors * S::kLanes), transposed(round_up(length, panel) * head_dim),
+        bits_row(round_up(length, 64) / 8 + 8) {}
+  int64_t keys, dim, score_row, panel, transposed, bits_row;
+
+  int64_t rows() const { return round_up(keys * dim, 16); }
+  int64_t block() const { return round_up(kQueryBlock * dim, 16); }
+  int64_t scores() const { return kQueryBlock * score_row; }
+  int64_t bits() const { return round_up(kQueryBlock * bits_row / 4, 16); }
+};
+
+// Rows of `dim` elements as fp32 times `factor`, filled with zeros up to whole vectors.
+template <class S, class T>
+inline void widen_rows(const T* from, int64_t stride, int64_t rows, int64_t head_dim, float factor, float* to) {
+  const int64_t dim = round_up(head_dim, S::kLanes);
+  for (int64_t i = 0; i < rows; ++i) {
+    for_each_vector<S>(head_dim, [&](int64_t d, auto lanes) {
+      S::store(to + i * dim + d, S::load(from + i * stride + d, lanes) * S::set(factor));
+    });
+  }
+}
+
+template <class S, class T>
+inline void narrow_rows(const float* from, int64_t rows, int64_t head_dim, float factor, T* to, int64_t stride) {
+  const int64_t dim = round_up(head_dim, S::kLanes);
+  for (int64_t i = 0; i < rows; ++i) {
+    for_each_vector<S>(head_dim, [&](int64_t d, auto lanes) {
+      S::store(to + i * stride + d, S::load(from + i * dim + d) * S::set(factor), lanes);
+    });
+  }
+}
+
+// Transposes rows into panels of S::kGemmVectors vectors: to[panel][d][row in panel]; rows beyond the last are 0.
+template <class S, class T>
+inline void transpose_rows(const T* from, int64_t stride, int64_t rows, int64_t head_dim, float* to) {
+  constexpr int64_t kPanel = S::kGemmVectors * S::kLanes;
+  for (int64_t i = 0; i < rows; i += S::kLanes) {
+    float* const panel = to + i / kPanel * kPanel * head_dim + i % kPanel;
+    const int64_t present = smaller(S::kLanes, rows - i);
+    for_each_vector<S>(head_dim, [&](int64_t d, auto lanes) {
+      typename S::Float square[S::kLanes];
+#pragma GCC unroll 16
+      for (int r = 0; r < S::kLanes; ++r) {
+        square[r] = r < present ? S::load(from + (i + r) * stride + d, lanes) : S::zero();
+      }
+      S::transpose(square);
+#pragma GCC unroll 16
+      for (int r = 0; r < S::kLanes; ++r) {
+        if (d + r < head_dim) S::store(panel + (d + r) * kPanel, square[r]);
+      }
+    });
+  }
+}
+
+// One block of queries and the keys it may see.
+struct QueryBlock {
+  int64_t first;  // in the sequence
+  int64_t rows;
+  int64_t keys;
+  int64_t last_key(const AttentionShape& shape, int64_t row) const {  // one behind the last visible key
+    return shape.mask == AttentionMask::kCausal ? first + row + 1 : keys;
+  }
+};
+
+inline QueryBlock query_block(const AttentionShape& shape, int64_t length, int64_t first) {
+  const int64_t end = smaller(length, first + kQueryBlock);
+  return {first, end - first, shape.mask == AttentionMask::kCausal ? end : length};
+}
+
+// Keep bits of a block, `bits_row` bytes a query. A vector of counters covers 4 * S::kLanes keys, so that several short
+// rows share one.
+template <class S>
+inline void fill_keep_bits(const KeepRule& rule, const AttentionItem& item, const QueryBlock& block, int64_t bits_row,
+                           unsigned char* bits) {
+  const int64_t groups = (block.keys + 3) / 4;
+  int64_t lanes_per_row = S::kLanes;
+  while (lanes_per_row / 2 >= groups && lanes_per_row > S::kLanes / 4) lanes_per_row /= 2;
+  const int64_t rows_at_once = S::kLanes / lanes_per_row;
+  const auto head_group = static_cast<uint32_t>(item.head * (kMaxAttentionKeysWithDropout / 4));
+  for (int64_t row = 0; row < block.rows; row += rows_at_once) {
+    uint32_t words[4][S::kLanes];
+    for (int lane = 0; lane < S::kLanes; ++lane) {
+      const int64_t token = item.first_token + block.first + smaller(block.rows - 1, row + lane / lanes_per_row);
+      words[0][lane] = head_group + static_cast<uint32_t>(lane % lanes_per_row);
+      words[1][lane] = static_cast<uint32_t>(rule.index.position[token]);
+      words[2][lane] = static_cast<uint32_t>(rule.index.row[token]);
+      words[3][lane] = last_counter_word(rule, token);
+    }
+    Counters<S> counters{
+        {S::load_int(words[0]), S::load_int(words[1]), S::load_int(words[2]), S::load_int(words[3])}};
+    for (int64_t group = 0; group < groups; group += lanes_per_row) {
+      uint64_t kept = keep_bits<S>(rule, counters);
+      for (int64_t r = 0; r < smaller(rows_at_once, block.rows - row); ++r) {
+        __builtin_memcpy(bits + (row + r) * bits_row + group / 2, &kept, S::kLanes / 2);
+        if (rows_at_once > 1) kept >>= 4 * lanes_per_row;
+      }
+      counters.word[0] = S::add(counters.word[0], S::set_int(static_cast<uint32_t>(lanes_per_row)));
+    }
+  }
+}
+
+// Lanes of the vector at key j, in the low bits.
+template <class S>
+inline uint32_t bits_at(const unsigned char* bits, int64_t j) {
+  uint16_t two_bytes = 0;
+  __builtin_memcpy(&two_bytes, bits + j / 8, S::kLanes / 8);
+  return two_bytes;
+}
+
+// Zeroes what lies between the vectors that hold visible keys and the end of the block's keys.
+template <class S>
+inline void clear_behind(float* row, int64_t visible, int64_t keys) {
+  for (int64_t j = round_up(visible, S::kLanes); j < round_up(keys, S::kLanes); j += S::kLanes) {
+    S::store(row + j, S::zero());
+  }
+}
+
+struct RowSum {
+  float largest;
+  float sum;
+};
+
+// Turns the visible scores of a row into exp(score - largest), dropped ones into 0; the sum counts all of them.
+template <class S>
+inline RowSum exp_row(float* row, int64_t visible, const unsigned char* bits) {
+  using Float = typename S::Float;
+  const Float lowest = S::set(-kInfinity);
+  Float largest = lowest;
+  for_each_vector<S>(visible, [&](int64_t j, auto lanes) { largest = S::max(largest, S::load_or(lowest, row + j, lanes)); });
+  const float maximum = S::maximum(largest);
+  const Float shift = S::set(maximum);
+  Float sum = S::zero();
+  for_each_vector<S>(visible, [&](int64_t j, auto lanes) {
+    const Float p = exp<S>(S::load_or(lowest, row + j, lanes) - shift);
+    sum = sum + p;
+    S::store(row + j, bits == nullptr ? p : S::keep(p, bits_at<S>(bits, j)));
+  });
+  return {maximum, S::sum(sum)};
+}
+
+template <class S>
+int64_t attention_forward_scratch(int64_t length, int64_t head_dim) {
+  const AttentionSizes<S> sizes(length, head_dim);
+  return sizes.transposed + sizes.rows() + 2 * sizes.block() + sizes.scores() + sizes.bits() + 2 * kQueryBlock + 64;
+}
+
+// lse = largest + log(sum) for a block of queries.
+template <class S>
+inline void store_lse(const float* largest, const float* sum, int64_t rows, float* lse, int64_t stride) {
+  alignas(64) float values[kQueryBlock];
+  for (int64_t i = 0; i < rows; i += S::kLanes) {
+    S::store(values + i, S::load(largest + i) + log<S>(S::load(sum + i)));
+  }
+  for (int64_t i = 0; i < rows; ++i) lse[i * stride] = values[i];
+}
+
+template <class S, class T>
+void attention_forward_item(const AttentionForward<T>& args, const KeepRule& rule, const AttentionItem& item,
+                            float* scratch) {
+  const AttentionShape& shape = args.shape;
+  const AttentionSizes<S> sizes(item.length, shape.head_dim);
+  float* const keys = scratch;
+  float* const values = keys + round_up(sizes.transposed, 16);
+  float* const queries = values + sizes.rows();
+  float* const scores = queries + sizes.block();
+  float* const results = scores + sizes.scores();
+  auto* const bits = reinterpret_cast<unsigned char*>(results + sizes.block());
+
+  const int64_t at = item.first_token * args.qkv_stride + item.head * shape.head_dim;
+  transpose_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, keys);
+  widen_rows<S>(args.v + at, args.qkv_stride, item.length, shape.head_dim, 1.0F, values);
+  for (int64_t first = 0; first < item.length; first += kQueryBlock) {
+    const QueryBlock block = query_block(shape, item.length, first);
+    widen_rows<S>(args.q + at + first * args.qkv_stride, args.qkv_stride, block.rows, shape.head_dim, shape.scale,
+                  queries);
+    gemm<S, Into::kOverwrite>({.a = queries, .a_row = sizes.dim, .a_depth = 1,
+                               .b = keys, .b_row = sizes.panel, .b_panel = sizes.panel * shape.head_dim,
+                               .c = scores, .c_row = sizes.score_row,
+                               .rows = block.rows, .vectors = round_up(block.keys, S::kLanes) / S::kLanes,
+                               .depth = shape.head_dim});
+    if (rule.active) fill_keep_bits<S>(rule, item, block, sizes.bits_row, bits);
+    alignas(64) float largest[kQueryBlock] = {};
+    alignas(64) float sums[kQueryBlock];
+    for (int64_t i = 0; i < kQueryBlock; ++i) sums[i] = 1.0F;
+    for (int64_t i = 0; i < block.rows; ++i) {
+      const int64_t visible = block.last_key(shape, i);
+      const RowSum row = exp_row<S>(scores + i * sizes.score_row, visible,
+                                    rule.active ? bits + i * sizes.bits_row : nullptr);
+      clear_behind<S>(scores + i * sizes.score_row, visible, block.keys);
+      largest[i] = row.largest;
+      sums[i] = row.sum;
+    }
+    gemm<S, Into::kOverwrite>({.a = scores, .a_row = sizes.score_row, .a_depth = 1,
+                               .b = values, .b_row = sizes.dim, .b_panel = sizes.panel,
+                               .c = results, .c_row = sizes.dim,
+                               .rows = block.rows, .vectors = sizes.dim / S::kLanes, .depth = block.keys});
+    const int64_t token = item.first_token + first;
+    for (int64_t i = 0; i < block.rows; ++i) {
+      narrow_rows<S>(results + i * sizes.dim, 1, shape.head_dim, rule.scale / sums[i],
+                     args.out + (token + i) * args.out_stride + item.head * shape.head_dim, args.out_stride);
+    }
+    store_lse<S>(largest, sums, block.rows, args.lse + token * shape.num_heads + item.head, shape.num_heads);
+  }
+}
+
+template <class S>
+int64_t attention_backward_scratch(int64_t length, int64_t head_dim) {
+  const AttentionSizes<S> sizes(length, head_dim);
+  return 2 * round_up(sizes.transposed, 16) + 3 * sizes.rows() + 3 * sizes.block() + 2 * sizes.scores() +
+         sizes.bits() + 64;
+}
+
+// Scratch of the backward pass of one item.
+template <class S>
+struct BackwardScratch {
+  BackwardScratch(const AttentionSizes<S>& sizes, float* memory) {
+    const auto take = [&](int64_t floats) {
+      float* const piece = memory;
+      memory += round_up(floats, 16);
+      return piece;
+    };
+    keys_t = take(sizes.transposed);
+    values_t = take(sizes.transposed);
+    keys = take(sizes.rows());
+    dk = take(sizes.rows());
+    dv = take(sizes.rows());
+    queries = take(sizes.block());
+    dout = take(sizes.block());
+    dq = take(sizes.block());
+    p = take(sizes.scores());
+    dp = take(sizes.scores());
+    bits = reinterpret_cast<unsigned char*>(take(sizes.bits()));
+  }
+  float *keys_t, *values_t, *keys, *dk, *dv, *queries, *dout, *dq, *p, *dp;
+  unsigned char* bits;
+};
+
+// From scores (in p) and dO V^T (in dp) to dropped probabilities (in p) and dS (in dp) for one row.
+template <class S>
+inline void softmax_gradient_row(float* p_row, float* dp_row, int64_t visible, float lse, float row_dot, float scale,
+                                 const unsigned char* bits) {
+  using Float = typename S::Float;
+  const Float lowest = S::set(-kInfinity);
+  for_each_vector<S>(visible, [&](int64_t j, auto lanes) {
+    const Float p = exp<S>(S::load_or(lowest, p_row + j, lanes) - S::set(lse));
+    Float factor = S::set(scale);
+    if (bits != nullptr) factor = S::keep(factor, bits_at<S>(bits, j));
+    const Float dp = factor * S::load_or(S::zero(), dp_row + j, lanes);
+    S::store(p_row + j, p * factor);
+    S::store(dp_row + j, p * (dp - S::set(row_dot)));
+  });
+}
+
+template <class S, class T>
+inline float dot_row(const T* a, const T* b, int64_t n) {
+  typename S::Float sum = S::zero();
+  for_each_vector<S>(n, [&](int64_t d, auto lanes) { sum = S::fma(S::load(a + d, lanes), S::load(b + d, lanes), sum); });
+  return S::sum(sum);
+}
+
+template <class S, class T>
+inline void backward_block(const AttentionBackward<T>& args, const KeepRule& rule, const AttentionItem& item,
+                           const BackwardScratch<S>& w, const QueryBlock& block) {
+  const AttentionShape& shape = args.shape;
+  const AttentionSizes<S> sizes(item.length, shape.head_dim);
+  const int64_t token = item.first_token + block.first;
+  const int64_t column = item.head * shape.head_dim;
+  const int64_t key_vectors = round_up(block.keys, S::kLanes) / S::kLanes;
+  const int64_t dim_vectors = sizes.dim / S::kLanes;
+  const T* const dout = args.dout + token * args.out_stride + column;
+  widen_rows<S>(args.q + token * args.qkv_stride + column, args.qkv_stride, block.rows, shape.head_dim, shape.scale,
+                w.queries);
+  widen_rows<S>(dout, args.out_stride, block.rows, shape.head_dim, 1.0F, w.dout);
+  const Gemm scores{.a = w.queries, .a_row = sizes.dim, .a_depth = 1,
+                    .b = w.keys_t, .b_row = sizes.panel, .b_panel = sizes.panel * shape.head_dim,
+                    .c = w.p, .c_row = sizes.score_row,
+                    .rows = block.rows, .vectors = key_vectors, .depth = shape.head_dim};
+  gemm<S, Into::kOverwrite>(scores);
+  Gemm dout_values = scores;
+  dout_values.a = w.dout, dout_values.b = w.values_t, dout_values.c = w.dp;
+  gemm<S, Into::kOverwrite>(dout_values);
+  if (rule.active) fill_keep_bits<S>(rule, item, block, sizes.bits_row, w.bits);
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const int64_t visible = block.last_key(shape, i);
+    const float row_dot =
+        dot_row<S>(args.out + (token + i) * args.out_stride + column, dout + i * args.out_stride, shape.head_dim);
+    softmax_gradient_row<S>(w.p + i * sizes.score_row, w.dp + i * sizes.score_row, visible,
+                            args.lse[(token + i) * shape.num_heads + item.head], row_dot, rule.scale,
+                            rule.active ? w.bits + i * sizes.bits_row : nullptr);
+    clear_behind<S>(w.p + i * sizes.score_row, visible, block.keys);
+    clear_behind<S>(w.dp + i * sizes.score_row, visible, block.keys);
+  }
+  const Gemm dv{.a = w.p, .a_row = 1, .a_depth = sizes.score_row,
+                .b = w.dout, .b_row = sizes.dim, .b_panel = sizes.panel,
+                .c = w.dv, .c_row = sizes.dim,
+                .rows = block.keys, .vectors = dim_vectors, .depth = block.rows};
+  gemm<S, Into::kAdd>(dv);
+  Gemm dk = dv;
+  dk.a = w.dp, dk.b = w.queries, dk.c = w.dk;
+  gemm<S, Into::kAdd>(dk);
+  gemm<S, Into::kOverwrite>({.a = w.dp, .a_row = sizes.score_row, .a_depth = 1,
+                             .b = w.keys, .b_row = sizes.dim, .b_panel = sizes.panel,
+                             .c = w.dq, .c_row = sizes.dim,
+                             .rows = block.rows, .vectors = dim_vectors, .depth = block.keys});
+  narrow_rows<S>(w.dq, block.rows, shape.head_dim, shape.scale, args.dq + token * args.grad_stride + column,
+                 args.grad_stride);
+}
+
+template <class S, class T>
+void attention_backward_item(const AttentionBackward<T>& args, const KeepRule& rule, const AttentionItem& item,
+                             float* scratch) {
+  const AttentionShape& shape = args.shape;
+  const AttentionSizes<S> sizes(item.length, shape.head_dim);
+  const BackwardScratch<S> w(sizes, scratch);
+  const int64_t at = item.first_token * args.qkv_stride + item.head * shape.head_dim;
+  transpose_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, w.keys_t);
+  transpose_rows<S>(args.v + at, args.qkv_stride, item.length, shape.head_dim, w.values_t);
+  widen_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, 1.0F, w.keys);
+  for (int64_t n = 0; n < sizes.rows(); n += S::kLanes) {
+    S::store(w.dk + n, S::zero());
+    S::store(w.dv + n, S::zero());
+  }
+  for (int64_t first = 0; first < item.length; first += kQueryBlock) {
+    backward_block<S>(args, rule, item, w, query_block(shape, item.length, first));
+  }
+  const int64_t grad_at = item.first_token * args.grad_stride + item.head * shape.head_dim;
+  narrow_rows<S>(w.dk, item.length, shape.head_dim, 1.0F, args.dk + grad_at, args.grad_stride);
+  narrow_rows<S>(w.dv, item.length, shape.head_dim, 1.0F, args.dv + grad_at, args.grad_stride);
+}
+
+}  // namespace
+}  // namespace strake::kernels

@@ -1,0 +1,107 @@
+#pragma once
+
+#include "strake/kernels/residual_layer_norm_rungs.h"
+#include "strake/kernels/simd/keep_bits.h"
+#include "strake/kernels/simd/lanes.h"
+
+namespace strake::kernels {
+namespace {
+
+// sum = dropout(x) + residual for one token; returns the sum over columns of what was stored.
+template <class S, class T>
+inline typename S::Float add_residual(const ResidualLayerNormForward<T>& args, const KeepRule& rule, int64_t token) {
+  using Float = typename S::Float;
+  const T* const x = args.x + token * args.columns;
+  const T* const residual = args.residual == nullptr ? nullptr : args.residual + token * args.columns;
+  T* const sum = args.sum + token * args.columns;
+  Float total = S::zero();
+  const auto finish = [&](int64_t c, auto lanes, Float value) {
+    if (residual != nullptr) value = value + S::load(residual + c, lanes);
+    S::store(sum + c, value, lanes);
+    total = total + S::load(sum + c, lanes);  // as rounded
+  };
+  if (rule.active) {
+    for_each_kept_vector<S>(rule, token, args.columns, [&](int64_t c, auto lanes, uint32_t bits) {
+      finish(c, lanes, S::keep(S::load(x + c, lanes) * S::set(rule.scale), bits));
+    });
+  } else {
+    for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) { finish(c, lanes, S::load(x + c, lanes)); });
+  }
+  return total;
+}
+
+template <class S, class T>
+void residual_layer_norm_forward_range(const ResidualLayerNormForward<T>& args, const KeepRule& rule, int64_t begin,
+                                       int64_t end) {
+  using Float = typename S::Float;
+  const auto columns = static_cast<float>(args.columns);
+  for (int64_t token = begin; token < end; ++token) {
+    const float mean = S::sum(add_residual<S>(args, rule, token)) / columns;
+    const T* const sum = args.sum + token * args.columns;
+    Float squares = S::zero();
+    for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
+      const Float centred = S::first(S::load(sum + c, lanes) - S::set(mean), lanes);
+      squares = S::fma(centred, centred, squares);
+    });
+    const float rstd = 1.0F / __builtin_sqrtf(S::sum(squares) / columns + args.eps);
+    T* const y = args.y + token * args.columns;
+    for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
+      const Float normal = (S::load(sum + c, lanes) - S::set(mean)) * S::set(rstd);
+      S::store(y + c, S::fma(normal, S::load(args.gamma + c, lanes), S::load(args.beta + c, lanes)), lanes);
+    });
+    args.mean[token] = mean;
+    args.rstd[token] = rstd;
+  }
+}
+
+// With n = (sum - mean) rstd and g = dy gamma: dsum = rstd (g - mean(g) - n mean(g n)).
+template <class S, class T>
+void residual_layer_norm_backward_range(const ResidualLayerNormBackward<T>& args, const KeepRule& rule, int64_t begin,
+                                        int64_t end, float* partial) {
+  using Float = typename S::Float;
+  float* const dgamma = partial;
+  float* const dbeta = partial + args.columns;
+  for (int64_t token = begin; token < end; ++token) {
+    const T* const dy = args.dy + token * args.columns;
+    const T* const sum = args.sum + token * args.columns;
+    T* const dsum = args.dsum + token * args.columns;
+    T* const dx = args.dx + token * args.columns;
+    const Float mean = S::set(args.mean[token]);
+    const Float rstd = S::set(args.rstd[token]);
+    Float sum_g = S::zero();
+    Float sum_gn = S::zero();
+    for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
+      const Float d = S::load(dy + c, lanes);
+      const Float n = (S::load(sum + c, lanes) - mean) * rstd;
+      const Float g = d * S::load(args.gamma + c, lanes);
+      sum_g = sum_g + g;
+      sum_gn = S::fma(g, n, sum_gn);
+      S::store(dgamma + c, S::fma(d, n, S::load(dgamma + c, lanes)), lanes);
+      S::store(dbeta + c, S::load(dbeta + c, lanes) + d, lanes);
+    });
+    const auto columns = static_cast<float>(args.columns);
+    const Float mean_g = S::set(S::sum(sum_g) / columns);
+    const Float mean_gn = S::set(S::sum(sum_gn) / columns);
+    const auto gradient = [&](int64_t c, auto lanes) {
+      const Float n = (S::load(sum + c, lanes) - mean) * rstd;
+      const Float g = S::load(dy + c, lanes) * S::load(args.gamma + c, lanes);
+      return (S::fnma(n, mean_gn, g) - mean_g) * rstd;
+    };
+    if (rule.active) {
+      for_each_kept_vector<S>(rule, token, args.columns, [&](int64_t c, auto lanes, uint32_t bits) {
+        const Float d = gradient(c, lanes);
+        S::store(dsum + c, d, lanes);
+        S::store(dx + c, S::keep(d * S::set(rule.scale), bits), lanes);
+      });
+    } else {
+      for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
+        const Float d = gradient(c, lanes);
+        S::store(dsum + c, d, lanes);
+        if (dx != dsum) S::store(dx + c, d, lanes);
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strake::kernels
