@@ -6,7 +6,8 @@
 
 namespace strake::comm {
 
-void SelfComm::reduce_scatter(const at::Tensor& full, const tensors::ShardLayout&, at::Tensor& shard, Fold fold) {
+void SelfComm::reduce_scatter(const at::Tensor& full, int /*contributors*/, const tensors::ShardLayout&,
+                              at::Tensor& shard, Fold fold) {
   fold_piece(full, shard, fold);
 }
 

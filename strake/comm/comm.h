@@ -27,9 +27,10 @@ class Comm {
   // Every rank gets the sum. fp32, fp64 or int64.
   virtual void all_reduce(at::Tensor& values) = 0;
 
-  // Rank r gets the sum over its shard of `full`. `full` is fp32 or bf16, `shard` fp32 of layout.size(rank()).
-  virtual void reduce_scatter(const at::Tensor& full, const tensors::ShardLayout& layout, at::Tensor& shard,
-                              Fold fold) = 0;
+  // Rank r gets the sum over its shard of `full`. `full` and `shard` are fp32, `shard` of layout.size(rank()). Only
+  // ranks below `contributors` add anything (and have a defined `full`); all of them get their shard.
+  virtual void reduce_scatter(const at::Tensor& full, int contributors, const tensors::ShardLayout& layout,
+                              at::Tensor& shard, Fold fold) = 0;
 
   // Each rank's own shard of `full` is in place; afterwards all shards are.
   virtual void all_gather(at::Tensor& full, const tensors::ShardLayout& layout) = 0;
@@ -50,7 +51,7 @@ class SelfComm final : public Comm {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   void all_reduce(at::Tensor&) override {}
-  void reduce_scatter(const at::Tensor& full, const tensors::ShardLayout& layout, at::Tensor& shard,
+  void reduce_scatter(const at::Tensor& full, int contributors, const tensors::ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override;
   void all_gather(at::Tensor&, const tensors::ShardLayout&) override {}
   void broadcast(at::Tensor&, int) override {}

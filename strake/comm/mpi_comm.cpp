@@ -61,7 +61,7 @@ class MpiComm final : public Comm {
     if (values.numel() > ShardLayout::kAlignment && values.scalar_type() == at::kFloat) {
       const ShardLayout layout(values.numel(), size_);
       at::Tensor shard = at::empty({layout.size(rank_)}, values.options());
-      reduce_scatter(values, layout, shard, Fold::kOverwrite);
+      reduce_scatter(values, size_, layout, shard, Fold::kOverwrite);
       values.narrow(0, layout.begin(rank_), layout.size(rank_)).copy_(shard);
       all_gather(values, layout);
       return;
@@ -77,17 +77,17 @@ class MpiComm final : public Comm {
   }
 
   // Every pair exchanges its pieces in chunks, so that the staging memory stays small whatever the buffer.
-  void reduce_scatter(const at::Tensor& full, const ShardLayout& layout, at::Tensor& shard, Fold fold) override {
-    constexpr int64_t kChunk = int64_t{1} << 20;  // elements
-    const at::Tensor staging = at::empty({size_, std::min(kChunk, layout.size(rank_))}, full.options());
+  void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
+                      Fold fold) override {
+    const at::Tensor staging = at::empty({contributors, std::min(kChunk, layout.size(rank_))}, at::kFloat);
     int64_t longest = 0;
     for (int other = 0; other < size_; ++other) longest = std::max(longest, layout.size(other));
     for (int64_t begin = 0; begin < longest; begin += kChunk) {
-      exchange_chunk(full, layout, staging, begin, kChunk);
+      exchange_chunk(full, layout, staging, begin);
       const int64_t count = std::min(kChunk, layout.size(rank_) - begin);
       if (count <= 0) continue;
       at::Tensor target = shard.narrow(0, begin, count);
-      for (int other = 0; other < size_; ++other) {
+      for (int other = 0; other < contributors; ++other) {
         const at::Tensor piece = other == rank_ ? full.narrow(0, layout.begin(rank_) + begin, count)
                                                 : staging[other].narrow(0, 0, count);
         fold_piece(piece, target, other == 0 ? fold : Fold::kAdd);
@@ -135,24 +135,25 @@ class MpiComm final : public Comm {
  private:
   static constexpr int kUserTag = 1;
   static constexpr int kChunkTag = 2;
+  static constexpr int64_t kChunk = int64_t{1} << 20;  // elements
 
-  // Sends elements [begin, begin + chunk) of every other rank's shard to it and receives the same of mine from it.
-  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging, int64_t begin,
-                      int64_t chunk) {
+  // Contributors send elements [begin, begin + kChunk) of every other rank's shard to it; everybody receives its own.
+  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging, int64_t begin) {
     std::vector<MPI_Request> requests;
-    const int64_t mine = std::min(chunk, layout.size(rank_) - begin);
+    const auto contributors = static_cast<int>(staging.size(0));
+    const int64_t mine = std::min(kChunk, layout.size(rank_) - begin);
     for (int other = 0; other < size_; ++other) {
       if (other == rank_) continue;
-      if (mine > 0) {
+      if (mine > 0 && other < contributors) {
         const at::Tensor slot = staging[other];
-        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), transfer_type(full), other, kChunkTag,
+        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), MPI_FLOAT, other, kChunkTag,
                         MPI_COMM_WORLD, &requests.emplace_back()),
               "reduce_scatter");
       }
-      const int64_t theirs = std::min(chunk, layout.size(other) - begin);
-      if (theirs <= 0) continue;
+      const int64_t theirs = std::min(kChunk, layout.size(other) - begin);
+      if (theirs <= 0 || rank_ >= contributors) continue;
       const at::Tensor piece = full.narrow(0, layout.begin(other) + begin, theirs);
-      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), transfer_type(full), other, kChunkTag,
+      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), MPI_FLOAT, other, kChunkTag,
                       MPI_COMM_WORLD, &requests.emplace_back()),
             "reduce_scatter");
     }

@@ -110,10 +110,11 @@ class ThreadComm final : public Comm {
     group_.wait();
   }
 
-  void reduce_scatter(const at::Tensor& full, const ShardLayout& layout, at::Tensor& shard, Fold fold) override {
+  void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
+                      Fold fold) override {
     publish(full);
     if (layout.size(rank_) > 0) {
-      for (int other = 0; other < size(); ++other) {
+      for (int other = 0; other < contributors; ++other) {
         fold_piece(shard_of(other, layout), shard, other == 0 ? fold : Fold::kAdd);
       }
     }

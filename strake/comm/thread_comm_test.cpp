@@ -36,10 +36,12 @@ TEST_P(Collectives, ReduceScatterFoldsOntoTheShard) {
       const int n = comm.size();
       return at::arange(layout.begin(comm.rank()), layout.end(comm.rank())).to(at::kFloat) * n + n * (n - 1) / 2.0 + start;
     };
-    comm.reduce_scatter(full, layout, shard, Fold::kAdd);
+    comm.reduce_scatter(full, comm.size(), layout, shard, Fold::kAdd);
     EXPECT_TRUE(shard.equal(expected(5.0)));
-    comm.reduce_scatter(full, layout, shard, Fold::kOverwrite);
+    comm.reduce_scatter(full, comm.size(), layout, shard, Fold::kOverwrite);
     EXPECT_TRUE(shard.equal(expected(0.0)));
+    comm.reduce_scatter(comm.rank() == 0 ? full : at::Tensor(), 1, layout, shard, Fold::kOverwrite);
+    EXPECT_TRUE(shard.equal(at::arange(layout.begin(comm.rank()), layout.end(comm.rank())).to(at::kFloat)));
   });
 }
 
