@@ -21,6 +21,13 @@ at::Tensor FlatLayout::view(const at::Tensor& flat, const Entry& entry) {
   return flat.narrow(0, entry.begin, entry.end - entry.begin).view(entry.shape);
 }
 
+void FlatLayout::zero_gaps(const at::Tensor& flat) const {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const int64_t next = i + 1 < entries_.size() ? entries_[i + 1].begin : numel_;
+    flat.narrow(0, entries_[i].end, next - entries_[i].end).zero_();
+  }
+}
+
 ShardLayout::ShardLayout(int64_t numel, int num_shards) : numel_(numel), num_shards_(num_shards) {
   const int64_t pieces = (numel + kAlignment - 1) / kAlignment;
   step_ = (pieces + num_shards - 1) / num_shards * kAlignment;

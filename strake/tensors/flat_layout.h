@@ -10,7 +10,7 @@ namespace strake::tensors {
 
 // Where named tensors lie in one flat buffer. Each begins on a multiple of 32 elements, that is on a 64-byte boundary
 // for fp32 and for 16-bit buffers alike, so that matrix libraries see the same alignment in every layout and a buffer of
-// another dtype has the same offsets. Gaps are never read.
+// another dtype has the same offsets. Gaps hold zeros.
 class FlatLayout {
  public:
   struct Entry {
@@ -29,6 +29,8 @@ class FlatLayout {
   const std::vector<Entry>& entries() const { return entries_; }
   // The entry's window of `flat`, in its shape. Shares storage.
   static at::Tensor view(const at::Tensor& flat, const Entry& entry);
+  // Clears what lies between the tensors, so that sums over the whole buffer are those over its tensors.
+  void zero_gaps(const at::Tensor& flat) const;
 
  private:
   std::vector<Entry> entries_;

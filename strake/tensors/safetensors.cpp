@@ -8,7 +8,6 @@
 #include <set>
 
 #include "strake/core/error.h"
-#include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/tensors/dtype.h"
 
@@ -83,15 +82,21 @@ void check_tiling(const std::filesystem::path& path, const std::map<std::string,
   check(next == data_bytes, path, "the header describes {} bytes of data, the file has {}", next, data_bytes);
 }
 
-Json header_of(const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata) {
+uint64_t bytes_of(const SafetensorsWriter::Entry& entry) {
+  uint64_t bytes = c10::elementSize(entry.dtype);
+  for (const int64_t extent : entry.shape) bytes *= static_cast<uint64_t>(extent);
+  return bytes;
+}
+
+Json header_of(const std::vector<SafetensorsWriter::Entry>& entries,
+               const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   uint64_t offset = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const uint64_t end = offset + tensor.nbytes();
-    header[name] = {{"dtype", safetensors_dtype(tensor.scalar_type())},
-                    {"shape", std::vector<int64_t>(tensor.sizes().begin(), tensor.sizes().end())},
-                    {"data_offsets", {offset, end}}};
+  for (const auto& entry : entries) {
+    const uint64_t end = offset + bytes_of(entry);
+    header[entry.name] = {
+        {"dtype", safetensors_dtype(entry.dtype)}, {"shape", entry.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   return header;
@@ -135,22 +140,42 @@ at::Tensor SafetensorsFile::read(const std::string& name) const {
   return at::from_blob(data, info.shape, [keep = file_](void*) {}, options);
 }
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
-  std::string header = header_of(tensors, metadata).dump();
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<Entry> entries,
+                                     const std::map<std::string, std::string>& metadata)
+    : entries_(std::move(entries)), file_(path) {
+  std::string header = header_of(entries_, metadata).dump();
   header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
   uint64_t total = kLengthBytes + header.size();
-  for (const auto& [name, tensor] : tensors) total += tensor.nbytes();
-  AtomicFile file(path);
-  file.reserve(total);
+  for (const Entry& entry : entries_) total += bytes_of(entry);
+  file_.reserve(total);
   const uint64_t length = header.size();
-  file.write(&length, kLengthBytes);
-  file.write(header);
+  file_.write(&length, kLengthBytes);
+  file_.write(header);
+}
+
+void SafetensorsWriter::write(const at::Tensor& tensor) {
+  require(next_ < entries_.size(), ErrorKind::kInternal, "more tensors than announced");
+  const Entry& entry = entries_[next_++];
+  require(tensor.sizes() == at::IntArrayRef(entry.shape) && tensor.scalar_type() == entry.dtype, ErrorKind::kInternal,
+          "tensor '{}' is not as announced", entry.name);
+  const at::Tensor contiguous = tensor.contiguous();
+  file_.write(contiguous.const_data_ptr(), contiguous.nbytes());
+}
+
+void SafetensorsWriter::commit() {
+  require(next_ == entries_.size(), ErrorKind::kInternal, "{} of {} tensors were written", next_, entries_.size());
+  file_.commit();
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<SafetensorsWriter::Entry> entries;
   for (const auto& [name, tensor] : tensors) {
-    const at::Tensor contiguous = tensor.contiguous();
-    file.write(contiguous.const_data_ptr(), contiguous.nbytes());
+    entries.push_back({name, tensor.scalar_type(), {tensor.sizes().begin(), tensor.sizes().end()}});
   }
-  file.commit();
+  SafetensorsWriter writer(path, std::move(entries), metadata);
+  for (const auto& [name, tensor] : tensors) writer.write(tensor);
+  writer.commit();
 }
 
 }  // namespace strake::tensors

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "strake/core/file.h"
 #include "strake/core/mapped_file.h"
 
 namespace strake::tensors {
@@ -43,6 +44,29 @@ class SafetensorsFile {
   uint64_t data_begin_ = 0;
   std::map<std::string, Info> tensors_;
   std::map<std::string, std::string> metadata_;
+};
+
+// Writes a file whose tensors come one by one, so that they need not all be in memory: the header is given first, then
+// every tensor in its order. The file appears, atomically and durably, at commit().
+class SafetensorsWriter {
+ public:
+  struct Entry {
+    std::string name;
+    c10::ScalarType dtype;
+    std::vector<int64_t> shape;
+  };
+
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<Entry> entries,
+                    const std::map<std::string, std::string>& metadata);
+
+  // The next tensor; kInternal if its dtype or shape is not what was announced.
+  void write(const at::Tensor& tensor);
+  void commit();
+
+ private:
+  std::vector<Entry> entries_;
+  size_t next_ = 0;
+  AtomicFile file_;
 };
 
 // Writes the tensors in the given order, atomically and durably; data starts on an 8-byte boundary.

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "strake/comm/comm.h"
+#include "strake/comm/comm_queue.h"
+#include "strake/models/model.h"
+#include "strake/training/sharded_parameters.h"
+
+namespace strake::training {
+
+// Adds up the gradients of a step's micro-batches, in the order of their global number m = k * W + r (micro-step k, rank
+// r of W): gradient = ((g_0 + g_1) + g_2) + ... element by element, so that the sum has the same bits for every W.
+// With several ranks the sum of a block is taken by the communication thread while earlier blocks are still running
+// backward; a lone rank writes straight into the sum.
+class GradientReducer {
+ public:
+  GradientReducer(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm);
+  ~GradientReducer();
+
+  // Starts micro-step k of a step, in which ranks below `contributors` have a micro-batch.
+  void begin_micro_step(int64_t k, int contributors);
+  // Where block i's layers put their gradients during its backward pass, between begin(i) and reduce(i).
+  models::GradientSink& sink(size_t i);
+  void begin(size_t i);
+  // After block i's backward pass, or in place of it on a rank without a micro-batch. kInternal if a parameter got none.
+  void reduce(size_t i);
+  // Returns when all gradients are summed up.
+  void finish();
+
+ private:
+  class BlockSink;
+
+  at::Tensor take_buffer(int64_t numel);
+  void return_buffer(at::Tensor buffer);
+
+  const models::SequenceClassifier& model_;
+  ShardedParameters& parameters_;
+  comm::Comm& comm_;
+  std::unique_ptr<comm::CommQueue> queue_;  // none for a lone rank
+  std::vector<std::unique_ptr<BlockSink>> sinks_;
+  bool first_micro_step_ = true;
+  int contributors_ = 1;
+  std::mutex mutex_;
+  std::vector<at::Tensor> free_buffers_;
+};
+
+}  // namespace strake::training

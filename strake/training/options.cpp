@@ -1,0 +1,68 @@
+#include "strake/training/options.h"
+
+#include <cmath>
+
+#include "strake/core/error.h"
+
+namespace strake::training {
+
+std::string TrainingOptions::best_metric_name() const {
+  if (metric_for_best_model.empty()) return "eval_loss";
+  return metric_for_best_model.starts_with("eval_") ? metric_for_best_model : "eval_" + metric_for_best_model;
+}
+
+bool TrainingOptions::larger_is_better() const {
+  if (greater_is_better) return *greater_is_better;
+  const std::string name = best_metric_name();
+  return !name.ends_with("loss") && !name.ends_with("mse") && !name.ends_with("mae");
+}
+
+Interval parse_interval(const std::string& text, const char* flag) {
+  if (text == "no") return Interval::kNo;
+  if (text == "steps") return Interval::kSteps;
+  if (text == "epoch") return Interval::kEpoch;
+  fail(ErrorKind::kUsage, "--{} {} is none of no, steps, epoch", flag, text);
+}
+
+void TrainingOptions::validate() const {
+  const auto positive = [](double value, const char* flag) {
+    require(value > 0 && std::isfinite(value), ErrorKind::kUsage, "--{} {} must be positive", flag, value);
+  };
+  const auto share = [](double value, const char* flag) {
+    require(value >= 0 && value < 1, ErrorKind::kUsage, "--{} {} is not in [0, 1)", flag, value);
+  };
+  positive(static_cast<double>(per_device_train_batch_size), "per_device_train_batch_size");
+  positive(static_cast<double>(per_device_eval_batch_size), "per_device_eval_batch_size");
+  positive(static_cast<double>(gradient_accumulation_steps), "gradient_accumulation_steps");
+  positive(static_cast<double>(logging_steps), "logging_steps");
+  positive(static_cast<double>(save_steps), "save_steps");
+  positive(learning_rate, "learning_rate");
+  positive(adam_epsilon, "adam_epsilon");
+  share(adam_beta1, "adam_beta1");
+  share(adam_beta2, "adam_beta2");
+  share(warmup_ratio, "warmup_ratio");
+  require(max_tokens_per_batch >= 0, ErrorKind::kUsage, "--max_tokens_per_batch {} is negative", max_tokens_per_batch);
+  require(weight_decay >= 0, ErrorKind::kUsage, "--weight_decay {} is negative", weight_decay);
+  require(max_grad_norm >= 0, ErrorKind::kUsage, "--max_grad_norm {} is negative", max_grad_norm);
+  require(warmup_steps >= 0, ErrorKind::kUsage, "--warmup_steps {} is negative", warmup_steps);
+  require(max_steps > 0 || max_steps == -1, ErrorKind::kUsage, "--max_steps {} is neither positive nor -1", max_steps);
+  require(max_steps > 0 || num_train_epochs > 0, ErrorKind::kUsage, "--num_train_epochs {} must be positive",
+          num_train_epochs);
+  require(warmup_steps == 0 || warmup_ratio == 0, ErrorKind::kUsage,
+          "--warmup_steps {} and --warmup_ratio {} contradict each other", warmup_steps, warmup_ratio);
+  parse_interval(logging_strategy, "logging_strategy");
+  const Interval eval = parse_interval(eval_strategy, "eval_strategy");
+  const Interval save = parse_interval(save_strategy, "save_strategy");
+  require(eval_steps >= 0, ErrorKind::kUsage, "--eval_steps {} is negative", eval_steps);
+  require(save_total_limit >= 0, ErrorKind::kUsage, "--save_total_limit {} is negative", save_total_limit);
+  const int64_t eval_every = eval_steps > 0 ? eval_steps : logging_steps;
+  require(!load_best_model_at_end || (eval == save && eval != Interval::kNo), ErrorKind::kUsage,
+          "--load_best_model_at_end needs the same --save_strategy ({}) and --eval_strategy ({}), not no", save_strategy,
+          eval_strategy);
+  require(!load_best_model_at_end || eval != Interval::kSteps || save_steps % eval_every == 0, ErrorKind::kUsage,
+          "--load_best_model_at_end needs --save_steps {} to be a multiple of --eval_steps {}", save_steps, eval_every);
+  require(early_stopping_patience == 0 || eval != Interval::kNo, ErrorKind::kUsage,
+          "--early_stopping_patience {} needs --eval_strategy steps or epoch", early_stopping_patience);
+}
+
+}  // namespace strake::training

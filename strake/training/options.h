@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+// The part of Hugging Face's TrainingArguments that decides how a run goes, with the same names, meaning and defaults.
+namespace strake::training {
+
+enum class Precision { kFp32, kBf16 };
+enum class Interval { kNo, kSteps, kEpoch };
+
+struct TrainingOptions {
+  int64_t per_device_train_batch_size = 8;
+  int64_t per_device_eval_batch_size = 8;
+  int64_t max_tokens_per_batch = 0;
+  int64_t gradient_accumulation_steps = 1;
+  double num_train_epochs = 3.0;
+  int64_t max_steps = -1;
+  double learning_rate = 5e-5;
+  double weight_decay = 0.0;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.999;
+  double adam_epsilon = 1e-8;
+  double max_grad_norm = 1.0;
+  std::string lr_scheduler_type = "linear";
+  double warmup_ratio = 0.0;
+  int64_t warmup_steps = 0;
+  uint64_t seed = 42;
+  std::optional<uint64_t> data_seed;
+  bool bf16 = false;
+  bool dataloader_drop_last = false;
+
+  std::string logging_strategy = "steps";
+  int64_t logging_steps = 500;
+  bool logging_first_step = false;
+  std::string eval_strategy = "no";
+  int64_t eval_steps = 0;  // 0: logging_steps
+  std::string save_strategy = "steps";
+  int64_t save_steps = 500;
+  int64_t save_total_limit = 0;  // 0: keep all
+  bool load_best_model_at_end = false;
+  std::string metric_for_best_model;            // empty: loss
+  std::optional<bool> greater_is_better;        // none: false for losses and errors, else true
+  int64_t early_stopping_patience = 0;          // 0: off
+  double early_stopping_threshold = 0.0;
+
+  Precision precision() const { return bf16 ? Precision::kBf16 : Precision::kFp32; }
+  uint64_t order_seed() const { return data_seed.value_or(seed); }
+  // "eval_" + the metric that picks the best checkpoint.
+  std::string best_metric_name() const;
+  bool larger_is_better() const;
+
+  // One list for flags, configuration files, --help and the record of a run.
+  template <typename Self, typename Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    visit("per_device_train_batch_size", self.per_device_train_batch_size, "sequences of a micro-batch on one rank");
+    visit("per_device_eval_batch_size", self.per_device_eval_batch_size, "sequences of an evaluation batch on one rank");
+    visit("max_tokens_per_batch", self.max_tokens_per_batch,
+          "cut micro-batches by tokens instead of sequences; 0: off");
+    visit("gradient_accumulation_steps", self.gradient_accumulation_steps, "micro-batches per rank and optimizer step");
+    visit("num_train_epochs", self.num_train_epochs, "passes over the training data");
+    visit("max_steps", self.max_steps, "optimizer steps, instead of num_train_epochs; -1: off");
+    visit("learning_rate", self.learning_rate, "peak learning rate of AdamW");
+    visit("weight_decay", self.weight_decay, "decoupled; not for biases and layer norms");
+    visit("adam_beta1", self.adam_beta1, "AdamW: decay of the first moment");
+    visit("adam_beta2", self.adam_beta2, "AdamW: decay of the second moment");
+    visit("adam_epsilon", self.adam_epsilon, "AdamW: epsilon");
+    visit("max_grad_norm", self.max_grad_norm, "clip the gradient's norm to this; 0: off");
+    visit("lr_scheduler_type", self.lr_scheduler_type,
+          "linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup or inverse_sqrt");
+    visit("warmup_ratio", self.warmup_ratio, "share of all steps with rising learning rate");
+    visit("warmup_steps", self.warmup_steps, "steps with rising learning rate, instead of warmup_ratio");
+    visit("seed", self.seed, "of initial values, dropout and, without data_seed, data order");
+    visit("data_seed", self.data_seed, "of the data order");
+    visit("bf16", self.bf16, "compute in bfloat16, with fp32 master weights");
+    visit("dataloader_drop_last", self.dataloader_drop_last, "leave out an epoch's last, shorter micro-batch");
+    visit("logging_strategy", self.logging_strategy, "no, steps or epoch");
+    visit("logging_steps", self.logging_steps, "steps between log entries");
+    visit("logging_first_step", self.logging_first_step, "log the first step too");
+    visit("eval_strategy", self.eval_strategy, "no, steps or epoch");
+    visit("eval_steps", self.eval_steps, "steps between evaluations; 0: logging_steps");
+    visit("save_strategy", self.save_strategy, "no, steps or epoch");
+    visit("save_steps", self.save_steps, "steps between checkpoints");
+    visit("save_total_limit", self.save_total_limit, "checkpoints to keep, besides the best; 0: all");
+    visit("load_best_model_at_end", self.load_best_model_at_end, "end with the weights of the best evaluation");
+    visit("metric_for_best_model", self.metric_for_best_model, "such as accuracy, f1 or loss; empty: loss");
+    visit("greater_is_better", self.greater_is_better, "by default false for losses and errors");
+    visit("early_stopping_patience", self.early_stopping_patience, "stop after so many evaluations without gain; 0: off");
+    visit("early_stopping_threshold", self.early_stopping_threshold, "smallest gain that counts");
+  }
+
+  // Error (kUsage) naming the flags for values that make no sense or contradict each other.
+  void validate() const;
+};
+
+// Parses logging_strategy and its like; Error (kUsage) naming the flag.
+Interval parse_interval(const std::string& text, const char* flag);
+
+}  // namespace strake::training

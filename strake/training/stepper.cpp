@@ -1,0 +1,87 @@
+#include "strake/training/stepper.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ranges>
+
+#include "strake/core/error.h"
+#include "strake/data/collate.h"
+#include "strake/training/tape.h"
+
+namespace strake::training {
+
+Stepper::Stepper(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
+                 const TrainingOptions& options)
+    : model_(model), parameters_(parameters), comm_(comm), options_(options), reducer_(model, parameters, comm) {}
+
+StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalStep& global, int64_t step,
+                        double learning_rate) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto num_micro_batches = static_cast<int64_t>(global.micro_batches.size());
+  const int64_t num_sequences = global.num_sequences();
+  std::vector<double> losses(options_.gradient_accumulation_steps, 0.0);
+  for (int64_t k = 0; k * comm_.size() < num_micro_batches; ++k) {
+    const int64_t contributors = std::min<int64_t>(comm_.size(), num_micro_batches - k * comm_.size());
+    reducer_.begin_micro_step(k, static_cast<int>(contributors));
+    const auto share = global.share(comm_.rank(), comm_.size(), static_cast<int>(k));
+    if (share.empty()) {
+      for (size_t i = parameters_.num_blocks(); i-- > 0;) reducer_.reduce(i);
+    } else {
+      losses[k] = forward_backward(data::collate(dataset, share), step, static_cast<double>(num_sequences));
+    }
+  }
+  reducer_.finish();
+
+  StepReport report{.step = step, .learning_rate = learning_rate, .sequences = num_sequences};
+  report.loss = total_loss(losses);
+  report.gradient_norm = parameters_.gradient_norm();
+  require(std::isfinite(report.loss) && std::isfinite(report.gradient_norm), ErrorKind::kNumeric,
+          "step {}: loss is {} and the gradient's norm {}; training stops, checkpoints saved so far are kept. Try a "
+          "lower --learning_rate, or fp32 instead of --bf16",
+          step, report.loss, report.gradient_norm);
+  // Transformers' clip_grad_norm_: scale by max / (norm + 1e-6) if that is below 1.
+  const double clip = options_.max_grad_norm > 0 ? options_.max_grad_norm / (report.gradient_norm + 1e-6) : 1.0;
+  parameters_.update({.learning_rate = learning_rate, .step = step, .gradient_scale = std::min(1.0, clip)});
+
+  for (const data::MicroBatch& batch : global.micro_batches) {
+    for (const int64_t index : batch) report.tokens += dataset.length(index);
+  }
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+double Stepper::forward_backward(const tensors::PackedBatch& batch, int64_t step, double divisor) {
+  const models::StepContext context{batch, philox_key(options_.seed, static_cast<uint64_t>(step))};
+  const auto blocks = model_.blocks();
+  Tape tape;
+  at::Tensor activations;
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const models::Parameters parameters = parameters_.gather(i, &reducer_.sink(i));
+    activations = tape.forward(*blocks[i], parameters, activations, context);
+    parameters_.release(i);
+  }
+  const at::Tensor logits = activations.requires_grad_();
+  const at::Tensor loss = model_.loss(logits, batch.labels, divisor);
+  loss.backward();
+  at::Tensor gradient = logits.grad();
+  for (size_t i = blocks.size(); i-- > 0;) {
+    reducer_.begin(i);
+    gradient = tape.backward(gradient);
+    reducer_.reduce(i);
+  }
+  return loss.item<double>();
+}
+
+double Stepper::total_loss(const std::vector<double>& own_losses) {
+  const std::vector<double> all = comm::all_gather_values(comm_, own_losses);
+  double sum = 0;
+  for (size_t k = 0; k < own_losses.size(); ++k) {
+    for (int rank = 0; rank < comm_.size(); ++rank) sum += all[rank * own_losses.size() + k];
+  }
+  return sum;
+}
+
+}  // namespace strake::training
