@@ -1,0 +1,102 @@
+#include "strake/data/batch_plan.h"
+
+#include <algorithm>
+
+#include "strake/core/error.h"
+
+namespace strake::data {
+
+std::span<const int64_t> GlobalStep::share(int rank, int world_size, int accumulation_step) const {
+  const auto number = static_cast<size_t>(accumulation_step) * static_cast<size_t>(world_size) +
+                      static_cast<size_t>(rank);
+  return number < micro_batches.size() ? std::span<const int64_t>(micro_batches[number]) : std::span<const int64_t>();
+}
+
+int64_t GlobalStep::num_sequences() const {
+  int64_t sum = 0;
+  for (const MicroBatch& batch : micro_batches) sum += static_cast<int64_t>(batch.size());
+  return sum;
+}
+
+BatchPlan::BatchPlan(std::span<const int64_t> offsets, const BatchOptions& options)
+    : offsets_(offsets), size_(static_cast<int64_t>(offsets.size()) - 1), options_(options) {
+  require(!offsets.empty(), ErrorKind::kInternal, "a batch plan needs n + 1 offsets");
+  require(options.max_tokens >= 0, ErrorKind::kConfig, "max_tokens={} must not be negative", options.max_tokens);
+  require(options.max_tokens > 0 || options.sequences > 0, ErrorKind::kConfig, "batch size {} must be positive",
+          options.sequences);
+  require(options.max_tokens == 0 || options.last == LastBatch::kKeep, ErrorKind::kConfig,
+          "dropping the last batch needs batches of a fixed number of sequences, not of max_tokens={}",
+          options.max_tokens);
+  require(epoch_end() > 0, ErrorKind::kData, "no batch can be made from {} sequences with batch size {}{}", size_,
+          options.sequences, options.last == LastBatch::kDrop ? " when the last incomplete batch is dropped" : "");
+}
+
+EpochOrder BatchPlan::order(int64_t epoch) const { return {size_, options_.seed, epoch, options_.shuffle}; }
+
+int64_t BatchPlan::length(int64_t index) const {
+  const auto i = static_cast<size_t>(index);
+  return offsets_[i + 1] - offsets_[i];
+}
+
+int64_t BatchPlan::epoch_end() const {
+  return options_.last == LastBatch::kDrop ? size_ / options_.sequences * options_.sequences : size_;
+}
+
+int64_t BatchPlan::end_of_batch(const EpochOrder& order, int64_t begin) const {
+  if (options_.max_tokens == 0) return begin + std::min(options_.sequences, size_ - begin);
+  int64_t tokens = length(order.at(begin));
+  int64_t end = begin + 1;
+  while (end < size_) {
+    tokens += length(order.at(end));
+    if (tokens > options_.max_tokens) break;
+    ++end;
+  }
+  return end;
+}
+
+MicroBatch BatchPlan::next(Cursor& cursor) const {
+  require(cursor.epoch >= 0 && cursor.position >= 0 && cursor.position < epoch_end(), ErrorKind::kConfig,
+          "cannot continue at epoch {}, sequence {}: an epoch of this dataset has {} sequences", cursor.epoch,
+          cursor.position, epoch_end());
+  const EpochOrder epoch_order = order(cursor.epoch);
+  const int64_t end = end_of_batch(epoch_order, cursor.position);
+  MicroBatch batch;
+  batch.reserve(static_cast<size_t>(end - cursor.position));
+  for (int64_t position = cursor.position; position < end; ++position) batch.push_back(epoch_order.at(position));
+  cursor = end >= epoch_end() ? Cursor{cursor.epoch + 1, 0} : Cursor{cursor.epoch, end};
+  return batch;
+}
+
+GlobalStep BatchPlan::next_step(const Cursor& cursor, int64_t micro_batches) const {
+  require(micro_batches > 0, ErrorKind::kConfig, "a step of {} micro-batches was asked for", micro_batches);
+  GlobalStep step{.micro_batches = {}, .next = cursor};
+  while (static_cast<int64_t>(step.micro_batches.size()) < micro_batches && step.next.epoch == cursor.epoch) {
+    step.micro_batches.push_back(next(step.next));
+  }
+  return step;
+}
+
+int64_t BatchPlan::micro_batches_per_epoch(int64_t epoch) const {
+  if (options_.max_tokens == 0) {
+    const int64_t whole = size_ / options_.sequences;
+    return whole + (options_.last == LastBatch::kKeep && size_ % options_.sequences > 0 ? 1 : 0);
+  }
+  const EpochOrder epoch_order = order(epoch);
+  int64_t count = 0;
+  int64_t tokens = 0;
+  for (int64_t position = 0; position < size_; ++position) {
+    const int64_t added = length(epoch_order.at(position));
+    const bool starts_batch = position == 0 || tokens + added > options_.max_tokens;
+    tokens = starts_batch ? added : tokens + added;
+    count += starts_batch ? 1 : 0;
+  }
+  return count;
+}
+
+int64_t BatchPlan::steps_per_epoch(int64_t epoch, int64_t micro_batches_per_step) const {
+  require(micro_batches_per_step > 0, ErrorKind::kConfig, "a step of {} micro-batches was asked for",
+          micro_batches_per_step);
+  return (micro_batches_per_epoch(epoch) + micro_batches_per_step - 1) / micro_batches_per_step;
+}
+
+}  // namespace strake::data

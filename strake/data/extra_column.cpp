@@ -1,0 +1,61 @@
+#include <arrow/api.h>
+
+#include "strake/data/extra_column_arrow.h"
+#include "strake/data/status_arrow.h"
+
+namespace strake::data {
+namespace {
+
+template <typename Builder, typename Value>
+std::shared_ptr<arrow::Array> flat(const std::vector<Value>& values, const std::string& file) {
+  Builder builder;
+  require_ok(builder.AppendValues(values), file);
+  return value_of(builder.Finish(), file);
+}
+
+struct Converter {
+  const ExtraColumn& column;
+  const std::string& file;
+
+  std::shared_ptr<arrow::Array> operator()(const std::vector<std::string>& values) const {
+    return flat<arrow::StringBuilder>(values, file);
+  }
+  std::shared_ptr<arrow::Array> operator()(const std::vector<float>& values) const {
+    return flat<arrow::FloatBuilder>(values, file);
+  }
+  std::shared_ptr<arrow::Array> operator()(const std::vector<int32_t>& values) const {
+    return flat<arrow::Int32Builder>(values, file);
+  }
+  std::shared_ptr<arrow::Array> operator()(const std::vector<int64_t>& values) const {
+    return flat<arrow::Int64Builder>(values, file);
+  }
+  std::shared_ptr<arrow::Array> operator()(const FloatRows& rows) const {
+    const auto count = static_cast<int64_t>(rows.values.size());
+    require(rows.width > 0 && count % rows.width == 0, ErrorKind::kInternal, "column '{}': {} values in rows of {}",
+            column.name, count, rows.width);
+    auto values = std::make_shared<arrow::FloatBuilder>();
+    arrow::ListBuilder lists(arrow::default_memory_pool(), values);
+    for (int64_t begin = 0; begin < count; begin += rows.width) {
+      require_ok(lists.Append(), file);
+      require_ok(values->AppendValues(rows.values.data() + begin, rows.width), file);
+    }
+    return value_of(lists.Finish(), file);
+  }
+  std::shared_ptr<arrow::Array> operator()(const std::vector<std::vector<int32_t>>& rows) const {
+    auto values = std::make_shared<arrow::Int32Builder>();
+    arrow::ListBuilder lists(arrow::default_memory_pool(), values);
+    for (const std::vector<int32_t>& row : rows) {
+      require_ok(lists.Append(), file);
+      require_ok(values->AppendValues(row), file);
+    }
+    return value_of(lists.Finish(), file);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<arrow::Array> to_arrow(const ExtraColumn& column, const std::string& file) {
+  return std::visit(Converter{column, file}, column.values);
+}
+
+}  // namespace strake::data

@@ -1,0 +1,273 @@
+#include <arrow/api.h>
+#include <arrow/util/key_value_metadata.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+
+#include "strake/data/row_source_arrow.h"
+#include "strake/data/status_arrow.h"
+#include "strake/data/table_arrow.h"
+#include "strake/data/text_input.h"
+
+namespace strake::data {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+struct Nested {
+  std::string json;
+};
+using Cell = std::variant<std::monostate, bool, int64_t, double, std::string, Nested>;
+
+std::string_view type_name(const Cell& cell) {
+  constexpr std::string_view kNames[] = {"null", "a boolean", "an integer", "a decimal number", "a string",
+                                         "a nested value"};
+  return kNames[cell.index()];
+}
+
+std::string as_json(const Cell& cell) {
+  if (const auto* nested = std::get_if<Nested>(&cell)) return nested->json;
+  if (const auto* text = std::get_if<std::string>(&cell)) return OrderedJson(*text).dump();
+  if (const auto* flag = std::get_if<bool>(&cell)) return *flag ? "true" : "false";
+  if (const auto* number = std::get_if<int64_t>(&cell)) return fmt::format("{}", *number);
+  return OrderedJson(std::get<double>(cell)).dump();
+}
+
+// Reads one line: an object whose scalar members go straight into cells. Members that are objects or arrays are only
+// noted. The parser is iterative; depth is limited because their text is made from a tree afterwards.
+class ObjectParser : public nlohmann::json_sax<OrderedJson> {
+ public:
+  using Member = std::pair<std::string, Cell>;
+
+  bool null() override { return put(std::monostate()); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(number_integer_t value) override { return put(int64_t{value}); }
+  bool number_unsigned(number_unsigned_t value) override {
+    const bool fits = value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+    return fits ? put(static_cast<int64_t>(value)) : refuse(fmt::format("integer {} is too large", value));
+  }
+  bool number_float(number_float_t value, const string_t& text) override {
+    return std::isfinite(value) ? put(value) : refuse("number " + printable(text) + " is out of range");
+  }
+  bool string(string_t& value) override { return put(std::move(value)); }
+  bool binary(binary_t&) override { return refuse("binary value"); }
+  bool start_object(size_t) override { return enter(depth_ > 0); }
+  bool end_object() override { return leave(); }
+  bool start_array(size_t) override { return enter(true); }
+  bool end_array() override { return leave(); }
+  bool key(string_t& name) override {
+    if (depth_ == 1) members.emplace_back(std::move(name), std::monostate());
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    return refuse(fmt::format("not valid JSON at byte {}", position));
+  }
+
+  std::vector<Member> members;
+  std::string problem;
+  bool has_nested = false;
+
+ private:
+  static constexpr int kMaxDepth = 64;
+
+  bool refuse(std::string text) {
+    if (problem.empty()) problem = std::move(text);
+    return false;
+  }
+  bool put(Cell cell) {
+    if (depth_ == 0) return refuse(fmt::format("{} instead of an object", type_name(cell)));
+    if (depth_ == 1) members.back().second = std::move(cell);
+    return true;
+  }
+  bool enter(bool is_nested) {
+    if (depth_ == 0 && is_nested) return refuse("an array instead of an object");
+    if (++depth_ > kMaxDepth) return refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
+    if (depth_ == 2) {
+      members.back().second = Nested();
+      has_nested = true;
+    }
+    return true;
+  }
+  bool leave() {
+    --depth_;
+    return true;
+  }
+
+  int depth_ = 0;
+};
+
+// Rows of a chunk by column, with the line of each.
+struct Cells {
+  std::vector<std::vector<Cell>> columns;
+  std::vector<int64_t> lines;
+};
+
+class JsonLinesSource final : public RowSource {
+ public:
+  explicit JsonLinesSource(const RowSourceOptions& options)
+      : input_(TextInput(options.file, options.encoding)),
+        rows_per_chunk_(options.rows_per_chunk),
+        schema_(options.schema) {
+    if (schema_) {
+      for (const auto& name : schema_->field_names()) column_of(name);
+    }
+    first_ = read_cells();
+    if (!schema_) schema_ = infer_schema(first_);
+  }
+
+  std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
+
+  SourceRows next() override {
+    Cells cells = std::exchange(first_, {});
+    if (cells.lines.empty()) cells = read_cells();
+    SourceRows rows;
+    if (cells.lines.empty()) return rows;
+    const auto count = static_cast<int64_t>(cells.lines.size());
+    arrow::ArrayVector arrays;
+    for (int i = 0; i < schema_->num_fields(); ++i) {
+      cells.columns[static_cast<size_t>(i)].resize(cells.lines.size());
+      arrays.push_back(to_array(*schema_->field(i), cells.columns[static_cast<size_t>(i)], cells.lines));
+    }
+    rows.batch = arrow::RecordBatch::Make(schema_, count, std::move(arrays));
+    rows.lines = std::move(cells.lines);
+    return rows;
+  }
+
+ private:
+  [[noreturn]] void refuse(int64_t line, const std::string& problem) const {
+    fail(ErrorKind::kData, "{}, line {}: {}", input_.name(), line, problem);
+  }
+
+  size_t column_of(const std::string& name) {
+    const auto [found, inserted] = column_of_.try_emplace(name, names_.size());
+    if (inserted) names_.push_back(name);
+    return found->second;
+  }
+
+  Cells read_cells() {
+    Cells cells;
+    int64_t bytes = 0;
+    while (static_cast<int64_t>(cells.lines.size()) < rows_per_chunk_ && bytes < kChunkBytes) {
+      const auto line = input_.next();
+      if (!line) break;
+      if (line->find_first_not_of(" \t") == std::string_view::npos) continue;
+      cells.lines.push_back(input_.line());
+      add_row(*line, cells);
+      bytes += static_cast<int64_t>(line->size());
+    }
+    cells.columns.resize(names_.size());
+    return cells;
+  }
+
+  void add_row(std::string_view line, Cells& cells) {
+    ObjectParser parser;
+    if (!OrderedJson::sax_parse(line, &parser)) {
+      refuse(input_.line(), parser.problem + "; each line must be one complete JSON object");
+    }
+    const OrderedJson tree = parser.has_nested ? OrderedJson::parse(line) : OrderedJson();
+    const size_t row = cells.lines.size() - 1;
+    for (auto& [name, cell] : parser.members) {
+      if (schema_ && !column_of_.contains(name)) {
+        refuse(input_.line(), fmt::format("key '{}' does not occur in the rows before, whose keys are the columns ({})",
+                                          printable(name), printable(fmt::format("{}", fmt::join(names_, ", ")), 300)));
+      }
+      const size_t column = column_of(name);
+      if (cells.columns.size() <= column) cells.columns.resize(column + 1);
+      auto& values = cells.columns[column];
+      if (values.size() > row) refuse(input_.line(), fmt::format("key '{}' occurs twice", printable(name)));
+      values.resize(row);
+      if (auto* nested = std::get_if<Nested>(&cell)) nested->json = tree.at(name).dump();
+      values.push_back(std::move(cell));
+    }
+  }
+
+  std::shared_ptr<arrow::Schema> infer_schema(const Cells& cells) const {
+    arrow::FieldVector fields;
+    for (size_t i = 0; i < names_.size(); ++i) {
+      std::array<bool, std::variant_size_v<Cell>> seen{};
+      for (const Cell& cell : cells.columns[i]) seen[cell.index()] = true;
+      auto type = arrow::utf8();
+      std::shared_ptr<const arrow::KeyValueMetadata> metadata;
+      if (seen[Cell(Nested()).index()]) {
+        metadata = arrow::key_value_metadata({kJsonFieldKey}, {"1"});
+      } else if (seen[Cell(std::string()).index()]) {
+        type = arrow::utf8();
+      } else if (seen[Cell(0.0).index()]) {
+        type = arrow::float64();
+      } else if (seen[Cell(int64_t{0}).index()]) {
+        type = arrow::int64();
+      } else if (seen[Cell(true).index()]) {
+        type = arrow::boolean();
+      }
+      fields.push_back(arrow::field(names_[i], type, /*nullable=*/true, metadata));
+    }
+    return arrow::schema(std::move(fields));
+  }
+
+  std::shared_ptr<arrow::Array> to_array(const arrow::Field& field, const std::vector<Cell>& cells,
+                                         const std::vector<int64_t>& lines) const {
+    switch (field.type()->id()) {
+      case arrow::Type::BOOL:
+        return fill<arrow::BooleanBuilder, bool>(field, cells, lines);
+      case arrow::Type::INT64:
+        return fill<arrow::Int64Builder, int64_t>(field, cells, lines);
+      case arrow::Type::DOUBLE:
+        return fill<arrow::DoubleBuilder, double>(field, cells, lines);
+      default:
+        return fill<arrow::StringBuilder, std::string>(field, cells, lines);
+    }
+  }
+
+  template <typename Builder, typename Value>
+  std::shared_ptr<arrow::Array> fill(const arrow::Field& field, const std::vector<Cell>& cells,
+                                     const std::vector<int64_t>& lines) const {
+    const bool is_json = field.HasMetadata() && field.metadata()->Contains(kJsonFieldKey);
+    Builder builder;
+    for (size_t row = 0; row < cells.size(); ++row) {
+      const Cell& cell = cells[row];
+      if (cell.index() == 0) {
+        require_ok(builder.AppendNull(), input_.name());
+        continue;
+      }
+      if constexpr (std::is_same_v<Value, std::string>) {
+        if (is_json) {
+          require_ok(builder.Append(as_json(cell)), input_.name());
+          continue;
+        }
+      }
+      if constexpr (std::is_same_v<Value, double>) {
+        if (const auto* whole = std::get_if<int64_t>(&cell)) {
+          require_ok(builder.Append(static_cast<double>(*whole)), input_.name());
+          continue;
+        }
+      }
+      const auto* value = std::get_if<Value>(&cell);
+      if (value == nullptr) {
+        refuse(lines[row], fmt::format("key '{}' has {} where other rows have {}", printable(field.name()),
+                                       type_name(cell), type_name(Cell(Value()))));
+      }
+      require_ok(builder.Append(*value), input_.name());
+    }
+    return value_of(builder.Finish(), input_.name());
+  }
+
+  LineInput input_;
+  int64_t rows_per_chunk_;
+  std::unordered_map<std::string, size_t> column_of_;
+  std::vector<std::string> names_;
+  std::shared_ptr<arrow::Schema> schema_;
+  Cells first_;
+};
+
+}  // namespace
+
+std::unique_ptr<RowSource> open_json_lines(const RowSourceOptions& options) {
+  return std::make_unique<JsonLinesSource>(options);
+}
+
+}  // namespace strake::data

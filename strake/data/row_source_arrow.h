@@ -1,0 +1,43 @@
+#pragma once
+
+#include <arrow/record_batch.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strake/data/text_encoding.h"
+
+namespace strake::data {
+
+struct RowSourceOptions {
+  std::filesystem::path file;
+  TextEncoding encoding = TextEncoding::kUtf8;
+  int64_t rows_per_chunk = 0;
+  std::vector<std::string> columns;       // to read; empty means all
+  std::shared_ptr<arrow::Schema> schema;  // of the file before this one, for formats that have none; may be null
+};
+
+// A chunk also ends when it has this many bytes of text, so that long rows do not need more memory.
+inline constexpr int64_t kChunkBytes = int64_t{32} << 20;
+
+struct SourceRows {
+  std::shared_ptr<arrow::RecordBatch> batch;  // null at the end of the file
+  std::vector<int64_t> lines;                 // as in Table::Content
+};
+
+// Rows of one file in order. A new format is one more of these and one line in table_reader.cpp.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  virtual std::shared_ptr<arrow::Schema> schema() const = 0;
+  virtual SourceRows next() = 0;
+};
+
+std::unique_ptr<RowSource> open_parquet(const RowSourceOptions& options);
+std::unique_ptr<RowSource> open_delimited(const RowSourceOptions& options, char delimiter);
+std::unique_ptr<RowSource> open_json_lines(const RowSourceOptions& options);
+std::unique_ptr<RowSource> open_text(const RowSourceOptions& options);
+
+}  // namespace strake::data

@@ -1,0 +1,248 @@
+#include "strake/data/table.h"
+
+#include <arrow/api.h>
+#include <arrow/compute/api.h>
+#include <arrow/util/io_util.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "strake/core/nearest_name.h"
+#include "strake/data/status_arrow.h"
+#include "strake/data/table_arrow.h"
+
+namespace strake::data {
+namespace {
+
+constexpr double kTwoTo63 = 0x1p63;
+
+std::shared_ptr<arrow::Array> cast(const std::shared_ptr<arrow::Array>& array,
+                                   const std::shared_ptr<arrow::DataType>& type, const std::string& file) {
+  static const arrow::Status kInitialized = arrow::compute::Initialize();
+  require_ok(kInitialized, file);
+  const arrow::Datum result = value_of(arrow::compute::Cast(arrow::Datum(array), type), file);
+  return result.make_array();
+}
+
+// Dictionaries are unpacked; other arrays are returned as they are.
+std::shared_ptr<arrow::Array> plain(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
+  if (array->type_id() != arrow::Type::DICTIONARY) return array;
+  return cast(array, static_cast<const arrow::DictionaryType&>(*array->type()).value_type(), file);
+}
+
+bool is_text(const arrow::DataType& type) {
+  return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING ||
+         type.id() == arrow::Type::STRING_VIEW;
+}
+
+template <typename ArrayType>
+std::vector<std::string_view> views_of(const arrow::Array& array) {
+  const auto& strings = static_cast<const ArrayType&>(array);
+  std::vector<std::string_view> views(static_cast<size_t>(array.length()));
+  for (int64_t i = 0; i < array.length(); ++i) {
+    if (strings.IsValid(i)) views[static_cast<size_t>(i)] = strings.GetView(i);
+  }
+  return views;
+}
+
+std::vector<std::string_view> text_views(const arrow::Array& array) {
+  switch (array.type_id()) {
+    case arrow::Type::LARGE_STRING:
+      return views_of<arrow::LargeStringArray>(array);
+    case arrow::Type::STRING_VIEW:
+      return views_of<arrow::StringViewArray>(array);
+    default:
+      return views_of<arrow::StringArray>(array);
+  }
+}
+
+std::vector<char> nulls_of(const arrow::Array& array) {
+  std::vector<char> nulls(static_cast<size_t>(array.length()));
+  for (int64_t i = 0; i < array.length(); ++i) nulls[static_cast<size_t>(i)] = array.IsNull(i) ? 1 : 0;
+  return nulls;
+}
+
+// A column of only nulls has no type of its own.
+std::shared_ptr<arrow::Array> null_as_text(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
+  return array->type_id() == arrow::Type::NA ? cast(array, arrow::utf8(), file) : array;
+}
+
+template <typename ArrayType, typename Value>
+std::vector<Value> values_of(const arrow::Array& array) {
+  const auto& typed = static_cast<const ArrayType&>(array);
+  std::vector<Value> values(static_cast<size_t>(array.length()));
+  for (int64_t i = 0; i < array.length(); ++i) {
+    if (typed.IsValid(i)) values[static_cast<size_t>(i)] = static_cast<Value>(typed.Value(i));
+  }
+  return values;
+}
+
+bool is_json(const arrow::Field& field) { return field.HasMetadata() && field.metadata()->Contains(kJsonFieldKey); }
+
+std::string type_name(const arrow::Field& field) {
+  return is_json(field) ? "nested JSON values" : "the type " + field.type()->ToString();
+}
+
+}  // namespace
+
+ErrorKind kind_of(const arrow::Status& status) {
+  const bool from_system = arrow::internal::ErrnoFromStatus(status) != 0;
+  return from_system ? ErrorKind::kIo : ErrorKind::kData;
+}
+
+int column_index(const arrow::Schema& schema, const std::string& name, const std::string& file) {
+  const std::vector<int> found = schema.GetAllFieldIndices(name);
+  if (found.size() == 1) return found.front();
+  const std::vector<std::string> names = schema.field_names();
+  require(found.empty(), ErrorKind::kData, "{}: column '{}' occurs {} times", file, printable(name), found.size());
+  constexpr size_t kLongestList = 500;
+  fail(ErrorKind::kData, "{}: there is no column '{}'; the columns are {}{}", file, printable(name),
+       printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList), did_you_mean(name, names));
+}
+
+const char* to_string(LabelKind kind) {
+  switch (kind) {
+    case LabelKind::kText:
+      return "text";
+    case LabelKind::kBool:
+      return "boolean";
+    case LabelKind::kInteger:
+      return "integer";
+    case LabelKind::kNumber:
+      return "number";
+  }
+  return "text";
+}
+
+int64_t Table::num_rows() const { return content_->batch->num_rows(); }
+int64_t Table::first_row() const { return content_->first_row; }
+std::vector<std::string> Table::column_names() const { return content_->batch->schema()->field_names(); }
+
+std::string Table::where(int64_t row) const {
+  std::string result = fmt::format("{}, row {}", content_->file, content_->first_row_in_file + row);
+  if (!content_->lines.empty()) result += fmt::format(", line {}", content_->lines.at(static_cast<size_t>(row)));
+  return result;
+}
+
+TextColumn Table::text(const std::string& name) const {
+  const arrow::RecordBatch& batch = *content_->batch;
+  const int index = column_index(*batch.schema(), name, content_->file);
+  const arrow::Field& field = *batch.schema()->field(index);
+  const auto array = null_as_text(plain(batch.column(index), content_->file), content_->file);
+  require(is_text(*array->type()) && !is_json(field), ErrorKind::kData,
+          "{}: column '{}' has {}; a text column must hold strings", content_->file, printable(name),
+          type_name(field));
+  TextColumn column;
+  column.values_ = text_views(*array);
+  column.nulls_ = nulls_of(*array);
+  column.owner_ = array;
+  return column;
+}
+
+class LabelColumnBuilder {
+ public:
+  static void fill(LabelColumn& column, const arrow::Array& array) {
+    column.nulls_ = nulls_of(array);
+    switch (array.type_id()) {
+      case arrow::Type::BOOL:
+        column.kind_ = LabelKind::kBool;
+        column.integers_ = values_of<arrow::BooleanArray, int64_t>(array);
+        return;
+      case arrow::Type::INT64:
+        column.kind_ = LabelKind::kInteger;
+        column.integers_ = values_of<arrow::Int64Array, int64_t>(array);
+        return;
+      case arrow::Type::FLOAT:
+        column.single_precision_ = true;
+        column.kind_ = LabelKind::kNumber;
+        column.numbers_ = values_of<arrow::FloatArray, double>(array);
+        return;
+      case arrow::Type::DOUBLE:
+        column.kind_ = LabelKind::kNumber;
+        column.numbers_ = values_of<arrow::DoubleArray, double>(array);
+        return;
+      default:
+        column.kind_ = LabelKind::kText;
+        column.texts_ = text_views(array);
+    }
+  }
+};
+
+LabelColumn Table::labels(const std::string& name) const {
+  const arrow::RecordBatch& batch = *content_->batch;
+  const int index = column_index(*batch.schema(), name, content_->file);
+  const arrow::Field& field = *batch.schema()->field(index);
+  auto array = null_as_text(plain(batch.column(index), content_->file), content_->file);
+  const arrow::Type::type id = array->type_id();
+  const bool known = arrow::is_integer(id) || arrow::is_floating(id) || id == arrow::Type::BOOL ||
+                     is_text(*array->type());
+  require(known && !is_json(field), ErrorKind::kData,
+          "{}: column '{}' has {}; labels must be strings, booleans, integers or floating point numbers",
+          content_->file, printable(name), type_name(field));
+  if (arrow::is_integer(id)) array = cast(array, arrow::int64(), content_->file);
+  if (id == arrow::Type::HALF_FLOAT) array = cast(array, arrow::float32(), content_->file);
+  LabelColumn column;
+  column.name_ = name;
+  column.table_ = std::make_shared<Table>(*this);
+  column.owner_ = array;
+  LabelColumnBuilder::fill(column, *array);
+  return column;
+}
+
+std::string LabelColumn::text(int64_t row) const {
+  const auto i = static_cast<size_t>(row);
+  if (is_null(row)) return "";
+  switch (kind_) {
+    case LabelKind::kText:
+      return std::string(texts_[i]);
+    case LabelKind::kBool:
+      return integers_[i] != 0 ? "true" : "false";
+    case LabelKind::kInteger:
+      return fmt::format("{}", integers_[i]);
+    case LabelKind::kNumber:
+      return single_precision_ ? fmt::format("{}", static_cast<float>(numbers_[i])) : fmt::format("{}", numbers_[i]);
+  }
+  return "";
+}
+
+void LabelColumn::refuse(int64_t row, std::string_view expected) const {
+  fail(ErrorKind::kData, "{}: column '{}' has {}, expected {}", table_->where(row), printable(name_),
+       is_null(row) ? "no value" : "'" + printable(text(row)) + "'", expected);
+}
+
+int64_t LabelColumn::integer(int64_t row) const {
+  constexpr std::string_view kExpected = "a whole number";
+  const auto i = static_cast<size_t>(row);
+  if (is_null(row)) refuse(row, kExpected);
+  if (kind_ == LabelKind::kNumber) {
+    const double value = numbers_[i];
+    const bool whole = std::trunc(value) == value && value >= -kTwoTo63 && value < kTwoTo63;
+    return whole ? static_cast<int64_t>(value) : (refuse(row, kExpected), 0);
+  }
+  if (kind_ != LabelKind::kText) return integers_[i];
+  int64_t value = 0;
+  const std::string_view text = texts_[i];
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) refuse(row, kExpected);
+  return value;
+}
+
+double LabelColumn::number(int64_t row) const {
+  constexpr std::string_view kExpected = "a finite number";
+  const auto i = static_cast<size_t>(row);
+  if (is_null(row)) refuse(row, kExpected);
+  if (kind_ == LabelKind::kBool || kind_ == LabelKind::kInteger) return static_cast<double>(integers_[i]);
+  double value = 0;
+  if (kind_ == LabelKind::kNumber) {
+    value = numbers_[i];
+  } else {
+    const std::string_view text = texts_[i];
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || end != text.data() + text.size()) refuse(row, kExpected);
+  }
+  if (!std::isfinite(value)) refuse(row, kExpected);
+  return value;
+}
+
+}  // namespace strake::data

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <arrow/record_batch.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "strake/data/table.h"
+
+namespace strake::data {
+
+struct Table::Content {
+  std::shared_ptr<arrow::RecordBatch> batch;  // validated in full
+  std::string file;
+  int64_t first_row = 0;          // in all files
+  int64_t first_row_in_file = 0;
+  std::vector<int64_t> lines;  // line on which each row starts; empty for Parquet
+};
+
+// Key of the metadata of a string field whose values are JSON text of any kind, not plain strings.
+inline constexpr const char* kJsonFieldKey = "strake.json";
+
+// Index of the only column with this name, or Error (kData) as described at Table::text.
+int column_index(const arrow::Schema& schema, const std::string& name, const std::string& file);
+
+}  // namespace strake::data

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strake/data/table.h"
+#include "strake/data/text_encoding.h"
+
+namespace strake::data {
+
+enum class TableFormat { kParquet, kCsv, kTsv, kJsonLines, kText };
+
+// From .parquet, .csv, .tsv, .json or .jsonl, .txt; Error (kUsage) naming these otherwise.
+TableFormat format_of(const std::filesystem::path& file);
+
+struct TableSource {
+  // Files, or folders whose data files (by extension, names with a leading '.' or '_' left out) are read in the order
+  // of their names.
+  std::vector<std::filesystem::path> paths = {};
+  std::optional<TableFormat> format = std::nullopt;  // by extension; one for all files
+  TextEncoding encoding = TextEncoding::kUtf8;
+  int64_t rows_per_chunk = 8192;
+  std::vector<std::string> columns = {};  // read only these; empty means all
+};
+
+// The files that TableSource::paths stand for.
+std::vector<std::filesystem::path> expand_paths(const std::vector<std::filesystem::path>& paths,
+                                                const std::optional<TableFormat>& format);
+
+// Reads tables of any size in chunks, in constant memory.
+//  Parquet   all types; row order of the file
+//  CSV, TSV  RFC 4180 with a header line; every column is text; an empty field without quotes is null
+//  JSONL     one object per line; the columns are the keys of the first chunk; strings, integers, decimals, booleans and
+//            nulls keep their type, other values become JSON text that cannot serve as text or label
+//  text      one row per line, column "text"
+// All files must have the same columns. Errors name file and row or line: kIo for missing and unreadable files, kData
+// for empty, cut, malformed or wrongly encoded ones. One thread at a time; the tables may be used in others.
+class TableReader {
+ public:
+  explicit TableReader(TableSource source);
+  ~TableReader();
+  TableReader(TableReader&&) noexcept;
+  TableReader& operator=(TableReader&&) noexcept;
+
+  // Next rows, all of one file. The first table is always there, without rows if the source has none.
+  std::optional<Table> next();
+
+  std::vector<std::string> column_names() const;
+  const std::vector<std::filesystem::path>& files() const { return files_; }
+
+ private:
+  struct State;
+  TableSource source_;
+  std::vector<std::filesystem::path> files_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace strake::data

@@ -1,0 +1,282 @@
+#include "strake/data/table_reader.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include "strake/data/table_writer.h"
+#include "strake/data/test_folder.h"
+#include "strake/data/text_input.h"
+
+namespace strake::data {
+namespace {
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+
+class TableReaderTest : public FolderTest {
+ protected:
+  static std::vector<Table> read(const TableSource& source) {
+    TableReader reader(source);
+    std::vector<Table> tables;
+    while (auto table = reader.next()) tables.push_back(*table);
+    return tables;
+  }
+
+  static std::vector<std::string> texts(const TableSource& source, const std::string& column) {
+    std::vector<std::string> result;
+    for (const Table& table : read(source)) {
+      const TextColumn text = table.text(column);
+      for (int64_t i = 0; i < text.size(); ++i) result.push_back(text.is_null(i) ? "<null>" : std::string(text[i]));
+    }
+    return result;
+  }
+
+  static Caught read_error(const TableSource& source) {
+    return error_of([&] { read(source); });
+  }
+
+  // A Parquet file with the columns of `csv`.
+  fs::path parquet_of(const std::string& name, std::string_view csv) const {
+    TableReader reader({.paths = {write(name + ".csv", csv)}});
+    TableWriter writer(folder_ / name, {});
+    while (const auto table = reader.next()) writer.append(*table, {});
+    writer.finish();
+    return folder_ / name;
+  }
+};
+
+TEST_F(TableReaderTest, CsvFieldsMayHoldDelimitersQuotesAndLineEnds) {
+  const auto file = write("a.csv",
+                          "\xEF\xBB\xBFtext,label\r\n\"a, b\",x\r\n\r\n\"two\nlines \"\"quoted\"\"\",y\n"
+                          "it\"s,\"\"\n,\n\"last\",z");
+  EXPECT_THAT(texts({.paths = {file}}, "text"),
+              ElementsAre("a, b", "two\nlines \"quoted\"", "it\"s", "<null>", "last"));
+  EXPECT_THAT(texts({.paths = {file}}, "label"), ElementsAre("x", "y", "", "<null>", "z"));
+  const Table table = read({.paths = {file}}).at(0);
+  EXPECT_EQ(table.where(0), file.string() + ", row 0, line 2");
+  EXPECT_EQ(table.where(1), file.string() + ", row 1, line 4");
+  EXPECT_EQ(table.where(2), file.string() + ", row 2, line 6");
+}
+
+TEST_F(TableReaderTest, CsvRecordsMayStraddleReadBlocks) {
+  // Records of growing size around the block size of 1 MiB, with quotes and two-byte characters at every alignment.
+  std::string content = "id,text\n";
+  std::vector<std::string> expected;
+  for (size_t i = 0; i < 40; ++i) {
+    const std::string filler(65000 + i * 7919, static_cast<char>('a' + i % 26));
+    content += std::to_string(i) + ",\"" + filler + "\"\"\u00E9\r\n" + filler + "\"\r\n";
+    expected.push_back(filler + "\"\u00E9\r\n" + filler);
+  }
+  EXPECT_EQ(texts({.paths = {write("big.csv", content)}}, "text"), expected);
+}
+
+TEST_F(TableReaderTest, TsvIsCsvWithTabs) {
+  const auto file = write("a.tsv", "text\tlabel\na, b\t1\n\"c\td\"\t2\n");
+  EXPECT_THAT(texts({.paths = {file}}, "text"), ElementsAre("a, b", "c\td"));
+}
+
+TEST_F(TableReaderTest, CsvErrorsNameFileAndLine) {
+  const auto fewer = write("fewer.csv", "a,b,c\n\"1\n2\",2,3\n1,2\n");
+  EXPECT_TRUE(read_error({.paths = {fewer}}).says(ErrorKind::kData, "fewer.csv, line 4: 2 fields found, 3 expected"));
+  const auto open = write("open.csv", "a,b\n1,2\n\"cut here");
+  EXPECT_TRUE(read_error({.paths = {open}}).says(ErrorKind::kData, "open.csv, line 3: a quoted field"));
+  const auto behind = write("behind.csv", "a,b\n\"x\ny\"z,2\n");
+  EXPECT_TRUE(read_error({.paths = {behind}}).says(ErrorKind::kData, "behind.csv, line 3: 'z' follows"));
+  const auto twice = write("twice.csv", "a,a\n1,2\n");
+  EXPECT_TRUE(read_error({.paths = {twice}}).says(ErrorKind::kData, "two columns are named 'a'"));
+  const auto blank = write("blank.csv", "\n\n");
+  EXPECT_TRUE(read_error({.paths = {blank}}).says(ErrorKind::kData, "no header"));
+}
+
+TEST_F(TableReaderTest, UnclosedQuoteDoesNotPullTheWholeFileIntoMemory) {
+  const auto file = write("q.csv", "a,b\n\"" + std::string(2 * kMaxRecordBytes, 'x'));
+  EXPECT_TRUE(read_error({.paths = {file}}).says(ErrorKind::kData, "q.csv, line 2: the record that starts here is longer"));
+}
+
+TEST_F(TableReaderTest, UnnamedIndexColumnGetsTheNamePandasGivesIt) {
+  TableReader reader({.paths = {write("i.csv", ",text\n0,a\n")}});
+  EXPECT_THAT(reader.column_names(), ElementsAre("Unnamed: 0", "text"));
+}
+
+TEST_F(TableReaderTest, TextFilesHaveOneRowPerLine) {
+  const auto file = write("a.txt", "\xEF\xBB\xBFone\r\n\ntwo \xE2\x80\xA8 still two\x85\nlast");
+  const TableSource source{.paths = {file}, .encoding = TextEncoding::kLatin1};
+  EXPECT_EQ(texts(source, "text").size(), 4U);
+  EXPECT_THAT(texts({.paths = {write("b.txt", "one\r\n\ntwo\u2028\n")}}, "text"), ElementsAre("one", "", "two\u2028"));
+}
+
+TEST_F(TableReaderTest, JsonLinesKeepTypes) {
+  const auto file = write("a.jsonl",
+                          "{\"text\": \"caf\\u00e9\", \"n\": 1, \"x\": 1, \"b\": true, \"deep\": {\"k\": [1, \"\u00FC\"]}}\n"
+                          "\n{\"x\": 0.5, \"text\": null, \"n\": -9223372036854775808, \"deep\": \"plain\"}\n");
+  const Table table = read({.paths = {file}}).at(0);
+  EXPECT_THAT(table.column_names(), ElementsAre("text", "n", "x", "b", "deep"));
+  EXPECT_EQ(table.text("text")[0], "caf\u00E9");
+  EXPECT_TRUE(table.text("text").is_null(1));
+  EXPECT_EQ(table.labels("n").kind(), LabelKind::kInteger);
+  EXPECT_EQ(table.labels("n").integer(1), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(table.labels("x").kind(), LabelKind::kNumber);
+  EXPECT_EQ(table.labels("x").number(1), 0.5);
+  EXPECT_EQ(table.labels("x").text(0), "1");
+  EXPECT_EQ(table.labels("b").kind(), LabelKind::kBool);
+  EXPECT_TRUE(table.labels("b").is_null(1));
+  EXPECT_EQ(table.where(1), file.string() + ", row 1, line 3");
+  EXPECT_TRUE(error_of([&] { table.text("deep"); }).says(ErrorKind::kData, "nested JSON values"));
+  EXPECT_TRUE(error_of([&] { table.labels("deep"); }).says(ErrorKind::kData, "nested JSON values"));
+}
+
+TEST_F(TableReaderTest, JsonLinesErrorsNameFileAndLine) {
+  const auto problem = [&](std::string_view content) { return read_error({.paths = {write("e.jsonl", content)}}); };
+  EXPECT_TRUE(problem("{\"a\": 1}\n[1]\n").says(ErrorKind::kData, "e.jsonl, line 2: an array instead of an object"));
+  EXPECT_TRUE(problem("{\"a\": 1}\n3\n").says(ErrorKind::kData, "line 2: an integer instead of an object"));
+  EXPECT_TRUE(problem("{\"a\": 1}\n{\"a\": \n").says(ErrorKind::kData, "line 2: not valid JSON at byte"));
+  EXPECT_TRUE(problem("{\"a\": 1} {\"a\": 2}\n").says(ErrorKind::kData, "line 1: not valid JSON"));
+  EXPECT_TRUE(problem("{\n\"a\": 1\n}\n").says(ErrorKind::kData, "line 1: not valid JSON"));
+  EXPECT_TRUE(problem("{\"a\": 1, \"a\": 2}\n").says(ErrorKind::kData, "key 'a' occurs twice"));
+  EXPECT_TRUE(problem("{\"a\": 1}\n{\"a\": \"x\"}\n{\"a\": 2}\n")
+                  .says(ErrorKind::kData, "line 1: key 'a' has an integer where other rows have a string"));
+  EXPECT_TRUE(problem("{\"a\": 18446744073709551615}\n").says(ErrorKind::kData, "too large"));
+  EXPECT_TRUE(problem("{\"a\": " + std::string(100, '[') + "\n").says(ErrorKind::kData, "nested deeper than 64"));
+  const auto late = write("late.jsonl", "{\"a\": 1}\n{\"b\": 1}\n");
+  EXPECT_TRUE(read_error({.paths = {late}, .rows_per_chunk = 1})
+                  .says(ErrorKind::kData, "late.jsonl, line 2: key 'b' does not occur in the rows before"));
+}
+
+TEST_F(TableReaderTest, WrongEncodingNamesLineOffsetAndByteAndCp1252ReadsIt) {
+  const auto csv = write("w.csv", "text,label\ngood,1\nit\x92s,2\n");
+  EXPECT_TRUE(read_error({.paths = {csv}})
+                  .says(ErrorKind::kData, "w.csv, line 3, byte offset 20: byte 0x92 is not valid UTF-8; if the file is "
+                                          "Windows text, pass --encoding cp1252"));
+  EXPECT_THAT(texts({.paths = {csv}, .encoding = TextEncoding::kCp1252}, "text"), ElementsAre("good", "it\u2019s"));
+  const auto undefined = write("u.txt", "a\nb\x81\n");
+  EXPECT_TRUE(read_error({.paths = {undefined}, .encoding = TextEncoding::kCp1252})
+                  .says(ErrorKind::kData, "u.txt, line 2, byte offset 3: byte 0x81 does not exist in cp1252"));
+  const auto cut = write("cut.txt", "abc\xC3");
+  EXPECT_TRUE(read_error({.paths = {cut}}).says(ErrorKind::kData, "cut.txt, line 1, byte offset 3: byte 0xC3"));
+  const auto utf16 = write("utf16.txt", std::string_view("\xFF\xFE" "a\0", 4));
+  EXPECT_TRUE(read_error({.paths = {utf16}}).says(ErrorKind::kData, "UTF-16"));
+}
+
+TEST_F(TableReaderTest, WrongByteBehindTheFirstBlockIsLocatedExactly) {
+  const std::string line(99, 'x');
+  std::string content;
+  for (int i = 0; i < 30000; ++i) content += line + "\n";
+  content[2'500'050] = '\xA0';
+  const auto file = write("far.txt", content);
+  EXPECT_TRUE(read_error({.paths = {file}}).says(ErrorKind::kData, "line 25001, byte offset 2500050: byte 0xA0"));
+}
+
+TEST_F(TableReaderTest, MissingEmptyAndSpecialFilesAreNamed) {
+  EXPECT_TRUE(read_error({.paths = {folder_ / "no.csv"}}).says(ErrorKind::kIo, "no.csv: no such file"));
+  EXPECT_TRUE(read_error({.paths = {folder_ / "no.parquet"}}).says(ErrorKind::kIo, "no.parquet: no such file"));
+  for (const std::string name : {"e.csv", "e.parquet", "e.jsonl", "e.txt"}) {
+    EXPECT_TRUE(read_error({.paths = {write(name, "")}}).says(ErrorKind::kData, name + " is empty"));
+  }
+  ASSERT_EQ(::mkfifo((folder_ / "pipe.csv").c_str(), 0600), 0);
+  EXPECT_TRUE(read_error({.paths = {folder_ / "pipe.csv"}}).says(ErrorKind::kIo, "not a regular file"));
+  EXPECT_TRUE(read_error({.paths = {write("a.xlsx", "x")}}).says(ErrorKind::kUsage, ".parquet, .csv"));
+  EXPECT_TRUE(read_error({}).says(ErrorKind::kUsage, "no input file"));
+}
+
+TEST_F(TableReaderTest, ParquetThatIsCutOrNoParquetIsRefused) {
+  const auto whole = parquet_of("whole.parquet", "text\n" + std::string(5000, 'a') + "\nb\n");
+  std::ifstream stream(whole, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+  const auto half = write("half.parquet", bytes.substr(0, bytes.size() / 2));
+  EXPECT_TRUE(read_error({.paths = {half}}).says(ErrorKind::kData, "half.parquet: "));
+  const auto fake = write("fake.parquet", "text,label\n1,2\n");
+  EXPECT_TRUE(read_error({.paths = {fake}}).says(ErrorKind::kData, "fake.parquet: "));
+}
+
+// Every damage must end in an Error or in rows, never in a crash; run under ASan it also shows no bad access.
+TEST_F(TableReaderTest, DamagedParquetNeverCrashes) {
+  std::string csv = "text,label\n";
+  for (int i = 0; i < 300; ++i) csv += "some text " + std::to_string(i * i) + "," + std::to_string(i % 3) + "\n";
+  std::ifstream stream(parquet_of("ok.parquet", csv), std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+  int refused = 0;
+  for (size_t i = 0; i < 600; ++i) {
+    std::string damaged = bytes;
+    const size_t at = i * 7919 % damaged.size();
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << i % 8));
+    if (i % 3 == 0) damaged[(at + 1) % damaged.size()] = '\x7F';
+    const Caught caught = error_of([&] {
+      for (const Table& table : read({.paths = {write("damaged.parquet", damaged)}})) {
+        table.text(table.column_names().at(0));
+      }
+    });
+    if (caught.kind) ++refused;
+    EXPECT_TRUE(!caught.kind || caught.says(*caught.kind, "damaged.parquet")) << caught.text;
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST_F(TableReaderTest, MissingAndWrongColumnsAreNamed) {
+  const Table table = read({.paths = {write("a.jsonl", "{\"review\": \"x\", \"score\": 1}\n")}}).at(0);
+  EXPECT_TRUE(error_of([&] { table.text("reviw"); })
+                  .says(ErrorKind::kData, "there is no column 'reviw'; the columns are review, score; did you mean"));
+  EXPECT_TRUE(error_of([&] { table.text("score"); }).says(ErrorKind::kData, "column 'score' has the type int64"));
+}
+
+TEST_F(TableReaderTest, LabelsAreConvertedExactlyOrRefusedWithTheirRow) {
+  const auto file = write("l.csv", "label\n3\n-7\n2.5\nx\n\n\"\"\n99999999999999999999\nnan\n");
+  const Table table = read({.paths = {file}}).at(0);
+  const LabelColumn labels = table.labels("label");
+  EXPECT_EQ(labels.kind(), LabelKind::kText);
+  EXPECT_EQ(labels.integer(0), 3);
+  EXPECT_EQ(labels.integer(1), -7);
+  EXPECT_EQ(labels.number(2), 2.5);
+  EXPECT_TRUE(error_of([&] { labels.integer(2); })
+                  .says(ErrorKind::kData, "l.csv, row 2, line 4: column 'label' has '2.5', expected a whole number"));
+  EXPECT_TRUE(error_of([&] { labels.number(3); }).says(ErrorKind::kData, "has 'x', expected a finite number"));
+  EXPECT_TRUE(error_of([&] { labels.integer(4); }).says(ErrorKind::kData, "has '', expected"));
+  EXPECT_TRUE(error_of([&] { labels.integer(5); }).says(ErrorKind::kData, "row 5, line 8"));
+  EXPECT_TRUE(error_of([&] { labels.number(6); }).says(ErrorKind::kData, "finite"));
+}
+
+TEST_F(TableReaderTest, FoldersAreReadInOrderOfNamesAndRowsCountOn) {
+  fs::create_directories(folder_ / "parts");
+  write("parts/b.csv", "text\nthree\nfour\n");
+  write("parts/a.csv", "text\none\ntwo\n");
+  write("parts/_SUCCESS", "");
+  write("parts/.a.csv.crc", "x");
+  write("parts/c.csv", "text\n");
+  const TableSource source{.paths = {folder_ / "parts"}, .rows_per_chunk = 1};
+  EXPECT_THAT(texts(source, "text"), ElementsAre("one", "two", "three", "four"));
+  const std::vector<Table> tables = read(source);
+  ASSERT_EQ(tables.size(), 4U);
+  EXPECT_EQ(tables[3].first_row(), 3);
+  EXPECT_EQ(tables[3].where(0), (folder_ / "parts/b.csv").string() + ", row 1, line 3");
+  write("parts/d.csv", "text,label\nx,y\n");
+  EXPECT_TRUE(read_error(source).says(ErrorKind::kData, "d.csv: its columns differ"));
+  write("parts/e.txt", "x");
+  EXPECT_TRUE(read_error(source).says(ErrorKind::kUsage, "different kinds"));
+  fs::create_directories(folder_ / "none");
+  EXPECT_TRUE(read_error({.paths = {folder_ / "none"}}).says(ErrorKind::kData, "holds no data files"));
+}
+
+TEST_F(TableReaderTest, ASourceWithoutRowsStillGivesItsColumns) {
+  const std::vector<Table> tables = read({.paths = {write("h.csv", "text,label\n")}});
+  ASSERT_EQ(tables.size(), 1U);
+  EXPECT_EQ(tables[0].num_rows(), 0);
+  EXPECT_THAT(tables[0].column_names(), ElementsAre("text", "label"));
+  const auto parquet = parquet_of("h.parquet", "text,label\n");
+  EXPECT_EQ(read({.paths = {parquet}}).at(0).num_rows(), 0);
+}
+
+TEST_F(TableReaderTest, OnlyTheColumnsAskedForAreRead) {
+  for (const auto& file : {write("s.csv", "a,b,c\n1,2,3\n"), parquet_of("s.parquet", "a,b,c\n1,2,3\n")}) {
+    const Table table = read({.paths = {file}, .columns = {"c", "a"}}).at(0);
+    EXPECT_THAT(table.column_names(), ElementsAre("c", "a"));
+    EXPECT_EQ(table.text("c")[0], "3");
+    EXPECT_TRUE(read_error({.paths = {file}, .columns = {"d"}}).says(ErrorKind::kData, "no column 'd'"));
+  }
+}
+
+TEST_F(TableReaderTest, MessagesDoNotPassControlCharactersOn) {
+  const auto file = write("esc.jsonl", "{\"\\u001b[2J\": 1}\n");
+  const Table table = read({.paths = {file}}).at(0);
+  EXPECT_EQ(error_of([&] { table.text("x"); }).text.find('\x1B'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace strake::data

@@ -1,0 +1,58 @@
+#include "strake/data/text_encoding.h"
+
+#include <gtest/gtest.h>
+
+#include "strake/core/error.h"
+
+namespace strake::data {
+namespace {
+
+TEST(TextEncodingTest, WholeCharactersAreValidAndCutOnesIncomplete) {
+  const std::string text = "plain ascii, longer than a word, \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80";
+  EXPECT_EQ(check_utf8(text).valid, text.size());
+  EXPECT_EQ(check_utf8("").valid, 0U);
+  for (size_t cut = 1; cut <= 3; ++cut) {
+    const Utf8Check check = check_utf8(std::string_view(text).substr(0, text.size() - cut));
+    EXPECT_EQ(check.valid, text.size() - 4);
+    EXPECT_TRUE(check.incomplete);
+  }
+}
+
+TEST(TextEncodingTest, ForbiddenFormsAreRefusedWhereTheyStart) {
+  for (const std::string bad : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
+                                "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xC3(", "\xE2\x82("}) {
+    const Utf8Check check = check_utf8("ab" + bad + "c");
+    EXPECT_EQ(check.valid, 2U) << bad;
+    EXPECT_FALSE(check.incomplete) << bad;
+  }
+}
+
+TEST(TextEncodingTest, Cp1252IsDecodedAsInPython) {
+  std::string out;
+  EXPECT_EQ(append_decoded("\x93It\x92s 5 \x80\x94 caf\xE9", TextEncoding::kCp1252, out), std::nullopt);
+  EXPECT_EQ(out, "\u201CIt\u2019s 5 \u20AC\u201D caf\u00E9");
+  for (const char undefined : {'\x81', '\x8D', '\x8F', '\x90', '\x9D'}) {
+    EXPECT_EQ(append_decoded(std::string("ab") + undefined, TextEncoding::kCp1252, out), 2U);
+  }
+}
+
+TEST(TextEncodingTest, Latin1MapsEveryByteToItsOwnNumber) {
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<char>(i));
+  std::string out;
+  EXPECT_EQ(append_decoded(bytes, TextEncoding::kLatin1, out), std::nullopt);
+  EXPECT_EQ(out.size(), 128U + 2 * 128U);
+  EXPECT_EQ(check_utf8(out).valid, out.size());
+  EXPECT_EQ(out.substr(128, 2), "\u0080");
+  EXPECT_EQ(out.substr(out.size() - 2), "\u00FF");
+}
+
+TEST(TextEncodingTest, NamesAreParsedAndUnknownOnesListed) {
+  EXPECT_EQ(parse_encoding("UTF-8"), TextEncoding::kUtf8);
+  EXPECT_EQ(parse_encoding("Windows-1252"), TextEncoding::kCp1252);
+  EXPECT_EQ(parse_encoding("latin-1"), TextEncoding::kLatin1);
+  EXPECT_THROW(parse_encoding("utf-16"), Error);
+}
+
+}  // namespace
+}  // namespace strake::data

@@ -1,0 +1,66 @@
+#include "strake/data/token_dataset.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "strake/core/error.h"
+
+namespace strake::data {
+namespace {
+
+std::string_view describe(TokenLabelKind kind) {
+  constexpr std::string_view kNames[] = {"no label", "a class", "a number"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+}  // namespace
+
+TokenLabelKind kind_of_label(const TokenRow& row) { return static_cast<TokenLabelKind>(row.label.index()); }
+
+void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::string& source) {
+  constexpr size_t kLongest = std::numeric_limits<int32_t>::max();
+  require(row.ids.size() <= kLongest, ErrorKind::kData, "{}: the sequence of row {} has {} tokens", source, row.row,
+          row.ids.size());
+  require(row.row >= 0, ErrorKind::kData, "{}: row number {} is negative", source, row.row);
+  const auto negative = std::ranges::find_if(row.ids, [](int32_t id) { return id < 0; });
+  require(negative == row.ids.end(), ErrorKind::kData, "{}: row {} has the negative token id {}", source, row.row,
+          negative == row.ids.end() ? 0 : *negative);
+  const auto length = static_cast<int32_t>(row.ids.size());
+  const int32_t second = row.second_begin.value_or(length);
+  require(second >= 0 && second <= length, ErrorKind::kData,
+          "{}: row {} begins its second part at token {} of {}", source, row.row, second, length);
+  require(kind_of_label(row) == expected, ErrorKind::kData, "{}: row {} has {} where rows before it have {}", source,
+          row.row, describe(kind_of_label(row)), describe(expected));
+  if (const auto* class_label = std::get_if<int32_t>(&row.label)) {
+    require(*class_label >= 0, ErrorKind::kData, "{}: row {} has the negative class {}", source, row.row, *class_label);
+  }
+}
+
+void TokenDatasetBuilder::reserve(int64_t sequences, int64_t tokens) {
+  dataset_.offsets_.reserve(static_cast<size_t>(sequences) + 1);
+  dataset_.rows_.reserve(static_cast<size_t>(sequences));
+  dataset_.tokens_.reserve(static_cast<size_t>(tokens));
+}
+
+void TokenDatasetBuilder::append(const TokenRow& row) {
+  TokenDataset& set = dataset_;
+  if (set.size() == 0) set.label_kind_ = kind_of_label(row);
+  check_token_row(row, set.label_kind_, source_);
+  const auto length = static_cast<int32_t>(row.ids.size());
+  const int32_t second = row.second_begin.value_or(length);
+  if (second < length && set.second_begin_.empty()) {
+    for (int64_t i = 0; i < set.size(); ++i) set.second_begin_.push_back(static_cast<int32_t>(set.length(i)));
+  }
+  if (second < length || !set.second_begin_.empty()) set.second_begin_.push_back(second);
+  set.tokens_.insert(set.tokens_.end(), row.ids.begin(), row.ids.end());
+  set.offsets_.push_back(static_cast<int64_t>(set.tokens_.size()));
+  for (const int32_t id : row.ids) set.max_token_id_ = std::max(set.max_token_id_, id);
+  if (const auto* class_label = std::get_if<int32_t>(&row.label)) set.class_labels_.push_back(*class_label);
+  if (const auto* number = std::get_if<float>(&row.label)) set.number_labels_.push_back(*number);
+  set.rows_.push_back(row.row);
+}
+
+TokenDataset TokenDatasetBuilder::build() { return std::exchange(dataset_, TokenDataset()); }
+
+}  // namespace strake::data

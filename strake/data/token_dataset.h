@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace strake::data {
+
+enum class TokenLabelKind { kNone, kClass, kNumber };
+
+// Tokenized sequences with their labels in memory: flat, without padding. Thread-safe once built: rank threads share one.
+class TokenDataset {
+ public:
+  int64_t size() const { return static_cast<int64_t>(offsets_.size()) - 1; }
+  int64_t total_tokens() const { return offsets_.back(); }
+  // Largest id, -1 if there are no tokens: callers compare it with the vocabulary before using ids as indices.
+  int32_t max_token_id() const { return max_token_id_; }
+
+  std::span<const int32_t> tokens(int64_t i) const {
+    return std::span(tokens_).subspan(index(offsets_[index(i)]), index(length(i)));
+  }
+  int64_t length(int64_t i) const { return offsets_[index(i) + 1] - offsets_[index(i)]; }
+  // size() + 1 values, as BatchPlan takes them.
+  std::span<const int64_t> offsets() const { return offsets_; }
+  // Index of the first token of type 1; length(i) if there is none.
+  int32_t second_begin(int64_t i) const {
+    return second_begin_.empty() ? static_cast<int32_t>(length(i)) : second_begin_[index(i)];
+  }
+  bool has_pairs() const { return !second_begin_.empty(); }
+
+  TokenLabelKind label_kind() const { return label_kind_; }
+  int32_t class_label(int64_t i) const { return class_labels_[index(i)]; }  // kClass
+  float number_label(int64_t i) const { return number_labels_[index(i)]; }  // kNumber
+  // Row of the input that the sequence was made from.
+  int64_t row(int64_t i) const { return rows_[index(i)]; }
+
+ private:
+  friend class TokenDatasetBuilder;
+  TokenDataset() = default;
+  static size_t index(int64_t i) { return static_cast<size_t>(i); }
+
+  std::vector<int32_t> tokens_;
+  std::vector<int64_t> offsets_{0};
+  std::vector<int32_t> second_begin_;  // empty as long as no sequence has tokens of type 1
+  TokenLabelKind label_kind_ = TokenLabelKind::kNone;
+  std::vector<int32_t> class_labels_;
+  std::vector<float> number_labels_;
+  std::vector<int64_t> rows_;
+  int32_t max_token_id_ = -1;
+};
+
+// One sequence on its way into a dataset or token file.
+struct TokenRow {
+  std::span<const int32_t> ids;
+  std::optional<int32_t> second_begin;                 // none: all tokens are of type 0
+  std::variant<std::monostate, int32_t, float> label;  // of one kind for all rows
+  int64_t row = 0;
+};
+
+// Checks and describes a row: Error (kData) starting with `source` for negative ids, row or class, a second_begin
+// outside [0, number of ids], or another kind of label than `expected`.
+void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::string& source);
+TokenLabelKind kind_of_label(const TokenRow& row);
+
+class TokenDatasetBuilder {
+ public:
+  // `source` is named in errors.
+  explicit TokenDatasetBuilder(std::string source) : source_(std::move(source)) {}
+
+  void reserve(int64_t sequences, int64_t tokens);
+  void append(const TokenRow& row);
+  TokenDataset build();  // leaves the builder empty
+
+ private:
+  std::string source_;
+  TokenDataset dataset_;
+};
+
+}  // namespace strake::data

@@ -1,0 +1,322 @@
+#include "strake/data/token_file.h"
+
+#include <arrow/api.h>
+#include <arrow/util/key_value_metadata.h>
+#include <parquet/arrow/reader.h>
+#include <parquet/file_reader.h>
+#include <parquet/metadata.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "strake/core/json.h"
+#include "strake/data/length_codec.h"
+#include "strake/data/parquet_file_arrow.h"
+#include "strake/data/status_arrow.h"
+#include "strake/data/table_arrow.h"
+#include "strake/data/table_reader.h"
+
+namespace strake::data {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kVersionKey = "strake.format_version";
+constexpr const char* kTokenizerKey = "strake.tokenizer";
+constexpr const char* kLabelNamesKey = "strake.label_names";
+constexpr const char* kMaxLengthKey = "strake.max_length";
+constexpr const char* kSourceKey = "strake.source";
+constexpr const char* kLengthsKey = "strake.lengths";
+constexpr int64_t kVersion = 1;
+
+constexpr int64_t kRowsPerBatch = 4096;
+constexpr int64_t kRowsPerGroup = int64_t{64} << 10;
+constexpr int64_t kGroupBytes = int64_t{64} << 20;
+// Parquet readers refuse footer strings beyond 100 MB; files with more sequences are planned from their data.
+constexpr size_t kMostLengthsBytes = size_t{64} << 20;
+
+std::shared_ptr<arrow::Schema> schema_of(const TokenFileInfo& info) {
+  arrow::FieldVector fields{arrow::field("input_ids", arrow::list(arrow::int32()), /*nullable=*/false)};
+  if (info.has_pairs) fields.push_back(arrow::field("second_begin", arrow::int32(), false));
+  if (info.label_kind == TokenLabelKind::kClass) fields.push_back(arrow::field("label", arrow::int32(), false));
+  if (info.label_kind == TokenLabelKind::kNumber) fields.push_back(arrow::field("label", arrow::float32(), false));
+  fields.push_back(arrow::field("row", arrow::int64(), false));
+  return arrow::schema(std::move(fields));
+}
+
+// Sequences on their way into one record batch.
+struct BatchBuilder {
+  std::shared_ptr<arrow::Int32Builder> ids = std::make_shared<arrow::Int32Builder>();
+  arrow::ListBuilder lists{arrow::default_memory_pool(), ids};
+  arrow::Int32Builder second_begin;
+  arrow::Int32Builder classes;
+  arrow::FloatBuilder numbers;
+  arrow::Int64Builder rows;
+
+  arrow::Status append(const TokenRow& row) {
+    ARROW_RETURN_NOT_OK(lists.Append());
+    ARROW_RETURN_NOT_OK(ids->AppendValues(row.ids.data(), static_cast<int64_t>(row.ids.size())));
+    const auto length = static_cast<int32_t>(row.ids.size());
+    ARROW_RETURN_NOT_OK(second_begin.Append(row.second_begin.value_or(length)));
+    if (const auto* value = std::get_if<int32_t>(&row.label)) ARROW_RETURN_NOT_OK(classes.Append(*value));
+    if (const auto* value = std::get_if<float>(&row.label)) ARROW_RETURN_NOT_OK(numbers.Append(*value));
+    return rows.Append(row.row);
+  }
+
+  arrow::Result<std::shared_ptr<arrow::RecordBatch>> finish(const std::shared_ptr<arrow::Schema>& schema) {
+    const int64_t count = rows.length();
+    arrow::ArrayVector columns;
+    for (const auto& field : schema->fields()) {
+      arrow::ArrayBuilder* builder = &lists;
+      if (field->name() == "second_begin") builder = &second_begin;
+      if (field->name() == "row") builder = &rows;
+      if (field->name() == "label") {
+        builder = field->type()->id() == arrow::Type::INT32 ? static_cast<arrow::ArrayBuilder*>(&classes) : &numbers;
+      }
+      ARROW_ASSIGN_OR_RAISE(auto array, builder->Finish());
+      columns.push_back(std::move(array));
+    }
+    second_begin.Reset();  // not a column of every file
+    return arrow::RecordBatch::Make(schema, count, std::move(columns));
+  }
+};
+
+}  // namespace
+
+struct TokenFileWriter::State {
+  State(const fs::path& file, const TokenFileInfo& file_info)
+      : output(file, {.rows_per_group = kRowsPerGroup, .bytes_per_group = kGroupBytes}),
+        info(file_info),
+        schema(schema_of(file_info)) {}
+
+  ParquetOutput output;
+  TokenFileInfo info;
+  std::shared_ptr<arrow::Schema> schema;
+  BatchBuilder batch;
+  std::vector<int32_t> lengths;
+
+  void flush() { output.write(value_of(batch.finish(schema), output.name())); }
+};
+
+TokenFileWriter::TokenFileWriter(const fs::path& file, const TokenFileInfo& info)
+    : state_(std::make_unique<State>(file, info)) {
+  require(info.max_length > 0 && info.max_length <= std::numeric_limits<int32_t>::max(), ErrorKind::kConfig,
+          "{}: max_length={} must be positive", file.string(), info.max_length);
+}
+
+TokenFileWriter::~TokenFileWriter() = default;
+TokenFileWriter::TokenFileWriter(TokenFileWriter&&) noexcept = default;
+TokenFileWriter& TokenFileWriter::operator=(TokenFileWriter&&) noexcept = default;
+
+void TokenFileWriter::append(const TokenRow& row) {
+  State& state = *state_;
+  const std::string& name = state.output.name();
+  check_token_row(row, state.info.label_kind, name);
+  const auto length = static_cast<int64_t>(row.ids.size());
+  require(length <= state.info.max_length, ErrorKind::kData, "{}: row {} has {} tokens, max_length is {}", name,
+          row.row, length, state.info.max_length);
+  require(!row.second_begin || state.info.has_pairs, ErrorKind::kData,
+          "{}: row {} is a pair in a file declared without pairs", name, row.row);
+  if (const auto* label = std::get_if<int32_t>(&row.label)) {
+    require(state.info.label_names.empty() || static_cast<size_t>(*label) < state.info.label_names.size(),
+            ErrorKind::kData, "{}: row {} has class {} of {}", name, row.row, *label, state.info.label_names.size());
+  }
+  require_ok(state.batch.append(row), name);
+  state.lengths.push_back(static_cast<int32_t>(length));
+  if (state.batch.rows.length() == kRowsPerBatch || state.batch.ids->length() >= kGroupBytes / 8) state.flush();
+}
+
+void TokenFileWriter::finish() {
+  State& state = *state_;
+  state.flush();
+  std::map<std::string, std::string> metadata{{kVersionKey, fmt::format("{}", kVersion)},
+                                              {kTokenizerKey, state.info.tokenizer},
+                                              {kLabelNamesKey, Json(state.info.label_names).dump()},
+                                              {kMaxLengthKey, fmt::format("{}", state.info.max_length)},
+                                              {kSourceKey, state.info.source}};
+  if (static_cast<int64_t>(state.lengths.size()) <= kMostLengths) {
+    std::string lengths = encode_lengths(state.lengths);
+    if (lengths.size() <= kMostLengthsBytes) metadata.emplace(kLengthsKey, std::move(lengths));
+  }
+  state.output.finish(metadata);
+}
+
+namespace {
+
+using Metadata = std::shared_ptr<const arrow::KeyValueMetadata>;
+
+std::optional<std::string> find(const Metadata& metadata, const char* key) {
+  if (!metadata) return std::nullopt;
+  const auto value = metadata->Get(key);
+  return value.ok() ? std::optional<std::string>(*value) : std::nullopt;
+}
+
+std::string get(const Metadata& metadata, const char* key, const std::string& file) {
+  auto value = find(metadata, key);
+  require(value.has_value(), ErrorKind::kData,
+          "{} is not a token file (its metadata has no {}); make one with `strake prepare`", file, key);
+  return std::move(*value);
+}
+
+int64_t get_integer(const Metadata& metadata, const char* key, const std::string& file) {
+  const std::string text = get(metadata, key, file);
+  const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  require(value.is_number_integer(), ErrorKind::kData, "{}: {} is '{}', not a number", file, key, printable(text));
+  return value.get<int64_t>();
+}
+
+std::vector<std::string> get_names(const Metadata& metadata, const std::string& file) {
+  const std::string source = fmt::format("{}: {}", file, kLabelNamesKey);
+  const Json value = parse_json(get(metadata, kLabelNamesKey, file), source);
+  require(value.is_array(), ErrorKind::kData, "{} is not a list", source);
+  std::vector<std::string> names;
+  for (const Json& name : value) {
+    require(name.is_string(), ErrorKind::kData, "{} has {} instead of a string", source, printable(name.dump()));
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+void require_type(const arrow::Schema& schema, const char* name, std::initializer_list<arrow::Type::type> types,
+                  const std::string& file) {
+  const auto& type = *schema.field(column_index(schema, name, file))->type();
+  const bool known = std::ranges::find(types, type.id()) != types.end();
+  require(known, ErrorKind::kData, "{}: column '{}' of a token file has the type {}", file, name, type.ToString());
+}
+
+TokenLabelKind label_kind_of(const arrow::Schema& schema, const std::string& file) {
+  if (schema.GetFieldIndex("label") < 0) return TokenLabelKind::kNone;
+  require_type(schema, "label", {arrow::Type::INT32, arrow::Type::FLOAT}, file);
+  const bool is_class = schema.GetFieldByName("label")->type()->id() == arrow::Type::INT32;
+  return is_class ? TokenLabelKind::kClass : TokenLabelKind::kNumber;
+}
+
+void require_schema(const arrow::Schema& schema, const std::string& file) {
+  require_type(schema, "input_ids", {arrow::Type::LIST}, file);
+  const auto& list = static_cast<const arrow::ListType&>(*schema.GetFieldByName("input_ids")->type());
+  require(list.value_type()->id() == arrow::Type::INT32, ErrorKind::kData,
+          "{}: column 'input_ids' holds {}, expected int32", file, list.value_type()->ToString());
+  require_type(schema, "row", {arrow::Type::INT64}, file);
+  if (schema.GetFieldIndex("second_begin") >= 0) require_type(schema, "second_begin", {arrow::Type::INT32}, file);
+}
+
+template <typename ArrayType>
+const ArrayType* column(const arrow::RecordBatch& batch, const char* name) {
+  return static_cast<const ArrayType*>(batch.GetColumnByName(name).get());
+}
+
+// The sequences of one validated batch.
+void append_batch(const arrow::RecordBatch& batch, const TokenFileInfo& info, const std::string& file,
+                  TokenDatasetBuilder& builder) {
+  for (const auto& array : batch.columns()) {
+    require(array->null_count() == 0, ErrorKind::kData, "{}: a token file has null values", file);
+  }
+  const auto* lists = column<arrow::ListArray>(batch, "input_ids");
+  const auto& ids = static_cast<const arrow::Int32Array&>(*lists->values());
+  require(ids.null_count() == 0, ErrorKind::kData, "{}: a sequence has null tokens", file);
+  const auto* rows = column<arrow::Int64Array>(batch, "row");
+  const auto* second = column<arrow::Int32Array>(batch, "second_begin");
+  const auto* classes = info.label_kind == TokenLabelKind::kClass ? column<arrow::Int32Array>(batch, "label") : nullptr;
+  const auto* numbers =
+      info.label_kind == TokenLabelKind::kNumber ? column<arrow::FloatArray>(batch, "label") : nullptr;
+  for (int64_t i = 0; i < batch.num_rows(); ++i) {
+    TokenRow row{.ids = {ids.raw_values() + lists->value_offset(i), static_cast<size_t>(lists->value_length(i))},
+                 .second_begin = std::nullopt,
+                 .label = {},
+                 .row = rows->Value(i)};
+    if (second != nullptr) row.second_begin = second->Value(i);
+    if (classes != nullptr) row.label = classes->Value(i);
+    if (numbers != nullptr) row.label = numbers->Value(i);
+    require(static_cast<int64_t>(row.ids.size()) <= info.max_length, ErrorKind::kData,
+            "{}: row {} has {} tokens, max_length is {}", file, row.row, row.ids.size(), info.max_length);
+    require(classes == nullptr || info.label_names.empty() ||
+                (classes->Value(i) >= 0 && static_cast<size_t>(classes->Value(i)) < info.label_names.size()),
+            ErrorKind::kData, "{}: row {} has class {} of {}", file, row.row, classes == nullptr ? 0 : classes->Value(i),
+            info.label_names.size());
+    builder.append(row);
+  }
+}
+
+Metadata metadata_of(parquet::arrow::FileReader& reader) {
+  return reader.parquet_reader()->metadata()->key_value_metadata();
+}
+
+}  // namespace
+
+TokenFileReader::TokenFileReader(const fs::path& file) : file_(file) {
+  const std::string name = file.string();
+  const auto reader = open_parquet_reader(file, kRowsPerBatch);
+  const Metadata metadata = metadata_of(*reader);
+  const int64_t version = get_integer(metadata, kVersionKey, name);
+  require(version == kVersion, ErrorKind::kData,
+          "{}: token file format {}, this program reads format {}; make it again with `strake prepare`", name, version,
+          kVersion);
+  info_.tokenizer = get(metadata, kTokenizerKey, name);
+  info_.label_names = get_names(metadata, name);
+  info_.max_length = get_integer(metadata, kMaxLengthKey, name);
+  info_.source = get(metadata, kSourceKey, name);
+  std::shared_ptr<arrow::Schema> schema;
+  require_ok(reader->GetSchema(&schema), name);
+  require_schema(*schema, name);
+  info_.has_pairs = schema->GetFieldIndex("second_begin") >= 0;
+  info_.label_kind = label_kind_of(*schema, name);
+  num_sequences_ = reader->parquet_reader()->metadata()->num_rows();
+  require(num_sequences_ >= 0, ErrorKind::kData, "{}: {} rows", name, num_sequences_);
+  if (const auto lengths = find(metadata, kLengthsKey)) lengths_ = decode_lengths(*lengths, num_sequences_, name);
+}
+
+int64_t TokenFileReader::total_tokens() const { return std::reduce(lengths_.begin(), lengths_.end(), int64_t{0}); }
+
+void TokenFileReader::append_to(TokenDatasetBuilder& builder) const {
+  const std::string name = file_.string();
+  const auto reader = open_parquet_reader(file_, kRowsPerBatch);
+  const auto batches = guarded(name, [&] { return value_of(reader->GetRecordBatchReader(), name); });
+  int64_t done = 0;
+  while (const auto batch = guarded(name, [&] { return value_of(batches->Next(), name); })) {
+    require_ok(batch->ValidateFull(), name);
+    require_schema(*batch->schema(), name);
+    const auto* lists = column<arrow::ListArray>(*batch, "input_ids");
+    for (int64_t i = 0; i < batch->num_rows() && !lengths_.empty(); ++i) {
+      const auto at = static_cast<size_t>(done + i);
+      require(at < lengths_.size() && lengths_[at] == lists->value_length(i), ErrorKind::kData,
+              "{}: sequence {} has {} tokens, its footer says otherwise", name, done + i, lists->value_length(i));
+    }
+    append_batch(*batch, info_, name, builder);
+    done += batch->num_rows();
+  }
+  require(done == num_sequences_, ErrorKind::kData, "{}: {} sequences, its footer says {}", name, done,
+          num_sequences_);
+}
+
+LoadedTokens load_token_files(const std::vector<fs::path>& paths) {
+  std::vector<TokenFileReader> readers;
+  int64_t sequences = 0;
+  int64_t tokens = 0;
+  const auto files = expand_paths(paths, TableFormat::kParquet);
+  for (const fs::path& file : files) {
+    const TokenFileReader& reader = readers.emplace_back(file);
+    const TokenFileInfo& first = readers.front().info();
+    require(reader.info().tokenizer == first.tokenizer && reader.info().label_names == first.label_names &&
+                reader.info().label_kind == first.label_kind,
+            ErrorKind::kData, "{} and {} were made with different tokenizers or labels; prepare them together",
+            files.front().string(), file.string());
+    sequences += reader.size();
+    tokens += reader.total_tokens();
+  }
+  TokenDatasetBuilder builder(files.front().string());
+  builder.reserve(tokens > 0 ? sequences : 0, tokens);
+  TokenFileInfo info = readers.front().info();
+  for (const TokenFileReader& reader : readers) {
+    reader.append_to(builder);
+    info.max_length = std::max(info.max_length, reader.info().max_length);
+    info.has_pairs = info.has_pairs || reader.info().has_pairs;
+  }
+  return {.dataset = builder.build(), .info = std::move(info)};
+}
+
+bool is_token_file(const fs::path& file) {
+  return find(metadata_of(*open_parquet_reader(file, kRowsPerBatch)), kVersionKey).has_value();
+}
+
+}  // namespace strake::data
