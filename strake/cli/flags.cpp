@@ -1,0 +1,78 @@
+#include "strake/cli/flags.h"
+
+#include <algorithm>
+#include <array>
+#include <iostream>
+#include <utility>
+
+#include "strake/core/error.h"
+#include "strake/core/nearest_name.h"
+
+namespace strake::cli {
+namespace {
+
+// Flags people bring along from Transformers' scripts, and what to do instead.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kKnownElsewhere{{
+    {"--deepspeed", "sharded training is not there yet; data-parallel ranks are: --ranks"},
+    {"--fsdp", "sharded training is not there yet; data-parallel ranks are: --ranks"},
+    {"--fp16", "fp16 is not there yet; use --bf16, which needs no loss scaling"},
+    {"--gradient_checkpointing", "recomputing activations is not there yet; packed batches need far less memory than padded ones"},
+    {"--optim", "AdamW is the only optimizer so far"},
+    {"--do_train", "strake train always trains; leave it out"},
+    {"--do_eval", "give a --validation_file and --eval_strategy epoch instead"},
+    {"--do_predict", "use strake predict"},
+    {"--pad_to_max_length", "strake never pads; leave it out"},
+    {"--group_by_length", "strake never pads, so grouping by length gains nothing; leave it out"},
+    {"--length_column_name", "strake never pads; leave it out"},
+    {"--evaluation_strategy", "Transformers renamed it: --eval_strategy"},
+    {"--dataset_name", "nothing is downloaded; give a file: --train_file"},
+    {"--text_column_names", "it is called --text_column here (and --text_pair_column)"},
+    {"--label_column_name", "it is called --label_column here"},
+    {"--dataloader_num_workers", "text is tokenized on all cores; leave it out"},
+    {"--push_to_hub", "nothing is uploaded; leave it out"},
+}};
+
+std::vector<std::string> flag_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+[[noreturn]] void refuse_unknown(const CLI::App& app, const std::string& argument) {
+  const std::string flag = argument.substr(0, argument.find('='));
+  for (const auto& [name, hint] : kKnownElsewhere) {
+    if (flag == name) fail(ErrorKind::kUsage, "{}: {}", flag, hint);
+  }
+  if (!flag.starts_with("-")) fail(ErrorKind::kUsage, "'{}' is not expected here; flags begin with --", printable(flag));
+  fail(ErrorKind::kUsage, "unknown flag {}{}", printable(flag), did_you_mean(flag, flag_names(app)));
+}
+
+}  // namespace
+
+bool parse_arguments(CLI::App& app, std::vector<std::string> arguments) {
+  app.allow_extras();
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  std::ranges::reverse(arguments);  // CLI11 takes them from the back
+  try {
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return false;
+  } catch (const CLI::ParseError& error) {
+    fail(ErrorKind::kUsage, "{}", error.what());
+  }
+  for (const std::string& extra : app.remaining()) refuse_unknown(app, extra);
+  return true;
+}
+
+bool parse_bool(const std::string& text, const std::string& flag) {
+  std::string lower = text;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (lower == "true" || lower == "1" || lower == "yes" || lower == "y" || lower == "t" || lower.empty()) return true;
+  if (lower == "false" || lower == "0" || lower == "no" || lower == "n" || lower == "f") return false;
+  fail(ErrorKind::kUsage, "{} {}: neither true nor false", flag, printable(text));
+}
+
+}  // namespace strake::cli

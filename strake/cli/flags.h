@@ -1,0 +1,80 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strake/core/json.h"
+
+// Flags, --config files, --help and --print_config from the one list of fields that every configuration has
+// (visit_fields). Flags follow Hugging Face's HfArgumentParser: --name value, and for booleans --name, --name true, --name False.
+namespace strake::cli {
+
+// What a verb looks like from outside.
+struct VerbText {
+  std::string name;
+  std::string summary;
+  std::string examples;
+};
+
+// Parses `arguments` (without program and verb) into the options of `app`. Unknown flags are errors (kUsage) that name the nearest
+// one, or say why a flag of Hugging Face or DeepSpeed is not there.
+// Returns false if --help was asked for, which is then printed.
+bool parse_arguments(CLI::App& app, std::vector<std::string> arguments);
+
+// true/false in the spellings of HfArgumentParser; Error (kUsage) naming the flag.
+bool parse_bool(const std::string& text, const std::string& flag);
+
+template <typename T>
+void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
+  const std::string flag = std::string("--") + name;
+  if constexpr (std::is_same_v<T, bool>) {
+    app.add_option_function<std::vector<std::string>>(
+           flag, [&field, flag](const std::vector<std::string>& values) { field = values.empty() || parse_bool(values.back(), flag); },
+           help)
+        ->expected(0, 1)
+        ->type_name("")
+        ->default_str(field ? "true" : "false");
+  } else if constexpr (std::is_same_v<T, std::optional<bool>>) {
+    app.add_option_function<std::string>(
+           flag, [&field, flag](const std::string& value) { field = parse_bool(value, flag); }, help)
+        ->type_name("BOOL");
+  } else if constexpr (std::is_same_v<T, std::optional<uint64_t>>) {
+    app.add_option_function<uint64_t>(flag, [&field](const uint64_t& value) { field = value; }, help);
+  } else {
+    app.add_option(flag, field, help)->capture_default_str();
+  }
+}
+
+template <typename T>
+Json to_json(const T& field) {
+  return field;
+}
+template <typename T>
+Json to_json(const std::optional<T>& field) {
+  return field ? Json(*field) : Json();
+}
+
+// Fills `config` from the command line. False: help or the configuration was printed, nothing is to be run.
+template <typename Config>
+bool parse_config(const VerbText& text, std::vector<std::string> arguments, Config& config, std::ostream& out) {
+  CLI::App app(text.summary, "strake " + text.name);
+  app.footer(text.examples);
+  app.set_config("--config", "", "TOML file with the same names");
+  bool print_config = false;
+  Config::visit_fields(config, [&](const char* name, auto& field, const char* help) { add_flag(app, name, field, help); });
+  add_flag(app, "print_config", print_config, "print the resolved configuration as JSON and stop");
+  if (!parse_arguments(app, std::move(arguments))) return false;
+  if (!print_config) return true;
+  config.validate();
+  nlohmann::ordered_json json;
+  Config::visit_fields(config, [&](const char* name, const auto& field, const char*) { json[name] = to_json(field); });
+  out << json.dump(2) << "\n";
+  return false;
+}
+
+}  // namespace strake::cli

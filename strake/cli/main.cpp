@@ -1,0 +1,52 @@
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "strake/cli/verbs.h"
+#include "strake/core/error.h"
+#include "strake/core/nearest_name.h"
+
+namespace {
+
+using strake::cli::Verb;
+
+void print_help(std::ostream& out) {
+  out << "strake fine-tunes Hugging Face encoders and scores text with them, from Parquet to Parquet.\n\n"
+         "Usage: strake VERB [--flag value ...]      strake VERB --help\n\nVerbs:\n";
+  for (const Verb& verb : strake::cli::verbs()) {
+    out << fmt::format("  {:<10} {}\n", verb.text.name, verb.text.summary);
+  }
+  out << "\nExit codes: 0 done, 2 flags or configuration, 3 data, 4 file, 5 communication, 6 numeric, 70 a bug in strake.\n";
+}
+
+void run(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
+    print_help(arguments.empty() ? std::cerr : std::cout);
+    strake::require(!arguments.empty(), strake::ErrorKind::kUsage, "a verb is missing");
+    return;
+  }
+  std::vector<std::string> names;
+  for (const Verb& verb : strake::cli::verbs()) {
+    names.push_back(verb.text.name);
+    if (verb.text.name != arguments[0]) continue;
+    verb.run(verb.text, {arguments.begin() + 1, arguments.end()});
+    return;
+  }
+  strake::fail(strake::ErrorKind::kUsage, "unknown verb '{}'{}", strake::printable(arguments[0]),
+               strake::did_you_mean(arguments[0], names));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run({argv + 1, argv + argc});
+    return 0;
+  } catch (const strake::Error& error) {
+    std::cerr << "strake: " << to_string(error.kind()) << " error: " << error.what() << "\n";
+    return strake::exit_code(error.kind());
+  } catch (const std::exception& error) {
+    std::cerr << "strake: internal error: " << error.what() << "\n";
+    return strake::exit_code(strake::ErrorKind::kInternal);
+  }
+}

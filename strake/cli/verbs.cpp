@@ -1,0 +1,132 @@
+#include "strake/cli/verbs.h"
+
+#include <array>
+#include <iostream>
+
+#include "strake/monitor/closing_table.h"
+#include "strake/monitor/number_text.h"
+#include "strake/tasks/evaluate.h"
+#include "strake/tasks/predict.h"
+#include "strake/tasks/prepare.h"
+#include "strake/tasks/tokenize.h"
+#include "strake/tasks/train.h"
+
+namespace strake::cli {
+namespace {
+
+using monitor::count_text;
+using monitor::TableRow;
+
+std::string decimals(double value) { return fmt::format("{:.4f}", value); }
+double per_second(int64_t count, double seconds) { return static_cast<double>(count) / seconds; }
+
+// The verbs' results: a table for people, or one line of JSON with --summary_json.
+void print_results(const std::string& title, const std::vector<TableRow>& rows, const Json& summary, bool as_json) {
+  if (as_json) {
+    std::cout << summary.dump() << "\n";
+  } else {
+    monitor::print_closing_table(std::cout, title, rows);
+  }
+}
+
+void run_prepare(const VerbText& text, const std::vector<std::string>& arguments) {
+  tasks::PrepareConfig config;
+  if (!parse_config(text, arguments, config, std::cout)) return;
+  const tasks::PrepareReport report = tasks::prepare(config);
+  print_results("prepare",
+                {{"rows", count_text(report.rows)},
+                 {"tokens", count_text(report.tokens)},
+                 {"seconds", decimals(report.seconds)},
+                 {"megabytes_of_text_per_second", decimals(static_cast<double>(report.text_bytes) / report.seconds / 1e6)},
+                 {"output", config.output}},
+                {{"rows", report.rows},
+                 {"tokens", report.tokens},
+                 {"text_bytes", report.text_bytes},
+                 {"seconds", report.seconds}},
+                config.summary_json);
+}
+
+void run_train(const VerbText& text, const std::vector<std::string>& arguments) {
+  tasks::TrainConfig config;
+  if (parse_config(text, arguments, config, std::cout)) tasks::train(config);
+}
+
+std::vector<TableRow> score_rows(const tasks::ScoreReport& report) {
+  return {{"rows", count_text(report.rows)},
+          {"tokens", count_text(report.tokens)},
+          {"seconds", decimals(report.seconds)},
+          {"rows_per_second", decimals(per_second(report.rows, report.seconds))},
+          {"tokens_per_second", decimals(per_second(report.tokens, report.seconds))}};
+}
+
+Json score_json(const tasks::ScoreReport& report) {
+  return {{"rows", report.rows},
+          {"tokens", report.tokens},
+          {"seconds", report.seconds},
+          {"load_seconds", report.load_seconds}};
+}
+
+void run_predict(const VerbText& text, const std::vector<std::string>& arguments) {
+  tasks::PredictConfig config;
+  if (!parse_config(text, arguments, config, std::cout)) return;
+  const tasks::ScoreReport report = tasks::predict(config);
+  std::vector<TableRow> rows = score_rows(report);
+  rows.emplace_back("output", config.output);
+  print_results("predict", rows, score_json(report), config.score.summary_json);
+}
+
+void run_evaluate(const VerbText& text, const std::vector<std::string>& arguments) {
+  tasks::EvaluateConfig config;
+  if (!parse_config(text, arguments, config, std::cout)) return;
+  const tasks::EvaluateReport report = tasks::evaluate(config);
+  std::vector<TableRow> rows;
+  Json summary = score_json(report.score);
+  for (const auto& [name, value] : report.metrics) {
+    rows.emplace_back(name, decimals(value));
+    summary[name] = value;
+  }
+  for (const TableRow& row : score_rows(report.score)) rows.push_back(row);
+  print_results("evaluate", rows, summary, config.score.summary_json);
+}
+
+void run_tokenize(const VerbText& text, const std::vector<std::string>& arguments) {
+  tasks::TokenizeConfig config;
+  if (parse_config(text, arguments, config, std::cout)) tasks::tokenize(config, std::cout);
+}
+
+}  // namespace
+
+std::span<const Verb> verbs() {
+  static const std::array kVerbs{
+      Verb{{"train", "Fine-tune a BERT, RoBERTa or DistilBERT classifier.",
+            "Examples:\n"
+            "  strake train --model_name_or_path roberta-base --train_file train.parquet --validation_file test.parquet \\\n"
+            "    --text_column text --label_column label --eval_strategy epoch --output_dir out\n"
+            "  strake train ... --bf16 --per_device_train_batch_size 32 --learning_rate 2e-5 --warmup_ratio 0.06\n"
+            "  strake train ... --ranks 2                    two data-parallel ranks in this process\n"
+            "  mpirun -n 4 strake train ...                  four processes\n"
+            "  strake train ... --resume_from_checkpoint true"},
+           &run_train},
+      Verb{{"predict", "Score a table: all its columns plus prediction and probabilities, as Parquet.",
+            "Example:\n"
+            "  strake predict --model_name_or_path out --input new.parquet --output scored.parquet --text_column text"},
+           &run_predict},
+      Verb{{"evaluate", "Score a labelled table and print metrics.",
+            "Example:\n"
+            "  strake evaluate --model_name_or_path out --input test.parquet --text_column text --label_column label"},
+           &run_evaluate},
+      Verb{{"prepare", "Tokenize text into Parquet once, for many training runs.",
+            "Example:\n"
+            "  strake prepare --tokenizer roberta-base --input reviews.csv --text_column text --label_column label \\\n"
+            "    --encoding cp1252 --output tokens.parquet\n"
+            "  strake train --train_file tokens.parquet ..."},
+           &run_prepare},
+      Verb{{"tokenize", "Texts to tokens, or back with --decode, one JSON object a line.",
+            "Examples:\n"
+            "  strake tokenize --tokenizer roberta-base --input texts.jsonl\n"
+            "  strake tokenize --tokenizer roberta-base --input ids.jsonl --decode --skip_special_tokens"},
+           &run_tokenize}};
+  return kVerbs;
+}
+
+}  // namespace strake::cli

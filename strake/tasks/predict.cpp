@@ -1,0 +1,66 @@
+#include "strake/tasks/predict.h"
+
+#include <ATen/ops/softmax.h>
+
+#include <chrono>
+
+#include "strake/core/error.h"
+#include "strake/core/threads.h"
+#include "strake/data/table_writer.h"
+#include "strake/tensors/compute_threads.h"
+
+namespace strake::tasks {
+namespace {
+
+// prediction: the most probable label's name; probabilities: one per label, in order of id.
+std::vector<data::ExtraColumn> class_columns(const models::EncoderConfig& config, const at::Tensor& logits) {
+  const at::Tensor probabilities = at::softmax(logits, 1).contiguous();
+  const at::Tensor best = logits.argmax(1).contiguous();
+  std::vector<std::string> names;
+  for (int64_t row = 0; row < logits.size(0); ++row) {
+    names.push_back(config.labels[best.const_data_ptr<int64_t>()[row]]);
+  }
+  const auto* values = probabilities.const_data_ptr<float>();
+  return {{"prediction", std::move(names)},
+          {"probabilities",
+           data::FloatRows{.values = {values, values + probabilities.numel()}, .width = probabilities.size(1)}}};
+}
+
+std::vector<data::ExtraColumn> number_columns(const at::Tensor& logits) {
+  const at::Tensor values = logits.contiguous();
+  const auto* data = values.const_data_ptr<float>();
+  return {{"prediction", std::vector<float>(data, data + values.numel())}};
+}
+
+}  // namespace
+
+void PredictConfig::validate() const {
+  score.validate();
+  require(!output.empty(), ErrorKind::kUsage, "--output names no file");
+  require(score.text.label_column.empty(), ErrorKind::kUsage,
+          "--label_column {}: predict needs no labels and keeps all columns; to compare with labels use strake evaluate",
+          score.text.label_column);
+}
+
+ScoreReport predict(const PredictConfig& config) {
+  config.validate();
+  const auto start = std::chrono::steady_clock::now();
+  tensors::set_compute_threads(threads_per_rank(1));
+  const inference::Scorer scorer(config.score.model_name_or_path,
+                                 config.score.bf16 ? inference::Precision::kBf16 : inference::Precision::kFp32);
+  const auto tokenizer = tokenizers::Tokenizer::load(config.score.model_name_or_path);
+  const double load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  data::TableWriter writer(config.output, {.metadata = {{"strake.model", config.score.model_name_or_path},
+                                                        {"strake.precision", config.score.bf16 ? "bf16" : "fp32"}}});
+  const bool regression = scorer.config().problem() == models::ProblemType::kRegression;
+  ScoreReport report =
+      score_rows(config.score, scorer, tokenizer, nullptr, [&](const EncodedRows& rows, const at::Tensor& logits) {
+        const auto columns = regression ? number_columns(logits) : class_columns(scorer.config(), logits);
+        writer.append(rows.table, columns);
+      });
+  writer.finish();
+  report.load_seconds = load_seconds;
+  return report;
+}
+
+}  // namespace strake::tasks

@@ -1,0 +1,61 @@
+#include "strake/tasks/prepare.h"
+
+#include <chrono>
+
+#include "strake/core/error.h"
+#include "strake/core/threads.h"
+#include "strake/data/token_file.h"
+
+namespace strake::tasks {
+
+void PrepareConfig::validate() const {
+  require(!input.empty(), ErrorKind::kUsage, "--input names no file");
+  require(!output.empty(), ErrorKind::kUsage, "--output names no file");
+  require(!tokenizer.empty(), ErrorKind::kUsage, "--tokenizer names no folder or file");
+  require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
+  require(problem_type.empty() || !text.label_column.empty(), ErrorKind::kUsage,
+          "--problem_type {} needs a --label_column", problem_type);
+}
+
+PrepareReport prepare(const PrepareConfig& config) {
+  config.validate();
+  const auto start = std::chrono::steady_clock::now();
+  const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);
+  data::TableSource source = make_source(config.input, config.text.encoding);
+  std::optional<LabelMap> labels;
+  if (!config.text.label_column.empty()) {
+    labels = LabelMap::collect(source, config.text.label_column, parse_problem_type_flag(config.problem_type));
+  }
+  data::TokenFileInfo info{.tokenizer = tokenizer->fingerprint(),
+                           .max_length = config.text.max_seq_length,
+                           .source = config.input.front(),
+                           .has_pairs = !config.text.text_pair_column.empty()};
+  if (labels && labels->problem() == models::ProblemType::kRegression) {
+    info.label_kind = data::TokenLabelKind::kNumber;
+  } else if (labels) {
+    info.label_kind = data::TokenLabelKind::kClass;
+    info.label_names = labels->names();
+  }
+  source.columns = {config.text.text_column};
+  if (info.has_pairs) source.columns.push_back(config.text.text_pair_column);
+  if (labels) source.columns.push_back(config.text.label_column);
+
+  PrepareReport report;
+  data::TokenFileWriter writer(config.output, info);
+  for_each_encoded(source, tokenizer, config.text, labels ? &*labels : nullptr, threads_per_rank(1),
+                   [&](const EncodedRows& rows) {
+                     const data::TextColumn texts = rows.table.text(config.text.text_column);
+                     for (int64_t i = 0; i < rows.num_rows(); ++i) {
+                       writer.append(rows.token_row(i));
+                       report.text_bytes += static_cast<int64_t>(texts[i].size());
+                     }
+                     report.rows += rows.num_rows();
+                     report.tokens += rows.offsets.back();
+                   });
+  require(report.rows > 0, ErrorKind::kData, "{} has no rows", config.input.front());
+  writer.finish();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace strake::tasks

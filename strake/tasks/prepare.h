@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "strake/tasks/text_rows.h"
+
+namespace strake::tasks {
+
+// Text to token Parquet, streaming.
+struct PrepareConfig {
+  std::vector<std::string> input;
+  std::string output;
+  std::string tokenizer;
+  TextOptions text;
+  std::string problem_type;
+  bool summary_json = false;
+
+  template <typename Self, typename Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    visit("input", self.input, "Parquet, CSV, TSV, JSONL or text files, or folders of them");
+    visit("output", self.output, "token Parquet file to write");
+    visit("tokenizer", self.tokenizer, "model folder, tokenizer.json or vocab.txt");
+    visit("text_column", self.text.text_column, "column with the text");
+    visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
+    visit("label_column", self.text.label_column, "column with the labels; empty: none are kept");
+    visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
+    visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
+    visit("problem_type", self.problem_type, "single_label_classification or regression; by default from the labels");
+    visit("summary_json", self.summary_json, "print the summary as one line of JSON");
+  }
+  void validate() const;
+};
+
+struct PrepareReport {
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  int64_t text_bytes = 0;
+  double seconds = 0;
+};
+
+PrepareReport prepare(const PrepareConfig& config);
+
+}  // namespace strake::tasks

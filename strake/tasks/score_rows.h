@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "strake/inference/scorer.h"
+#include "strake/tasks/text_rows.h"
+
+namespace strake::tasks {
+
+// Flags that predict and evaluate share.
+struct ScoreConfig {
+  std::string model_name_or_path;
+  std::vector<std::string> input;
+  TextOptions text;
+  int64_t max_tokens_per_batch = 2048;
+  bool bf16 = false;
+  bool summary_json = false;
+
+  template <typename Self, typename Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    visit("model_name_or_path", self.model_name_or_path, "folder of a fine-tuned classifier");
+    visit("input", self.input, "Parquet, CSV, TSV, JSONL or text files, or folders of them");
+    visit("text_column", self.text.text_column, "column with the text");
+    visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
+    visit("label_column", self.text.label_column, "column with the label, if there is one");
+    visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
+    visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
+    visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens computed at a time");
+    visit("bf16", self.bf16, "compute in bfloat16");
+    visit("summary_json", self.summary_json, "print the summary as one line of JSON");
+  }
+  void validate() const;
+};
+
+struct ScoreReport {
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  double load_seconds = 0;  // model and tokenizer
+  double seconds = 0;       // everything else
+};
+
+// Scores rows in constant memory: chunks are read and tokenized ahead, each is scored in batches cut by tokens from its
+// rows sorted by length. `sink` gets the chunks in order with logits fp32 [rows, num_labels].
+ScoreReport score_rows(const ScoreConfig& config, const inference::Scorer& scorer,
+                       std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const LabelMap* labels,
+                       const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink);
+
+}  // namespace strake::tasks

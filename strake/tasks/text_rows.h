@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strake/data/table_reader.h"
+#include "strake/data/token_dataset.h"
+#include "strake/tasks/label_map.h"
+#include "strake/tokenizers/tokenizer.h"
+
+namespace strake::tasks {
+
+// Flags of every verb that reads text.
+struct TextOptions {
+  std::string text_column = "text";
+  std::string text_pair_column;  // empty: single texts
+  std::string label_column;      // empty: unlabelled
+  std::string encoding = "utf-8";
+  int64_t max_seq_length = 128;
+};
+
+// Some rows with their tokens.
+struct EncodedRows {
+  data::Table table;
+  std::vector<int32_t> ids;            // of all rows, one after the other
+  std::vector<int64_t> offsets;        // rows + 1
+  std::vector<int32_t> second_begin;   // per row: first token of type 1, or the row's length
+  std::vector<Label> labels;           // per row; empty if unlabelled
+
+  int64_t num_rows() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  // Row i for a token dataset or file.
+  data::TokenRow token_row(int64_t i) const;
+};
+
+// Reads, tokenizes on `workers` threads and hands over rows in their order, in constant memory. `labels` may be null.
+void for_each_encoded(const data::TableSource& source, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
+                      const TextOptions& options, const LabelMap* labels, int workers,
+                      const std::function<void(EncodedRows)>& sink);
+
+// The source that --train_file and its like stand for.
+data::TableSource make_source(const std::vector<std::string>& files, const std::string& encoding);
+
+// Everything in memory, for training and evaluation.
+data::TokenDataset encode_all(const data::TableSource& source, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
+                              const TextOptions& options, const LabelMap* labels, int workers);
+
+}  // namespace strake::tasks

@@ -1,0 +1,90 @@
+#include "strake/tasks/tokenize.h"
+
+#include <fstream>
+#include <ostream>
+#include <sstream>
+
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/json.h"
+#include "strake/tokenizers/tokenizer.h"
+
+namespace strake::tasks {
+namespace {
+
+using tokenizers::Encoding;
+
+Json to_json(const Encoding& encoding) {
+  Json json{{"input_ids", encoding.ids},
+            {"token_type_ids", encoding.type_ids},
+            {"attention_mask", encoding.attention_mask},
+            {"offsets", encoding.offsets},
+            {"tokens", encoding.tokens}};
+  for (const Encoding& window : encoding.overflowing) json["overflowing"].push_back(to_json(window));
+  return json;
+}
+
+Json encode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const TokenizeConfig& config,
+                 const std::string& where) {
+  const std::string text = line.is_string() ? line.get<std::string>() : get_required<std::string>(line, "text", where);
+  std::optional<std::string> pair;
+  if (line.is_object() && line.contains("text_pair") && !line["text_pair"].is_null()) {
+    pair = get_required<std::string>(line, "text_pair", where);
+  }
+  tokenizers::EncodeOptions options;
+  if (config.max_seq_length > 0) {
+    options.truncation = tokenizers::Truncation{.max_length = config.max_seq_length, .stride = config.stride};
+  }
+  return to_json(tokenizer.encode(text, pair ? std::optional<std::string_view>(*pair) : std::nullopt, options));
+}
+
+Json decode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const TokenizeConfig& config,
+                 const std::string& where) {
+  const Json ids = line.is_array() ? line : get_required<Json>(line, "input_ids", where);
+  require(ids.is_array(), ErrorKind::kData, "{}: input_ids is not a list", where);
+  std::vector<int32_t> values;
+  for (const Json& id : ids) {
+    require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() <= INT32_MAX, ErrorKind::kData,
+            "{}: {} is not a token id", where, printable(id.dump()));
+    values.push_back(id.get<int32_t>());
+  }
+  return {{"text", tokenizer.decode(values, {.skip_special_tokens = config.skip_special_tokens})}};
+}
+
+}  // namespace
+
+void TokenizeConfig::validate() const {
+  require(!tokenizer.empty(), ErrorKind::kUsage, "--tokenizer names no folder or file");
+  require(!input.empty(), ErrorKind::kUsage, "--input names no file");
+  require(max_seq_length >= 0, ErrorKind::kUsage, "--max_seq_length {} is negative", max_seq_length);
+  require(stride == 0 || max_seq_length > 0, ErrorKind::kUsage, "--stride {} needs --max_seq_length", stride);
+  require(decode || !skip_special_tokens, ErrorKind::kUsage, "--skip_special_tokens needs --decode");
+  require(!decode || max_seq_length == 0, ErrorKind::kUsage, "--decode and --max_seq_length {} contradict each other",
+          max_seq_length);
+}
+
+int64_t tokenize(const TokenizeConfig& config, std::ostream& standard_output) {
+  config.validate();
+  const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);
+  std::ifstream input(config.input, std::ios::binary);
+  require(input.is_open() && std::filesystem::is_regular_file(config.input), ErrorKind::kIo, "cannot open {}", config.input);
+  std::optional<AtomicFile> file;
+  if (!config.output.empty()) file.emplace(config.output);
+  int64_t number = 0;
+  for (std::string line; std::getline(input, line);) {
+    const std::string where = fmt::format("{}:{}", config.input, ++number);
+    const Json parsed = parse_json(line, where);
+    const Json result = config.decode ? decode_line(parsed, *tokenizer, config, where)
+                                      : encode_line(parsed, *tokenizer, config, where);
+    const std::string text = result.dump() + "\n";
+    if (file) {
+      file->write(text);
+    } else {
+      standard_output << text;
+    }
+  }
+  if (file) file->commit();
+  return number;
+}
+
+}  // namespace strake::tasks

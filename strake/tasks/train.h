@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "strake/tasks/text_rows.h"
+#include "strake/training/options.h"
+#include "strake/training/trainer.h"
+
+namespace strake::tasks {
+
+// Fine-tunes a sequence classifier (or regressor). Names, meaning and defaults as in Hugging Face's example scripts and
+// TrainingArguments.
+struct TrainConfig {
+  std::string model_name_or_path;
+  std::string tokenizer_name;  // empty: the model's
+  std::vector<std::string> train_file;
+  std::vector<std::string> validation_file;
+  TextOptions text{.label_column = "label"};
+  std::string problem_type;
+  std::string output_dir;
+  bool overwrite_output_dir = false;
+  std::string resume_from_checkpoint;
+  int64_t ranks = 1;
+  training::TrainingOptions training;
+  std::string report_to = "none";
+  bool disable_tqdm = false;
+  std::string log_level = "info";
+  bool dry_run = false;
+
+  template <typename Self, typename Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    visit("model_name_or_path", self.model_name_or_path, "folder with config.json and model.safetensors");
+    visit("tokenizer_name", self.tokenizer_name, "tokenizer folder or file, if not in the model's folder");
+    visit("train_file", self.train_file, "labelled text (Parquet, CSV, TSV, JSONL) or token Parquet");
+    visit("validation_file", self.validation_file, "the same, for evaluation");
+    visit("text_column", self.text.text_column, "column with the text");
+    visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
+    visit("label_column", self.text.label_column, "column with the label");
+    visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
+    visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
+    visit("problem_type", self.problem_type, "single_label_classification or regression; by default from the labels");
+    visit("output_dir", self.output_dir, "folder for checkpoints, the final model and logs");
+    visit("overwrite_output_dir", self.overwrite_output_dir, "start anew in a folder that has checkpoints: they are deleted");
+    visit("resume_from_checkpoint", self.resume_from_checkpoint, "a checkpoint folder, or true for the newest sound one");
+    visit("ranks", self.ranks, "data-parallel ranks, as threads of this process");
+    training::TrainingOptions::visit_fields(self.training, visit);
+    visit("report_to", self.report_to, "none (TensorBoard is planned)");
+    visit("disable_tqdm", self.disable_tqdm, "no progress bar");
+    visit("log_level", self.log_level, "debug, info, warning or error");
+    visit("dry_run", self.dry_run, "check flags, model and data, say what would run, and stop");
+  }
+  void validate() const;
+};
+
+// Runs on every rank this process starts or is; results are those of rank 0.
+training::TrainReport train(const TrainConfig& config);
+
+}  // namespace strake::tasks

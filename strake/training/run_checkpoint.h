@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+
+#include "strake/comm/comm.h"
+#include "strake/data/batch_plan.h"
+#include "strake/training/sharded_parameters.h"
+
+namespace strake::training {
+
+// Where a run stands, besides its tensors.
+struct RunState {
+  int64_t step = 0;  // optimizer steps done
+  data::Cursor cursor;
+  std::optional<double> best_metric;
+  int64_t best_step = 0;
+  int64_t evaluations_without_gain = 0;
+  double loss_since_log = 0;  // sum of step losses since the last log entry
+  int64_t steps_since_log = 0;
+  double loss_sum = 0;  // of all steps
+  double flops = 0;
+};
+
+// Collective; rank 0 writes. model.safetensors (fp32 master weights under Hugging Face's names).
+void write_model(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
+                 const std::filesystem::path& folder);
+
+// Collective; rank 0 writes. model.safetensors, optimizer.safetensors and strake_state.json: with these a run goes on bit for
+// bit, on any number of ranks. `fingerprint` names what must be the same on resuming.
+void write_run(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
+               const RunState& state, const Json& fingerprint, const std::filesystem::path& folder);
+
+// Every rank reads its shard. Error (kConfig) if the checkpoint's fingerprint differs: names the first difference.
+RunState read_run(const models::SequenceClassifier& model, ShardedParameters& parameters, const Json& fingerprint,
+                  const std::filesystem::path& folder);
+
+// Weights only, from model.safetensors of a checkpoint.
+void read_model(const models::SequenceClassifier& model, ShardedParameters& parameters,
+                const std::filesystem::path& folder);
+
+}  // namespace strake::training

@@ -1,0 +1,244 @@
+#include "strake/training/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "strake/checkpoint/checkpoint_folder.h"
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/log.h"
+#include "strake/monitor/flops.h"
+
+namespace strake::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+data::BatchOptions batch_options(const TrainingOptions& options) {
+  return {.sequences = options.per_device_train_batch_size,
+          .max_tokens = options.max_tokens_per_batch,
+          .last = options.dataloader_drop_last ? data::LastBatch::kDrop : data::LastBatch::kKeep,
+          .seed = options.order_seed()};
+}
+
+double step_flops(const models::EncoderConfig& config, const data::TokenDataset& dataset, const data::GlobalStep& step) {
+  monitor::PackedWork work;
+  for (const data::MicroBatch& batch : step.micro_batches) {
+    for (const int64_t i : batch) {
+      const auto length = static_cast<double>(dataset.length(i));
+      work += {.tokens = length, .sequences = 1, .squared_lengths = length * length};
+    }
+  }
+  return monitor::training_flops({.num_layers = config.num_hidden_layers,
+                                  .hidden_size = config.hidden_size,
+                                  .intermediate_size = config.intermediate_size,
+                                  .num_labels = config.num_labels()},
+                                 work);
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm& comm, TrainingOptions options)
+    : inputs_(std::move(inputs)),
+      parameters_(parameters),
+      comm_(comm),
+      options_(std::move(options)),
+      plan_(inputs_.train.offsets(), batch_options(options_)),
+      stepper_(inputs_.model, parameters, comm, options_) {
+  plan_length();
+  if (inputs_.resume_from) {
+    state_ = read_run(inputs_.model, parameters_, inputs_.fingerprint, *inputs_.resume_from);
+    const fs::path history = *inputs_.resume_from / "trainer_state.json";
+    history_ = monitor::trainer_state_from_json(read_json(history, kMaxIndexBytes), history.string());
+  }
+}
+
+void Trainer::plan_length() {
+  const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
+  const int64_t steps_per_epoch = plan_.steps_per_epoch(0, per_step);
+  require(steps_per_epoch > 0, ErrorKind::kUsage,
+          "the training data has {} sequences, too few for a single step with --dataloader_drop_last", inputs_.train.size());
+  total_steps_ = options_.max_steps > 0
+                     ? options_.max_steps
+                     : static_cast<int64_t>(std::ceil(options_.num_train_epochs * static_cast<double>(steps_per_epoch)));
+  schedule_.emplace(optim::ScheduleOptions{
+      .type = options_.lr_scheduler_type,
+      .learning_rate = options_.learning_rate,
+      .warmup_steps = optim::resolve_warmup_steps(
+          {.steps = static_cast<double>(options_.warmup_steps), .ratio = options_.warmup_ratio}, total_steps_),
+      .total_steps = total_steps_});
+  history_.max_steps = total_steps_;
+  history_.num_train_epochs = static_cast<int64_t>(
+      options_.max_steps > 0 ? (total_steps_ + steps_per_epoch - 1) / steps_per_epoch : std::ceil(options_.num_train_epochs));
+  history_.train_batch_size = options_.per_device_train_batch_size;
+  history_.logging_steps = options_.logging_steps;
+  history_.save_steps = options_.save_steps;
+  history_.eval_steps = options_.eval_steps > 0 ? options_.eval_steps : options_.logging_steps;
+}
+
+TrainReport Trainer::run() {
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
+  while (state_.step < total_steps_ && !stop_) {
+    const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
+    const StepReport step = stepper_.run(inputs_.train, global, state_.step + 1, schedule_->at(state_.step));
+    const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
+    state_.step = step.step;
+    state_.cursor = global.next;
+    state_.flops += step_flops(inputs_.model.config(), inputs_.train, global);
+    after_step(step, epoch_ended);
+  }
+  finish(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  return report_;
+}
+
+void Trainer::after_step(const StepReport& step, bool epoch_ended) {
+  state_.loss_since_log += step.loss;
+  state_.steps_since_log += 1;
+  state_.loss_sum += step.loss;
+  sequences_done_ += step.sequences;
+  tokens_done_ += step.tokens;
+  if (inputs_.listener != nullptr) inputs_.listener->on_step(step, epoch_now(), total_steps_);
+  const bool first = options_.logging_first_step && state_.step == 1;
+  if (first || due(parse_interval(options_.logging_strategy, "logging_strategy"), options_.logging_steps, epoch_ended)) {
+    log_training(step);
+  }
+  const bool evaluated = due(parse_interval(options_.eval_strategy, "eval_strategy"), history_.eval_steps, epoch_ended);
+  if (evaluated) evaluate_now();
+  // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
+  if (evaluated) track_best();
+  if (due(parse_interval(options_.save_strategy, "save_strategy"), options_.save_steps, epoch_ended)) save();
+}
+
+bool Trainer::due(Interval interval, int64_t every, bool epoch_ended) const {
+  switch (interval) {
+    case Interval::kNo:
+      return false;
+    case Interval::kSteps:
+      return state_.step % every == 0;
+    case Interval::kEpoch:
+      return epoch_ended || state_.step == total_steps_;
+  }
+  return false;
+}
+
+double Trainer::epoch_now() const {
+  return static_cast<double>(state_.cursor.epoch) +
+         static_cast<double>(state_.cursor.position) / static_cast<double>(inputs_.train.size());
+}
+
+void Trainer::log_training(const StepReport& step) {
+  const double mean = state_.loss_since_log / static_cast<double>(state_.steps_since_log);
+  state_.loss_since_log = 0;
+  state_.steps_since_log = 0;
+  log_entry({{"loss", mean},
+             {"grad_norm", step.gradient_norm},
+             {"learning_rate", step.learning_rate},
+             {"step_seconds", step.seconds},
+             {"sequences", step.sequences},
+             {"tokens", step.tokens}});
+}
+
+void Trainer::log_entry(Json entry) {
+  entry["epoch"] = epoch_now();
+  entry["step"] = state_.step;
+  history_.log_history.push_back(entry);
+  if (inputs_.listener != nullptr) inputs_.listener->on_log(entry);
+}
+
+void Trainer::evaluate_now() {
+  const models::ParameterSource source = [this](size_t i) { return parameters_.gather(i, nullptr); };
+  report_.last_evaluation =
+      evaluate(inputs_.model, source, comm_, *inputs_.evaluation, options_.per_device_eval_batch_size);
+  const Evaluation& evaluation = *report_.last_evaluation;
+  Json entry{{"eval_loss", evaluation.loss},
+             {"eval_runtime", evaluation.seconds},
+             {"eval_samples_per_second", static_cast<double>(inputs_.evaluation->size()) / evaluation.seconds}};
+  for (const auto& [name, value] : evaluation.metrics) entry["eval_" + name] = value;
+  log_entry(std::move(entry));
+}
+
+void Trainer::track_best() {
+  const std::string name = options_.best_metric_name();
+  const Json& entry = history_.log_history.back();
+  if (!entry.contains(name)) {
+    std::string known;
+    for (const auto& [key, value] : entry.items()) known += key.starts_with("eval_") ? " " + key.substr(5) : "";
+    fail(ErrorKind::kUsage, "--metric_for_best_model {} is none of the metrics of this model:{}", name.substr(5), known);
+  }
+  const double value = entry[name].get<double>();
+  const double gain = !state_.best_metric             ? INFINITY
+                      : options_.larger_is_better() ? value - *state_.best_metric
+                                                    : *state_.best_metric - value;
+  // As Hugging Face's EarlyStoppingCallback: a gain below the threshold counts as none for patience.
+  state_.evaluations_without_gain = gain > options_.early_stopping_threshold ? 0 : state_.evaluations_without_gain + 1;
+  if (gain > 0) {
+    state_.best_metric = value;
+    state_.best_step = state_.step;
+  }
+  history_.best_metric = state_.best_metric;
+  if (state_.best_metric) history_.best_global_step = state_.best_step;
+  if (options_.early_stopping_patience > 0 && state_.evaluations_without_gain >= options_.early_stopping_patience) {
+    stop_ = true;
+    report_.stopped_early = true;
+    log::info("no gain in {} evaluations: stopping at step {}", state_.evaluations_without_gain, state_.step);
+  }
+}
+
+void Trainer::save() {
+  std::optional<checkpoint::CheckpointWriter> writer;
+  if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
+  const fs::path folder = writer ? writer->path() : fs::path();
+  write_run(inputs_.model, parameters_, comm_, state_, inputs_.fingerprint, folder);
+  const bool keeps_best = options_.load_best_model_at_end && state_.best_metric.has_value();
+  const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);
+  if (keeps_best) history_.best_model_checkpoint = best.string();
+  history_.global_step = state_.step;
+  history_.epoch = epoch_now();
+  history_.total_flos = state_.flops;
+  if (writer) {
+    inputs_.write_companions(folder);
+    write_file_atomically(folder / "trainer_state.json", monitor::to_json_text(history_));
+    const fs::path saved = writer->commit();
+    log::info("saved {}", saved.string());
+    if (options_.save_total_limit > 0) {
+      checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit,
+                                    keeps_best ? std::optional(best) : std::nullopt);
+    }
+  }
+  comm_.barrier();
+}
+
+void Trainer::finish(double seconds) {
+  report_.steps = state_.step;
+  report_.epochs = epoch_now();
+  report_.mean_loss = state_.step == 0 ? 0 : state_.loss_sum / static_cast<double>(state_.step);
+  report_.seconds = seconds;
+  report_.samples_per_second = static_cast<double>(sequences_done_) / seconds;
+  report_.tokens_per_second = static_cast<double>(tokens_done_) / seconds;
+  report_.best_metric = state_.best_metric;
+  report_.best_step = state_.best_step;
+  log_entry({{"train_loss", report_.mean_loss},
+             {"train_runtime", seconds},
+             {"train_samples_per_second", report_.samples_per_second},
+             {"train_tokens_per_second", report_.tokens_per_second},
+             {"total_flos", state_.flops}});
+  if (options_.load_best_model_at_end && state_.best_metric && state_.best_step != state_.step) {
+    const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);
+    log::info("loading the best model, {} = {} at step {}", options_.best_metric_name(), *state_.best_metric,
+              state_.best_step);
+    read_model(inputs_.model, parameters_, best);
+  }
+  write_model(inputs_.model, parameters_, comm_, inputs_.output_dir);
+  if (comm_.rank() == 0) {
+    inputs_.write_companions(inputs_.output_dir);
+    history_.global_step = state_.step;
+    history_.epoch = epoch_now();
+    history_.total_flos = state_.flops;
+    write_file_atomically(inputs_.output_dir / "trainer_state.json", monitor::to_json_text(history_));
+  }
+  comm_.barrier();
+}
+
+}  // namespace strake::training

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "strake/comm/comm.h"
+#include "strake/data/token_dataset.h"
+#include "strake/models/model.h"
+#include "strake/monitor/trainer_state.h"
+#include "strake/optim/learning_rate.h"
+#include "strake/training/evaluator.h"
+#include "strake/training/run_checkpoint.h"
+#include "strake/training/stepper.h"
+
+namespace strake::training {
+
+// What a run tells the outside, on rank 0 only.
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+  virtual void on_step(const StepReport& report, double epoch, int64_t total_steps) = 0;
+  // A log entry as in trainer_state.json: training, evaluation or closing.
+  virtual void on_log(const Json& entry) = 0;
+};
+
+struct TrainerInputs {
+  const models::SequenceClassifier& model;
+  const data::TokenDataset& train;
+  const data::TokenDataset* evaluation = nullptr;
+  std::filesystem::path output_dir;
+  std::optional<std::filesystem::path> resume_from;  // a verified checkpoint folder
+  Json fingerprint;                                  // what must not change between start and resume
+  // Rank 0: writes config.json and tokenizer files into a folder.
+  std::function<void(const std::filesystem::path&)> write_companions;
+  RunListener* listener = nullptr;  // rank 0
+};
+
+struct TrainReport {
+  int64_t steps = 0;
+  double epochs = 0;
+  double mean_loss = 0;
+  double seconds = 0;
+  double samples_per_second = 0;
+  double tokens_per_second = 0;
+  std::optional<double> best_metric;
+  int64_t best_step = 0;
+  bool stopped_early = false;
+  std::optional<Evaluation> last_evaluation;
+};
+
+// Fine-tunes a model: steps, logs, evaluations, checkpoints, early stopping, in the order of Hugging Face's Trainer.
+class Trainer {
+ public:
+  // The parameters hold the initial weights, or are filled from inputs.resume_from.
+  Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm& comm, TrainingOptions options);
+
+  // Collective. Ends with the final (or best) weights in `parameters` and in output_dir.
+  TrainReport run();
+
+ private:
+  void plan_length();
+  void after_step(const StepReport& report, bool epoch_ended);
+  void log_training(const StepReport& report);
+  void evaluate_now();
+  void track_best();
+  void save();
+  void finish(double seconds);
+  void log_entry(Json entry);
+  double epoch_now() const;
+  bool due(Interval interval, int64_t every, bool epoch_ended) const;
+
+  TrainerInputs inputs_;
+  ShardedParameters& parameters_;
+  comm::Comm& comm_;
+  TrainingOptions options_;
+  data::BatchPlan plan_;
+  Stepper stepper_;
+  RunState state_;
+  monitor::TrainerState history_;
+  int64_t total_steps_ = 0;
+  std::optional<optim::LearningRateSchedule> schedule_;
+  TrainReport report_;
+  int64_t sequences_done_ = 0;
+  int64_t tokens_done_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace strake::training
