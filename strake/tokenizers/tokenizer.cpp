@@ -117,38 +117,19 @@ void Tokenizer::tokenize_piece(std::span<const AlignedChar> piece, int32_t type_
   }
 }
 
-Encoding Tokenizer::encode_one(std::string_view text, int32_t type_id, const EncodeOptions& options) const {
+Encoding Tokenizer::encode_one(std::string_view text, int32_t type_id) const {
   check_text(text);
   PieceList list = split_added_tokens(text);
   pre_tokenize(spec_.pre_tokenizers, list);
-  const auto& truncation = options.truncation;
-  const bool limited = truncation && (truncation->strategy != TruncationStrategy::kOnlySecond || type_id != 0);
-  const bool from_end = limited && truncation->direction == Direction::kLeft;
-
-  // Since 0.23 Hugging Face tokenizes no further words once there are max_length tokens, which bounds the overflow windows.
-  const auto size_of = [&](size_t i, Encoding& words) {
-    const Piece& piece = list.pieces[i];
-    const std::span<const AlignedChar> chars(list.text.data() + piece.begin, piece.end - piece.begin);
-    if (piece.added_id < 0) return tokenize_piece(chars, type_id, words);
-    push_token(words, piece.added_id, type_id, to_utf8(chars), {chars.front().begin, chars.back().end});
-  };
   Encoding encoding;
-  if (!from_end) {
-    for (size_t i = 0; i < list.pieces.size(); ++i) {
-      size_of(i, encoding);
-      if (limited && list.pieces[i].added_id < 0 && static_cast<int64_t>(encoding.size()) >= truncation->max_length) break;
+  for (const Piece& piece : list.pieces) {
+    const std::span<const AlignedChar> chars(list.text.data() + piece.begin, piece.end - piece.begin);
+    if (piece.added_id < 0) {
+      tokenize_piece(chars, type_id, encoding);
+    } else {
+      push_token(encoding, piece.added_id, type_id, to_utf8(chars), {chars.front().begin, chars.back().end});
     }
-    return encoding;
   }
-  std::vector<Encoding> words;
-  int64_t total = 0;
-  for (size_t i = list.pieces.size(); i-- > 0;) {
-    words.emplace_back();
-    size_of(i, words.back());
-    total += static_cast<int64_t>(words.back().size());
-    if (list.pieces[i].added_id < 0 && total >= truncation->max_length) break;
-  }
-  for (auto word = words.rbegin(); word != words.rend(); ++word) append(encoding, *word);
   return encoding;
 }
 
@@ -157,9 +138,9 @@ Encoding Tokenizer::encode(std::string_view text, std::optional<std::string_view
   const int64_t added = options.add_special_tokens ? spec_.post_processor.added(pair.has_value()) : 0;
   std::optional<Truncation> truncation;
   if (options.truncation) truncation = without_special_tokens(*options.truncation, added);
-  Encoding first = encode_one(text, 0, options);
+  Encoding first = encode_one(text, 0);
   std::optional<Encoding> second;
-  if (pair) second = encode_one(*pair, 1, options);
+  if (pair) second = encode_one(*pair, 1);
   Encoding* second_or_null = second ? &*second : nullptr;
   if (truncation) truncate_pair(first, second_or_null, *truncation);
   Encoding encoding = spec_.post_processor.process(first, second_or_null, options.add_special_tokens);

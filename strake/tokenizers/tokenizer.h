@@ -66,7 +66,7 @@ class Tokenizer {
   const BytePair* byte_pair() const { return std::get_if<BytePair>(&model_); }
 
  private:
-  Encoding encode_one(std::string_view text, int32_t type_id, const EncodeOptions& options) const;
+  Encoding encode_one(std::string_view text, int32_t type_id) const;
   PieceList split_added_tokens(std::string_view text) const;
   void tokenize_piece(std::span<const AlignedChar> piece, int32_t type_id, Encoding& encoding) const;
 
