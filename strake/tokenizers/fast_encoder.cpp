@@ -1,0 +1,249 @@
+#include "strake/tokenizers/fast_encoder.h"
+
+#include <algorithm>
+#include <array>
+
+#include "strake/core/error.h"
+#include "strake/tokenizers/bert_text.h"
+#include "strake/tokenizers/gpt2_words.h"
+#include "strake/tokenizers/text_buffer.h"
+#include "strake/tokenizers/unicode.h"
+#include "strake/tokenizers/word_cache.h"
+
+namespace strake::tokenizers {
+namespace {
+
+constexpr size_t kNoLimit = SIZE_MAX;
+
+// Ids before they are appended to the caller's vector: written in blocks of eight, so room is made ahead.
+class IdBuffer {
+ public:
+  void clear() { size_ = 0; }
+  void reserve_more(size_t count) {
+    const size_t needed = size_ + count + WordCache::kMostIds;
+    if (needed > ids_.size()) ids_.resize(2 * needed);
+  }
+  // These need room made before.
+  void push(int32_t id) { ids_[size_++] = id; }
+  void push_entry(const WordCache::Entry& entry) {
+    std::copy_n(entry.ids, WordCache::kMostIds, ids_.data() + size_);
+    size_ += entry.count;
+  }
+  size_t size() const { return size_; }
+  void truncate(size_t size) { size_ = std::min(size_, size); }
+  const int32_t* data() const { return ids_.data(); }
+
+ private:
+  std::vector<int32_t> ids_ = std::vector<int32_t>(1024);
+  size_t size_ = 0;
+};
+
+// A template as FastEncoder uses it.
+struct FlatTemplate {
+  explicit FlatTemplate(const Template& parts) : parts(parts) {
+    bool seen_one = false;
+    for (const TemplatePart& part : parts) {
+      added += part.ids.size();
+      require(part.type_id == 0 || part.type_id == 1, ErrorKind::kConfig, "type id {} in a template is not supported",
+              part.type_id);
+      require(part.type_id == 1 || !seen_one, ErrorKind::kConfig, "a template whose type ids return to 0 is not supported");
+      seen_one |= part.type_id == 1;
+    }
+  }
+  Template parts;
+  size_t added = 0;
+};
+
+enum class Plan { kBert, kByteLevel, kGeneral };
+
+Plan choose_plan(const TokenizerSpec& spec) {
+  if (spec.pre_tokenizers.size() != 1) return Plan::kGeneral;
+  const PreTokenizer& splitter = spec.pre_tokenizers[0];
+  if (std::holds_alternative<WordPieceOptions>(spec.model)) {
+    const bool bert = spec.normalizers.size() == 1 && std::holds_alternative<BertNormalizer>(spec.normalizers[0]) &&
+                      std::holds_alternative<BertPreTokenizer>(splitter);
+    return bert ? Plan::kBert : Plan::kGeneral;
+  }
+  const auto* byte_level = std::get_if<ByteLevelSplit>(&splitter);
+  return spec.normalizers.empty() && byte_level && byte_level->use_regex ? Plan::kByteLevel : Plan::kGeneral;
+}
+
+}  // namespace
+
+class FastEncoder::Worker {
+ public:
+  explicit Worker(std::shared_ptr<const Tokenizer> tokenizer)
+      : tokenizer_(std::move(tokenizer)),
+        single_(tokenizer_->spec().post_processor.single),
+        pair_(tokenizer_->spec().post_processor.pair),
+        plan_(choose_plan(tokenizer_->spec())) {
+    if (plan_ == Plan::kBert) bert_.emplace(std::get<BertNormalizer>(tokenizer_->spec().normalizers[0]));
+    if (plan_ == Plan::kByteLevel)
+      add_prefix_space_ = std::get<ByteLevelSplit>(tokenizer_->spec().pre_tokenizers[0]).add_prefix_space;
+  }
+
+  size_t encode(std::string_view text, std::optional<std::string_view> pair, std::optional<int64_t> max_length,
+                std::vector<int32_t>& ids) {
+    const FlatTemplate& parts = pair ? pair_ : single_;
+    size_t room = kNoLimit;
+    if (max_length) {
+      const auto added = static_cast<int64_t>(parts.added);
+      room = static_cast<size_t>(without_special_tokens({.max_length = *max_length}, added).max_length);
+    }
+    encode_text(text, pair ? kNoLimit : room, first_);
+    second_.clear();
+    if (pair) encode_text(*pair, kNoLimit, second_);
+    if (room != kNoLimit) cut(room, pair.has_value());
+    return emit(parts, ids);
+  }
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+
+ private:
+  // Longest first; see truncate_pair.
+  void cut(size_t room, bool is_pair) {
+    const size_t a = first_.size(), b = second_.size();
+    if (a + b <= room) return;
+    if (!is_pair) return first_.truncate(room);
+    size_t shorter = std::min(a, b);
+    size_t longer = shorter > room ? shorter : std::max(shorter, room - shorter);
+    if (shorter + longer > room) {
+      shorter = room / 2;
+      longer = shorter + room % 2;
+    }
+    first_.truncate(a > b ? longer : shorter);
+    second_.truncate(a > b ? shorter : longer);
+  }
+
+  size_t emit(const FlatTemplate& parts, std::vector<int32_t>& ids) const {
+    size_t zeros = 0;
+    for (const TemplatePart& part : parts.parts) {
+      const size_t before = ids.size();
+      if (part.kind == TemplatePart::Kind::kSpecial) {
+        ids.insert(ids.end(), part.ids.begin(), part.ids.end());
+      } else {
+        const IdBuffer& text = part.kind == TemplatePart::Kind::kFirst ? first_ : second_;
+        ids.insert(ids.end(), text.data(), text.data() + text.size());
+      }
+      if (part.type_id == 0) zeros += ids.size() - before;
+    }
+    return zeros;
+  }
+
+  // Stops once there are at least `limit` ids.
+  void encode_text(std::string_view text, size_t limit, IdBuffer& out) {
+    out.clear();
+    check_text(text);
+    if (plan_ == Plan::kGeneral) return encode_general(text, out);
+    const AddedTokens& added = tokenizer_->added_tokens();
+    if (added.raw().surely_absent(text)) return encode_section(text, limit, out);
+    sections_.clear();
+    added.raw().find(text, sections_);
+    for (const Section& section : sections_) {
+      if (out.size() >= limit) return;
+      if (section.id < 0) {
+        encode_section(text.substr(section.begin, section.end - section.begin), limit, out);
+      } else {
+        out.reserve_more(1);
+        out.push(section.id);
+      }
+    }
+  }
+
+  void encode_general(std::string_view text, IdBuffer& out) {
+    const Encoding encoding = tokenizer_->encode(text, std::nullopt, {.add_special_tokens = false});
+    out.reserve_more(encoding.size());
+    for (const int32_t id : encoding.ids) out.push(id);
+  }
+
+  // Text between the added tokens that are found in raw text.
+  void encode_section(std::string_view section, size_t limit, IdBuffer& out) {
+    if (plan_ == Plan::kBert) {
+      bert_->normalize(section, normalized_);
+      section = normalized_.view();
+    }
+    const TokenFinder& finder = tokenizer_->added_tokens().normalized();
+    if (finder.surely_absent(section)) return encode_words(section, limit, out);
+    inner_sections_.clear();
+    finder.find(section, inner_sections_);
+    for (const Section& inner : inner_sections_) {
+      if (out.size() >= limit) return;
+      if (inner.id < 0) {
+        encode_words(section.substr(inner.begin, inner.end - inner.begin), limit, out);
+      } else {
+        out.reserve_more(1);
+        out.push(inner.id);
+      }
+    }
+  }
+
+  void encode_words(std::string_view text, size_t limit, IdBuffer& out) {
+    out.reserve_more(text.size() + 1);  // a token stands for at least one byte
+    if (plan_ == Plan::kBert) {
+      bert_->for_each_word(text, [&](const char* word, size_t length) {
+        encode_word(word, length, out);
+        return out.size() < limit;
+      });
+      return;
+    }
+    words_.clear();
+    words_.reserve_more(text.size() + 1);
+    if (add_prefix_space_ && !text.starts_with(' ')) words_.push(' ');
+    words_.append(text);
+    const std::string_view all = words_.view();
+    for (size_t at = 0; at < all.size() && out.size() < limit;) {
+      const size_t end = gpt2_.match_end(all, at);
+      encode_word(all.data() + at, end - at, out);
+      at = end;
+    }
+  }
+
+  // WordCache::kReadAhead bytes from `word` on must be readable.
+  void encode_word(const char* word, size_t length, IdBuffer& out) {
+    if (length > WordCache::kLongestWord) return encode_unknown_word({word, length}, out);
+    const WordCache::Key key = WordCache::key(word, length);
+    if (const WordCache::Entry* known = cache_.find(key)) return out.push_entry(*known);
+    const size_t before = out.size();
+    encode_unknown_word({word, length}, out);
+    cache_.insert(key, out.data() + before, out.size() - before);
+  }
+
+  void encode_unknown_word(std::string_view word, IdBuffer& out) {
+    tokens_.clear();
+    if (const WordPiece* model = tokenizer_->word_piece()) {
+      model->tokenize(word, tokens_);
+    } else {
+      tokenizer_->byte_pair()->tokenize(word, scratch_, tokens_);
+    }
+    for (const ModelToken& token : tokens_) out.push(token.id);
+  }
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  FlatTemplate single_, pair_;
+  Plan plan_;
+  std::optional<BertText> bert_;
+  Gpt2Words gpt2_;
+  bool add_prefix_space_ = false;
+
+  WordCache cache_;
+  IdBuffer first_, second_;
+  TextBuffer normalized_, words_;
+  std::vector<Section> sections_, inner_sections_;
+  std::vector<ModelToken> tokens_;
+  BytePair::Scratch scratch_;
+};
+
+FastEncoder::FastEncoder(std::shared_ptr<const Tokenizer> tokenizer)
+    : worker_(std::make_unique<Worker>(std::move(tokenizer))) {}
+FastEncoder::~FastEncoder() = default;
+FastEncoder::FastEncoder(FastEncoder&&) noexcept = default;
+FastEncoder& FastEncoder::operator=(FastEncoder&&) noexcept = default;
+
+size_t FastEncoder::encode(std::string_view text, std::optional<std::string_view> pair, std::optional<int64_t> max_length,
+                           std::vector<int32_t>& ids) {
+  return worker_->encode(text, pair, max_length, ids);
+}
+
+const Tokenizer& FastEncoder::tokenizer() const { return worker_->tokenizer(); }
+
+}  // namespace strake::tokenizers

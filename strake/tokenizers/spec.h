@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "strake/tokenizers/added_tokens.h"
+#include "strake/tokenizers/byte_pair.h"
+#include "strake/tokenizers/decoder.h"
+#include "strake/tokenizers/normalizer.h"
+#include "strake/tokenizers/post_processor.h"
+#include "strake/tokenizers/pre_tokenizer.h"
+#include "strake/tokenizers/vocabulary.h"
+#include "strake/tokenizers/word_piece.h"
+
+namespace strake::tokenizers {
+
+struct BytePairSpec {
+  BytePairOptions options;
+  BytePair::Merges merges;
+};
+
+// A tokenizer as its files describe it, before the search structures are built.
+struct TokenizerSpec {
+  std::string source;  // for error messages
+  Vocabulary vocabulary;
+  std::variant<WordPieceOptions, BytePairSpec> model;
+  std::vector<Normalizer> normalizers;
+  std::vector<PreTokenizer> pre_tokenizers;
+  PostProcessor post_processor;
+  Decoder decoder;
+  std::vector<AddedToken> added_tokens;
+};
+
+// Hex hash of everything in `spec` that decides ids. Two tokenizers with the same one give the same ids.
+std::string fingerprint(const TokenizerSpec& spec);
+
+}  // namespace strake::tokenizers

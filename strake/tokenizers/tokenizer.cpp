@@ -1,0 +1,183 @@
+#include "strake/tokenizers/tokenizer.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/log.h"
+#include "strake/tokenizers/pretrained_folder.h"
+#include "strake/tokenizers/unicode.h"
+
+namespace strake::tokenizers {
+namespace {
+
+void push_token(Encoding& encoding, int32_t id, int32_t type_id, std::string token, std::pair<int32_t, int32_t> offsets) {
+  encoding.ids.push_back(id);
+  encoding.type_ids.push_back(type_id);
+  encoding.attention_mask.push_back(1);
+  encoding.special_tokens_mask.push_back(0);
+  encoding.offsets.push_back(offsets);
+  encoding.tokens.push_back(std::move(token));
+}
+
+// The character of `piece` behind every byte of its text, as the model writes it.
+std::vector<uint32_t> chars_of_bytes(std::span<const AlignedChar> piece, const std::string& text, bool in_alphabet) {
+  std::vector<uint32_t> chars;
+  size_t at = 0;
+  for (uint32_t i = 0; i < piece.size(); ++i)
+    for (int byte = 0; byte < utf8_length(piece[i].value); ++byte, ++at)
+      chars.insert(chars.end(), in_alphabet ? static_cast<size_t>(alphabet_length(static_cast<uint8_t>(text[at]))) : 1, i);
+  return chars;
+}
+
+}  // namespace
+
+void check_text(std::string_view text) {
+  require(text.size() < static_cast<size_t>(std::numeric_limits<int32_t>::max()), ErrorKind::kData,
+          "text has {} bytes; at most 2^31 - 2 can be tokenized at once", text.size());
+  const auto bad = find_invalid_utf8(text);
+  require(!bad, ErrorKind::kData, "text is not valid UTF-8 at byte {} (0x{:02x})", bad.value_or(0),
+          bad ? static_cast<unsigned>(static_cast<uint8_t>(text[*bad])) : 0U);
+}
+
+Truncation without_special_tokens(const Truncation& truncation, int64_t added) {
+  require(truncation.max_length >= added && truncation.stride >= 0, ErrorKind::kConfig,
+          "truncation to max_length={} with stride={} is not possible: {} special tokens are added", truncation.max_length,
+          truncation.stride, added);
+  Truncation reduced = truncation;
+  reduced.max_length -= added;
+  return reduced;
+}
+
+Tokenizer::Tokenizer(TokenizerSpec spec, std::map<std::string, std::string> files,
+                     std::optional<int64_t> model_max_length)
+    : spec_(std::move(spec)), files_(std::move(files)), model_max_length_(model_max_length) {
+  fingerprint_ = tokenizers::fingerprint(spec_);
+  if (const auto* word_piece = std::get_if<WordPieceOptions>(&spec_.model)) {
+    model_.emplace<WordPiece>(spec_.vocabulary, *word_piece, spec_.source);
+  } else {
+    auto& byte_pair = std::get<BytePairSpec>(spec_.model);
+    model_.emplace<BytePair>(spec_.vocabulary, byte_pair.merges, byte_pair.options, spec_.source);
+  }
+  for (const AddedToken& token : spec_.added_tokens)
+    if (!token.content.empty()) added_.add(token, spec_.vocabulary, spec_.normalizers, spec_.source);
+  added_.finish(spec_.source);
+}
+
+std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
+  LoadedFiles loaded = load_files(path);
+  return std::make_shared<const Tokenizer>(std::move(loaded.spec), std::move(loaded.files), loaded.model_max_length);
+}
+
+// Two passes, as Hugging Face does: tokens that are not normalized are found in the raw text, then each part in between is
+// normalized on its own and searched for the normalized ones.
+PieceList Tokenizer::split_added_tokens(std::string_view text) const {
+  PieceList list;
+  std::vector<Section> outer, inner;
+  added_.raw().find(text, outer);
+  int32_t first_char = 0;
+  for (const Section& section : outer) {
+    const std::string_view part = text.substr(section.begin, section.end - section.begin);
+    AlignedText aligned = align(part, first_char);
+    first_char += static_cast<int32_t>(aligned.size());
+    const size_t base = list.text.size();
+    if (section.id >= 0) {
+      list.pieces.push_back({base, base + aligned.size(), section.id});
+    } else {
+      normalize(spec_.normalizers, aligned);
+      const std::string normalized = to_utf8(aligned);
+      inner.clear();
+      added_.normalized().find(normalized, inner);
+      size_t begin = base;
+      for (const Section& found : inner) {
+        const size_t end = begin + count_chars(std::string_view(normalized).substr(found.begin, found.end - found.begin));
+        list.pieces.push_back({begin, end, found.id});
+        begin = end;
+      }
+    }
+    list.text.insert(list.text.end(), aligned.begin(), aligned.end());
+  }
+  return list;
+}
+
+void Tokenizer::tokenize_piece(std::span<const AlignedChar> piece, int32_t type_id, Encoding& encoding) const {
+  const std::string text = to_utf8(piece);
+  std::vector<ModelToken> tokens;
+  if (const WordPiece* model = word_piece()) {
+    model->tokenize(text, tokens);
+  } else {
+    BytePair::Scratch scratch;
+    byte_pair()->tokenize(text, scratch, tokens);
+  }
+  const std::vector<uint32_t> chars = chars_of_bytes(piece, text, byte_pair() != nullptr);
+  for (const ModelToken& token : tokens) {
+    const std::pair offsets{piece[chars[token.begin]].begin, piece[chars[token.end - 1]].end};
+    push_token(encoding, token.id, type_id, *spec_.vocabulary.token(token.id), offsets);
+  }
+}
+
+Encoding Tokenizer::encode_one(std::string_view text, int32_t type_id) const {
+  check_text(text);
+  PieceList list = split_added_tokens(text);
+  pre_tokenize(spec_.pre_tokenizers, list);
+  Encoding encoding;
+  for (const Piece& piece : list.pieces) {
+    const std::span<const AlignedChar> chars(list.text.data() + piece.begin, piece.end - piece.begin);
+    if (piece.added_id < 0) {
+      tokenize_piece(chars, type_id, encoding);
+    } else {
+      push_token(encoding, piece.added_id, type_id, to_utf8(chars), {chars.front().begin, chars.back().end});
+    }
+  }
+  return encoding;
+}
+
+Encoding Tokenizer::encode(std::string_view text, std::optional<std::string_view> pair,
+                           const EncodeOptions& options) const {
+  const int64_t added = options.add_special_tokens ? spec_.post_processor.added(pair.has_value()) : 0;
+  std::optional<Truncation> truncation;
+  if (options.truncation) truncation = without_special_tokens(*options.truncation, added);
+  Encoding first = encode_one(text, 0);
+  std::optional<Encoding> second;
+  if (pair) second = encode_one(*pair, 1);
+  Encoding* second_or_null = second ? &*second : nullptr;
+  if (truncation) truncate_pair(first, second_or_null, *truncation);
+  Encoding encoding = spec_.post_processor.process(first, second_or_null, options.add_special_tokens);
+  if (options.padding) pad(encoding, *options.padding);
+  return encoding;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids, DecodeOptions options) const {
+  std::vector<std::string> tokens;
+  for (const int32_t id : ids) {
+    const std::string* token = added_.shown(id);
+    if (token == nullptr) token = spec_.vocabulary.token(id);
+    if (token == nullptr || (options.skip_special_tokens && added_.is_special(*token))) continue;
+    tokens.push_back(*token);
+  }
+  return tokenizers::decode(spec_.decoder, tokens);
+}
+
+int64_t Tokenizer::vocab_size() const {
+  const auto is_new = [this](const auto& entry) { return !spec_.vocabulary.find(entry.second.content); };
+  return static_cast<int64_t>(spec_.vocabulary.size()) + std::ranges::count_if(added_.tokens(), is_new);
+}
+
+std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
+  const auto added = added_.find(token);
+  return added ? added : spec_.vocabulary.find(token);
+}
+
+std::string_view Tokenizer::id_to_token(int32_t id) const {
+  const std::string* token = added_.shown(id);
+  if (token == nullptr) token = spec_.vocabulary.token(id);
+  return token == nullptr ? std::string_view() : std::string_view(*token);
+}
+
+void Tokenizer::save(const std::filesystem::path& directory) const {
+  strake::create_directories(directory);
+  for (const auto& [name, content] : files_) write_file_atomically(directory / name, content);
+}
+
+}  // namespace strake::tokenizers

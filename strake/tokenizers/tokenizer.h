@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "strake/tokenizers/encoding.h"
+#include "strake/tokenizers/spec.h"
+
+namespace strake::tokenizers {
+
+struct EncodeOptions {
+  bool add_special_tokens = true;
+  std::optional<Truncation> truncation = std::nullopt;
+  std::optional<Padding> padding = std::nullopt;
+};
+
+struct DecodeOptions {
+  bool skip_special_tokens = true;
+};
+
+// Text to token ids and back, with the same results as Hugging Face's tokenizers 0.23. Immutable: one object serves any
+// number of threads. This class is exact and complete; for many texts of which only the ids are wanted see FastEncoder.
+class Tokenizer {
+ public:
+  // `path`: a folder as saved by save_pretrained, a tokenizer.json or a vocab.txt. A folder behaves as transformers'
+  // AutoTokenizer makes it behave for BERT, DistilBERT, RoBERTa and GPT-2; a single tokenizer.json as it is written; a
+  // single vocab.txt as a BERT tokenizer that lowercases. Errors: kIo (no such file), kConfig (content).
+  static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& path);
+
+  // From a description; `files` (name, content) is what save() writes.
+  Tokenizer(TokenizerSpec spec, std::map<std::string, std::string> files, std::optional<int64_t> model_max_length);
+  Tokenizer(const Tokenizer&) = delete;  // the model points into spec_
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // Text must be valid UTF-8 of less than 2^31 bytes: Error (kData) naming the first bad byte otherwise.
+  // Error (kConfig) if truncation leaves no room for special tokens or is not longer than the stride.
+  Encoding encode(std::string_view text, std::optional<std::string_view> pair = std::nullopt,
+                  const EncodeOptions& options = {}) const;
+
+  // Ids that are not in the vocabulary are left out.
+  std::string decode(std::span<const int32_t> ids, DecodeOptions options = {}) const;
+
+  int64_t vocab_size() const;  // different tokens, with added ones
+  std::optional<int32_t> token_to_id(std::string_view token) const;
+  // Empty if no token has this id. Added tokens that are normalized are shown in their normalized form.
+  std::string_view id_to_token(int32_t id) const;
+  std::optional<int64_t> model_max_length() const { return model_max_length_; }  // from tokenizer_config.json
+  std::string fingerprint() const { return fingerprint_; }  // hex; equal if ids are always equal
+
+  // Writes byte-identical copies of the files this tokenizer was loaded from, each atomically; for a bare vocab.txt also a
+  // tokenizer_config.json, so that AutoTokenizer can load the folder. Creates the directory.
+  void save(const std::filesystem::path& directory) const;
+
+  // For FastEncoder.
+  const TokenizerSpec& spec() const { return spec_; }
+  const AddedTokens& added_tokens() const { return added_; }
+  const WordPiece* word_piece() const { return std::get_if<WordPiece>(&model_); }
+  const BytePair* byte_pair() const { return std::get_if<BytePair>(&model_); }
+
+ private:
+  Encoding encode_one(std::string_view text, int32_t type_id) const;
+  PieceList split_added_tokens(std::string_view text) const;
+  void tokenize_piece(std::span<const AlignedChar> piece, int32_t type_id, Encoding& encoding) const;
+
+  TokenizerSpec spec_;
+  std::variant<std::monostate, WordPiece, BytePair> model_;
+  AddedTokens added_;
+  std::map<std::string, std::string> files_;
+  std::optional<int64_t> model_max_length_;
+  std::string fingerprint_;
+};
+
+// Error (kData) naming the byte, unless `text` is valid UTF-8 of less than 2^31 bytes.
+void check_text(std::string_view text);
+
+// `truncation` with max_length reduced by the `added` special tokens. Error (kConfig) if the lengths are not possible.
+Truncation without_special_tokens(const Truncation& truncation, int64_t added);
+
+}  // namespace strake::tokenizers
