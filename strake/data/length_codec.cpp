@@ -3,7 +3,9 @@
 #include <arrow/util/base64.h>
 #include <arrow/util/compression.h>
 
+#include <charconv>
 #include <limits>
+#include <string_view>
 
 #include "strake/data/status_arrow.h"
 
@@ -33,16 +35,22 @@ std::string encode_lengths(std::span<const int32_t> lengths) {
                                                        reinterpret_cast<uint8_t*>(packed.data())),
                                        "sequence lengths");
   packed.resize(static_cast<size_t>(packed_size));
-  return arrow::util::base64_encode(packed);
+  return fmt::format("{}:{}", size, arrow::util::base64_encode(packed));
 }
 
 std::vector<int32_t> decode_lengths(const std::string& text, int64_t count, const std::string& source) {
-  const std::string packed = value_of(arrow::util::base64_decode(text), source);
   require(count >= 0 && count <= kMostLengths, ErrorKind::kData, "{}: lengths of {} sequences", source, count);
-  std::string plain(static_cast<size_t>(count * kMostBytesPerLength), '\0');
+  int64_t plain_size = -1;
+  const auto [colon, error] = std::from_chars(text.data(), text.data() + text.size(), plain_size);
+  const bool sound = error == std::errc() && colon != text.data() + text.size() && *colon == ':' &&
+                     plain_size >= count && plain_size <= count * kMostBytesPerLength;
+  require(sound, ErrorKind::kData, "{}: sequence lengths do not belong to {} sequences", source, count);
+  const std::string packed =
+      value_of(arrow::util::base64_decode(std::string_view(colon + 1, text.data() + text.size())), source);
+  std::string plain(static_cast<size_t>(plain_size), '\0');
   const int64_t size = value_of(
       zstd(source)->Decompress(static_cast<int64_t>(packed.size()), reinterpret_cast<const uint8_t*>(packed.data()),
-                               static_cast<int64_t>(plain.size()), reinterpret_cast<uint8_t*>(plain.data())),
+                               plain_size, reinterpret_cast<uint8_t*>(plain.data())),
       source);
   plain.resize(static_cast<size_t>(size));
   std::vector<int32_t> lengths;

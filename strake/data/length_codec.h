@@ -10,7 +10,7 @@ namespace strake::data {
 // More are neither written nor accepted: a forged count must not make us allocate without bound.
 inline constexpr int64_t kMostLengths = int64_t{1} << 28;
 
-// Sequence lengths as printable text: base64 of zstd of LEB128 numbers; about one byte per sequence.
+// Sequence lengths as printable text: "<plain size>:<base64 of zstd of LEB128 numbers>"; about one byte each.
 std::string encode_lengths(std::span<const int32_t> lengths);
 
 // Reads `count` lengths back; Error (kData) starting with `source` if the text is not exactly that.

@@ -15,8 +15,8 @@ struct RowSourceOptions {
   std::filesystem::path file;
   TextEncoding encoding = TextEncoding::kUtf8;
   int64_t rows_per_chunk = 0;
-  std::vector<std::string> columns;       // to read; empty means all
-  std::shared_ptr<arrow::Schema> schema;  // of the file before this one, for formats that have none; may be null
+  std::vector<std::string> columns = {};  // to read; empty means all
+  std::shared_ptr<arrow::Schema> schema = nullptr;  // of the file before, for formats that have none of their own
 };
 
 // A chunk also ends when it has this many bytes of text, so that long rows do not need more memory.

@@ -31,7 +31,7 @@ struct TableWriterOptions {
   // A row group ends at whichever comes first: small enough to be read in parallel, large enough to compress.
   int64_t rows_per_group = int64_t{64} << 10;
   int64_t bytes_per_group = int64_t{64} << 20;
-  std::map<std::string, std::string> metadata;  // of the file
+  std::map<std::string, std::string> metadata = {};  // of the file
 };
 
 // Writes input rows with columns added, as Parquet (zstd). Input columns keep their types. The columns are fixed by the

@@ -55,9 +55,9 @@ class TokenDataset {
 
 // One sequence on its way into a dataset or token file.
 struct TokenRow {
-  std::span<const int32_t> ids;
-  std::optional<int32_t> second_begin;                 // none: all tokens are of type 0
-  std::variant<std::monostate, int32_t, float> label;  // of one kind for all rows
+  std::span<const int32_t> ids = {};
+  std::optional<int32_t> second_begin = std::nullopt;       // none: all tokens are of type 0
+  std::variant<std::monostate, int32_t, float> label = {};  // of one kind for all rows
   int64_t row = 0;
 };
 

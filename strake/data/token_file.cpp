@@ -222,8 +222,6 @@ void append_batch(const arrow::RecordBatch& batch, const TokenFileInfo& info, co
       info.label_kind == TokenLabelKind::kNumber ? column<arrow::FloatArray>(batch, "label") : nullptr;
   for (int64_t i = 0; i < batch.num_rows(); ++i) {
     TokenRow row{.ids = {ids.raw_values() + lists->value_offset(i), static_cast<size_t>(lists->value_length(i))},
-                 .second_begin = std::nullopt,
-                 .label = {},
                  .row = rows->Value(i)};
     if (second != nullptr) row.second_begin = second->Value(i);
     if (classes != nullptr) row.label = classes->Value(i);

@@ -15,15 +15,15 @@
 //   label         int32 class or float; absent if unlabelled
 //   row           int64         row of the input
 // Key/value metadata: strake.format_version, strake.tokenizer (fingerprint), strake.label_names (JSON array),
-// strake.max_length, strake.source, and strake.lengths: the sequence lengths as base64 of zstd of LEB128 numbers, so that
+// strake.max_length, strake.source, and strake.lengths: the sequence lengths (see length_codec.h), so that
 // batches can be planned from the footer alone.
 namespace strake::data {
 
 struct TokenFileInfo {
-  std::string tokenizer;                  // fingerprint of the tokenizer that made the ids
-  std::vector<std::string> label_names;   // by class; empty if there are no classes
-  int64_t max_length = 0;                 // tokens after truncation
-  std::string source;                     // what the file was made from
+  std::string tokenizer = {};                 // fingerprint of the tokenizer that made the ids
+  std::vector<std::string> label_names = {};  // by class; empty if there are no classes
+  int64_t max_length = 0;                     // tokens after truncation
+  std::string source = {};                    // what the file was made from
   bool has_pairs = false;
   TokenLabelKind label_kind = TokenLabelKind::kNone;
 };
