@@ -188,13 +188,13 @@ TYPED_TEST(Attention, BackwardAgreesWithTheReferenceInEveryRung) {
 
 TYPED_TEST(Attention, AgreesWithTheReferenceOnALongSequence) {
   for (const AttentionMask mask : {AttentionMask::kFull, AttentionMask::kCausal}) {
-    const Batch b({{1100, 3}, 1, 32, mask, 0.1F});
+    const Batch b({{600, 3}, 1, 32, mask, 0.1F});
     const auto qkv = random_qkv<TypeParam>(b);
     const auto dout = random_dout<TypeParam>(b);
     const Result<TypeParam> want = run(b, qkv, dout, Isa::kReference);
     for (const Isa isa : usable_rungs()) {
       const Result<TypeParam> got = run(b, qkv, dout, isa);
-      // Sums of 1100 terms in another order, and for BFloat16 one rounding.
+      // Sums of 600 terms in another order, and for BFloat16 one rounding.
       const double absolute = std::is_same_v<TypeParam, float> ? 5e-5 : 2e-2;
       expect_close(got.out, doubles(want.out), absolute, 2 * kRounding<TypeParam>, name(b.config, isa));
       expect_close(got.grad, doubles(want.grad), absolute, 2 * kRounding<TypeParam>, name(b.config, isa));
@@ -204,7 +204,7 @@ TYPED_TEST(Attention, AgreesWithTheReferenceOnALongSequence) {
 
 // With equal scores and one-hot values, out[i][j] is the dropout factor of query i and key j over the length.
 TEST(AttentionDropout, DropsExactlyWhatTheDefinitionSaysInEveryRung) {
-  for (int32_t length = 1; length <= 150; length += length < 70 ? 1 : 13) {
+  for (int32_t length = 1; length <= 150; length += length < 20 ? 1 : 11) {
     const Batch b({{2, length}, 3, length, AttentionMask::kFull, 0.3F});
     std::vector<float> qkv(static_cast<size_t>(b.tokens * (3 * b.width + kGap)), 0.0F);
     for (int64_t token = 2; token < b.tokens; ++token) {
@@ -245,27 +245,36 @@ TYPED_TEST(Attention, HasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-TEST(AttentionNan, StaysInItsSequence) {
+TEST(AttentionNan, FillsItsSequenceAndNoOther) {
   const Batch b({{20, 33, 8}, 2, 32});
-  auto qkv = random_qkv<float>(b);
   const auto dout = random_dout<float>(b);
   for (const Isa isa : usable_rungs()) {
+    auto qkv = random_qkv<float>(b);
     const Result<float> clean = run(b, qkv, dout, isa);
-    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-      auto broken = qkv;
-      broken[static_cast<size_t>(25 * (3 * b.width + kGap) + b.width)] = bad;  // a key of the second sequence
-      const Result<float> got = run(b, broken, dout, isa);
-      for (int64_t token = 0; token < b.tokens; ++token) {
-        const size_t first = static_cast<size_t>(token * (b.width + kGap));
-        if (token >= 20 && token < 53) {
-          EXPECT_FALSE(bad != bad && std::isfinite(got.out[first])) << to_string(isa) << " token " << token;
-        } else {
-          EXPECT_EQ(got.out[first], clean.out[first]) << to_string(isa) << " token " << token;
-        }
+    qkv[static_cast<size_t>(25 * (3 * b.width + kGap) + b.width)] = std::numeric_limits<float>::quiet_NaN();  // a key
+    const Result<float> got = run(b, qkv, dout, isa);
+    for (int64_t token = 0; token < b.tokens; ++token) {
+      const auto out = static_cast<size_t>(token * (b.width + kGap));
+      const auto grad = static_cast<size_t>(token * (3 * b.width + kGap));
+      if (token >= 20 && token < 53) {
+        EXPECT_TRUE(std::isnan(got.out[out]) && std::isnan(got.grad[grad])) << to_string(isa) << " token " << token;
+      } else {
+        EXPECT_EQ(got.out[out], clean.out[out]) << to_string(isa) << " token " << token;
+        EXPECT_EQ(got.grad[grad], clean.grad[grad]) << to_string(isa) << " token " << token;
       }
-      const auto is_bad = [](float value) { return !std::isfinite(value); };
-      EXPECT_TRUE(std::ranges::any_of(got.out, is_bad)) << to_string(isa);
-      EXPECT_TRUE(std::ranges::any_of(got.grad, is_bad)) << to_string(isa);
+    }
+  }
+}
+
+TEST(AttentionInfinity, InAScoreGivesNanNotAWrongNumber) {
+  const Batch b({{20}, 1, 32});
+  for (const Isa isa : usable_rungs()) {
+    auto qkv = random_qkv<float>(b);
+    qkv[static_cast<size_t>(b.width)] = std::numeric_limits<float>::infinity();  // first element of the first key
+    const Result<float> got = run(b, qkv, random_dout<float>(b), isa);
+    for (int64_t token = 0; token < b.tokens; ++token) {  // +inf wins the softmax as inf - inf; -inf has no weight
+      const bool positive = qkv[static_cast<size_t>(token * (3 * b.width + kGap))] > 0;
+      EXPECT_EQ(std::isnan(got.out[static_cast<size_t>(token * (b.width + kGap))]), positive) << to_string(isa);
     }
   }
 }
