@@ -33,7 +33,7 @@ struct AdamW {
   double epsilon = 1e-8;
   int64_t step = 1;           // 1 for the first update
   float gradient_scale = 1;   // g = gradient_scale * gradients: clipping and the loss divisor
-  std::span<const WeightDecaySegment> decay;  // ascending, disjoint
+  std::span<const WeightDecaySegment> decay = {};  // ascending, disjoint
 };
 
 // One update of every parameter. kInternal if step < 1 or the segments are out of order.

@@ -22,8 +22,8 @@ struct AttentionShape {
   int64_t head_dim = 0;  // any; multiples of 16 waste no lanes
   float scale = 1;
   AttentionMask mask = AttentionMask::kFull;
-  Dropout dropout;  // of the probabilities: element = head * 2^20 + key position, token = query
-  TokenIndex index;
+  Dropout dropout = {};  // of the probabilities: element = head * 2^20 + key position, token = query
+  TokenIndex index = {};
 };
 
 // Keys of one head that have a counter of their own when dropout is on.
@@ -33,7 +33,7 @@ inline constexpr int64_t kMaxAttentionKeysWithDropout = int64_t{1} << 20;
 // buffer. Strides are in elements.
 template <typename T>
 struct AttentionForward {
-  AttentionShape shape;
+  AttentionShape shape = {};
   const T* q = nullptr;
   const T* k = nullptr;
   const T* v = nullptr;
@@ -45,7 +45,7 @@ struct AttentionForward {
 
 template <typename T>
 struct AttentionBackward {
-  AttentionShape shape;  // the same as in the forward pass
+  AttentionShape shape = {};  // the same as in the forward pass
   const T* q = nullptr;
   const T* k = nullptr;
   const T* v = nullptr;

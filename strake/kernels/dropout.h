@@ -19,7 +19,7 @@ struct TokenIndex {
 };
 
 struct Dropout {
-  PhiloxKey key;
+  PhiloxKey key = {};
   uint32_t site = 0;  // which dropout of the model: below 65536
   float p = 0;        // in [0, 1); 0: off
 };
@@ -30,8 +30,8 @@ struct DropoutArgs {
   T* y = nullptr;        // [tokens, columns], may be x
   int64_t tokens = 0;
   int64_t columns = 0;
-  Dropout dropout;
-  TokenIndex index;
+  Dropout dropout = {};
+  TokenIndex index = {};
 };
 
 // y = dropout(x). The backward pass is the same function on gradients. T is float or BFloat16.

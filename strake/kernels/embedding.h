@@ -17,9 +17,9 @@ struct EmbeddingTable {
 
 template <typename T>
 struct EmbeddingForward {
-  EmbeddingTable<const T> word;
-  EmbeddingTable<const T> position;  // optional
-  EmbeddingTable<const T> type;      // optional
+  EmbeddingTable<const T> word = {};
+  EmbeddingTable<const T> position = {};  // optional
+  EmbeddingTable<const T> type = {};      // optional
   T* out = nullptr;                  // [tokens, columns]
   int64_t tokens = 0;
   int64_t columns = 0;
@@ -33,7 +33,7 @@ void embedding_forward(const EmbeddingForward<T>& args, Isa highest = best_isa()
 template <typename T, typename G>
 struct EmbeddingBackward {
   const T* dout = nullptr;   // [tokens, columns]
-  EmbeddingTable<G> table;   // gradients, added to: fill with zeros before the first call of a step
+  EmbeddingTable<G> table = {};   // gradients, added to: fill with zeros before the first call of a step
   int64_t tokens = 0;
   int64_t columns = 0;
 };

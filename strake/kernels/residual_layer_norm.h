@@ -24,8 +24,8 @@ struct ResidualLayerNormForward {
   int64_t tokens = 0;
   int64_t columns = 0;
   float eps = 1e-5F;
-  Dropout dropout;
-  TokenIndex index;
+  Dropout dropout = {};
+  TokenIndex index = {};
 };
 
 template <typename T>
@@ -41,8 +41,8 @@ struct ResidualLayerNormBackward {
   float* dbeta = nullptr;   // [columns], overwritten
   int64_t tokens = 0;
   int64_t columns = 0;
-  Dropout dropout;
-  TokenIndex index;
+  Dropout dropout = {};
+  TokenIndex index = {};
 };
 
 // T is float or BFloat16. dgamma and dbeta are summed in a fixed order whatever the number of threads.

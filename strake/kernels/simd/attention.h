@@ -70,6 +70,15 @@ inline void transpose_rows(const T* from, int64_t stride, int64_t rows, int64_t 
   }
 }
 
+// Asks for one head's piece of each row. The pieces are a long stride apart, which the processor does not foresee.
+template <class T>
+inline void prefetch_rows(const T* from, int64_t stride, int64_t rows, int64_t head_dim) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t d = 0; d < head_dim; d += kLine) __builtin_prefetch(from + i * stride + d);
+  }
+}
+
 // One block of queries and the keys it may see.
 struct QueryBlock {
   int64_t first;  // in the sequence
@@ -185,6 +194,14 @@ void attention_forward_item(const AttentionForward<T>& args, const KeepRule& rul
   auto* const bits = reinterpret_cast<unsigned char*>(results + sizes.block());
 
   const int64_t at = item.first_token * args.qkv_stride + item.head * shape.head_dim;
+  if (item.head + 1 < shape.num_heads) {
+    const T* const parts[] = {args.q, args.k, args.v};
+    for (const T* part : parts) {
+      prefetch_rows(part + at + shape.head_dim, args.qkv_stride, item.length, shape.head_dim);
+    }
+  }
+  prefetch_rows(args.out + item.first_token * args.out_stride + item.head * shape.head_dim, args.out_stride,
+                item.length, shape.head_dim);
   transpose_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, keys);
   widen_rows<S>(args.v + at, args.qkv_stride, item.length, shape.head_dim, 1.0F, values);
   for (int64_t first = 0; first < item.length; first += kQueryBlock) {
@@ -331,6 +348,20 @@ void attention_backward_item(const AttentionBackward<T>& args, const KeepRule& r
   const AttentionSizes<S> sizes(item.length, shape.head_dim);
   const BackwardScratch<S> w(sizes, scratch);
   const int64_t at = item.first_token * args.qkv_stride + item.head * shape.head_dim;
+  const int64_t grad_at = item.first_token * args.grad_stride + item.head * shape.head_dim;
+  if (item.head + 1 < shape.num_heads) {
+    const T* const parts[] = {args.q, args.k, args.v};
+    for (const T* part : parts) {
+      prefetch_rows(part + at + shape.head_dim, args.qkv_stride, item.length, shape.head_dim);
+    }
+  }
+  const int64_t out_at = item.first_token * args.out_stride + item.head * shape.head_dim;
+  prefetch_rows(args.out + out_at, args.out_stride, item.length, shape.head_dim);
+  prefetch_rows(args.dout + out_at, args.out_stride, item.length, shape.head_dim);
+  const T* const results[] = {args.dq, args.dk, args.dv};
+  for (const T* part : results) {
+    prefetch_rows(part + grad_at, args.grad_stride, item.length, shape.head_dim);
+  }
   transpose_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, w.keys_t);
   transpose_rows<S>(args.v + at, args.qkv_stride, item.length, shape.head_dim, w.values_t);
   widen_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, 1.0F, w.keys);
@@ -341,7 +372,6 @@ void attention_backward_item(const AttentionBackward<T>& args, const KeepRule& r
   for (int64_t first = 0; first < item.length; first += kQueryBlock) {
     backward_block<S>(args, rule, item, w, query_block(shape, item.length, first));
   }
-  const int64_t grad_at = item.first_token * args.grad_stride + item.head * shape.head_dim;
   narrow_rows<S>(w.dk, item.length, shape.head_dim, 1.0F, args.dk + grad_at, args.grad_stride);
   narrow_rows<S>(w.dv, item.length, shape.head_dim, 1.0F, args.dv + grad_at, args.grad_stride);
 }

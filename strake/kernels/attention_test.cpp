@@ -1,0 +1,293 @@
+#include "strake/kernels/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "strake/core/error.h"
+#include "strake/kernels/keep_rule.h"
+#include "strake/kernels/test_values.h"
+
+namespace strake::kernels {
+namespace {
+
+// A packed batch with q, k, v in one fused buffer and its gradients in another.
+struct Case {
+  std::vector<int32_t> lengths;
+  int64_t heads;
+  int64_t head_dim;
+  AttentionMask mask = AttentionMask::kFull;
+  float p = 0;
+};
+
+std::string name(const Case& c, Isa isa) {
+  return std::string(to_string(isa)) + " sequences=" + std::to_string(c.lengths.size()) +
+         " first length=" + std::to_string(c.lengths.front()) + " head_dim=" + std::to_string(c.head_dim) +
+         (c.mask == AttentionMask::kCausal ? " causal" : "") + " p=" + std::to_string(c.p);
+}
+
+struct Batch {
+  explicit Batch(const Case& c) : config(c), index(c.lengths), offsets{0} {
+    for (const int32_t length : c.lengths) offsets.push_back(offsets.back() + length);
+    tokens = offsets.back();
+    width = c.heads * c.head_dim;
+    shape = {.offsets = offsets.data(),
+             .num_sequences = static_cast<int64_t>(c.lengths.size()),
+             .num_heads = c.heads,
+             .head_dim = c.head_dim,
+             .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim)),
+             .mask = c.mask,
+             .dropout = {.key = philox_key(3, 4), .site = 77, .p = c.p},
+             .index = index.index()};
+  }
+  Case config;
+  TestIndex index;
+  std::vector<int32_t> offsets;
+  int64_t tokens;
+  int64_t width;
+  AttentionShape shape;
+};
+
+template <typename T>
+struct Result {
+  std::vector<T> out;
+  std::vector<float> lse;
+  std::vector<T> grad;
+};
+
+constexpr int64_t kGap = 5;  // strides larger than the rows
+
+template <typename T>
+Result<T> run(const Batch& b, const std::vector<T>& qkv, const std::vector<T>& dout, Isa isa) {
+  Result<T> r{std::vector<T>(static_cast<size_t>(b.tokens * (b.width + kGap))),
+              std::vector<float>(static_cast<size_t>(b.tokens * b.config.heads)), std::vector<T>(qkv.size())};
+  const int64_t stride = 3 * b.width + kGap;
+  attention_forward<T>({.shape = b.shape, .q = qkv.data(), .k = qkv.data() + b.width, .v = qkv.data() + 2 * b.width,
+                        .qkv_stride = stride, .out = r.out.data(), .out_stride = b.width + kGap, .lse = r.lse.data()},
+                       isa);
+  attention_backward<T>({.shape = b.shape, .q = qkv.data(), .k = qkv.data() + b.width, .v = qkv.data() + 2 * b.width,
+                         .qkv_stride = stride, .out = r.out.data(), .dout = dout.data(), .out_stride = b.width + kGap,
+                         .lse = r.lse.data(), .dq = r.grad.data(), .dk = r.grad.data() + b.width,
+                         .dv = r.grad.data() + 2 * b.width, .grad_stride = stride},
+                        isa);
+  return r;
+}
+
+template <typename T>
+std::vector<T> random_qkv(const Batch& b) {
+  return random_values<T>(b.tokens * (3 * b.width + kGap), 11);
+}
+template <typename T>
+std::vector<T> random_dout(const Batch& b) {
+  return random_values<T>(b.tokens * (b.width + kGap), 12);
+}
+
+// The formula, in double; gaps are 0 as in Result.
+std::vector<double> formula(const Batch& b, const std::vector<double>& qkv) {
+  std::vector<double> out(static_cast<size_t>(b.tokens * (b.width + kGap)));
+  const KeepRule keep = keep_rule(b.shape.dropout, b.shape.index);
+  const auto at = [&](int64_t token, int64_t part, int64_t head) {
+    return qkv.data() + token * (3 * b.width + kGap) + part * b.width + head * b.shape.head_dim;
+  };
+  for (size_t s = 0; s + 1 < b.offsets.size(); ++s) {
+    for (int64_t head = 0; head < b.shape.num_heads; ++head) {
+      for (int64_t i = b.offsets[s]; i < b.offsets[s + 1]; ++i) {
+        const int64_t end = b.shape.mask == AttentionMask::kCausal ? i + 1 : b.offsets[s + 1];
+        double sum = 0;
+        double* const row = out.data() + i * (b.width + kGap) + head * b.shape.head_dim;
+        for (int64_t j = b.offsets[s]; j < end; ++j) {
+          const double score =
+              std::inner_product(at(i, 0, head), at(i, 0, head) + b.shape.head_dim, at(j, 1, head), 0.0);
+          const double p = std::exp(double{b.shape.scale} * score);
+          sum += p;
+          const double factor = keep_factor(keep, i, (head << 20) + j - b.offsets[s]);
+          for (int64_t d = 0; d < b.shape.head_dim; ++d) row[d] += factor * p * at(j, 2, head)[d];
+        }
+        for (int64_t d = 0; d < b.shape.head_dim; ++d) row[d] /= sum;
+      }
+    }
+  }
+  return out;
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> kCases{
+      {{1}, 1, 64},
+      {{27, 1, 13, 40}, 3, 64},
+      {{5, 33, 1, 1, 64, 70}, 2, 32, AttentionMask::kFull, 0.1F},
+      {{31, 17, 2, 97}, 2, 20, AttentionMask::kCausal, 0.25F},
+      {{3, 16, 130}, 1, 7, AttentionMask::kCausal},
+      {{9, 200, 0, 4}, 2, 80, AttentionMask::kFull, 0.5F},
+      {std::vector<int32_t>(50, 6), 4, 16, AttentionMask::kFull, 0.1F},
+  };
+  return kCases;
+}
+
+template <typename T>
+class Attention : public ::testing::Test {};
+TYPED_TEST_SUITE(Attention, StorageTypes);
+
+TYPED_TEST(Attention, ForwardIsTheFormulaInEveryRung) {
+  for (const Case& c : cases()) {
+    const Batch b(c);
+    const auto qkv = random_qkv<TypeParam>(b);
+    const std::vector<double> want = formula(b, doubles(qkv));
+    for (const Isa isa : usable_rungs()) {
+      // fp32 scores of size up to 5 err by 1e-6, which is the relative error of a probability; then one store.
+      expect_close(run(b, qkv, random_dout<TypeParam>(b), isa).out, want, 4e-6, kRounding<TypeParam>, name(c, isa));
+    }
+  }
+}
+
+TEST(AttentionGradient, IsTheSlopeOfTheFormulaInEveryRung) {
+  for (const Case& c : std::vector<Case>{{{5, 1, 3}, 2, 6},
+                                         {{7, 2}, 1, 20, AttentionMask::kCausal, 0.3F},
+                                         {{20}, 1, 16, AttentionMask::kFull, 0.1F}}) {
+    const Batch b(c);
+    const auto qkv = random_qkv<float>(b);
+    const auto dout = random_dout<float>(b);
+    const std::vector<double> weights = doubles(dout);
+    std::vector<double> x = doubles(qkv);
+    const auto loss = [&] {
+      const std::vector<double> out = formula(b, x);
+      return std::inner_product(out.begin(), out.end(), weights.begin(), 0.0);
+    };
+    std::vector<double> want(x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      constexpr double kStep = 1e-5;  // error of central differences: step^2 plus 1e-16 / step
+      const double before = x[i];
+      x[i] = before + kStep;
+      const double above = loss();
+      x[i] = before - kStep;
+      want[i] = (above - loss()) / (2 * kStep);
+      x[i] = before;
+    }
+    for (const Isa isa : usable_rungs()) {
+      expect_close(run(b, qkv, dout, isa).grad, want, 2e-5, 1e-6, name(c, isa));  // fp32 sums of about 20 terms
+    }
+  }
+}
+
+TYPED_TEST(Attention, BackwardAgreesWithTheReferenceInEveryRung) {
+  for (const Case& c : cases()) {
+    const Batch b(c);
+    const auto qkv = random_qkv<TypeParam>(b);
+    const auto dout = random_dout<TypeParam>(b);
+    const Result<TypeParam> want = run(b, qkv, dout, Isa::kReference);
+    for (const Isa isa : usable_rungs()) {
+      const Result<TypeParam> got = run(b, qkv, dout, isa);
+      expect_close(got.lse, doubles(want.lse), 2e-6, 1e-6, name(c, isa));
+      // BFloat16: `out` of the two may differ by one rounding, which the dot product with dout carries into dS.
+      const double absolute = std::is_same_v<TypeParam, float> ? 2e-5 : 2e-2;
+      expect_close(got.grad, doubles(want.grad), absolute, 2 * kRounding<TypeParam>, name(c, isa));
+    }
+  }
+}
+
+TYPED_TEST(Attention, AgreesWithTheReferenceOnALongSequence) {
+  for (const AttentionMask mask : {AttentionMask::kFull, AttentionMask::kCausal}) {
+    const Batch b({{600, 3}, 1, 32, mask, 0.1F});
+    const auto qkv = random_qkv<TypeParam>(b);
+    const auto dout = random_dout<TypeParam>(b);
+    const Result<TypeParam> want = run(b, qkv, dout, Isa::kReference);
+    for (const Isa isa : usable_rungs()) {
+      const Result<TypeParam> got = run(b, qkv, dout, isa);
+      // Sums of 600 terms in another order, and for BFloat16 one rounding.
+      const double absolute = std::is_same_v<TypeParam, float> ? 5e-5 : 2e-2;
+      expect_close(got.out, doubles(want.out), absolute, 2 * kRounding<TypeParam>, name(b.config, isa));
+      expect_close(got.grad, doubles(want.grad), absolute, 2 * kRounding<TypeParam>, name(b.config, isa));
+    }
+  }
+}
+
+// With equal scores and one-hot values, out[i][j] is the dropout factor of query i and key j over the length.
+TEST(AttentionDropout, DropsExactlyWhatTheDefinitionSaysInEveryRung) {
+  for (int32_t length = 1; length <= 150; length += length < 20 ? 1 : 11) {
+    const Batch b({{2, length}, 3, length, AttentionMask::kFull, 0.3F});
+    std::vector<float> qkv(static_cast<size_t>(b.tokens * (3 * b.width + kGap)), 0.0F);
+    for (int64_t token = 2; token < b.tokens; ++token) {
+      for (int64_t head = 0; head < 3; ++head) {
+        qkv[static_cast<size_t>(token * (3 * b.width + kGap) + 2 * b.width + head * length + token - 2)] = 1.0F;
+      }
+    }
+    const KeepRule keep = keep_rule(b.shape.dropout, b.shape.index);
+    for (const Isa isa : usable_rungs()) {
+      const std::vector<float> out = run(b, qkv, random_dout<float>(b), isa).out;
+      int wrong = 0;
+      for (int64_t query = 2; query < b.tokens; ++query) {
+        for (int64_t head = 0; head < 3; ++head) {
+          for (int64_t key = 0; key < length; ++key) {
+            const float value = out[static_cast<size_t>(query * (b.width + kGap) + head * length + key)];
+            wrong += (value != 0.0F) != keeps(keep, query, (head << 20) + key) ? 1 : 0;
+          }
+        }
+      }
+      EXPECT_EQ(wrong, 0) << to_string(isa) << " length " << length;
+    }
+  }
+}
+
+TYPED_TEST(Attention, HasTheSameBitsForAnyNumberOfThreads) {
+  const Batch b({{27, 1, 90, 13, 40, 5, 5, 33}, 3, 32, AttentionMask::kFull, 0.1F});
+  const auto qkv = random_qkv<TypeParam>(b);
+  const auto dout = random_dout<TypeParam>(b);
+  for (const Isa isa : usable_rungs()) {
+    const WithThreads one(1);
+    const Result<TypeParam> want = run(b, qkv, dout, isa);
+    for (const int threads : {2, 3, 7}) {
+      const WithThreads several(threads);
+      const Result<TypeParam> got = run(b, qkv, dout, isa);
+      EXPECT_TRUE(same_bits(got.out, want.out) && same_bits(got.grad, want.grad) && same_bits(got.lse, want.lse))
+          << to_string(isa) << " with " << threads << " threads";
+    }
+  }
+}
+
+TEST(AttentionNan, FillsItsSequenceAndNoOther) {
+  const Batch b({{20, 33, 8}, 2, 32});
+  const auto dout = random_dout<float>(b);
+  for (const Isa isa : usable_rungs()) {
+    auto qkv = random_qkv<float>(b);
+    const Result<float> clean = run(b, qkv, dout, isa);
+    qkv[static_cast<size_t>(25 * (3 * b.width + kGap) + b.width)] = std::numeric_limits<float>::quiet_NaN();  // a key
+    const Result<float> got = run(b, qkv, dout, isa);
+    for (int64_t token = 0; token < b.tokens; ++token) {
+      const auto out = static_cast<size_t>(token * (b.width + kGap));
+      const auto grad = static_cast<size_t>(token * (3 * b.width + kGap));
+      if (token >= 20 && token < 53) {
+        EXPECT_TRUE(std::isnan(got.out[out]) && std::isnan(got.grad[grad])) << to_string(isa) << " token " << token;
+      } else {
+        EXPECT_EQ(got.out[out], clean.out[out]) << to_string(isa) << " token " << token;
+        EXPECT_EQ(got.grad[grad], clean.grad[grad]) << to_string(isa) << " token " << token;
+      }
+    }
+  }
+}
+
+TEST(AttentionInfinity, InAScoreGivesNanNotAWrongNumber) {
+  const Batch b({{20}, 1, 32});
+  for (const Isa isa : usable_rungs()) {
+    auto qkv = random_qkv<float>(b);
+    qkv[static_cast<size_t>(b.width)] = std::numeric_limits<float>::infinity();  // first element of the first key
+    const Result<float> got = run(b, qkv, random_dout<float>(b), isa);
+    for (int64_t token = 0; token < b.tokens; ++token) {  // +inf wins the softmax as inf - inf; -inf has no weight
+      const bool positive = qkv[static_cast<size_t>(token * (3 * b.width + kGap))] > 0;
+      EXPECT_EQ(std::isnan(got.out[static_cast<size_t>(token * (b.width + kGap))]), positive) << to_string(isa);
+    }
+  }
+}
+
+TEST(AttentionShapes, ThatMakeNoSenseAreRefused) {
+  const std::vector<int32_t> offsets{0, 5, 3};
+  const AttentionForward<float> args{
+      .shape = {.offsets = offsets.data(), .num_sequences = 2, .num_heads = 1, .head_dim = 8}};
+  EXPECT_THROW(attention_forward(args), Error);
+  AttentionForward<float> no_heads = args;
+  no_heads.shape.num_heads = 0;
+  EXPECT_THROW(attention_forward(no_heads), Error);
+}
+
+}  // namespace
+}  // namespace strake::kernels
