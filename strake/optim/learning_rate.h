@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "strake/core/json.h"
+
+namespace strake::optim {
+
+// --warmup_steps and --warmup_ratio.
+struct WarmupOptions {
+  double steps = 0;  // from 1 on a count (its fraction is dropped), below 1 a share of all steps
+  double ratio = 0;  // share of all steps, in [0, 1]; used when `steps` is 0
+};
+
+// Optimizer updates of the warm-up: Transformers 5's TrainingArguments.get_warmup_steps, and warmup_ratio as in its
+// version 4 (a share is rounded up). Error (kConfig) for negative values or a ratio above 1.
+int64_t resolve_warmup_steps(const WarmupOptions& options, int64_t total_steps);
+
+struct ScheduleOptions {
+  std::string type = "linear";   // lr_scheduler_type
+  double learning_rate = 5e-5;   // peak
+  int64_t warmup_steps = 0;      // optimizer updates
+  int64_t total_steps = 0;       // optimizer updates of the whole run
+  Json kwargs = Json::object();  // lr_scheduler_kwargs, with the names and defaults of Transformers
+};
+
+// The learning rate of every optimizer update, as transformers.get_scheduler (5.23) gives it:
+//   constant                   constant_with_warmup
+//   linear                     inverse_sqrt                (timescale: warm-up steps, or 10000 without warm-up)
+//   cosine                     (num_cycles 0.5)
+//   cosine_with_restarts       (num_cycles 1)
+//   polynomial                 (lr_end 1e-7, power 1)
+//   cosine_with_min_lr         (num_cycles 0.5; min_lr or min_lr_rate)
+//   cosine_warmup_with_min_lr  (num_cycles 0.5; min_lr or min_lr_rate; warmup_lr_rate)
+//   warmup_stable_decay        (num_decay_steps; num_stable_steps, warmup_type linear, decay_type cosine,
+//                              min_lr_ratio 0, num_cycles 0.5)
+// Schedules that depend on measured losses (reduce_lr_on_plateau, greedy) are refused: resuming would need their history.
+// Immutable; safe to use from several threads.
+class LearningRateSchedule {
+ public:
+  // Error (kConfig) for an unknown type, an argument the type does not have, or a value out of range.
+  explicit LearningRateSchedule(const ScheduleOptions& options);
+
+  // Learning rate of optimizer update number `step`, counted from 0: the first update uses at(0), which is 0 with
+  // warm-up, as under torch's LambdaLR. A pure function of `step`, so resuming needs no state.
+  double at(int64_t step) const;
+
+ private:
+  double learning_rate_;
+  std::function<double(int64_t)> factor_;
+};
+
+}  // namespace strake::optim
