@@ -1,5 +1,7 @@
 #include "strake/models/forward.h"
 
+#include <c10/core/GradMode.h>
+
 namespace strake::models {
 
 at::Tensor forward_logits(const SequenceClassifier& model, const ParameterSource& parameters,

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "strake/monitor/metrics_log.h"
+#include "strake/tasks/train.h"
+#include "strake/training/trainer.h"
+
+namespace strake::tasks {
+
+// What a training run shows and records on rank 0: progress, metrics.jsonl, and the table at the end.
+class RunLog final : public training::RunListener {
+ public:
+  RunLog(const TrainConfig& config, const std::optional<std::filesystem::path>& resume_from);
+
+  void on_step(const training::StepReport& report, double epoch, int64_t total_steps) override;
+  void on_log(const Json& entry) override;
+  // Prints the closing table to standard output.
+  void close(const training::TrainReport& report);
+
+ private:
+  const TrainConfig& config_;
+  monitor::MetricsLog metrics_;
+};
+
+}  // namespace strake::tasks

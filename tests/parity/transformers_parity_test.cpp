@@ -1,0 +1,120 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "strake/data/collate.h"
+#include "strake/inference/scorer.h"
+#include "strake/models/forward.h"
+#include "strake/models/weights.h"
+#include "strake/optim/learning_rate.h"
+#include "strake/tensors/checkpoint_files.h"
+#include "strake/training/run_checkpoint.h"
+#include "strake/training/stepper.h"
+#include "tests/parity/parity_case.h"
+
+namespace strake {
+namespace {
+
+using tests::ParityCase;
+
+std::vector<int64_t> all_rows(const data::TokenDataset& dataset) {
+  std::vector<int64_t> rows(dataset.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  return rows;
+}
+
+double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+// A model in training on one rank.
+struct ParityRun {
+  explicit ParityRun(const ParityCase& parity)
+      : options(parity.options()),
+        model(models::read_encoder_config(parity.folder)),
+        parameters(model, comm, options),
+        stepper(model, parameters, comm, options) {
+    training::read_model(model, parameters, parity.folder);
+  }
+  at::Tensor logits(const data::TokenDataset& dataset) {
+    return models::forward_logits(
+        model, [&](size_t i) { return parameters.gather(i, nullptr); }, data::collate(dataset, all_rows(dataset)));
+  }
+
+  training::TrainingOptions options;
+  models::SequenceClassifier model;
+  comm::SelfComm comm;
+  training::ShardedParameters parameters;
+  training::Stepper stepper;
+};
+
+class TransformersParity : public testing::TestWithParam<const char*> {
+ protected:
+  ParityCase parity_{GetParam()};
+};
+
+TEST_P(TransformersParity, LogitsAgreeWithin1e5) {  // fp32 rounding in another order of summation
+  const inference::Scorer scorer(parity_.folder, inference::Precision::kFp32);
+  const data::TokenDataset dataset = parity_.dataset("");
+  const at::Tensor logits = scorer.logits(data::collate(dataset, all_rows(dataset)));
+  EXPECT_LT(largest_difference(logits, parity_.expected.read("logits")), 1e-5);
+}
+
+TEST_P(TransformersParity, EveryGradientAgreesWithin1e4) {
+  const data::TokenDataset dataset = parity_.dataset("");
+  ParityRun run(parity_);
+  const data::GlobalStep step{.micro_batches = {all_rows(dataset)}, .next = {}};
+  const auto report = run.stepper.run(dataset, step, 1, 1e-30);
+  EXPECT_NEAR(report.loss, parity_.expected.read("loss")[0].item<double>(), 1e-5);
+  for (size_t i = 0; i < run.parameters.num_blocks(); ++i) {
+    const auto& block = *run.model.blocks()[i];
+    for (const auto& [name, gradient] : models::named_weights(block, run.parameters.block(i).gradient)) {
+      const at::Tensor expected = parity_.expected.read("gradient." + name);
+      // Relative to the tensor; the absolute part is for gradients that are zero but for rounding (key biases).
+      const double scale = expected.abs().max().item<double>();
+      EXPECT_LT(largest_difference(gradient, expected), 1e-4 * scale + 1e-7) << name;
+    }
+  }
+}
+
+TEST_P(TransformersParity, TwentyStepsOfTrainingAgreeWithin1e4) {
+  const data::TokenDataset dataset = parity_.dataset("train.");
+  ParityRun run(parity_);
+  const optim::LearningRateSchedule schedule({.type = run.options.lr_scheduler_type,
+                                              .learning_rate = run.options.learning_rate,
+                                              .warmup_steps = run.options.warmup_steps,
+                                              .total_steps = run.options.max_steps});
+  const at::Tensor losses = parity_.expected.read("train.losses");
+  const at::Tensor norms = parity_.expected.read("train.gradient_norms");
+  ASSERT_EQ(losses.numel(), run.options.max_steps);
+  for (int64_t i = 0; i < losses.numel(); ++i) {
+    const data::GlobalStep step{.micro_batches = parity_.settings["steps"][i].get<std::vector<data::MicroBatch>>(),
+                                .next = {}};
+    const auto report = run.stepper.run(dataset, step, i + 1, schedule.at(i));
+    EXPECT_NEAR(report.loss, losses[i].item<double>(), 1e-4) << "step " << i + 1;
+    EXPECT_NEAR(report.gradient_norm, norms[i].item<double>(), 1e-3 * norms[i].item<double>()) << "step " << i + 1;
+  }
+  const data::TokenDataset six = parity_.dataset("");
+  EXPECT_LT(largest_difference(run.logits(six), parity_.expected.read("train.final_logits")), 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TransformersParity, testing::Values("bert", "bert_regression", "roberta", "distilbert"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(BaseCheckpoint, GetsANewHeadAndKeepsItsPooler) {
+  const ParityCase parity("bert_base");
+  models::EncoderConfig config = models::read_encoder_config(parity.folder);
+  config.set_labels({"no", "yes"}, std::nullopt);
+  const models::SequenceClassifier model(config);
+  const tensors::CheckpointFiles files(parity.folder);
+  models::LoadReport report;
+  for (const auto& block : model.blocks()) {
+    at::Tensor flat = at::zeros({block->layout().numel()});
+    models::load_block(*block, config, files, 7, flat, report);
+  }
+  EXPECT_EQ(report.initialized, (std::vector<std::string>{"classifier.weight", "classifier.bias"}));
+  EXPECT_TRUE(models::unused_names(model, files).empty());
+}
+
+}  // namespace
+}  // namespace strake
