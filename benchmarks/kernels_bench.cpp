@@ -1,6 +1,7 @@
 // Every CPU kernel at the shapes of RoBERTa-base fine-tuning (32 reviews, 864 tokens), each rung beside the reference.
-// Arguments after Google Benchmark's own: none. STRAKE_NUM_THREADS sets the threads (1 if unset). bytes_per_second counts
-// what a kernel must read and write; flops counts multiplications and additions of the matrix products of attention.
+// Arguments after Google Benchmark's own: none. STRAKE_NUM_THREADS sets the threads (1 if unset). bytes_per_second
+// counts what a kernel must read and write; flops counts multiplications and additions of the matrix products of
+// attention.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -43,11 +44,13 @@ std::vector<T> random_values(int64_t count) {
   return values;
 }
 
-// Lengths 12, 13, ... 42 and a filler: 864 tokens, mean 27.
+// 864 tokens: 32 sequences of 12, 13, ... 42 tokens and a filler, or a few of equal length.
 struct Batch {
-  Batch() : offsets{0} {
-    for (int64_t s = 0; s < kSequences; ++s) {
-      const int64_t length = s + 1 < kSequences ? 12 + s : kTokens - offsets.back();
+  explicit Batch(int64_t sequences = kSequences) : offsets{0} {
+    for (int64_t s = 0; s < sequences; ++s) {
+      const int64_t length = sequences < kSequences ? kTokens / sequences
+                             : s + 1 < sequences    ? 12 + s
+                                                    : kTokens - offsets.back();
       for (int64_t t = 0; t < length; ++t) {
         rows.push_back(s);
         positions.push_back(static_cast<int32_t>(t));
@@ -56,6 +59,7 @@ struct Batch {
     }
   }
   TokenIndex index() const { return {rows.data(), positions.data()}; }
+  int64_t sequences() const { return static_cast<int64_t>(offsets.size()) - 1; }
   std::vector<int32_t> offsets;
   std::vector<int64_t> rows;
   std::vector<int32_t> positions;
@@ -69,31 +73,49 @@ void report_bytes(benchmark::State& state, double bytes) {
 
 double attention_flops(const Batch& batch, int products) {
   double squares = 0;
-  for (size_t s = 0; s < kSequences; ++s) squares += std::pow(batch.offsets[s + 1] - batch.offsets[s], 2);
+  for (size_t s = 0; s + 1 < batch.offsets.size(); ++s) squares += std::pow(batch.offsets[s + 1] - batch.offsets[s], 2);
   return 2.0 * products * squares * kHidden;
 }
 
 AttentionShape attention_shape(const Batch& batch, int percent) {
-  return {.offsets = batch.offsets.data(), .num_sequences = kSequences, .num_heads = kHeads,
-          .head_dim = kHidden / kHeads, .scale = 0.125F, .dropout = with_dropout(percent), .index = batch.index()};
+  return {.offsets = batch.offsets.data(),
+          .num_sequences = batch.sequences(),
+          .num_heads = kHeads,
+          .head_dim = kHidden / kHeads,
+          .scale = 0.125F,
+          .dropout = with_dropout(percent),
+          .index = batch.index()};
 }
 
 template <typename T>
-void attention(benchmark::State& state, Isa isa, int percent, int direction) {
-  const Batch batch;
+void attention(benchmark::State& state, Isa isa, int64_t sequences, int percent, int direction) {
+  const Batch batch(sequences);
   const auto qkv = random_values<T>(kTokens * 3 * kHidden);
   const auto dout = random_values<T>(kTokens * kHidden);
   std::vector<T> out(static_cast<size_t>(kTokens * kHidden));
   std::vector<T> grad(qkv.size());
   std::vector<float> lse(static_cast<size_t>(kTokens * kHeads));
-  const AttentionForward<T> forward{
-      .shape = attention_shape(batch, percent), .q = qkv.data(), .k = qkv.data() + kHidden,
-      .v = qkv.data() + 2 * kHidden, .qkv_stride = 3 * kHidden, .out = out.data(), .out_stride = kHidden,
-      .lse = lse.data()};
-  const AttentionBackward<T> backward{
-      .shape = forward.shape, .q = forward.q, .k = forward.k, .v = forward.v, .qkv_stride = 3 * kHidden,
-      .out = out.data(), .dout = dout.data(), .out_stride = kHidden, .lse = lse.data(), .dq = grad.data(),
-      .dk = grad.data() + kHidden, .dv = grad.data() + 2 * kHidden, .grad_stride = 3 * kHidden};
+  const AttentionForward<T> forward{.shape = attention_shape(batch, percent),
+                                    .q = qkv.data(),
+                                    .k = qkv.data() + kHidden,
+                                    .v = qkv.data() + 2 * kHidden,
+                                    .qkv_stride = 3 * kHidden,
+                                    .out = out.data(),
+                                    .out_stride = kHidden,
+                                    .lse = lse.data()};
+  const AttentionBackward<T> backward{.shape = forward.shape,
+                                      .q = forward.q,
+                                      .k = forward.k,
+                                      .v = forward.v,
+                                      .qkv_stride = 3 * kHidden,
+                                      .out = out.data(),
+                                      .dout = dout.data(),
+                                      .out_stride = kHidden,
+                                      .lse = lse.data(),
+                                      .dq = grad.data(),
+                                      .dk = grad.data() + kHidden,
+                                      .dv = grad.data() + 2 * kHidden,
+                                      .grad_stride = 3 * kHidden};
   attention_forward<T>(forward, isa);
   for (auto _ : state) {
     if (direction == 0) {
@@ -103,8 +125,8 @@ void attention(benchmark::State& state, Isa isa, int percent, int direction) {
     }
   }
   report_bytes(state, static_cast<double>(sizeof(T)) * kTokens * kHidden * (direction == 0 ? 4 : 8));
-  state.counters["flops"] = benchmark::Counter(attention_flops(batch, direction == 0 ? 2 : 5),
-                                               benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["flops"] =
+      benchmark::Counter(attention_flops(batch, direction == 0 ? 2 : 5), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 template <typename T>
@@ -115,14 +137,31 @@ void layer_norm(benchmark::State& state, Isa isa, int percent, int direction) {
   const auto weights = random_values<T>(kHidden);
   std::vector<T> sum(x.size()), y(x.size()), dx(x.size());
   std::vector<float> mean(kTokens), rstd(kTokens), dgamma(kHidden), dbeta(kHidden);
-  const ResidualLayerNormForward<T> forward{
-      .x = x.data(), .residual = residual.data(), .gamma = weights.data(), .beta = weights.data(), .sum = sum.data(),
-      .y = y.data(), .mean = mean.data(), .rstd = rstd.data(), .tokens = kTokens, .columns = kHidden,
-      .dropout = with_dropout(percent), .index = batch.index()};
-  const ResidualLayerNormBackward<T> backward{
-      .dy = residual.data(), .sum = sum.data(), .mean = mean.data(), .rstd = rstd.data(), .gamma = weights.data(),
-      .dsum = y.data(), .dx = dx.data(), .dgamma = dgamma.data(), .dbeta = dbeta.data(), .tokens = kTokens,
-      .columns = kHidden, .dropout = with_dropout(percent), .index = batch.index()};
+  const ResidualLayerNormForward<T> forward{.x = x.data(),
+                                            .residual = residual.data(),
+                                            .gamma = weights.data(),
+                                            .beta = weights.data(),
+                                            .sum = sum.data(),
+                                            .y = y.data(),
+                                            .mean = mean.data(),
+                                            .rstd = rstd.data(),
+                                            .tokens = kTokens,
+                                            .columns = kHidden,
+                                            .dropout = with_dropout(percent),
+                                            .index = batch.index()};
+  const ResidualLayerNormBackward<T> backward{.dy = residual.data(),
+                                              .sum = sum.data(),
+                                              .mean = mean.data(),
+                                              .rstd = rstd.data(),
+                                              .gamma = weights.data(),
+                                              .dsum = y.data(),
+                                              .dx = dx.data(),
+                                              .dgamma = dgamma.data(),
+                                              .dbeta = dbeta.data(),
+                                              .tokens = kTokens,
+                                              .columns = kHidden,
+                                              .dropout = with_dropout(percent),
+                                              .index = batch.index()};
   residual_layer_norm_forward<T>(forward, isa);
   for (auto _ : state) {
     if (direction == 0) {
@@ -143,12 +182,18 @@ void activation(benchmark::State& state, Isa isa, Activation kind, int direction
   std::vector<float> dbias(kInner);
   for (auto _ : state) {
     if (direction == 0) {
-      bias_activation_forward<T>({.x = x.data(), .bias = bias.data(), .y = y.data(), .tokens = kTokens,
-                                  .columns = kInner, .activation = kind},
-                                 isa);
+      bias_activation_forward<T>(
+          {.x = x.data(), .bias = bias.data(), .y = y.data(), .tokens = kTokens, .columns = kInner, .activation = kind},
+          isa);
     } else {
-      bias_activation_backward<T>({.dy = dy.data(), .x = x.data(), .bias = bias.data(), .dx = y.data(),
-                                   .dbias = dbias.data(), .tokens = kTokens, .columns = kInner, .activation = kind},
+      bias_activation_backward<T>({.dy = dy.data(),
+                                   .x = x.data(),
+                                   .bias = bias.data(),
+                                   .dx = y.data(),
+                                   .dbias = dbias.data(),
+                                   .tokens = kTokens,
+                                   .columns = kInner,
+                                   .activation = kind},
                                   isa);
     }
   }
@@ -171,7 +216,11 @@ void drop(benchmark::State& state, Isa isa) {
   const auto x = random_values<T>(kTokens * kHidden);
   std::vector<T> y(x.size());
   for (auto _ : state) {
-    dropout<T>({.x = x.data(), .y = y.data(), .tokens = kTokens, .columns = kHidden, .dropout = with_dropout(10),
+    dropout<T>({.x = x.data(),
+                .y = y.data(),
+                .tokens = kTokens,
+                .columns = kHidden,
+                .dropout = with_dropout(10),
                 .index = batch.index()},
                isa);
   }
@@ -195,11 +244,15 @@ void embedding(benchmark::State& state, Isa isa, int direction) {
       embedding_forward<T>({.word = {word.data(), kVocabulary, ids.data()},
                             .position = {position.data(), 514, batch.positions.data()},
                             .type = {position.data(), 1, types.data()},
-                            .out = rows.data(), .tokens = kTokens, .columns = kHidden},
+                            .out = rows.data(),
+                            .tokens = kTokens,
+                            .columns = kHidden},
                            isa);
     } else {
-      embedding_backward<T, float>({.dout = rows.data(), .table = {gradient.data(), kVocabulary, ids.data()},
-                                    .tokens = kTokens, .columns = kHidden},
+      embedding_backward<T, float>({.dout = rows.data(),
+                                    .table = {gradient.data(), kVocabulary, ids.data()},
+                                    .tokens = kTokens,
+                                    .columns = kHidden},
                                    isa);
     }
   }
@@ -212,8 +265,14 @@ void update(benchmark::State& state, Isa isa, int64_t count) {
   const std::vector<WeightDecaySegment> decay{{0, count, 0.01F}};
   int64_t step = 0;
   for (auto _ : state) {
-    adamw({.parameters = parameters.data(), .gradients = gradients.data(), .exp_avg = exp_avg.data(),
-           .exp_avg_sq = exp_avg_sq.data(), .count = count, .learning_rate = 1e-5, .step = ++step, .decay = decay},
+    adamw({.parameters = parameters.data(),
+           .gradients = gradients.data(),
+           .exp_avg = exp_avg.data(),
+           .exp_avg_sq = exp_avg_sq.data(),
+           .count = count,
+           .learning_rate = 1e-5,
+           .step = ++step,
+           .decay = decay},
           isa);
   }
   report_bytes(state, 28.0 * static_cast<double>(count));
@@ -249,7 +308,10 @@ void register_for(Isa isa, const std::string& type) {
     const std::string suffix = type + (percent > 0 ? "/dropout" : "");
     for (const int direction : {0, 1}) {
       const std::string way = direction == 0 ? "forward" : "backward";
-      add("attention_" + way + "/" + suffix, isa, [=](auto& state) { attention<T>(state, isa, percent, direction); });
+      for (const int64_t sequences : {kSequences, int64_t{2}}) {
+        add("attention_" + way + "/" + std::to_string(sequences) + "_sequences/" + suffix, isa,
+            [=](auto& state) { attention<T>(state, isa, sequences, percent, direction); });
+      }
       add("layer_norm_" + way + "/" + suffix, isa, [=](auto& state) { layer_norm<T>(state, isa, percent, direction); });
     }
   }

@@ -6,7 +6,8 @@
 #include "strake/core/cpu_features.h"
 #include "strake/kernels/bfloat16.h"
 
-// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019), the arithmetic of torch.optim.AdamW:
+// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019), the arithmetic of
+// torch.optim.AdamW:
 //   p -= learning_rate weight_decay p
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 //   p -= learning_rate / (1 - beta1^step) m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
@@ -31,8 +32,8 @@ struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  int64_t step = 1;           // 1 for the first update
-  float gradient_scale = 1;   // g = gradient_scale * gradients: clipping and the loss divisor
+  int64_t step = 1;                                // 1 for the first update
+  float gradient_scale = 1;                        // g = gradient_scale * gradients: clipping and the loss divisor
   std::span<const WeightDecaySegment> decay = {};  // ascending, disjoint
 };
 

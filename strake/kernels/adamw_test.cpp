@@ -26,9 +26,19 @@ struct State {
 const std::vector<WeightDecaySegment> kDecay{{3, 17001, 0.1F}, {17001, 17020, 0.0F}, {20000, 49999, 0.3F}};
 
 AdamW arguments(State& s, const std::vector<float>& gradients, int64_t step) {
-  return {.parameters = s.p.data(), .gradients = gradients.data(), .exp_avg = s.m.data(), .exp_avg_sq = s.v.data(),
-          .rounded = s.rounded.data(), .count = kCount, .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.98,
-          .epsilon = 1e-6, .step = step, .gradient_scale = 0.5F, .decay = kDecay};
+  return {.parameters = s.p.data(),
+          .gradients = gradients.data(),
+          .exp_avg = s.m.data(),
+          .exp_avg_sq = s.v.data(),
+          .rounded = s.rounded.data(),
+          .count = kCount,
+          .learning_rate = 0.01,
+          .beta1 = 0.9,
+          .beta2 = 0.98,
+          .epsilon = 1e-6,
+          .step = step,
+          .gradient_scale = 0.5F,
+          .decay = kDecay};
 }
 
 struct Doubles {

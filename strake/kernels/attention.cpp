@@ -15,8 +15,8 @@ namespace {
 
 constexpr Ladder<AttentionRung<float>, 3> kFloatLadder{&avx512::kAttentionFloat, &avx2::kAttentionFloat,
                                                        &reference::kAttentionFloat};
-constexpr Ladder<AttentionRung<BFloat16>, 3> kBFloat16Ladder{
-    &avx512::kAttentionBFloat16, &avx2::kAttentionBFloat16, &reference::kAttentionBFloat16};
+constexpr Ladder<AttentionRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kAttentionBFloat16, &avx2::kAttentionBFloat16,
+                                                             &reference::kAttentionBFloat16};
 
 template <typename T>
 const AttentionRung<T>& pick_rung(Isa highest) {

@@ -64,13 +64,28 @@ Result<T> run(const Batch& b, const std::vector<T>& qkv, const std::vector<T>& d
   Result<T> r{std::vector<T>(static_cast<size_t>(b.tokens * (b.width + kGap))),
               std::vector<float>(static_cast<size_t>(b.tokens * b.config.heads)), std::vector<T>(qkv.size())};
   const int64_t stride = 3 * b.width + kGap;
-  attention_forward<T>({.shape = b.shape, .q = qkv.data(), .k = qkv.data() + b.width, .v = qkv.data() + 2 * b.width,
-                        .qkv_stride = stride, .out = r.out.data(), .out_stride = b.width + kGap, .lse = r.lse.data()},
+  attention_forward<T>({.shape = b.shape,
+                        .q = qkv.data(),
+                        .k = qkv.data() + b.width,
+                        .v = qkv.data() + 2 * b.width,
+                        .qkv_stride = stride,
+                        .out = r.out.data(),
+                        .out_stride = b.width + kGap,
+                        .lse = r.lse.data()},
                        isa);
-  attention_backward<T>({.shape = b.shape, .q = qkv.data(), .k = qkv.data() + b.width, .v = qkv.data() + 2 * b.width,
-                         .qkv_stride = stride, .out = r.out.data(), .dout = dout.data(), .out_stride = b.width + kGap,
-                         .lse = r.lse.data(), .dq = r.grad.data(), .dk = r.grad.data() + b.width,
-                         .dv = r.grad.data() + 2 * b.width, .grad_stride = stride},
+  attention_backward<T>({.shape = b.shape,
+                         .q = qkv.data(),
+                         .k = qkv.data() + b.width,
+                         .v = qkv.data() + 2 * b.width,
+                         .qkv_stride = stride,
+                         .out = r.out.data(),
+                         .dout = dout.data(),
+                         .out_stride = b.width + kGap,
+                         .lse = r.lse.data(),
+                         .dq = r.grad.data(),
+                         .dk = r.grad.data() + b.width,
+                         .dv = r.grad.data() + 2 * b.width,
+                         .grad_stride = stride},
                         isa);
   return r;
 }

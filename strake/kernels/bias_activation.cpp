@@ -10,8 +10,8 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<BiasActivationRung<float>, 3> kFloatLadder{
-    &avx512::kBiasActivationFloat, &avx2::kBiasActivationFloat, &reference::kBiasActivationFloat};
+constexpr Ladder<BiasActivationRung<float>, 3> kFloatLadder{&avx512::kBiasActivationFloat, &avx2::kBiasActivationFloat,
+                                                            &reference::kBiasActivationFloat};
 constexpr Ladder<BiasActivationRung<BFloat16>, 3> kBFloat16Ladder{
     &avx512::kBiasActivationBFloat16, &avx2::kBiasActivationBFloat16, &reference::kBiasActivationBFloat16};
 

@@ -38,7 +38,8 @@ struct BiasActivationBackward {
   Activation activation = Activation::kGelu;
 };
 
-// y = activation(x + bias). T is float or BFloat16. The error of gelu is below 1e-6 absolute where |x| < 10, else relative.
+// y = activation(x + bias). T is float or BFloat16. The error of gelu is below 1e-6 absolute where |x| < 10, else
+// relative.
 template <typename T>
 void bias_activation_forward(const BiasActivationForward<T>& args, Isa highest = best_isa());
 

@@ -43,8 +43,11 @@ template <typename T>
 std::vector<T> forward(const std::vector<T>& x, const std::vector<T>& bias, Activation kind, Isa isa) {
   std::vector<T> y(x.size());
   const auto columns = static_cast<int64_t>(bias.size());
-  bias_activation_forward<T>({.x = x.data(), .bias = bias.data(), .y = y.data(),
-                              .tokens = static_cast<int64_t>(x.size()) / columns, .columns = columns,
+  bias_activation_forward<T>({.x = x.data(),
+                              .bias = bias.data(),
+                              .y = y.data(),
+                              .tokens = static_cast<int64_t>(x.size()) / columns,
+                              .columns = columns,
                               .activation = kind},
                              isa);
   return y;
@@ -61,9 +64,14 @@ Gradient<T> backward(const std::vector<T>& dy, const std::vector<T>& x, const st
                      Isa isa) {
   Gradient<T> g{std::vector<T>(x.size()), std::vector<float>(bias.size())};
   const auto columns = static_cast<int64_t>(bias.size());
-  bias_activation_backward<T>({.dy = dy.data(), .x = x.data(), .bias = bias.data(), .dx = g.dx.data(),
-                               .dbias = g.dbias.data(), .tokens = static_cast<int64_t>(x.size()) / columns,
-                               .columns = columns, .activation = kind},
+  bias_activation_backward<T>({.dy = dy.data(),
+                               .x = x.data(),
+                               .bias = bias.data(),
+                               .dx = g.dx.data(),
+                               .dbias = g.dbias.data(),
+                               .tokens = static_cast<int64_t>(x.size()) / columns,
+                               .columns = columns,
+                               .activation = kind},
                               isa);
   return g;
 }
@@ -100,8 +108,7 @@ TEST(BiasActivation, TanhKeepsSmallValuesInEveryRung) {
   std::vector<double> want;
   for (const float value : x) want.push_back(std::tanh(double{value}));
   for (const Isa isa : usable_rungs()) {
-    expect_close(forward(x, std::vector<float>(x.size(), 0.0F), Activation::kTanh, isa), want, 0, 3e-7,
-                 to_string(isa));
+    expect_close(forward(x, std::vector<float>(x.size(), 0.0F), Activation::kTanh, isa), want, 0, 3e-7, to_string(isa));
   }
 }
 
@@ -138,8 +145,8 @@ TYPED_TEST(BiasActivationOf, RowsAddsTheBiasAndSumsItsGradientInEveryRung) {
         dbias[i % bias.size()] += to_float(dy[i]) * slope(kind, biased);
       }
       for (const Isa isa : usable_rungs()) {
-        const std::string what = std::string(to_string(isa)) + " columns " + std::to_string(columns) +
-                                 " activation " + std::to_string(static_cast<int>(kind));
+        const std::string what = std::string(to_string(isa)) + " columns " + std::to_string(columns) + " activation " +
+                                 std::to_string(static_cast<int>(kind));
         expect_close(forward(x, bias, kind, isa), want, 1e-6, kRounding<TypeParam> + 3e-7, what);
         // dbias is summed in fp32 before dx is rounded: 131 terms of size 1 with errors of 1e-6.
         expect_close(backward(dy, x, bias, kind, isa).dbias, dbias, 5e-5, 1e-6, what);
@@ -190,8 +197,7 @@ TEST(BiasActivationOptions, NoBiasAndNoBiasGradientAreAllowed) {
     bias_activation_forward<float>({.x = y.data(), .y = y.data(), .tokens = 5, .columns = 19}, isa);
     EXPECT_TRUE(same_bits(y, forward(x, zero, Activation::kGelu, isa))) << to_string(isa);
     std::vector<float> dx = x;
-    bias_activation_backward<float>({.dy = dx.data(), .x = x.data(), .dx = dx.data(), .tokens = 5, .columns = 19},
-                                    isa);
+    bias_activation_backward<float>({.dy = dx.data(), .x = x.data(), .dx = dx.data(), .tokens = 5, .columns = 19}, isa);
     EXPECT_TRUE(same_bits(dx, backward(x, x, zero, Activation::kGelu, isa).dx)) << to_string(isa);
   }
 }

@@ -11,8 +11,8 @@ namespace {
 
 constexpr Ladder<ColumnSumRung<float>, 3> kFloatLadder{&avx512::kColumnSumFloat, &avx2::kColumnSumFloat,
                                                        &reference::kColumnSumFloat};
-constexpr Ladder<ColumnSumRung<BFloat16>, 3> kBFloat16Ladder{
-    &avx512::kColumnSumBFloat16, &avx2::kColumnSumBFloat16, &reference::kColumnSumBFloat16};
+constexpr Ladder<ColumnSumRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kColumnSumBFloat16, &avx2::kColumnSumBFloat16,
+                                                             &reference::kColumnSumBFloat16};
 
 template <typename T>
 const ColumnSumRung<T>& pick_rung(Isa highest) {

@@ -8,8 +8,8 @@
 
 // Counter-based dropout. Element e of a token is kept iff
 //   philox(key, {e / 4, position, low 32 bits of row, site | (high bits of row) << 16})[e % 4] >= dropout_threshold(p)
-// and kept values are scaled by 1 / (1 - p). Masks are a function of the data, not of the batch, the rank or the thread,
-// so nothing is stored for the backward pass: every kernel computes its mask again.
+// and kept values are scaled by 1 / (1 - p). Masks are a function of the data, not of the batch, the rank or the
+// thread, so nothing is stored for the backward pass: every kernel computes its mask again.
 namespace strake::kernels {
 
 // Where each packed token comes from: row of the data set, position in its sequence. Read only where dropout is on.
@@ -34,7 +34,8 @@ struct DropoutArgs {
   TokenIndex index = {};
 };
 
-// y = dropout(x). The backward pass is the same function on gradients. T is float or BFloat16.
+// y = dropout(x). The backward pass is the same function on gradients. Dropped elements are multiplied by 0, so NaN and
+// infinity are not hidden. T is float or BFloat16.
 template <typename T>
 void dropout(const DropoutArgs<T>& args, Isa highest = best_isa());
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "strake/core/error.h"
@@ -28,9 +29,9 @@ TYPED_TEST(DropoutOf, ValuesFollowsTheDefinitionBitForBitInEveryRung) {
     }
     for (const Isa isa : usable_rungs()) {
       std::vector<TypeParam> y(x.size());
-      dropout<TypeParam>({.x = x.data(), .y = y.data(), .tokens = 11, .columns = columns, .dropout = dropped,
-                          .index = index.index()},
-                         isa);
+      dropout<TypeParam>(
+          {.x = x.data(), .y = y.data(), .tokens = 11, .columns = columns, .dropout = dropped, .index = index.index()},
+          isa);
       expect_close(y, doubles(want), 0, 0, std::string(to_string(isa)) + " columns " + std::to_string(columns));
     }
   }
@@ -44,8 +45,12 @@ TYPED_TEST(DropoutOf, ValuesInPlaceHasTheSameBitsForAnyNumberOfThreads) {
     for (const int threads : {1, 2, 3}) {
       const WithThreads scope(threads);
       auto y = x;
-      dropout<TypeParam>({.x = y.data(), .y = y.data(), .tokens = 97, .columns = 100,
-                          .dropout = {.key = philox_key(9, 9), .p = 0.5F}, .index = index.index()},
+      dropout<TypeParam>({.x = y.data(),
+                          .y = y.data(),
+                          .tokens = 97,
+                          .columns = 100,
+                          .dropout = {.key = philox_key(9, 9), .p = 0.5F},
+                          .index = index.index()},
                          isa);
       results.push_back(y);
     }
@@ -59,6 +64,21 @@ TEST(DropoutOff, IsTheIdentityAndNeedsNoIndex) {
     std::vector<float> y(x.size());
     dropout<float>({.x = x.data(), .y = y.data(), .tokens = 5, .columns = 21}, isa);
     EXPECT_TRUE(same_bits(x, y)) << to_string(isa);
+  }
+}
+
+TEST(DropoutNan, IsNotHiddenByDroppingIt) {
+  const TestIndex index({4});
+  for (const Isa isa : usable_rungs()) {
+    std::vector<float> x(4 * 70, std::numeric_limits<float>::quiet_NaN());
+    dropout<float>({.x = x.data(),
+                    .y = x.data(),
+                    .tokens = 4,
+                    .columns = 70,
+                    .dropout = {.key = {1, 2}, .p = 0.5F},
+                    .index = index.index()},
+                   isa);
+    for (const float value : x) EXPECT_TRUE(std::isnan(value)) << to_string(isa);
   }
 }
 

@@ -53,8 +53,8 @@ void check_ids(const EmbeddingTable<T>& table, int64_t tokens, const char* name)
   }
 }
 
-constexpr int64_t kGrain = 8;           // tokens
-constexpr int64_t kColumnGrain = 64;    // a cache line of BFloat16 holds 32
+constexpr int64_t kGrain = 8;         // tokens
+constexpr int64_t kColumnGrain = 64;  // a cache line of BFloat16 holds 32
 
 }  // namespace
 

@@ -10,7 +10,7 @@ namespace strake::kernels {
 // One table of embeddings (or of their gradients) and the row that each token reads.
 template <typename T>
 struct EmbeddingTable {
-  T* table = nullptr;            // [rows, columns]; null: no such table
+  T* table = nullptr;  // [rows, columns]; null: no such table
   int64_t rows = 0;
   const int32_t* ids = nullptr;  // [tokens], each in [0, rows)
 };
@@ -20,7 +20,7 @@ struct EmbeddingForward {
   EmbeddingTable<const T> word = {};
   EmbeddingTable<const T> position = {};  // optional
   EmbeddingTable<const T> type = {};      // optional
-  T* out = nullptr;                  // [tokens, columns]
+  T* out = nullptr;                       // [tokens, columns]
   int64_t tokens = 0;
   int64_t columns = 0;
 };
@@ -32,8 +32,8 @@ void embedding_forward(const EmbeddingForward<T>& args, Isa highest = best_isa()
 
 template <typename T, typename G>
 struct EmbeddingBackward {
-  const T* dout = nullptr;   // [tokens, columns]
-  EmbeddingTable<G> table = {};   // gradients, added to: fill with zeros before the first call of a step
+  const T* dout = nullptr;       // [tokens, columns]
+  EmbeddingTable<G> table = {};  // gradients, added to: fill with zeros before the first call of a step
   int64_t tokens = 0;
   int64_t columns = 0;
 };

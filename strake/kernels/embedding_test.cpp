@@ -35,8 +35,8 @@ TYPED_TEST(Embedding, AddsTheRowsOfItsTablesInEveryRung) {
     const auto position_ids = random_ids(kRows, 2);
     const auto type_ids = random_ids(2, 3);
     for (const bool all_tables : {true, false}) {
-      EmbeddingForward<TypeParam> args{.word = {word.data(), kRows, word_ids.data()}, .tokens = kTokens,
-                                       .columns = columns};
+      EmbeddingForward<TypeParam> args{
+          .word = {word.data(), kRows, word_ids.data()}, .tokens = kTokens, .columns = columns};
       if (all_tables) {
         args.position = {position.data(), kRows, position_ids.data()};
         args.type = {type.data(), 2, type_ids.data()};
@@ -79,8 +79,10 @@ void check_gradient() {
       for (const int threads : {1, 2, 3}) {
         const WithThreads scope(threads);
         results.push_back(before);
-        embedding_backward<T, G>({.dout = dout.data(), .table = {results.back().data(), kRows, ids.data()},
-                                  .tokens = kTokens, .columns = columns},
+        embedding_backward<T, G>({.dout = dout.data(),
+                                  .table = {results.back().data(), kRows, ids.data()},
+                                  .tokens = kTokens,
+                                  .columns = columns},
                                  isa);
       }
       // Sums of about 43 values in fp32, then one store.
@@ -99,11 +101,11 @@ TEST(EmbeddingIds, OutsideTheTableAreRefused) {
   std::vector<float> out(20);
   for (const int32_t bad : {-1, 5}) {
     const std::vector<int32_t> ids{0, bad};
-    EXPECT_THROW(embedding_forward<float>({.word = {table.data(), 5, ids.data()}, .out = out.data(), .tokens = 2,
-                                           .columns = 4}),
-                 Error);
-    EXPECT_THROW((embedding_backward<float, float>({.dout = table.data(), .table = {out.data(), 5, ids.data()},
-                                                    .tokens = 2, .columns = 4})),
+    EXPECT_THROW(
+        embedding_forward<float>({.word = {table.data(), 5, ids.data()}, .out = out.data(), .tokens = 2, .columns = 4}),
+        Error);
+    EXPECT_THROW((embedding_backward<float, float>(
+                     {.dout = table.data(), .table = {out.data(), 5, ids.data()}, .tokens = 2, .columns = 4})),
                  Error);
   }
 }

@@ -28,9 +28,9 @@ inline KeepRule keep_rule(const Dropout& dropout, const TokenIndex& index) {
 // The definition that vector code must reproduce bit by bit.
 inline bool keeps(const KeepRule& rule, int64_t token, int64_t element) {
   const auto row = static_cast<uint64_t>(rule.index.row[token]);
-  const PhiloxBlock words = philox(
-      rule.key, {static_cast<uint32_t>(element / 4), static_cast<uint32_t>(rule.index.position[token]),
-                 static_cast<uint32_t>(row), rule.site | (static_cast<uint32_t>(row >> 32) << 16)});
+  const PhiloxBlock words =
+      philox(rule.key, {static_cast<uint32_t>(element / 4), static_cast<uint32_t>(rule.index.position[token]),
+                        static_cast<uint32_t>(row), rule.site | (static_cast<uint32_t>(row >> 32) << 16)});
   return words[static_cast<size_t>(element % 4)] >= rule.threshold;
 }
 

@@ -43,9 +43,8 @@ void residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, Isa 
   const KeepRule keep = keep_rule(args.dropout, args.index);
   require(!keep.active || args.dx != args.dsum, ErrorKind::kInternal, "dx and dsum must differ when dropout is on");
   std::vector<float> sums(static_cast<size_t>(2 * args.columns));
-  sum_over_tokens(args.tokens, 2 * args.columns, sums.data(), [&](int64_t begin, int64_t end, float* partial) {
-    rung.backward(args, keep, begin, end, partial);
-  });
+  sum_over_tokens(args.tokens, 2 * args.columns, sums.data(),
+                  [&](int64_t begin, int64_t end, float* partial) { rung.backward(args, keep, begin, end, partial); });
   std::copy_n(sums.data(), args.columns, args.dgamma);
   std::copy_n(sums.data() + args.columns, args.columns, args.dbeta);
 }

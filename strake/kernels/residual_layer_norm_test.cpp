@@ -18,10 +18,15 @@ constexpr float kEps = 1e-5F;
 template <typename T>
 struct Layer {
   Layer(int64_t token_count, int64_t column_count, float dropout_p)
-      : tokens(token_count), columns(column_count), index({static_cast<int32_t>(token_count)}),
-        x(random_values<T>(tokens * columns, 1)), residual(random_values<T>(tokens * columns, 2, 3.0F)),
-        gamma(random_values<T>(columns, 3)), beta(random_values<T>(columns, 4)),
-        dy(random_values<T>(tokens * columns, 5)), dropout{.key = philox_key(7, 8), .site = 3, .p = dropout_p} {}
+      : tokens(token_count),
+        columns(column_count),
+        index({static_cast<int32_t>(token_count)}),
+        x(random_values<T>(tokens * columns, 1)),
+        residual(random_values<T>(tokens * columns, 2, 3.0F)),
+        gamma(random_values<T>(columns, 3)),
+        beta(random_values<T>(columns, 4)),
+        dy(random_values<T>(tokens * columns, 5)),
+        dropout{.key = philox_key(7, 8), .site = 3, .p = dropout_p} {}
   int64_t tokens, columns;
   TestIndex index;
   std::vector<T> x, residual, gamma, beta, dy;
@@ -40,16 +45,34 @@ Result<T> run(const Layer<T>& l, Isa isa) {
   for (std::vector<T>* array : {&r.sum, &r.y, &r.dsum, &r.dx}) array->resize(l.x.size());
   for (std::vector<float>* array : {&r.mean, &r.rstd}) array->resize(static_cast<size_t>(l.tokens));
   for (std::vector<float>* array : {&r.dgamma, &r.dbeta}) array->resize(static_cast<size_t>(l.columns));
-  residual_layer_norm_forward<T>(
-      {.x = l.x.data(), .residual = l.residual.empty() ? nullptr : l.residual.data(), .gamma = l.gamma.data(),
-       .beta = l.beta.data(), .sum = r.sum.data(), .y = r.y.data(), .mean = r.mean.data(), .rstd = r.rstd.data(),
-       .tokens = l.tokens, .columns = l.columns, .eps = kEps, .dropout = l.dropout, .index = l.index.index()},
-      isa);
-  residual_layer_norm_backward<T>(
-      {.dy = l.dy.data(), .sum = r.sum.data(), .mean = r.mean.data(), .rstd = r.rstd.data(), .gamma = l.gamma.data(),
-       .dsum = r.dsum.data(), .dx = r.dx.data(), .dgamma = r.dgamma.data(), .dbeta = r.dbeta.data(),
-       .tokens = l.tokens, .columns = l.columns, .dropout = l.dropout, .index = l.index.index()},
-      isa);
+  residual_layer_norm_forward<T>({.x = l.x.data(),
+                                  .residual = l.residual.empty() ? nullptr : l.residual.data(),
+                                  .gamma = l.gamma.data(),
+                                  .beta = l.beta.data(),
+                                  .sum = r.sum.data(),
+                                  .y = r.y.data(),
+                                  .mean = r.mean.data(),
+                                  .rstd = r.rstd.data(),
+                                  .tokens = l.tokens,
+                                  .columns = l.columns,
+                                  .eps = kEps,
+                                  .dropout = l.dropout,
+                                  .index = l.index.index()},
+                                 isa);
+  residual_layer_norm_backward<T>({.dy = l.dy.data(),
+                                   .sum = r.sum.data(),
+                                   .mean = r.mean.data(),
+                                   .rstd = r.rstd.data(),
+                                   .gamma = l.gamma.data(),
+                                   .dsum = r.dsum.data(),
+                                   .dx = r.dx.data(),
+                                   .dgamma = r.dgamma.data(),
+                                   .dbeta = r.dbeta.data(),
+                                   .tokens = l.tokens,
+                                   .columns = l.columns,
+                                   .dropout = l.dropout,
+                                   .index = l.index.index()},
+                                  isa);
   return r;
 }
 
@@ -192,17 +215,31 @@ TEST(ResidualLayerNormAliasing, OfSumWithResidualAndOfDxWithDsumWorks) {
     const Result<float> want = run(layer, isa);
     std::vector<float> sum = layer.residual;
     Result<float> got = want;
-    residual_layer_norm_forward<float>({.x = layer.x.data(), .residual = sum.data(), .gamma = layer.gamma.data(),
-                                        .beta = layer.beta.data(), .sum = sum.data(), .y = got.y.data(),
-                                        .mean = got.mean.data(), .rstd = got.rstd.data(), .tokens = 9, .columns = 50,
+    residual_layer_norm_forward<float>({.x = layer.x.data(),
+                                        .residual = sum.data(),
+                                        .gamma = layer.gamma.data(),
+                                        .beta = layer.beta.data(),
+                                        .sum = sum.data(),
+                                        .y = got.y.data(),
+                                        .mean = got.mean.data(),
+                                        .rstd = got.rstd.data(),
+                                        .tokens = 9,
+                                        .columns = 50,
                                         .eps = kEps},
                                        isa);
     EXPECT_TRUE(same_bits(sum, want.sum) && same_bits(got.y, want.y)) << to_string(isa);
     std::vector<float> dx = layer.dy;
-    ResidualLayerNormBackward<float> in_place{
-        .dy = dx.data(), .sum = sum.data(), .mean = got.mean.data(), .rstd = got.rstd.data(),
-        .gamma = layer.gamma.data(), .dsum = dx.data(), .dx = dx.data(), .dgamma = got.dgamma.data(),
-        .dbeta = got.dbeta.data(), .tokens = 9, .columns = 50};
+    ResidualLayerNormBackward<float> in_place{.dy = dx.data(),
+                                              .sum = sum.data(),
+                                              .mean = got.mean.data(),
+                                              .rstd = got.rstd.data(),
+                                              .gamma = layer.gamma.data(),
+                                              .dsum = dx.data(),
+                                              .dx = dx.data(),
+                                              .dgamma = got.dgamma.data(),
+                                              .dbeta = got.dbeta.data(),
+                                              .tokens = 9,
+                                              .columns = 50};
     residual_layer_norm_backward<float>(in_place, isa);
     EXPECT_TRUE(same_bits(dx, want.dx)) << to_string(isa);
     in_place.dropout.p = 0.1F;

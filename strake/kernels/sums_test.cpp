@@ -33,9 +33,9 @@ TYPED_TEST(Sums, OfColumnsAreRightAndIndependentOfThreadsInEveryRung) {
         for (const int threads : {1, 2, 3}) {
           const WithThreads scope(threads);
           results.emplace_back(columns, 99.0F);
-          column_sum<TypeParam>({.x = x.data(), .stride = stride, .out = results.back().data(), .tokens = tokens,
-                                 .columns = columns},
-                                isa);
+          column_sum<TypeParam>(
+              {.x = x.data(), .stride = stride, .out = results.back().data(), .tokens = tokens, .columns = columns},
+              isa);
         }
         expect_close(results[0], want, 2e-5, 1e-6, to_string(isa));  // fp32 sums of up to 333 values of size 1
         EXPECT_TRUE(same_bits(results[0], results[1]) && same_bits(results[0], results[2])) << to_string(isa);

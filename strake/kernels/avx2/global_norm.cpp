@@ -4,9 +4,7 @@
 
 namespace strake::kernels::avx2 {
 
-const SquaresRung<float> kSquaresFloat{
-    Isa::kAvx2, &squares_of<Avx2, float>};
-const SquaresRung<BFloat16> kSquaresBFloat16{
-    Isa::kAvx2, &squares_of<Avx2, BFloat16>};
+const SquaresRung<float> kSquaresFloat{Isa::kAvx2, &squares_of<Avx2, float>};
+const SquaresRung<BFloat16> kSquaresBFloat16{Isa::kAvx2, &squares_of<Avx2, BFloat16>};
 
 }  // namespace strake::kernels::avx2

@@ -4,11 +4,9 @@
 
 namespace strake::kernels::avx512 {
 
-const BiasActivationRung<float> kBiasActivationFloat{
-    Isa::kAvx512, &bias_activation_forward_range<Avx512, float>,
-    &bias_activation_backward_range<Avx512, float>};
+const BiasActivationRung<float> kBiasActivationFloat{Isa::kAvx512, &bias_activation_forward_range<Avx512, float>,
+                                                     &bias_activation_backward_range<Avx512, float>};
 const BiasActivationRung<BFloat16> kBiasActivationBFloat16{
-    Isa::kAvx512, &bias_activation_forward_range<Avx512, BFloat16>,
-    &bias_activation_backward_range<Avx512, BFloat16>};
+    Isa::kAvx512, &bias_activation_forward_range<Avx512, BFloat16>, &bias_activation_backward_range<Avx512, BFloat16>};
 
 }  // namespace strake::kernels::avx512

@@ -4,7 +4,8 @@
 
 namespace strake::kernels::avx512 {
 
-const ConvertRung kConvert{Isa::kAvx512, &convert_range<Avx512, float, BFloat16>, &convert_range<Avx512, BFloat16, float>,
-                           &accumulate_range<Avx512, float>, &accumulate_range<Avx512, BFloat16>};
+const ConvertRung kConvert{Isa::kAvx512, &convert_range<Avx512, float, BFloat16>,
+                           &convert_range<Avx512, BFloat16, float>, &accumulate_range<Avx512, float>,
+                           &accumulate_range<Avx512, BFloat16>};
 
 }  // namespace strake::kernels::avx512

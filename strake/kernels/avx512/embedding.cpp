@@ -6,8 +6,8 @@ namespace strake::kernels::avx512 {
 
 const EmbeddingRung<float> kEmbeddingFloat{Isa::kAvx512, &embedding_range<Avx512, float>};
 const EmbeddingRung<BFloat16> kEmbeddingBFloat16{Isa::kAvx512, &embedding_range<Avx512, BFloat16>};
-const EmbeddingGradientRung<float, float> kEmbeddingGradientFloat{
-    Isa::kAvx512, &embedding_gradient_range<Avx512, float, float>};
+const EmbeddingGradientRung<float, float> kEmbeddingGradientFloat{Isa::kAvx512,
+                                                                  &embedding_gradient_range<Avx512, float, float>};
 const EmbeddingGradientRung<BFloat16, float> kEmbeddingGradientMixed{
     Isa::kAvx512, &embedding_gradient_range<Avx512, BFloat16, float>};
 const EmbeddingGradientRung<BFloat16, BFloat16> kEmbeddingGradientBFloat16{

@@ -4,9 +4,7 @@
 
 namespace strake::kernels::avx512 {
 
-const SquaresRung<float> kSquaresFloat{
-    Isa::kAvx512, &squares_of<Avx512, float>};
-const SquaresRung<BFloat16> kSquaresBFloat16{
-    Isa::kAvx512, &squares_of<Avx512, BFloat16>};
+const SquaresRung<float> kSquaresFloat{Isa::kAvx512, &squares_of<Avx512, float>};
+const SquaresRung<BFloat16> kSquaresBFloat16{Isa::kAvx512, &squares_of<Avx512, BFloat16>};
 
 }  // namespace strake::kernels::avx512

@@ -4,11 +4,11 @@
 
 namespace strake::kernels::avx512 {
 
-const ResidualLayerNormRung<float> kResidualLayerNormFloat{
-    Isa::kAvx512, &residual_layer_norm_forward_range<Avx512, float>,
-    &residual_layer_norm_backward_range<Avx512, float>};
-const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16{
-    Isa::kAvx512, &residual_layer_norm_forward_range<Avx512, BFloat16>,
-    &residual_layer_norm_backward_range<Avx512, BFloat16>};
+const ResidualLayerNormRung<float> kResidualLayerNormFloat{Isa::kAvx512,
+                                                           &residual_layer_norm_forward_range<Avx512, float>,
+                                                           &residual_layer_norm_backward_range<Avx512, float>};
+const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16{Isa::kAvx512,
+                                                                 &residual_layer_norm_forward_range<Avx512, BFloat16>,
+                                                                 &residual_layer_norm_backward_range<Avx512, BFloat16>};
 
 }  // namespace strake::kernels::avx512

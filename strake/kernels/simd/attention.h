@@ -16,8 +16,11 @@ namespace {
 template <class S>
 struct AttentionSizes {
   AttentionSizes(int64_t length, int64_t head_dim)
-      : keys(round_up(length, S::kLanes)), dim(round_up(head_dim, S::kLanes)), score_row(round_up(length, 16) + 16),
-        panel(S::kGemmVectors * S::kLanes), transposed(round_up(length, panel) * head_dim),
+      : keys(round_up(length, S::kLanes)),
+        dim(round_up(head_dim, S::kLanes)),
+        score_row(round_up(length, 16) + 16),
+        panel(S::kGemmVectors * S::kLanes),
+        transposed(round_up(length, panel) * head_dim),
         bits_row(round_up(length, 64) / 8 + 8) {}
   int64_t keys, dim, score_row, panel, transposed, bits_row;
 
@@ -79,6 +82,16 @@ inline void prefetch_rows(const T* from, int64_t stride, int64_t rows, int64_t h
   }
 }
 
+// Asks for what the next item reads; `args` is AttentionForward or AttentionBackward.
+template <class Args>
+inline void prefetch_next_head(const Args& args, const AttentionItem& item) {
+  if (item.head + 1 == args.shape.num_heads) return;
+  const int64_t at = item.first_token * args.qkv_stride + (item.head + 1) * args.shape.head_dim;
+  prefetch_rows(args.q + at, args.qkv_stride, item.length, args.shape.head_dim);
+  prefetch_rows(args.k + at, args.qkv_stride, item.length, args.shape.head_dim);
+  prefetch_rows(args.v + at, args.qkv_stride, item.length, args.shape.head_dim);
+}
+
 // One block of queries and the keys it may see.
 struct QueryBlock {
   int64_t first;  // in the sequence
@@ -113,8 +126,7 @@ inline void fill_keep_bits(const KeepRule& rule, const AttentionItem& item, cons
       words[2][lane] = static_cast<uint32_t>(rule.index.row[token]);
       words[3][lane] = last_counter_word(rule, token);
     }
-    Counters<S> counters{
-        {S::load_int(words[0]), S::load_int(words[1]), S::load_int(words[2]), S::load_int(words[3])}};
+    Counters<S> counters{{S::load_int(words[0]), S::load_int(words[1]), S::load_int(words[2]), S::load_int(words[3])}};
     for (int64_t group = 0; group < groups; group += lanes_per_row) {
       uint64_t kept = keep_bits<S>(rule, counters);
       for (int64_t r = 0; r < smaller(rows_at_once, block.rows - row); ++r) {
@@ -147,13 +159,20 @@ struct RowSum {
   float sum;
 };
 
+// The same for each query of a block; rows that do not exist have harmless values.
+struct BlockSums {
+  alignas(64) float largest[kQueryBlock];
+  alignas(64) float sum[kQueryBlock];
+};
+
 // Turns the visible scores of a row into exp(score - largest), dropped ones into 0; the sum counts all of them.
 template <class S>
 inline RowSum exp_row(float* row, int64_t visible, const unsigned char* bits) {
   using Float = typename S::Float;
   const Float lowest = S::set(-kInfinity);
   Float largest = lowest;
-  for_each_vector<S>(visible, [&](int64_t j, auto lanes) { largest = S::max(largest, S::load_or(lowest, row + j, lanes)); });
+  for_each_vector<S>(visible,
+                     [&](int64_t j, auto lanes) { largest = S::max(largest, S::load_or(lowest, row + j, lanes)); });
   const float maximum = S::maximum(largest);
   const Float shift = S::set(maximum);
   Float sum = S::zero();
@@ -166,17 +185,36 @@ inline RowSum exp_row(float* row, int64_t visible, const unsigned char* bits) {
 }
 
 template <class S>
+inline BlockSums exp_block(const AttentionShape& shape, const AttentionSizes<S>& sizes, const QueryBlock& block,
+                           float* scores, const unsigned char* bits) {
+  BlockSums sums;
+  for (int64_t i = 0; i < kQueryBlock; ++i) {
+    sums.largest[i] = 0.0F;
+    sums.sum[i] = 1.0F;
+  }
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const int64_t visible = block.last_key(shape, i);
+    float* const row = scores + i * sizes.score_row;
+    const RowSum result = exp_row<S>(row, visible, bits == nullptr ? nullptr : bits + i * sizes.bits_row);
+    clear_behind<S>(row, visible, block.keys);
+    sums.largest[i] = result.largest;
+    sums.sum[i] = result.sum;
+  }
+  return sums;
+}
+
+template <class S>
 int64_t attention_forward_scratch(int64_t length, int64_t head_dim) {
   const AttentionSizes<S> sizes(length, head_dim);
-  return sizes.transposed + sizes.rows() + 2 * sizes.block() + sizes.scores() + sizes.bits() + 2 * kQueryBlock + 64;
+  return sizes.transposed + sizes.rows() + 2 * sizes.block() + sizes.scores() + sizes.bits() + 64;
 }
 
 // lse = largest + log(sum) for a block of queries.
 template <class S>
-inline void store_lse(const float* largest, const float* sum, int64_t rows, float* lse, int64_t stride) {
+inline void store_lse(const BlockSums& sums, int64_t rows, float* lse, int64_t stride) {
   alignas(64) float values[kQueryBlock];
   for (int64_t i = 0; i < rows; i += S::kLanes) {
-    S::store(values + i, S::load(largest + i) + log<S>(S::load(sum + i)));
+    S::store(values + i, S::load(sums.largest + i) + log<S>(S::load(sums.sum + i)));
   }
   for (int64_t i = 0; i < rows; ++i) lse[i * stride] = values[i];
 }
@@ -194,12 +232,7 @@ void attention_forward_item(const AttentionForward<T>& args, const KeepRule& rul
   auto* const bits = reinterpret_cast<unsigned char*>(results + sizes.block());
 
   const int64_t at = item.first_token * args.qkv_stride + item.head * shape.head_dim;
-  if (item.head + 1 < shape.num_heads) {
-    const T* const parts[] = {args.q, args.k, args.v};
-    for (const T* part : parts) {
-      prefetch_rows(part + at + shape.head_dim, args.qkv_stride, item.length, shape.head_dim);
-    }
-  }
+  prefetch_next_head(args, item);
   prefetch_rows(args.out + item.first_token * args.out_stride + item.head * shape.head_dim, args.out_stride,
                 item.length, shape.head_dim);
   transpose_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, keys);
@@ -208,41 +241,44 @@ void attention_forward_item(const AttentionForward<T>& args, const KeepRule& rul
     const QueryBlock block = query_block(shape, item.length, first);
     widen_rows<S>(args.q + at + first * args.qkv_stride, args.qkv_stride, block.rows, shape.head_dim, shape.scale,
                   queries);
-    gemm<S, Into::kOverwrite>({.a = queries, .a_row = sizes.dim, .a_depth = 1,
-                               .b = keys, .b_row = sizes.panel, .b_panel = sizes.panel * shape.head_dim,
-                               .c = scores, .c_row = sizes.score_row,
-                               .rows = block.rows, .vectors = round_up(block.keys, S::kLanes) / S::kLanes,
+    gemm<S, Into::kOverwrite>({.a = queries,
+                               .a_row = sizes.dim,
+                               .a_depth = 1,
+                               .b = keys,
+                               .b_row = sizes.panel,
+                               .b_panel = sizes.panel * shape.head_dim,
+                               .c = scores,
+                               .c_row = sizes.score_row,
+                               .rows = block.rows,
+                               .vectors = round_up(block.keys, S::kLanes) / S::kLanes,
                                .depth = shape.head_dim});
     if (rule.active) fill_keep_bits<S>(rule, item, block, sizes.bits_row, bits);
-    alignas(64) float largest[kQueryBlock] = {};
-    alignas(64) float sums[kQueryBlock];
-    for (int64_t i = 0; i < kQueryBlock; ++i) sums[i] = 1.0F;
-    for (int64_t i = 0; i < block.rows; ++i) {
-      const int64_t visible = block.last_key(shape, i);
-      const RowSum row = exp_row<S>(scores + i * sizes.score_row, visible,
-                                    rule.active ? bits + i * sizes.bits_row : nullptr);
-      clear_behind<S>(scores + i * sizes.score_row, visible, block.keys);
-      largest[i] = row.largest;
-      sums[i] = row.sum;
-    }
-    gemm<S, Into::kOverwrite>({.a = scores, .a_row = sizes.score_row, .a_depth = 1,
-                               .b = values, .b_row = sizes.dim, .b_panel = sizes.panel,
-                               .c = results, .c_row = sizes.dim,
-                               .rows = block.rows, .vectors = sizes.dim / S::kLanes, .depth = block.keys});
+    const BlockSums sums = exp_block<S>(shape, sizes, block, scores, rule.active ? bits : nullptr);
+    gemm<S, Into::kOverwrite>({.a = scores,
+                               .a_row = sizes.score_row,
+                               .a_depth = 1,
+                               .b = values,
+                               .b_row = sizes.dim,
+                               .b_panel = sizes.panel,
+                               .c = results,
+                               .c_row = sizes.dim,
+                               .rows = block.rows,
+                               .vectors = sizes.dim / S::kLanes,
+                               .depth = block.keys});
     const int64_t token = item.first_token + first;
     for (int64_t i = 0; i < block.rows; ++i) {
-      narrow_rows<S>(results + i * sizes.dim, 1, shape.head_dim, rule.scale / sums[i],
+      narrow_rows<S>(results + i * sizes.dim, 1, shape.head_dim, rule.scale / sums.sum[i],
                      args.out + (token + i) * args.out_stride + item.head * shape.head_dim, args.out_stride);
     }
-    store_lse<S>(largest, sums, block.rows, args.lse + token * shape.num_heads + item.head, shape.num_heads);
+    store_lse<S>(sums, block.rows, args.lse + token * shape.num_heads + item.head, shape.num_heads);
   }
 }
 
 template <class S>
 int64_t attention_backward_scratch(int64_t length, int64_t head_dim) {
   const AttentionSizes<S> sizes(length, head_dim);
-  return 2 * round_up(sizes.transposed, 16) + 3 * sizes.rows() + 3 * sizes.block() + 2 * sizes.scores() +
-         sizes.bits() + 64;
+  return 2 * round_up(sizes.transposed, 16) + 3 * sizes.rows() + 3 * sizes.block() + 2 * sizes.scores() + sizes.bits() +
+         64;
 }
 
 // Scratch of the backward pass of one item.
@@ -270,27 +306,61 @@ struct BackwardScratch {
   unsigned char* bits;
 };
 
-// From scores (in p) and dO V^T (in dp) to dropped probabilities (in p) and dS (in dp) for one row.
+struct SoftmaxRow {
+  float* p;   // in: scores; out: probabilities after dropout
+  float* dp;  // in: dO V^T; out: gradient of the scores
+  int64_t visible;
+  float lse;
+  float row_dot;              // of dO and O
+  float scale;                // of kept probabilities
+  const unsigned char* bits;  // null: nothing is dropped
+};
+
 template <class S>
-inline void softmax_gradient_row(float* p_row, float* dp_row, int64_t visible, float lse, float row_dot, float scale,
-                                 const unsigned char* bits) {
+inline void softmax_gradient_row(const SoftmaxRow& row) {
   using Float = typename S::Float;
   const Float lowest = S::set(-kInfinity);
-  for_each_vector<S>(visible, [&](int64_t j, auto lanes) {
-    const Float p = exp<S>(S::load_or(lowest, p_row + j, lanes) - S::set(lse));
-    Float factor = S::set(scale);
-    if (bits != nullptr) factor = S::keep(factor, bits_at<S>(bits, j));
-    const Float dp = factor * S::load_or(S::zero(), dp_row + j, lanes);
-    S::store(p_row + j, p * factor);
-    S::store(dp_row + j, p * (dp - S::set(row_dot)));
+  for_each_vector<S>(row.visible, [&](int64_t j, auto lanes) {
+    const Float p = exp<S>(S::load_or(lowest, row.p + j, lanes) - S::set(row.lse));
+    Float factor = S::set(row.scale);
+    if (row.bits != nullptr) factor = S::keep(factor, bits_at<S>(row.bits, j));
+    const Float dp = factor * S::load_or(S::zero(), row.dp + j, lanes);
+    S::store(row.p + j, p * factor);
+    S::store(row.dp + j, p * (dp - S::set(row.row_dot)));
   });
 }
 
 template <class S, class T>
 inline float dot_row(const T* a, const T* b, int64_t n) {
   typename S::Float sum = S::zero();
-  for_each_vector<S>(n, [&](int64_t d, auto lanes) { sum = S::fma(S::load(a + d, lanes), S::load(b + d, lanes), sum); });
+  for_each_vector<S>(n,
+                     [&](int64_t d, auto lanes) { sum = S::fma(S::load(a + d, lanes), S::load(b + d, lanes), sum); });
   return S::sum(sum);
+}
+
+// softmax_gradient_row for all queries of a block.
+template <class S, class T>
+inline void softmax_gradient_block(const AttentionBackward<T>& args, const KeepRule& rule, const AttentionItem& item,
+                                   const BackwardScratch<S>& w, const QueryBlock& block) {
+  const AttentionShape& shape = args.shape;
+  const AttentionSizes<S> sizes(item.length, shape.head_dim);
+  const int64_t token = item.first_token + block.first;
+  const int64_t out_at = token * args.out_stride + item.head * shape.head_dim;
+  if (rule.active) fill_keep_bits<S>(rule, item, block, sizes.bits_row, w.bits);
+  for (int64_t i = 0; i < block.rows; ++i) {
+    const int64_t visible = block.last_key(shape, i);
+    const float row_dot =
+        dot_row<S>(args.out + out_at + i * args.out_stride, args.dout + out_at + i * args.out_stride, shape.head_dim);
+    softmax_gradient_row<S>({.p = w.p + i * sizes.score_row,
+                             .dp = w.dp + i * sizes.score_row,
+                             .visible = visible,
+                             .lse = args.lse[(token + i) * shape.num_heads + item.head],
+                             .row_dot = row_dot,
+                             .scale = rule.scale,
+                             .bits = rule.active ? w.bits + i * sizes.bits_row : nullptr});
+    clear_behind<S>(w.p + i * sizes.score_row, visible, block.keys);
+    clear_behind<S>(w.dp + i * sizes.score_row, visible, block.keys);
+  }
 }
 
 template <class S, class T>
@@ -306,37 +376,48 @@ inline void backward_block(const AttentionBackward<T>& args, const KeepRule& rul
   widen_rows<S>(args.q + token * args.qkv_stride + column, args.qkv_stride, block.rows, shape.head_dim, shape.scale,
                 w.queries);
   widen_rows<S>(dout, args.out_stride, block.rows, shape.head_dim, 1.0F, w.dout);
-  const Gemm scores{.a = w.queries, .a_row = sizes.dim, .a_depth = 1,
-                    .b = w.keys_t, .b_row = sizes.panel, .b_panel = sizes.panel * shape.head_dim,
-                    .c = w.p, .c_row = sizes.score_row,
-                    .rows = block.rows, .vectors = key_vectors, .depth = shape.head_dim};
+  const Gemm scores{.a = w.queries,
+                    .a_row = sizes.dim,
+                    .a_depth = 1,
+                    .b = w.keys_t,
+                    .b_row = sizes.panel,
+                    .b_panel = sizes.panel * shape.head_dim,
+                    .c = w.p,
+                    .c_row = sizes.score_row,
+                    .rows = block.rows,
+                    .vectors = key_vectors,
+                    .depth = shape.head_dim};
   gemm<S, Into::kOverwrite>(scores);
   Gemm dout_values = scores;
   dout_values.a = w.dout, dout_values.b = w.values_t, dout_values.c = w.dp;
   gemm<S, Into::kOverwrite>(dout_values);
-  if (rule.active) fill_keep_bits<S>(rule, item, block, sizes.bits_row, w.bits);
-  for (int64_t i = 0; i < block.rows; ++i) {
-    const int64_t visible = block.last_key(shape, i);
-    const float row_dot =
-        dot_row<S>(args.out + (token + i) * args.out_stride + column, dout + i * args.out_stride, shape.head_dim);
-    softmax_gradient_row<S>(w.p + i * sizes.score_row, w.dp + i * sizes.score_row, visible,
-                            args.lse[(token + i) * shape.num_heads + item.head], row_dot, rule.scale,
-                            rule.active ? w.bits + i * sizes.bits_row : nullptr);
-    clear_behind<S>(w.p + i * sizes.score_row, visible, block.keys);
-    clear_behind<S>(w.dp + i * sizes.score_row, visible, block.keys);
-  }
-  const Gemm dv{.a = w.p, .a_row = 1, .a_depth = sizes.score_row,
-                .b = w.dout, .b_row = sizes.dim, .b_panel = sizes.panel,
-                .c = w.dv, .c_row = sizes.dim,
-                .rows = block.keys, .vectors = dim_vectors, .depth = block.rows};
+  softmax_gradient_block<S>(args, rule, item, w, block);
+  const Gemm dv{.a = w.p,
+                .a_row = 1,
+                .a_depth = sizes.score_row,
+                .b = w.dout,
+                .b_row = sizes.dim,
+                .b_panel = sizes.panel,
+                .c = w.dv,
+                .c_row = sizes.dim,
+                .rows = block.keys,
+                .vectors = dim_vectors,
+                .depth = block.rows};
   gemm<S, Into::kAdd>(dv);
   Gemm dk = dv;
   dk.a = w.dp, dk.b = w.queries, dk.c = w.dk;
   gemm<S, Into::kAdd>(dk);
-  gemm<S, Into::kOverwrite>({.a = w.dp, .a_row = sizes.score_row, .a_depth = 1,
-                             .b = w.keys, .b_row = sizes.dim, .b_panel = sizes.panel,
-                             .c = w.dq, .c_row = sizes.dim,
-                             .rows = block.rows, .vectors = dim_vectors, .depth = block.keys});
+  gemm<S, Into::kOverwrite>({.a = w.dp,
+                             .a_row = sizes.score_row,
+                             .a_depth = 1,
+                             .b = w.keys,
+                             .b_row = sizes.dim,
+                             .b_panel = sizes.panel,
+                             .c = w.dq,
+                             .c_row = sizes.dim,
+                             .rows = block.rows,
+                             .vectors = dim_vectors,
+                             .depth = block.keys});
   narrow_rows<S>(w.dq, block.rows, shape.head_dim, shape.scale, args.dq + token * args.grad_stride + column,
                  args.grad_stride);
 }
@@ -349,12 +430,7 @@ void attention_backward_item(const AttentionBackward<T>& args, const KeepRule& r
   const BackwardScratch<S> w(sizes, scratch);
   const int64_t at = item.first_token * args.qkv_stride + item.head * shape.head_dim;
   const int64_t grad_at = item.first_token * args.grad_stride + item.head * shape.head_dim;
-  if (item.head + 1 < shape.num_heads) {
-    const T* const parts[] = {args.q, args.k, args.v};
-    for (const T* part : parts) {
-      prefetch_rows(part + at + shape.head_dim, args.qkv_stride, item.length, shape.head_dim);
-    }
-  }
+  prefetch_next_head(args, item);
   const int64_t out_at = item.first_token * args.out_stride + item.head * shape.head_dim;
   prefetch_rows(args.out + out_at, args.out_stride, item.length, shape.head_dim);
   prefetch_rows(args.dout + out_at, args.out_stride, item.length, shape.head_dim);

@@ -35,13 +35,11 @@ struct Avx512 {
 
   static void store(float* p, Float v, Full = {}) { _mm512_storeu_ps(p, v); }
   static void store(float* p, Float v, Part part) { _mm512_mask_storeu_ps(p, lanes(part), v); }
-  static void store(BFloat16* p, Float v, Full = {}) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(v));
-  }
+  static void store(BFloat16* p, Float v, Full = {}) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(v)); }
   static void store(BFloat16* p, Float v, Part part) { _mm256_mask_storeu_epi16(p, lanes(part), narrow(v)); }
 
-  static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }           // a b + c
-  static Float fnma(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }         // c - a b
+  static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }    // a b + c
+  static Float fnma(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a b
   static Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
   static Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
   static Float abs(Float a) { return _mm512_abs_ps(a); }

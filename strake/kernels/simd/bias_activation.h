@@ -79,8 +79,7 @@ void activation_backward_range(const BiasActivationBackward<T>& args, int64_t be
     const T* const dy = args.dy + token * args.columns;
     T* const dx = args.dx + token * args.columns;
     for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
-      const typename S::Float d =
-          S::load(dy + c, lanes) * derivative<S, kKind>(load_biased<S>(x, args.bias, c, lanes));
+      const typename S::Float d = S::load(dy + c, lanes) * derivative<S, kKind>(load_biased<S>(x, args.bias, c, lanes));
       S::store(dx + c, d, lanes);
       if (dbias != nullptr) S::store(dbias + c, S::load(dbias + c, lanes) + d, lanes);
     });

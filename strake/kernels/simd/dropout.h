@@ -14,7 +14,7 @@ void dropout_range(const DropoutArgs<T>& args, const KeepRule& rule, int64_t beg
     T* const y = args.y + token * args.columns;
     if (rule.active) {
       for_each_kept_vector<S>(rule, token, args.columns, [&](int64_t c, auto lanes, uint32_t bits) {
-        S::store(y + c, S::keep(S::load(x + c, lanes) * S::set(rule.scale), bits), lanes);
+        S::store(y + c, S::load(x + c, lanes) * S::keep(S::set(rule.scale), bits), lanes);
       });
     } else {
       for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) { S::store(y + c, S::load(x + c, lanes), lanes); });

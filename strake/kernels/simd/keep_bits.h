@@ -40,10 +40,9 @@ inline uint32_t last_counter_word(const KeepRule& rule, int64_t token) {
 // Keep bits of 4 * S::kLanes consecutive elements of a token; first_group = first element / 4.
 template <class S>
 inline uint64_t keep_bits(const KeepRule& rule, int64_t token, uint32_t first_group) {
-  return keep_bits<S>(rule, {{S::add(S::set_int(first_group), S::iota()),
-                              S::set_int(static_cast<uint32_t>(rule.index.position[token])),
-                              S::set_int(static_cast<uint32_t>(rule.index.row[token])),
-                              S::set_int(last_counter_word(rule, token))}});
+  return keep_bits<S>(
+      rule, {{S::add(S::set_int(first_group), S::iota()), S::set_int(static_cast<uint32_t>(rule.index.position[token])),
+              S::set_int(static_cast<uint32_t>(rule.index.row[token])), S::set_int(last_counter_word(rule, token))}});
 }
 
 // for_each_vector over the columns of one token: f(i, lanes, bits) where the low bits say which lanes are kept.

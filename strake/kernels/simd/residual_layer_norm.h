@@ -22,7 +22,7 @@ inline typename S::Float add_residual(const ResidualLayerNormForward<T>& args, c
   };
   if (rule.active) {
     for_each_kept_vector<S>(rule, token, args.columns, [&](int64_t c, auto lanes, uint32_t bits) {
-      finish(c, lanes, S::keep(S::load(x + c, lanes) * S::set(rule.scale), bits));
+      finish(c, lanes, S::load(x + c, lanes) * S::keep(S::set(rule.scale), bits));
     });
   } else {
     for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) { finish(c, lanes, S::load(x + c, lanes)); });
@@ -91,7 +91,7 @@ void residual_layer_norm_backward_range(const ResidualLayerNormBackward<T>& args
       for_each_kept_vector<S>(rule, token, args.columns, [&](int64_t c, auto lanes, uint32_t bits) {
         const Float d = gradient(c, lanes);
         S::store(dsum + c, d, lanes);
-        S::store(dx + c, S::keep(d * S::set(rule.scale), bits), lanes);
+        S::store(dx + c, d * S::keep(S::set(rule.scale), bits), lanes);
       });
     } else {
       for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
