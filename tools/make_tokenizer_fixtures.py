@@ -1,5 +1,6 @@
 """Writes tests/fixtures/tokenizers: two small tokenizers trained on the text below, and what pip tokenizers makes of nasty
-strings with them. The C++ tests compare with these records.
+strings with them. The C++ tests compare with these records. (Training breaks ties at random: each run gives another
+vocabulary, and the records that go with it.)
 
 usage: python3 tools/make_tokenizer_fixtures.py   (needs pip tokenizers 0.23)
 """
@@ -18,7 +19,7 @@ Unbelievable! Un caf\u00e9 cr\u00e8me, zwei Br\u00f6tchen, \u00e9t\u00e9 na\u00e
 Lights were lighting the lighter lighthouse; the keeper keeps keeping what keepers kept.
 """
 STRINGS = [
-    "", " ", "  ", "\n", "\r\n", "a", " a ", "a  b", "a \n b", "the lighthouse keeper", "The LIGHTHOUSE keeper's café!",
+    "", " ", "  ", "\n", "\r\n", "a", " a ", "a  b", "a \n b", "the lighthouse keeper", "The LIGHTHOUSE keeper's caf\u00e9!",
     "don't they're I'll we've he'd it's I'm DON'T", "''s 'sa 't", "1,250 letters 12", "lighthouses unbelievable", "zzz qqq",
     "e\u0301te\u0301", "\u00e9t\u00e9", "\u0130stanbul \u1e9e \u03a3\u03c2", "a\u0300\u0301\u0316b", "\u0344 \u0f73", "\u4f60\u597dab\u4e16\u754c",
     "\U0002b820\U0002b920 \u3400", "\ud55c\uad6d\uc5b4", "\u00a0x\u3000y\u2028z", "a\u200bb\ufeffc\u00add", "a\x00b\x1cc\x85d\ufffde", "\u226e \u037e \u1fef",

@@ -7,7 +7,6 @@
 #include "strake/tokenizers/bert_text.h"
 #include "strake/tokenizers/gpt2_words.h"
 #include "strake/tokenizers/text_buffer.h"
-#include "strake/tokenizers/unicode.h"
 #include "strake/tokenizers/word_cache.h"
 
 namespace strake::tokenizers {
@@ -46,7 +45,8 @@ struct FlatTemplate {
       added += part.ids.size();
       require(part.type_id == 0 || part.type_id == 1, ErrorKind::kConfig, "type id {} in a template is not supported",
               part.type_id);
-      require(part.type_id == 1 || !seen_one, ErrorKind::kConfig, "a template whose type ids return to 0 is not supported");
+      require(part.type_id == 1 || !seen_one, ErrorKind::kConfig,
+              "a template whose type ids return to 0 is not supported");
       seen_one |= part.type_id == 1;
     }
   }
@@ -183,6 +183,7 @@ class FastEncoder::Worker {
   }
 
   void encode_words(std::string_view text, size_t limit, IdBuffer& out) {
+    queued_ = 0;
     out.reserve_more(text.size() + 1);  // a token stands for at least one byte
     if (plan_ == Plan::kBert) {
       bert_->for_each_word(text, [&](const char* word, size_t length) {
@@ -204,8 +205,8 @@ class FastEncoder::Worker {
     flush_words(out);
   }
 
-  // Words wait in a short queue while their places in the cache are loaded: memory latency is most of the time otherwise.
-  // WordCache::kReadAhead bytes from `word` on must be readable, and stay so until flush_words().
+  // Words wait in a short queue while their places in the cache are loaded: memory latency is most of the time
+  // otherwise. WordCache::kReadAhead bytes from `word` on must be readable, and stay so until flush_words().
   void add_word(const char* word, size_t length, IdBuffer& out) {
     Waiting& waiting = queue_[queued_++];
     waiting.word = {word, length};
@@ -262,8 +263,8 @@ FastEncoder::~FastEncoder() = default;
 FastEncoder::FastEncoder(FastEncoder&&) noexcept = default;
 FastEncoder& FastEncoder::operator=(FastEncoder&&) noexcept = default;
 
-size_t FastEncoder::encode(std::string_view text, std::optional<std::string_view> pair, std::optional<int64_t> max_length,
-                           std::vector<int32_t>& ids) {
+size_t FastEncoder::encode(std::string_view text, std::optional<std::string_view> pair,
+                           std::optional<int64_t> max_length, std::vector<int32_t>& ids) {
   return worker_->encode(text, pair, max_length, ids);
 }
 

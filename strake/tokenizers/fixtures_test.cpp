@@ -28,7 +28,8 @@ TEST_P(Fixture, EncodingsAreThoseOfHuggingFace) {
 }
 
 TEST_P(Fixture, DecodedTextIsThatOfHuggingFace) {
-  EXPECT_GT(for_each_record(folder() / "decode.jsonl", [&](const Json& record) { check_decoding(*tokenizer_, record); }), 60);
+  EXPECT_GT(
+      for_each_record(folder() / "decode.jsonl", [&](const Json& record) { check_decoding(*tokenizer_, record); }), 60);
 }
 
 TEST_P(Fixture, OneTokenizerServesManyThreads) {
@@ -63,8 +64,9 @@ TEST_P(Fixture, TokensAndIdsAreInverse) {
 
 TEST_P(Fixture, InvalidUtf8IsRefusedWithItsPlace) {
   FastEncoder fast(tokenizer_);
-  const std::pair<std::string, int> kCases[] = {{"ab\xff", 2},         {"\xc3", 0},           {"a\xc0\x80", 1},     {"abcdefgh\xed\xa0\x80", 8},
-                                                {"\xf4\x90\x80\x80", 0}, {"\xe0\x9f\xbf", 0}, {"a\xf0\x9f\x98", 1}, {"\x80", 0}};
+  const std::pair<std::string, int> kCases[] = {
+      {"ab\xff", 2},           {"\xc3", 0},         {"a\xc0\x80", 1},     {"abcdefgh\xed\xa0\x80", 8},
+      {"\xf4\x90\x80\x80", 0}, {"\xe0\x9f\xbf", 0}, {"a\xf0\x9f\x98", 1}, {"\x80", 0}};
   for (const auto& [text, at] : kCases) {
     std::vector<int32_t> ids{5};
     for (const bool quickly : {false, true}) {
@@ -77,18 +79,20 @@ TEST_P(Fixture, InvalidUtf8IsRefusedWithItsPlace) {
         ADD_FAILURE() << "accepted";
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kData);
-        EXPECT_NE(std::string(error.what()).find("at byte " + std::to_string(at) + " "), std::string::npos) << error.what();
+        EXPECT_NE(std::string(error.what()).find("at byte " + std::to_string(at) + " "), std::string::npos)
+            << error.what();
       }
     }
     EXPECT_EQ(ids, std::vector<int32_t>{5});
   }
 }
 
-// One word of a million bytes takes about a hundred times as long as one of ten thousand; a quadratic algorithm would take
-// ten thousand times as long, which is minutes.
+// One word of a million bytes takes about a hundred times as long as one of ten thousand; a quadratic algorithm would
+// take ten thousand times as long, which is minutes.
 TEST_P(Fixture, HugeWordsTakeLinearTime) {
   FastEncoder fast(tokenizer_);
-  for (const std::string& unit : {std::string("a"), std::string("lighthouse"), std::string("\u4f60"), std::string(" "), std::string("-")}) {
+  for (const std::string& unit :
+       {std::string("a"), std::string("lighthouse"), std::string("\u4f60"), std::string(" "), std::string("-")}) {
     std::string text;
     while (text.size() < 1000000) text += unit;
     std::vector<int32_t> ids;
@@ -115,11 +119,14 @@ TEST_P(Fixture, ImpossibleTruncationIsRefused) {
   std::vector<int32_t> ids;
   EXPECT_THROW(fast.encode("the fog", std::nullopt, 1, ids), Error);
   EXPECT_THROW(tokenizer_->encode("the fog", std::nullopt, {.truncation = Truncation{.max_length = 1}}), Error);
-  EXPECT_THROW(tokenizer_->encode("the fog had lifted", std::nullopt, {.truncation = Truncation{.max_length = 4, .stride = 2}}), Error);
+  EXPECT_THROW(
+      tokenizer_->encode("the fog had lifted", std::nullopt, {.truncation = Truncation{.max_length = 4, .stride = 2}}),
+      Error);
 }
 
 TEST_P(Fixture, SavedFilesAreIdenticalAndLoadTheSame) {
-  const fs::path saved = fs::temp_directory_path() / ("strake_saved_tokenizer_" + std::to_string(::getpid())) / GetParam();
+  const fs::path saved =
+      fs::temp_directory_path() / ("strake_saved_tokenizer_" + std::to_string(::getpid())) / GetParam();
   tokenizer_->save(saved);
   EXPECT_EQ(read_file(saved / "tokenizer.json", 1 << 20), read_file(folder() / "tokenizer.json", 1 << 20));
   const auto loaded = Tokenizer::load(saved);

@@ -57,7 +57,8 @@ TEST_P(Golden, PairsTruncationPaddingAndWindowsAreThoseOfHuggingFace) {
 }
 
 TEST_P(Golden, DecodedTextIsThatOfHuggingFace) {
-  const int count = for_each_record(records(".decode.jsonl"), [&](const Json& record) { check_decoding(*tokenizer_, record); });
+  const int count =
+      for_each_record(records(".decode.jsonl"), [&](const Json& record) { check_decoding(*tokenizer_, record); });
   EXPECT_GT(count, 500);
 }
 

@@ -12,7 +12,8 @@ namespace strake::tokenizers {
 namespace {
 namespace fs = std::filesystem;
 
-const Json kWordPiece = Json::parse(R"({"version": "1.0", "added_tokens": [], "normalizer": {"type": "BertNormalizer"},
+const Json kWordPiece = Json::parse(R"({"version": "1.0", "added_tokens": [],
+  "normalizer": {"type": "BertNormalizer"},
   "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece"},
   "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
             "vocab": {"[UNK]": 0, "a": 1, "##b": 2}}})");
@@ -54,7 +55,8 @@ TEST(HostileTokenizerJson, EveryValueMayHaveTheWrongType) {
   for (const Json& base : {kWordPiece, kBytePair}) {
     const Json flat = base.flatten();
     for (const auto& [pointer, unused] : flat.items())
-      for (const Json& wrong : {Json(nullptr), Json(-1), Json(1.5), Json("x"), Json::array({1}), Json::object({{"y", 2}})}) {
+      for (const Json& wrong :
+           {Json(nullptr), Json(-1), Json(1.5), Json("x"), Json::array({1}), Json::object({{"y", 2}})}) {
         Json changed = base;
         changed[Json::json_pointer(pointer)] = wrong;
         error_of(changed.dump());  // any outcome but a crash or another exception
@@ -99,18 +101,21 @@ TEST(HostileTokenizerJson, WhatIsNotThereYetIsRefusedByName) {
   EXPECT_IN("type 'Nonsense' is not supported yet", error_with(kWordPiece, "/post_processor", {{"type", "Nonsense"}}));
   EXPECT_IN("type 'CTC' is not supported yet", error_with(kWordPiece, "/decoder/type", "CTC"));
   EXPECT_IN("byte_fallback = true is not supported yet", error_with(kBytePair, "/model/byte_fallback", true));
-  EXPECT_IN("end_of_word_suffix = \"</w>\" is not supported yet", error_with(kBytePair, "/model/end_of_word_suffix", "</w>"));
+  EXPECT_IN("end_of_word_suffix = \"</w>\" is not supported yet",
+            error_with(kBytePair, "/model/end_of_word_suffix", "</w>"));
   EXPECT_IN("dropout is not supported", error_with(kBytePair, "/model/dropout", 0.1));
   EXPECT_IN("without a ByteLevel pre-tokenizer", error_with(kBytePair, "/pre_tokenizer", nullptr));
   EXPECT_IN("only supported with model type BPE", error_with(kWordPiece, "/pre_tokenizer", {{"type", "ByteLevel"}}));
-  EXPECT_IN("supported: GPT-2's regular expression",
-            error_with(kBytePair, "/pre_tokenizer",
-                       {{"type", "Split"}, {"pattern", {{"Regex", "(a+)+$"}}}, {"behavior", "Isolated"}, {"invert", false}}));
+  EXPECT_IN(
+      "supported: GPT-2's regular expression",
+      error_with(kBytePair, "/pre_tokenizer",
+                 {{"type", "Split"}, {"pattern", {{"Regex", "(a+)+$"}}}, {"behavior", "Isolated"}, {"invert", false}}));
   EXPECT_IN("version '2.0' is not supported", error_with(kWordPiece, "/version", "2.0"));
 }
 
 TEST(HostileTokenizerJson, TemplatesMustBeWhole) {
-  Json processor = Json::parse(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}],
+  Json processor =
+      Json::parse(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}],
                                    "pair": [], "special_tokens": {}})");
   EXPECT_IN("special token '[CLS]' is not in special_tokens", error_with(kWordPiece, "/post_processor", processor));
   processor["single"] = Json::parse(R"([{"Sequence": {"id": "B", "type_id": 0}}])");
@@ -162,7 +167,8 @@ TEST_F(FolderTest, TokenizerConfigDecidesCaseAndLength) {
   write("vocab.txt", kVocabTxt);
   EXPECT_EQ(Tokenizer::load(folder_)->encode("The fogs").ids, (std::vector<int32_t>{2, 5, 6, 8, 3}));
   EXPECT_EQ(Tokenizer::load(folder_)->model_max_length(), std::nullopt);
-  write("tokenizer_config.json", R"({"do_lower_case": false, "model_max_length": 512, "tokenizer_class": "BertTokenizer"})");
+  write("tokenizer_config.json",
+        R"({"do_lower_case": false, "model_max_length": 512, "tokenizer_class": "BertTokenizer"})");
   EXPECT_EQ(Tokenizer::load(folder_)->encode("The fogs").ids, (std::vector<int32_t>{2, 7, 6, 8, 3}));
   EXPECT_EQ(Tokenizer::load(folder_)->model_max_length(), 512);
   write("tokenizer_config.json", R"({"model_max_length": 1000000000000000019884624838656})");
@@ -193,7 +199,8 @@ TEST_F(FolderTest, AFolderSavesItsFilesAsFound) {
 }
 
 TEST_F(FolderTest, VocabJsonAndMergesTxtAreAByteLevelTokenizer) {
-  write("vocab.json", R"({"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "ab": 6, "\u0120": 7, "<mask>": 8})");
+  write("vocab.json",
+        R"({"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "ab": 6, "\u0120": 7, "<mask>": 8})");
   write("merges.txt", "#version: 0.2\na b\n");
   EXPECT_EQ(Tokenizer::load(folder_)->encode("ab ba").ids, (std::vector<int32_t>{0, 6, 7, 5, 4, 2}));
   write("merges.txt", "#version: 0.2\na b c\n");

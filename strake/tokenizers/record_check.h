@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "strake/core/json.h"
 #include "strake/tokenizers/fast_encoder.h"

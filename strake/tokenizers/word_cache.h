@@ -8,8 +8,9 @@
 
 namespace strake::tokenizers {
 
-// Remembers the token ids of short words. Two-way associative and of fixed size: new words displace old ones, so memory is
-// bounded and look-up is one or two cache lines. Words are compared byte by byte: a hit is always right. Not thread-safe.
+// Remembers the token ids of short words. Two-way associative and of fixed size: new words displace old ones, so memory
+// is bounded and look-up is one or two cache lines. Words are compared byte by byte: a hit is always right. Not
+// thread-safe.
 class WordCache {
  public:
   static constexpr size_t kLongestWord = 24;
