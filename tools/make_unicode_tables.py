@@ -25,6 +25,7 @@ HEADER = """\
 // (Unicode License V3: the data may be copied and changed as long as this notice stays with it).
 #include "strake/tokenizers/unicode_tables.h"
 
+// clang-format off
 namespace strake::tokenizers {{
 """
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +33,6 @@ struct Section {
 class TokenFinder {
  public:
   void add(std::string_view pattern, int32_t id, const AddedToken& token, const std::string& source);
-  bool empty() const { return tokens_.empty(); }
 
   // Appends the sections of `text` in order; sections without an added token are never empty.
   void find(std::string_view text, std::vector<Section>& sections) const;

@@ -6,8 +6,8 @@
 
 namespace strake::tokenizers {
 
-// Maps byte strings to values (0 or more), for longest-prefix search one byte at a time. The edges of all nodes share one
-// open hash table keyed by (node, byte), so that building is linear and a step is one probe.
+// Maps byte strings to values (0 or more), for longest-prefix search one byte at a time. The edges of all nodes share
+// one open hash table keyed by (node, byte), so that building is linear and a step is one probe.
 class ByteTrie {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -22,8 +22,9 @@ std::string replace_all(const std::string& text, std::string_view from, std::str
 std::string clean_up(std::string text) {
   using namespace std::string_view_literals;
   constexpr std::pair<std::string_view, std::string_view> kReplacements[] = {
-      {" ."sv, "."sv},   {" ?"sv, "?"sv},   {" !"sv, "!"sv},   {" ,"sv, ","sv},           {" ' "sv, "'"sv},  {" n't"sv, "n't"sv},
-      {" 'm"sv, "'m"sv}, {" do not"sv, " don't"sv}, {" 's"sv, "'s"sv}, {" 've"sv, "'ve"sv}, {" 're"sv, "'re"sv}};
+      {" ."sv, "."sv},   {" ?"sv, "?"sv},     {" !"sv, "!"sv},    {" ,"sv, ","sv},
+      {" ' "sv, "'"sv},  {" n't"sv, "n't"sv}, {" 'm"sv, "'m"sv},  {" do not"sv, " don't"sv},
+      {" 's"sv, "'s"sv}, {" 've"sv, "'ve"sv}, {" 're"sv, "'re"sv}};
   for (const auto& [from, to] : kReplacements) text = replace_all(text, from, to);
   return text;
 }

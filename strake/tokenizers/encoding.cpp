@@ -67,7 +67,8 @@ void truncate(Encoding& encoding, int64_t max_length, int64_t stride, Direction 
     return;
   }
   require(stride < max_length, ErrorKind::kConfig,
-          "stride {} must be less than the {} tokens that truncation leaves after the special tokens", stride, max_length);
+          "stride {} must be less than the {} tokens that truncation leaves after the special tokens", stride,
+          max_length);
   const auto ranges = windows(size, max_length, max_length - stride, direction);
   Encoding first = window(encoding, ranges[0].first, ranges[0].second);
   for (size_t i = 1; i < ranges.size(); ++i)

@@ -11,9 +11,9 @@ namespace strake::tokenizers {
 // What a text (or a pair) becomes. All vectors but `overflowing` are equally long.
 struct Encoding {
   std::vector<int32_t> ids;
-  std::vector<int32_t> type_ids;             // 0: first text, 1: second text, or as the template says
-  std::vector<int32_t> attention_mask;       // 0 on padding
-  std::vector<int32_t> special_tokens_mask;  // 1 on tokens that the template or padding added
+  std::vector<int32_t> type_ids;                     // 0: first text, 1: second text, or as the template says
+  std::vector<int32_t> attention_mask;               // 0 on padding
+  std::vector<int32_t> special_tokens_mask;          // 1 on tokens that the template or padding added
   std::vector<std::pair<int32_t, int32_t>> offsets;  // [begin, end) in code points of its own text; (0, 0) if added
   std::vector<std::string> tokens;
   std::vector<Encoding> overflowing;  // the further windows of a truncated text; they have none themselves
@@ -44,8 +44,8 @@ struct Padding {
   std::string pad_token = "[PAD]";
 };
 
-// Cuts `encoding` to `max_length` tokens; the windows that follow, each sharing `stride` tokens with the one before, are
-// put in `overflowing`. Error (kConfig) if stride >= max_length > 0.
+// Cuts `encoding` to `max_length` tokens; the windows that follow, each sharing `stride` tokens with the one before,
+// are put in `overflowing`. Error (kConfig) if stride >= max_length > 0.
 void truncate(Encoding& encoding, int64_t max_length, int64_t stride, Direction direction);
 
 // Truncates a text and its pair (may be null) together to max_length tokens without special tokens.

@@ -7,7 +7,6 @@
 #include "strake/tokenizers/bert_text.h"
 #include "strake/tokenizers/gpt2_words.h"
 #include "strake/tokenizers/text_buffer.h"
-#include "strake/tokenizers/unicode.h"
 #include "strake/tokenizers/word_cache.h"
 
 namespace strake::tokenizers {
@@ -46,7 +45,8 @@ struct FlatTemplate {
       added += part.ids.size();
       require(part.type_id == 0 || part.type_id == 1, ErrorKind::kConfig, "type id {} in a template is not supported",
               part.type_id);
-      require(part.type_id == 1 || !seen_one, ErrorKind::kConfig, "a template whose type ids return to 0 is not supported");
+      require(part.type_id == 1 || !seen_one, ErrorKind::kConfig,
+              "a template whose type ids return to 0 is not supported");
       seen_one |= part.type_id == 1;
     }
   }
@@ -100,6 +100,11 @@ class FastEncoder::Worker {
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
  private:
+  struct Waiting {
+    std::string_view word;
+    WordCache::Key key;  // unless the word is too long for the cache
+  };
+
   // Longest first; see truncate_pair.
   void cut(size_t room, bool is_pair) {
     const size_t a = first_.size(), b = second_.size();
@@ -178,13 +183,14 @@ class FastEncoder::Worker {
   }
 
   void encode_words(std::string_view text, size_t limit, IdBuffer& out) {
+    queued_ = 0;
     out.reserve_more(text.size() + 1);  // a token stands for at least one byte
     if (plan_ == Plan::kBert) {
       bert_->for_each_word(text, [&](const char* word, size_t length) {
-        encode_word(word, length, out);
+        add_word(word, length, out);
         return out.size() < limit;
       });
-      return;
+      return flush_words(out);
     }
     words_.clear();
     words_.reserve_more(text.size() + 1);
@@ -193,19 +199,35 @@ class FastEncoder::Worker {
     const std::string_view all = words_.view();
     for (size_t at = 0; at < all.size() && out.size() < limit;) {
       const size_t end = gpt2_.match_end(all, at);
-      encode_word(all.data() + at, end - at, out);
+      add_word(all.data() + at, end - at, out);
       at = end;
     }
+    flush_words(out);
   }
 
-  // WordCache::kReadAhead bytes from `word` on must be readable.
-  void encode_word(const char* word, size_t length, IdBuffer& out) {
-    if (length > WordCache::kLongestWord) return encode_unknown_word({word, length}, out);
-    const WordCache::Key key = WordCache::key(word, length);
-    if (const WordCache::Entry* known = cache_.find(key)) return out.push_entry(*known);
+  // Words wait in a short queue while their places in the cache are loaded: memory latency is most of the time
+  // otherwise. WordCache::kReadAhead bytes from `word` on must be readable, and stay so until flush_words().
+  void add_word(const char* word, size_t length, IdBuffer& out) {
+    Waiting& waiting = queue_[queued_++];
+    waiting.word = {word, length};
+    if (length <= WordCache::kLongestWord) {
+      waiting.key = WordCache::key(word, length);
+      cache_.prefetch(waiting.key);
+    }
+    if (queued_ == queue_.size()) flush_words(out);
+  }
+
+  void flush_words(IdBuffer& out) {
+    for (size_t i = 0; i < queued_; ++i) encode_word(queue_[i], out);
+    queued_ = 0;
+  }
+
+  void encode_word(const Waiting& waiting, IdBuffer& out) {
+    if (waiting.word.size() > WordCache::kLongestWord) return encode_unknown_word(waiting.word, out);
+    if (const WordCache::Entry* known = cache_.find(waiting.key)) return out.push_entry(*known);
     const size_t before = out.size();
-    encode_unknown_word({word, length}, out);
-    cache_.insert(key, out.data() + before, out.size() - before);
+    encode_unknown_word(waiting.word, out);
+    cache_.insert(waiting.key, out.data() + before, out.size() - before);
   }
 
   void encode_unknown_word(std::string_view word, IdBuffer& out) {
@@ -226,6 +248,8 @@ class FastEncoder::Worker {
   bool add_prefix_space_ = false;
 
   WordCache cache_;
+  std::array<Waiting, 16> queue_{};
+  size_t queued_ = 0;
   IdBuffer first_, second_;
   TextBuffer normalized_, words_;
   std::vector<Section> sections_, inner_sections_;
@@ -239,8 +263,8 @@ FastEncoder::~FastEncoder() = default;
 FastEncoder::FastEncoder(FastEncoder&&) noexcept = default;
 FastEncoder& FastEncoder::operator=(FastEncoder&&) noexcept = default;
 
-size_t FastEncoder::encode(std::string_view text, std::optional<std::string_view> pair, std::optional<int64_t> max_length,
-                           std::vector<int32_t>& ids) {
+size_t FastEncoder::encode(std::string_view text, std::optional<std::string_view> pair,
+                           std::optional<int64_t> max_length, std::vector<int32_t>& ids) {
   return worker_->encode(text, pair, max_length, ids);
 }
 

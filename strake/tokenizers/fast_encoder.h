@@ -10,9 +10,9 @@
 
 namespace strake::tokenizers {
 
-// Ids only, for many texts: the ids of Tokenizer::encode, without offsets, tokens and masks, ten to forty times faster.
-// BERT (BertNormalizer, BertPreTokenizer, WordPiece) and byte-level BPE with GPT-2's splitting take fused paths with a word
-// cache; any other tokenizer goes through Tokenizer::encode. Holds scratch memory: one object per thread.
+// Ids only, for many texts: the ids of Tokenizer::encode, without offsets, tokens and masks, some thirty times faster.
+// BERT (BertNormalizer, BertPreTokenizer, WordPiece) and byte-level BPE with GPT-2's splitting take fused paths with a
+// word cache; any other tokenizer goes through Tokenizer::encode. Holds scratch memory: one object per thread.
 class FastEncoder {
  public:
   // Error (kConfig) if the template's type ids are not all 0, then all 1.
@@ -21,9 +21,9 @@ class FastEncoder {
   FastEncoder(FastEncoder&&) noexcept;
   FastEncoder& operator=(FastEncoder&&) noexcept;
 
-  // Appends the ids of `text` (and `pair`) with special tokens, truncated to max_length (longest first, from the right) if
-  // set. Returns how many of the appended ids have type 0; they come first, those that follow have type 1.
-  // Errors as Tokenizer::encode; `ids` is then unchanged.
+  // Appends the ids of `text` (and `pair`) with special tokens, truncated to max_length (longest first, from the right)
+  // if set. Returns how many of the appended ids have type 0; they come first, those that follow have type 1. Errors as
+  // Tokenizer::encode; `ids` is then unchanged.
   size_t encode(std::string_view text, std::optional<std::string_view> pair, std::optional<int64_t> max_length,
                 std::vector<int32_t>& ids);
 

@@ -5,7 +5,8 @@
 
 #include "strake/tokenizers/aligned_text.h"
 
-// Normalizers of tokenizer.json. A new one is a struct, its name in tokenizer_json.cpp and an `apply` in normalizer.cpp.
+// Normalizers of tokenizer.json. A new one is a struct, its name in tokenizer_json.cpp and an `apply` in
+// normalizer.cpp.
 namespace strake::tokenizers {
 
 struct BertNormalizer {

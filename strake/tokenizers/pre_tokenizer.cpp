@@ -34,7 +34,8 @@ size_t gpt2_match_end(Chars text, size_t at) {
   const auto is_char = [&](size_t i, char c) { return i < text.size() && text[i].value == static_cast<char32_t>(c); };
   if (is_char(at, '\'')) {
     for (const auto suffix : {"s"sv, "t"sv, "re"sv, "ve"sv, "m"sv, "ll"sv, "d"sv})
-      if (is_char(at + 1, suffix[0]) && (suffix.size() == 1 || is_char(at + 2, suffix[1]))) return at + 1 + suffix.size();
+      if (is_char(at + 1, suffix[0]) && (suffix.size() == 1 || is_char(at + 2, suffix[1])))
+        return at + 1 + suffix.size();
   }
   constexpr uint16_t kKinds = kLetter | kNumber | kRegexSpace;
   const size_t first = is_char(at, ' ') && at + 1 < text.size() ? at + 1 : at;
@@ -60,7 +61,10 @@ void split_gpt2(const AlignedText& text, const Piece& piece, std::vector<Piece>&
 }
 
 void split(const BertPreTokenizer&, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
-  split_by_group(text, piece, [](uint16_t c) { return c & kSpace ? 0 : c & kPunctuation ? 1 : 2; }, out);
+  split_by_group(
+      text, piece, [](uint16_t c) { return c & kSpace         ? 0
+                                           : c & kPunctuation ? 1
+                                                              : 2; }, out);
 }
 void split(const ByteLevelSplit& options, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
   if (options.use_regex) {
@@ -73,17 +77,23 @@ void split(const Gpt2Split&, const AlignedText& text, const Piece& piece, std::v
   split_gpt2(text, piece, out);
 }
 void split(const WhitespaceSplit&, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
-  split_by_group(text, piece, [](uint16_t c) { return c & kSpace ? 0 : 2; }, out);
+  split_by_group(
+      text, piece, [](uint16_t c) { return c & kSpace ? 0 : 2; }, out);
 }
 void split(const Whitespace&, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
-  split_by_group(text, piece, [](uint16_t c) { return c & kWord ? 2 : c & kSpace ? 0 : 3; }, out);
+  split_by_group(
+      text, piece, [](uint16_t c) { return c & kWord    ? 2
+                                           : c & kSpace ? 0
+                                                        : 3; }, out);
 }
 void split(const Punctuation&, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
-  split_by_group(text, piece, [](uint16_t c) { return c & kPunctuation ? 1 : 2; }, out);
+  split_by_group(
+      text, piece, [](uint16_t c) { return c & kPunctuation ? 1 : 2; }, out);
 }
 void split(const Digits& options, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
   const int digit = options.individual ? 1 : 3;
-  split_by_group(text, piece, [digit](uint16_t c) { return c & kNumeric ? digit : 2; }, out);
+  split_by_group(
+      text, piece, [digit](uint16_t c) { return c & kNumeric ? digit : 2; }, out);
 }
 
 bool wants_prefix(const PieceList& list, const Piece& piece) {
@@ -96,7 +106,8 @@ void add_prefix_spaces(PieceList& list) {
   prefixed.text.reserve(list.text.size() + list.pieces.size());
   for (Piece piece : list.pieces) {
     const size_t begin = prefixed.text.size();
-    if (wants_prefix(list, piece)) prefixed.text.push_back({U' ', list.text[piece.begin].begin, list.text[piece.begin].end});
+    if (wants_prefix(list, piece))
+      prefixed.text.push_back({U' ', list.text[piece.begin].begin, list.text[piece.begin].end});
     prefixed.text.insert(prefixed.text.end(), list.text.begin() + static_cast<ptrdiff_t>(piece.begin),
                          list.text.begin() + static_cast<ptrdiff_t>(piece.end));
     prefixed.pieces.push_back({begin, prefixed.text.size(), piece.added_id});

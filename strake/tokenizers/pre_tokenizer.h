@@ -41,7 +41,6 @@ using PreTokenizer =
 void pre_tokenize(const std::vector<PreTokenizer>& pre_tokenizers, PieceList& list);
 
 // GPT-2's regular expression as it is written in tokenizer.json files.
-inline constexpr char kGpt2Pattern[] =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+inline constexpr char kGpt2Pattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 }  // namespace strake::tokenizers

@@ -38,11 +38,12 @@ struct SpecialDefault {
 constexpr std::array kBertSpecials{SpecialDefault{"unk_token", "[UNK]"}, SpecialDefault{"sep_token", "[SEP]"},
                                    SpecialDefault{"pad_token", "[PAD]"}, SpecialDefault{"cls_token", "[CLS]"},
                                    SpecialDefault{"mask_token", "[MASK]"}};
-constexpr std::array kRobertaSpecials{
-    SpecialDefault{"bos_token", "<s>"},  SpecialDefault{"eos_token", "</s>"}, SpecialDefault{"unk_token", "<unk>"},
-    SpecialDefault{"sep_token", "</s>"}, SpecialDefault{"pad_token", "<pad>"}, SpecialDefault{"cls_token", "<s>"},
-    SpecialDefault{"mask_token", "<mask>"}};
-constexpr std::array kGpt2Specials{SpecialDefault{"bos_token", "<|endoftext|>"}, SpecialDefault{"eos_token", "<|endoftext|>"},
+constexpr std::array kRobertaSpecials{SpecialDefault{"bos_token", "<s>"},    SpecialDefault{"eos_token", "</s>"},
+                                      SpecialDefault{"unk_token", "<unk>"},  SpecialDefault{"sep_token", "</s>"},
+                                      SpecialDefault{"pad_token", "<pad>"},  SpecialDefault{"cls_token", "<s>"},
+                                      SpecialDefault{"mask_token", "<mask>"}};
+constexpr std::array kGpt2Specials{SpecialDefault{"bos_token", "<|endoftext|>"},
+                                   SpecialDefault{"eos_token", "<|endoftext|>"},
                                    SpecialDefault{"unk_token", "<|endoftext|>"}};
 
 // The JSON files of a folder, null where absent, and the raw content of all that belong to the tokenizer.
@@ -77,7 +78,8 @@ Folder read_folder(const fs::path& path) {
 }
 
 Family find_family(const Folder& folder) {
-  std::string name = get_or<std::string>(folder.tokenizer_config, "tokenizer_class", "", folder.source("tokenizer_config.json"));
+  std::string name =
+      get_or<std::string>(folder.tokenizer_config, "tokenizer_class", "", folder.source("tokenizer_config.json"));
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
   for (const FamilyName& known : kFamilies)
     if (name == known.tokenizer_class) return known.family;
@@ -139,10 +141,12 @@ AddedToken to_token(const Json& json, bool special, const std::string& source) {
           .special = special};
 }
 
-// The added tokens of a folder and the roles of the special ones, as PreTrainedTokenizerBase._from_pretrained finds them.
+// The added tokens of a folder and the roles of the special ones, as PreTrainedTokenizerBase._from_pretrained finds
+// them.
 class SpecialTokens {
  public:
-  SpecialTokens(const Folder& folder, std::vector<AddedToken> from_tokenizer_json, std::span<const SpecialDefault> defaults)
+  SpecialTokens(const Folder& folder, std::vector<AddedToken> from_tokenizer_json,
+                std::span<const SpecialDefault> defaults)
       : source_(folder.source("tokenizer_config.json")) {
     for (const SpecialDefault& role : defaults) roles_[role.name] = to_token(role.content, true, source_);
     const bool listed = folder.tokenizer_config.contains("added_tokens_decoder");
@@ -184,7 +188,8 @@ class SpecialTokens {
     require(decoder.is_object(), ErrorKind::kConfig, "{}: added_tokens_decoder must be an object", source_);
     std::map<int64_t, AddedToken> by_id;
     for (const auto& [id, token] : decoder.items()) {
-      const bool is_number = !id.empty() && id.size() <= 9 && std::ranges::all_of(id, [](char c) { return c >= '0' && c <= '9'; });
+      const bool is_number =
+          !id.empty() && id.size() <= 9 && std::ranges::all_of(id, [](char c) { return c >= '0' && c <= '9'; });
       require(is_number, ErrorKind::kConfig, "{}: added_tokens_decoder: '{}' is not an id", source_, printable(id));
       by_id[std::stoll(id)] = to_token(token, false, source_);
     }
@@ -236,9 +241,10 @@ void become_bert(const Folder& folder, TokenizerSpec& spec) {
                                   .lowercase = lowercase};
   if (spec.normalizers.size() == 1 && std::holds_alternative<BertNormalizer>(spec.normalizers[0]) &&
       std::get<BertNormalizer>(spec.normalizers[0]).lowercase != lowercase)
-    log::warning("{}: lowercase is {} here as transformers has it (do_lower_case of tokenizer_config.json, true if absent), "
-                 "not {} as tokenizer.json says",
-                 folder.path.string(), lowercase, !lowercase);
+    log::warning(
+        "{}: lowercase is {} here as transformers has it (do_lower_case of tokenizer_config.json, true if absent), "
+        "not {} as tokenizer.json says",
+        folder.path.string(), lowercase, !lowercase);
   const SpecialTokens specials(folder, std::move(spec.added_tokens), kBertSpecials);
   spec.model = WordPieceOptions{.unk_token = specials.content("unk_token")};
   spec.normalizers = {normalizer};
@@ -254,7 +260,8 @@ void become_byte_level(const Folder& folder, Family family, TokenizerSpec& spec)
   const std::string source = folder.source("tokenizer_config.json");
   const bool add_prefix_space = get_or(config, "add_prefix_space", false, source);
   const bool roberta = family == Family::kRoberta;
-  const auto defaults = roberta ? std::span<const SpecialDefault>(kRobertaSpecials) : std::span<const SpecialDefault>(kGpt2Specials);
+  const auto defaults =
+      roberta ? std::span<const SpecialDefault>(kRobertaSpecials) : std::span<const SpecialDefault>(kGpt2Specials);
   const SpecialTokens specials(folder, std::move(spec.added_tokens), defaults);
   std::get<BytePairSpec>(spec.model).options = {};
   spec.normalizers.clear();
@@ -262,8 +269,8 @@ void become_byte_level(const Folder& folder, Family family, TokenizerSpec& spec)
   spec.added_tokens = specials.tokens();
   spec.decoder = ByteLevelDecoder{};
   if (roberta) {
-    spec.post_processor =
-        roberta_post_processor(with_id(specials.content("cls_token"), spec), with_id(specials.content("sep_token"), spec));
+    spec.post_processor = roberta_post_processor(with_id(specials.content("cls_token"), spec),
+                                                 with_id(specials.content("sep_token"), spec));
     if (get_or(config, "trim_offsets", true, source)) spec.post_processor.trim_offsets = {add_prefix_space};
   } else if (!folder.has("tokenizer.json")) {
     spec.post_processor = {};
@@ -304,7 +311,8 @@ LoadedFiles load_folder(Folder folder, Family family) {
             word_piece ? "WordPiece" : "BPE", folder.path.string());
   } else if (folder.has("vocab.txt")) {
     require(family == Family::kAsWritten || family == Family::kBert, ErrorKind::kConfig,
-            "{}: vocab.json and merges.txt, or tokenizer.json, are needed; only vocab.txt is there", folder.path.string());
+            "{}: vocab.json and merges.txt, or tokenizer.json, are needed; only vocab.txt is there",
+            folder.path.string());
     family = Family::kBert;
     spec.source = folder.source("vocab.txt");
     read_vocab_txt(folder.files.at("vocab.txt"), spec.source, spec.vocabulary);

@@ -17,9 +17,9 @@ struct LoadedFiles {
 };
 
 // Reads what Tokenizer::load describes. A folder follows transformers 5: if tokenizer_config.json or config.json names
-// BERT, DistilBERT, RoBERTa or GPT-2, then the vocabulary, merges and added tokens come from the files, and everything else
-// is what that tokenizer class makes of tokenizer_config.json (so a BERT tokenizer lowercases unless do_lower_case is
-// false, whatever its tokenizer.json says). With any other class tokenizer.json is taken as it is written.
+// BERT, DistilBERT, RoBERTa or GPT-2, then the vocabulary, merges and added tokens come from the files, and everything
+// else is what that tokenizer class makes of tokenizer_config.json (so a BERT tokenizer lowercases unless do_lower_case
+// is false, whatever its tokenizer.json says). With any other class tokenizer.json is taken as it is written.
 LoadedFiles load_files(const std::filesystem::path& path);
 
 }  // namespace strake::tokenizers

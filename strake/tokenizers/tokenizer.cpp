@@ -5,14 +5,14 @@
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
-#include "strake/core/log.h"
 #include "strake/tokenizers/pretrained_folder.h"
 #include "strake/tokenizers/unicode.h"
 
 namespace strake::tokenizers {
 namespace {
 
-void push_token(Encoding& encoding, int32_t id, int32_t type_id, std::string token, std::pair<int32_t, int32_t> offsets) {
+void push_token(Encoding& encoding, int32_t id, int32_t type_id, std::string token,
+                std::pair<int32_t, int32_t> offsets) {
   encoding.ids.push_back(id);
   encoding.type_ids.push_back(type_id);
   encoding.attention_mask.push_back(1);
@@ -27,7 +27,8 @@ std::vector<uint32_t> chars_of_bytes(std::span<const AlignedChar> piece, const s
   size_t at = 0;
   for (uint32_t i = 0; i < piece.size(); ++i)
     for (int byte = 0; byte < utf8_length(piece[i].value); ++byte, ++at)
-      chars.insert(chars.end(), in_alphabet ? static_cast<size_t>(alphabet_length(static_cast<uint8_t>(text[at]))) : 1, i);
+      chars.insert(chars.end(), in_alphabet ? static_cast<size_t>(alphabet_length(static_cast<uint8_t>(text[at]))) : 1,
+                   i);
   return chars;
 }
 
@@ -43,8 +44,8 @@ void check_text(std::string_view text) {
 
 Truncation without_special_tokens(const Truncation& truncation, int64_t added) {
   require(truncation.max_length >= added && truncation.stride >= 0, ErrorKind::kConfig,
-          "truncation to max_length={} with stride={} is not possible: {} special tokens are added", truncation.max_length,
-          truncation.stride, added);
+          "truncation to max_length={} with stride={} is not possible: {} special tokens are added",
+          truncation.max_length, truncation.stride, added);
   Truncation reduced = truncation;
   reduced.max_length -= added;
   return reduced;
@@ -59,6 +60,7 @@ Tokenizer::Tokenizer(TokenizerSpec spec, std::map<std::string, std::string> file
   } else {
     auto& byte_pair = std::get<BytePairSpec>(spec_.model);
     model_.emplace<BytePair>(spec_.vocabulary, byte_pair.merges, byte_pair.options, spec_.source);
+    byte_pair.merges = {};  // now in the model's own table
   }
   for (const AddedToken& token : spec_.added_tokens)
     if (!token.content.empty()) added_.add(token, spec_.vocabulary, spec_.normalizers, spec_.source);
@@ -70,8 +72,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& pa
   return std::make_shared<const Tokenizer>(std::move(loaded.spec), std::move(loaded.files), loaded.model_max_length);
 }
 
-// Two passes, as Hugging Face does: tokens that are not normalized are found in the raw text, then each part in between is
-// normalized on its own and searched for the normalized ones.
+// Two passes, as Hugging Face does: tokens that are not normalized are found in the raw text, then each part in between
+// is normalized on its own and searched for the normalized ones.
 PieceList Tokenizer::split_added_tokens(std::string_view text) const {
   PieceList list;
   std::vector<Section> outer, inner;
@@ -91,7 +93,8 @@ PieceList Tokenizer::split_added_tokens(std::string_view text) const {
       added_.normalized().find(normalized, inner);
       size_t begin = base;
       for (const Section& found : inner) {
-        const size_t end = begin + count_chars(std::string_view(normalized).substr(found.begin, found.end - found.begin));
+        const size_t end =
+            begin + count_chars(std::string_view(normalized).substr(found.begin, found.end - found.begin));
         list.pieces.push_back({begin, end, found.id});
         begin = end;
       }

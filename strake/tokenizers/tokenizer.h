@@ -53,13 +53,13 @@ class Tokenizer {
   // Empty if no token has this id. Added tokens that are normalized are shown in their normalized form.
   std::string_view id_to_token(int32_t id) const;
   std::optional<int64_t> model_max_length() const { return model_max_length_; }  // from tokenizer_config.json
-  std::string fingerprint() const { return fingerprint_; }  // hex; equal if ids are always equal
+  std::string fingerprint() const { return fingerprint_; }                       // hex; equal if ids are always equal
 
-  // Writes byte-identical copies of the files this tokenizer was loaded from, each atomically; for a bare vocab.txt also a
-  // tokenizer_config.json, so that AutoTokenizer can load the folder. Creates the directory.
+  // Writes byte-identical copies of the files this tokenizer was loaded from, each atomically; for a bare vocab.txt
+  // also a tokenizer_config.json, so that AutoTokenizer can load the folder. Creates the directory.
   void save(const std::filesystem::path& directory) const;
 
-  // For FastEncoder.
+  // For FastEncoder; the merges of the specification are no longer there.
   const TokenizerSpec& spec() const { return spec_; }
   const AddedTokens& added_tokens() const { return added_; }
   const WordPiece* word_piece() const { return std::get_if<WordPiece>(&model_); }

@@ -29,8 +29,7 @@ struct Node {
     return found == json.end() || found->is_null() ? nullptr : &*found;
   }
   std::string type() const {
-    require(json.is_object(), ErrorKind::kConfig, "{}: expected an object, found {}", where,
-            printable(json.dump()));
+    require(json.is_object(), ErrorKind::kConfig, "{}: expected an object, found {}", where, printable(json.dump()));
     return get<std::string>("type", "");
   }
   // For a setting that only has this one supported value.
@@ -56,7 +55,8 @@ void read_component(const Node& node, const std::array<Entry<Value>, kSize>& ent
   const std::string type = node.type();
   if (type == "Sequence") {
     const Json* list = node.find(members);
-    require(list != nullptr && list->is_array(), ErrorKind::kConfig, "{}: Sequence needs a list '{}'", node.where, members);
+    require(list != nullptr && list->is_array(), ErrorKind::kConfig, "{}: Sequence needs a list '{}'", node.where,
+            members);
     for (const Json& member : *list) read_component(Node{member, node.where}, entries, members, out);
     return;
   }
@@ -82,7 +82,8 @@ const std::array kNormalizers{
     Entry<Normalizer>{"StripAccents", [](const Node&, std::vector<Normalizer>& out) { out.push_back(StripAccents{}); }},
     Entry<Normalizer>{"Strip",
                       [](const Node& node, std::vector<Normalizer>& out) {
-                        out.push_back(Strip{.left = node.get("strip_left", true), .right = node.get("strip_right", true)});
+                        out.push_back(
+                            Strip{.left = node.get("strip_left", true), .right = node.get("strip_right", true)});
                       }},
 };
 
@@ -165,8 +166,8 @@ Template read_template(const Node& node, const char* key) {
       require(fits, ErrorKind::kConfig, "{}: sequence '{}' cannot stand in '{}'", node.where, printable(id), key);
       part.kind = is_first ? TemplatePart::Kind::kFirst : TemplatePart::Kind::kSecond;
     } else {
-      require(item.contains("SpecialToken"), ErrorKind::kConfig, "{}: {} has the unexpected element {}", node.where, key,
-              printable(item.dump()));
+      require(item.contains("SpecialToken"), ErrorKind::kConfig, "{}: {} has the unexpected element {}", node.where,
+              key, printable(item.dump()));
       part = read_special_part(node, id);
     }
     part.type_id = checked_id(piece.json.value("type_id", Json(0)), piece.where + ": type_id");
@@ -204,7 +205,8 @@ void read_post_processor(const Node& node, PostProcessor& out, bool& has_templat
     out.pair = read_template(here, "pair");
   } else {
     fail(ErrorKind::kConfig,
-         "{}: type '{}' is not supported yet; supported: BertProcessing, RobertaProcessing, TemplateProcessing, ByteLevel, "
+         "{}: type '{}' is not supported yet; supported: BertProcessing, RobertaProcessing, TemplateProcessing, "
+         "ByteLevel, "
          "Sequence",
          node.where, printable(type));
   }
@@ -265,7 +267,8 @@ void read_model(const Node& node, TokenizerSpec& spec) {
   const std::string type = model_type(node);
   const Node model{node.json, node.where + ": " + type};
   require(type == "WordPiece" || type == "BPE", ErrorKind::kConfig,
-          "{}: model type '{}' is not supported yet; supported: WordPiece, BPE (byte level)", spec.source, printable(type));
+          "{}: model type '{}' is not supported yet; supported: WordPiece, BPE (byte level)", spec.source,
+          printable(type));
   read_vocabulary(model, spec.vocabulary);
   if (type == "WordPiece") {
     WordPieceOptions options{.unk_token = model.get<std::string>("unk_token", "[UNK]"),
@@ -294,7 +297,8 @@ void read_added_tokens(const Node& root, TokenizerSpec& spec) {
   if (list == nullptr) return;
   require(list->is_array(), ErrorKind::kConfig, "{}: 'added_tokens' must be a list", root.where);
   for (const Json& item : *list) {
-    require(item.is_object(), ErrorKind::kConfig, "{}: added_tokens: {} is not an object", root.where, printable(item.dump()));
+    require(item.is_object(), ErrorKind::kConfig, "{}: added_tokens: {} is not an object", root.where,
+            printable(item.dump()));
     const Node token{item, root.where + ": added_tokens"};
     if (const Json* id = token.find("id")) checked_id(*id, token.where);
     const bool special = token.get("special", false);
@@ -363,7 +367,8 @@ TokenizerSpec spec_from_json(const Json& json, const std::string& source) {
   if (const Json* normalizer = root.find("normalizer"))
     read_component(Node{*normalizer, source + ": normalizer"}, kNormalizers, "normalizers", spec.normalizers);
   if (const Json* pre_tokenizer = root.find("pre_tokenizer"))
-    read_component(Node{*pre_tokenizer, source + ": pre_tokenizer"}, kPreTokenizers, "pretokenizers", spec.pre_tokenizers);
+    read_component(Node{*pre_tokenizer, source + ": pre_tokenizer"}, kPreTokenizers, "pretokenizers",
+                   spec.pre_tokenizers);
   bool has_template = false;
   if (const Json* post_processor = root.find("post_processor"))
     read_post_processor(Node{*post_processor, source + ": post_processor"}, spec.post_processor, has_template);

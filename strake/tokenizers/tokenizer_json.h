@@ -8,14 +8,15 @@
 
 namespace strake::tokenizers {
 
-// Reads the text of a tokenizer.json, in the present form and in the older ones that published files have (no model type,
-// merges as "a b"). Its truncation and padding sections are not read: both are asked for per call.
-// Errors are kConfig, begin with `source` and name the component that is not supported or the field that is wrong.
+// Reads the text of a tokenizer.json, in the present form and in the older ones that published files have (no model
+// type, merges as "a b"). Its truncation and padding sections are not read: both are asked for per call. Errors are
+// kConfig, begin with `source` and name the component that is not supported or the field that is wrong.
 TokenizerSpec read_tokenizer_json(std::string_view text, const std::string& source);
 TokenizerSpec spec_from_json(const Json& json, const std::string& source);
 
 // Special tokens around texts as BertProcessing and RobertaProcessing put them.
-PostProcessor bert_post_processor(const std::pair<std::string, int32_t>& cls, const std::pair<std::string, int32_t>& sep);
+PostProcessor bert_post_processor(const std::pair<std::string, int32_t>& cls,
+                                  const std::pair<std::string, int32_t>& sep);
 PostProcessor roberta_post_processor(const std::pair<std::string, int32_t>& cls,
                                      const std::pair<std::string, int32_t>& sep);
 

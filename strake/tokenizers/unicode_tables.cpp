@@ -3,6 +3,7 @@
 // (Unicode License V3: the data may be copied and changed as long as this notice stays with it).
 #include "strake/tokenizers/unicode_tables.h"
 
+// clang-format off
 namespace strake::tokenizers {
 
 const uint32_t kClassRuns[] = {

@@ -22,8 +22,8 @@ class Vocabulary {
   Vocabulary(const Vocabulary&) = delete;  // by_id_ points into ids_
   Vocabulary& operator=(const Vocabulary&) = delete;
 
-  // A token given twice keeps its last id, as a vocab.txt with equal lines does. Error (kConfig, starting with `source`)
-  // for an id outside [0, kMaxTokenId] or one that another token has.
+  // A token given twice keeps its last id, as a vocab.txt with equal lines does. Error (kConfig, starting with
+  // `source`) for an id outside [0, kMaxTokenId] or one that another token has.
   void add(std::string_view token, int64_t id, const std::string& source);
 
   std::optional<int32_t> find(std::string_view token) const;

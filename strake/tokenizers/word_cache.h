@@ -8,8 +8,9 @@
 
 namespace strake::tokenizers {
 
-// Remembers the token ids of short words. Two-way associative and of fixed size: new words displace old ones, so memory is
-// bounded and look-up is one or two cache lines. Words are compared byte by byte: a hit is always right. Not thread-safe.
+// Remembers the token ids of short words. Two-way associative and of fixed size: new words displace old ones, so memory
+// is bounded and look-up is one or two cache lines. Words are compared byte by byte: a hit is always right. Not
+// thread-safe.
 class WordCache {
  public:
   static constexpr size_t kLongestWord = 24;
@@ -45,6 +46,13 @@ class WordCache {
     key.hash = (key.hash ^ key.hash >> 32) * kFirst;
     key.length = static_cast<uint8_t>(length);
     return key;
+  }
+
+  // Starts loading the place of a word, to be called some words ahead of find().
+  void prefetch(const Key& key) const {
+    const Entry* pair = &entries_[first_of_pair(key)];
+    __builtin_prefetch(pair);
+    __builtin_prefetch(pair + 1);
   }
 
   // Null if the word is not known.

@@ -8,8 +8,8 @@ namespace strake::tokenizers {
 WordPiece::WordPiece(const Vocabulary& vocabulary, WordPieceOptions options, const std::string& source)
     : options_(std::move(options)) {
   const auto unk = vocabulary.find(options_.unk_token);
-  require(unk.has_value(), ErrorKind::kConfig, "{}: the unknown token '{}' is not in the vocabulary of {} tokens", source,
-          printable(options_.unk_token), vocabulary.size());
+  require(unk.has_value(), ErrorKind::kConfig, "{}: the unknown token '{}' is not in the vocabulary of {} tokens",
+          source, printable(options_.unk_token), vocabulary.size());
   unk_id_ = *unk;
   for (int32_t id = 0; id < vocabulary.id_limit(); ++id) {
     const std::string* token = vocabulary.token(id);

@@ -1,0 +1,142 @@
+// Compares with records of two small tokenizers that tools/make_tokenizer_fixtures.py trained; needs no other data.
+#include <unistd.h>
+
+#include <thread>
+
+#include "strake/core/file.h"
+#include "strake/tokenizers/record_check.h"
+
+namespace strake::tokenizers {
+namespace {
+namespace fs = std::filesystem;
+
+class Fixture : public testing::TestWithParam<const char*> {
+ protected:
+  fs::path folder() const { return fs::path(STRAKE_SOURCE_DIR) / "tests/fixtures/tokenizers" / GetParam(); }
+  std::shared_ptr<const Tokenizer> tokenizer_ = Tokenizer::load(folder() / "tokenizer.json");
+};
+
+TEST_P(Fixture, EncodingsAreThoseOfHuggingFace) {
+  FastEncoder fast(tokenizer_);
+  const int count = for_each_record(folder() / "records.jsonl", [&](const Json& record) {
+    check_encodings(*tokenizer_, record);
+    const std::string text = record.at("text");
+    check_fast(fast, text, std::nullopt);
+    check_fast(fast, text, "a second <mask> text [SEP]");
+  });
+  EXPECT_GT(count, 60);
+}
+
+TEST_P(Fixture, DecodedTextIsThatOfHuggingFace) {
+  EXPECT_GT(
+      for_each_record(folder() / "decode.jsonl", [&](const Json& record) { check_decoding(*tokenizer_, record); }), 60);
+}
+
+TEST_P(Fixture, OneTokenizerServesManyThreads) {
+  std::vector<std::string> texts;
+  for_each_record(folder() / "records.jsonl", [&](const Json& record) { texts.push_back(record.at("text")); });
+  const auto encode_all = [&] {
+    FastEncoder fast(tokenizer_);
+    std::vector<int32_t> ids;
+    for (const std::string& text : texts) fast.encode(text, std::nullopt, std::nullopt, ids);
+    return ids;
+  };
+  const std::vector<int32_t> expected = encode_all();
+  std::vector<std::vector<int32_t>> results(4);
+  std::vector<std::thread> threads;
+  for (auto& result : results) threads.emplace_back([&] { result = encode_all(); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& result : results) EXPECT_EQ(result, expected);
+}
+
+TEST_P(Fixture, TokensAndIdsAreInverse) {
+  EXPECT_GT(tokenizer_->vocab_size(), 180);
+  for (int32_t id = 0; id < tokenizer_->vocab_size(); ++id) {
+    const std::string_view token = tokenizer_->id_to_token(id);
+    ASSERT_FALSE(token.empty()) << id;
+    if (token == "cafe") continue;  // what the added token "Caf\u00e9" looks like after normalization
+    EXPECT_EQ(tokenizer_->token_to_id(token), id) << token;
+  }
+  EXPECT_EQ(tokenizer_->token_to_id("no such token"), std::nullopt);
+  EXPECT_EQ(tokenizer_->id_to_token(1 << 20), "");
+  EXPECT_EQ(tokenizer_->id_to_token(-1), "");
+}
+
+TEST_P(Fixture, InvalidUtf8IsRefusedWithItsPlace) {
+  FastEncoder fast(tokenizer_);
+  const std::pair<std::string, int> kCases[] = {
+      {"ab\xff", 2},           {"\xc3", 0},         {"a\xc0\x80", 1},     {"abcdefgh\xed\xa0\x80", 8},
+      {"\xf4\x90\x80\x80", 0}, {"\xe0\x9f\xbf", 0}, {"a\xf0\x9f\x98", 1}, {"\x80", 0}};
+  for (const auto& [text, at] : kCases) {
+    std::vector<int32_t> ids{5};
+    for (const bool quickly : {false, true}) {
+      try {
+        if (quickly) {
+          fast.encode(text, std::nullopt, std::nullopt, ids);
+        } else {
+          tokenizer_->encode(text);
+        }
+        ADD_FAILURE() << "accepted";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kData);
+        EXPECT_NE(std::string(error.what()).find("at byte " + std::to_string(at) + " "), std::string::npos)
+            << error.what();
+      }
+    }
+    EXPECT_EQ(ids, std::vector<int32_t>{5});
+  }
+}
+
+// One word of a million bytes takes about a hundred times as long as one of ten thousand; a quadratic algorithm would
+// take ten thousand times as long, which is minutes.
+TEST_P(Fixture, HugeWordsTakeLinearTime) {
+  FastEncoder fast(tokenizer_);
+  for (const std::string& unit :
+       {std::string("a"), std::string("lighthouse"), std::string("\u4f60"), std::string(" "), std::string("-")}) {
+    std::string text;
+    while (text.size() < 1000000) text += unit;
+    std::vector<int32_t> ids;
+    fast.encode(text, std::nullopt, std::nullopt, ids);
+    EXPECT_EQ(ids, tokenizer_->encode(text).ids);
+  }
+}
+
+TEST_P(Fixture, TenMegabytesOfTextAreOneText) {
+  std::string text;
+  while (text.size() < 10'000'000) text += "The lighthouse keeper's caf\u00e9, \u4f60\u597d 1,250! ";
+  std::vector<int32_t> ids;
+  FastEncoder fast(tokenizer_);
+  fast.encode(text, std::nullopt, std::nullopt, ids);
+  EXPECT_GT(ids.size(), 1000000U);
+  std::vector<int32_t> start;
+  fast.encode(text, std::nullopt, 512, start);
+  EXPECT_EQ(start.size(), 512U);
+  EXPECT_TRUE(std::equal(start.begin(), start.end() - 1, ids.begin()));
+}
+
+TEST_P(Fixture, ImpossibleTruncationIsRefused) {
+  FastEncoder fast(tokenizer_);
+  std::vector<int32_t> ids;
+  EXPECT_THROW(fast.encode("the fog", std::nullopt, 1, ids), Error);
+  EXPECT_THROW(tokenizer_->encode("the fog", std::nullopt, {.truncation = Truncation{.max_length = 1}}), Error);
+  EXPECT_THROW(
+      tokenizer_->encode("the fog had lifted", std::nullopt, {.truncation = Truncation{.max_length = 4, .stride = 2}}),
+      Error);
+}
+
+TEST_P(Fixture, SavedFilesAreIdenticalAndLoadTheSame) {
+  const fs::path saved =
+      fs::temp_directory_path() / ("strake_saved_tokenizer_" + std::to_string(::getpid())) / GetParam();
+  tokenizer_->save(saved);
+  EXPECT_EQ(read_file(saved / "tokenizer.json", 1 << 20), read_file(folder() / "tokenizer.json", 1 << 20));
+  const auto loaded = Tokenizer::load(saved);
+  EXPECT_EQ(loaded->fingerprint(), tokenizer_->fingerprint());
+  EXPECT_EQ(loaded->encode("The lighthouse <mask>").ids, tokenizer_->encode("The lighthouse <mask>").ids);
+  fs::remove_all(saved.parent_path());
+}
+
+INSTANTIATE_TEST_SUITE_P(Tokenizers, Fixture, testing::Values("word_piece", "byte_level"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace strake::tokenizers
