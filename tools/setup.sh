@@ -48,6 +48,15 @@ install_requirements() {
   cp "$file" "$stamp"
 }
 
+# The Python side of the parity tests imports torch, which without a GPU lacks libraries it never calls.
+install_stand_ins() {
+  has_gpu && return
+  local out="$stamps/cuda_stand_ins"
+  [ -f "$stamps/stand_ins_done" ] && cmp -s tools/requirements/build.txt "$stamps/stand_ins_done" && return
+  "$venv/bin/python" tools/make_cuda_stand_ins.py "$out"
+  cp tools/requirements/build.txt "$stamps/stand_ins_done"
+}
+
 install_packages
 [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"
 mkdir -p "$stamps"
@@ -57,7 +66,11 @@ for group in "$@"; do
       install_requirements build
       if has_gpu; then install_requirements gpu; fi
       ;;
-    test | demo | lint | bench) install_requirements "$group" ;;
+    test)
+      install_requirements test
+      install_stand_ins
+      ;;
+    demo | lint | bench) install_requirements "$group" ;;
     *) echo "setup: unknown group '$group'" >&2; exit 2 ;;
   esac
 done
