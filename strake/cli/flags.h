@@ -37,8 +37,7 @@ void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
            flag, [&field, flag](const std::vector<std::string>& values) { field = values.empty() || parse_bool(values.back(), flag); },
            help)
         ->expected(0, 1)
-        ->type_name("")
-        ->default_str(field ? "true" : "false");
+        ->type_name("[true|false]");  // no default_str: CLI11 would take it for the value of a flag without one
   } else if constexpr (std::is_same_v<T, std::optional<bool>>) {
     app.add_option_function<std::string>(
            flag, [&field, flag](const std::string& value) { field = parse_bool(value, flag); }, help)

@@ -30,6 +30,8 @@ class LabelMap {
 
   models::ProblemType problem() const { return problem_; }
   const std::vector<std::string>& names() const { return names_; }
+  // LABEL_0, LABEL_1, ...: Transformers' names for labels without one.
+  bool has_generic_names() const { return generic_names_; }
 
   // Error (kData) naming file and row for a missing label or one that is no class of the model. Integers are also
   // understood as class ids where the classes have no names of their own (LABEL_0, LABEL_1, ...).

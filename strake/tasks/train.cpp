@@ -45,14 +45,7 @@ bool are_token_files(const std::vector<std::string>& paths) {
   return !paths.empty() && fs::path(paths.front()).extension() == ".parquet" && data::is_token_file(paths.front());
 }
 
-// Labels of a new head come from the training data; a head that was trained before keeps its own.
-LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model_config) {
-  const auto problem = parse_problem_type_flag(config.problem_type);
-  if (has_classifier(models::SequenceClassifier(model_config), config.model_name_or_path)) {
-    require(!problem || *problem == model_config.problem(), ErrorKind::kUsage,
-            "--problem_type {} contradicts the trained head of {}", config.problem_type, config.model_name_or_path);
-    return LabelMap::of(model_config);
-  }
+LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models::ProblemType> problem) {
   if (are_token_files(config.train_file)) {
     const data::TokenFileReader reader(config.train_file.front());
     require(reader.info().label_kind != data::TokenLabelKind::kNone, ErrorKind::kData,
@@ -61,6 +54,21 @@ LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& m
                                                                     : LabelMap::classes(reader.info().label_names);
   }
   return LabelMap::collect(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
+}
+
+// Labels of a new head come from the training data; a head that was trained before keeps its own, unless they were
+// never named (LABEL_0, ...) and the data has as many.
+LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model_config) {
+  const auto problem = parse_problem_type_flag(config.problem_type);
+  if (!has_classifier(models::SequenceClassifier(model_config), config.model_name_or_path)) {
+    return labels_of_training_data(config, problem);
+  }
+  require(!problem || *problem == model_config.problem(), ErrorKind::kUsage,
+          "--problem_type {} contradicts the trained head of {}", config.problem_type, config.model_name_or_path);
+  LabelMap trained = LabelMap::of(model_config);
+  if (!trained.has_generic_names() || trained.problem() == models::ProblemType::kRegression) return trained;
+  LabelMap named = labels_of_training_data(config, trained.problem());
+  return named.names().size() == trained.names().size() ? named : trained;
 }
 
 data::TokenDataset load_tokens(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
