@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "strake/core/json.h"
+
+namespace strake::monitor {
+
+// metrics.jsonl: one JSON object per line, appended while a run goes on, so that a reader (tail -f, a dashboard) sees
+// whole lines only. A line outlives the process as soon as append() returns. Not thread-safe; one writer per file.
+class MetricsLog {
+ public:
+  // Starts a new log; an existing file is emptied.
+  static MetricsLog start(const std::filesystem::path& path);
+
+  // Continues the log of a run that goes on after optimizer update `step`: an atomic rewrite removes lines with a
+  // "step" beyond it, which the run will write again, and torn lines (a crash, a power cut). An absent file is created.
+  static MetricsLog resume(const std::filesystem::path& path, int64_t step);
+
+  MetricsLog(MetricsLog&& other) noexcept;
+  MetricsLog& operator=(MetricsLog&&) = delete;
+  ~MetricsLog();
+
+  // Writes `object` as one line. NaN and infinity become null. Error (kIo) if the line cannot be written (a full disk);
+  // the file then ends where it ended before.
+  void append(const Json& object);
+
+ private:
+  MetricsLog(const std::filesystem::path& path, int flags);
+
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+}  // namespace strake::monitor
