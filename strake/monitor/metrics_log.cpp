@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "strake/core/file.h"
@@ -65,7 +66,8 @@ MetricsLog::~MetricsLog() {
 MetricsLog MetricsLog::start(const fs::path& path) { return {path, O_TRUNC}; }
 
 MetricsLog MetricsLog::resume(const fs::path& path, int64_t step) {
-  if (fs::exists(path)) {
+  std::error_code absent;
+  if (fs::exists(path, absent)) {
     const std::string text = read_file(path, kMaxLogBytes);
     const std::string kept = lines_up_to(text, step, path);
     if (kept.size() != text.size()) write_file_atomically(path, kept);

@@ -12,7 +12,7 @@ std::string count_text(int64_t count) {
   const size_t first_digit = count < 0 ? 1 : 0;
   for (size_t position = text.size(); position > first_digit + 3;) {
     position -= 3;
-    text.insert(position, ",");
+    text.insert(position, 1, ',');
   }
   return text;
 }

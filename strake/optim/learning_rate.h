@@ -36,14 +36,14 @@ struct ScheduleOptions {
 //   cosine_warmup_with_min_lr  (num_cycles 0.5; min_lr or min_lr_rate; warmup_lr_rate)
 //   warmup_stable_decay        (num_decay_steps; num_stable_steps, warmup_type linear, decay_type cosine,
 //                              min_lr_ratio 0, num_cycles 0.5)
-// Schedules that depend on measured losses (reduce_lr_on_plateau, greedy) are refused: resuming would need their history.
+// Schedules that depend on measured losses (reduce_lr_on_plateau, greedy) are refused.
 // Immutable; safe to use from several threads.
 class LearningRateSchedule {
  public:
   // Error (kConfig) for an unknown type, an argument the type does not have, or a value out of range.
   explicit LearningRateSchedule(const ScheduleOptions& options);
 
-  // Learning rate of optimizer update number `step`, counted from 0: the first update uses at(0), which is 0 with
+  // Learning rate of optimizer update number `step`, counted from 0: the first update uses at(0), usually 0 with
   // warm-up, as under torch's LambdaLR. A pure function of `step`, so resuming needs no state.
   double at(int64_t step) const;
 

@@ -47,7 +47,9 @@ TEST(LearningRateSchedule, EqualsTransformersAtEveryStep) {
 }
 
 TEST(LearningRateSchedule, WarmupStepsEqualTrainingArguments) {
-  for (const Json& expected : fixture().at("warmups")) {
+  const Json cases = fixture().at("warmups");
+  ASSERT_EQ(cases.size(), 8U);
+  for (const Json& expected : cases) {
     const WarmupOptions options{.steps = expected.at("warmup_steps")};
     EXPECT_EQ(resolve_warmup_steps(options, expected.at("total_steps")), expected.at("result").get<int64_t>())
         << expected.dump();

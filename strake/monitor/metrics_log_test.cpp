@@ -1,0 +1,100 @@
+#include "strake/monitor/metrics_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <limits>
+#include <string>
+
+#include "strake/core/file.h"
+
+namespace strake::monitor {
+namespace {
+namespace fs = std::filesystem;
+
+class MetricsLogTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("strake_metrics_log_test_" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+    path_ = folder_ / "metrics.jsonl";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string content() const { return read_file(path_, 1U << 20); }
+
+  fs::path folder_;
+  fs::path path_;
+};
+
+TEST_F(MetricsLogTest, EveryLineIsThereAtOnce) {
+  MetricsLog log = MetricsLog::start(path_);
+  log.append({{"step", 1}, {"loss", 0.5}});
+  EXPECT_EQ(content(), "{\"loss\":0.5,\"step\":1}\n");
+  log.append({{"step", 2}, {"loss", std::numeric_limits<double>::quiet_NaN()}, {"note", "two\nlines"}});
+  EXPECT_EQ(content(), "{\"loss\":0.5,\"step\":1}\n{\"loss\":null,\"note\":\"two\\nlines\",\"step\":2}\n");
+}
+
+TEST_F(MetricsLogTest, StartEmptiesAnOldLog) {
+  write_file_atomically(path_, "{\"step\":1}\n");
+  MetricsLog::start(path_).append({{"step", 7}});
+  EXPECT_EQ(content(), "{\"step\":7}\n");
+}
+
+TEST_F(MetricsLogTest, ResumeDropsWhatTheRunWillWriteAgain) {
+  write_file_atomically(path_, "{\"step\":10}\n{\"step\":20}\n{\"eval_loss\":0.5,\"step\":20}\n{\"step\":30}\n");
+  MetricsLog log = MetricsLog::resume(path_, 20);
+  log.append({{"step", 30}, {"again", true}});
+  EXPECT_EQ(content(), "{\"step\":10}\n{\"step\":20}\n{\"eval_loss\":0.5,\"step\":20}\n{\"again\":true,\"step\":30}\n");
+}
+
+TEST_F(MetricsLogTest, ResumeDropsTornLines) {
+  using namespace std::string_literals;
+  write_file_atomically(path_, "{\"step\":1}\n\0\0\0\n[3]\n{\"step\":2}\n{\"step\":3,\"lo"s);
+  MetricsLog::resume(path_, 5);
+  EXPECT_EQ(content(), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(MetricsLogTest, ResumeLeavesASoundFileUntouched) {
+  write_file_atomically(path_, "{\"step\":1}\n{\"run\":\"no step\"}\n");
+  const auto written = fs::last_write_time(path_);
+  MetricsLog::resume(path_, 1);
+  EXPECT_EQ(fs::last_write_time(path_), written);
+}
+
+TEST_F(MetricsLogTest, ResumeCreatesAnAbsentLog) {
+  MetricsLog::resume(path_, 5).append({{"step", 6}});
+  EXPECT_EQ(content(), "{\"step\":6}\n");
+}
+
+TEST_F(MetricsLogTest, ALineThatDoesNotFitLeavesTheFileAsItWas) {
+  MetricsLog log = MetricsLog::start(path_);
+  log.append({{"step", 1}});
+  // A file size limit fails in write() as a full disk does.
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit unlimited{};
+  getrlimit(RLIMIT_FSIZE, &unlimited);
+  const rlimit small{100, unlimited.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  std::string message = "no error";
+  try {
+    log.append({{"text", std::string(500, 'x')}});
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &unlimited);
+  EXPECT_THAT(message, testing::HasSubstr("cannot append to " + path_.string()));
+  EXPECT_EQ(content(), "{\"step\":1}\n");
+  log.append({{"step", 2}});
+  EXPECT_EQ(content(), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+TEST_F(MetricsLogTest, AnUnwritablePlaceIsAnError) {
+  EXPECT_THROW(MetricsLog::start(folder_ / "absent" / "metrics.jsonl"), Error);
+}
+
+}  // namespace
+}  // namespace strake::monitor
