@@ -16,7 +16,8 @@ void print_help(std::ostream& out) {
   for (const Verb& verb : strake::cli::verbs()) {
     out << fmt::format("  {:<10} {}\n", verb.text.name, verb.text.summary);
   }
-  out << "\nExit codes: 0 done, 2 flags or configuration, 3 data, 4 file, 5 communication, 6 numeric, 70 a bug in strake.\n";
+  out << "\nExit codes: 0 done, 2 flags or configuration, 3 data, 4 file, 5 communication, 6 numeric, 70 a bug in "
+         "strake.\n";
 }
 
 void run(const std::vector<std::string>& arguments) {

@@ -18,7 +18,8 @@ struct ClassCounts {
 };
 
 // precision, recall and f1 follow scikit-learn: with 2 classes those of class 1 (average="binary"), with more the
-// unweighted mean (average="macro") over the classes that occur among the true or the predicted ids. A quotient 0/0 is 0.
+// unweighted mean (average="macro") over the classes that occur among the true or the predicted ids. A quotient 0/0 is
+// 0.
 struct ClassificationMetrics {
   double accuracy = 0;
   double f1 = 0;

@@ -7,15 +7,17 @@
 
 namespace strake::monitor {
 
-// metrics.jsonl: one JSON object per line, appended while a run goes on, so that a reader (tail -f, a dashboard) sees whole
-// lines only. A line survives the death of the process as soon as append() returns. Not thread-safe; one writer per file.
+// metrics.jsonl: one JSON object per line, appended while a run goes on, so that a reader (tail -f, a dashboard) sees
+// whole lines only. A line survives the death of the process as soon as append() returns. Not thread-safe; one writer
+// per file.
 class MetricsLog {
  public:
   // Starts a new log; an existing file is emptied.
   static MetricsLog start(const std::filesystem::path& path);
 
   // Continues the log of a run that goes on after optimizer update `step`: lines with a "step" beyond it, which the run
-  // will write again, and torn lines (a crash, a power cut) are removed by an atomic rewrite. An absent file is created.
+  // will write again, and torn lines (a crash, a power cut) are removed by an atomic rewrite. An absent file is
+  // created.
   static MetricsLog resume(const std::filesystem::path& path, int64_t step);
 
   MetricsLog(MetricsLog&& other) noexcept;

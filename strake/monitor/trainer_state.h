@@ -29,7 +29,7 @@ struct TrainerState {
   bool is_world_process_zero = true;
   bool is_hyper_param_search = false;
   std::optional<std::string> trial_name;
-  Json trial_params;                             // an object or null
+  Json trial_params;                            // an object or null
   Json stateful_callbacks = trainer_control();  // by class name; Transformers' Trainer needs "TrainerControl" there
 
   // The entry that Transformers writes while it saves a checkpoint.
@@ -40,8 +40,8 @@ struct TrainerState {
 // finite becomes null (Python would write NaN, which is not JSON).
 std::string to_json_text(const TrainerState& state);
 
-// Reads a trainer_state.json of strake or Transformers; absent fields have their defaults, fields that this version does
-// not know are ignored. Errors are kConfig and name `source`, the key and the value.
+// Reads a trainer_state.json of strake or Transformers; absent fields have their defaults, fields that this version
+// does not know are ignored. Errors are kConfig and name `source`, the key and the value.
 TrainerState trainer_state_from_json(const Json& document, const std::string& source);
 
 }  // namespace strake::monitor

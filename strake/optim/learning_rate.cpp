@@ -28,8 +28,8 @@ class Arguments {
 
   double at_least_zero(const char* key, double fallback) const {
     const double value = get_or<double>(kwargs_, key, fallback, source_);
-    require(value >= 0 && std::isfinite(value), ErrorKind::kConfig, "{}: {}={} must be a number from 0 on", source_, key,
-            value);
+    require(value >= 0 && std::isfinite(value), ErrorKind::kConfig, "{}: {}={} must be a number from 0 on", source_,
+            key, value);
     return value;
   }
   std::optional<double> optional_number(const char* key) const {
@@ -114,13 +114,12 @@ Factor make_polynomial(const ScheduleOptions& options) {
   const double peak = options.learning_rate;
   require(peak > end, ErrorKind::kConfig, "{}: lr_end={} must be smaller than the learning rate {}", arguments.source(),
           end, peak);
-  return with_warmup(options.warmup_steps,
-                     [warmup = options.warmup_steps, total = options.total_steps, power, end, peak](int64_t step) {
-                       if (step > total || total == warmup) return end / peak;
-                       const double remaining =
-                           1 - static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
-                       return ((peak - end) * std::pow(remaining, power) + end) / peak;
-                     });
+  return with_warmup(options.warmup_steps, [warmup = options.warmup_steps, total = options.total_steps, power, end,
+                                            peak](int64_t step) {
+    if (step > total || total == warmup) return end / peak;
+    const double remaining = 1 - static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
+    return ((peak - end) * std::pow(remaining, power) + end) / peak;
+  });
 }
 
 Factor make_inverse_sqrt(const ScheduleOptions& options) {
@@ -148,9 +147,7 @@ double min_lr_rate(const ScheduleOptions& options) {
   return *absolute / options.learning_rate;
 }
 
-Factor make_cosine_with_min_lr(const ScheduleOptions& options) {
-  return make_cosine_to(options, min_lr_rate(options));
-}
+Factor make_cosine_with_min_lr(const ScheduleOptions& options) { return make_cosine_to(options, min_lr_rate(options)); }
 
 // Unlike the others counts updates from 1, so that the first one already moves.
 Factor make_cosine_warmup_with_min_lr(const ScheduleOptions& options) {

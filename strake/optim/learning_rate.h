@@ -36,8 +36,8 @@ struct ScheduleOptions {
 //   cosine_warmup_with_min_lr  (num_cycles 0.5; min_lr or min_lr_rate; warmup_lr_rate)
 //   warmup_stable_decay        (num_decay_steps; num_stable_steps, warmup_type linear, decay_type cosine,
 //                              min_lr_ratio 0, num_cycles 0.5)
-// Schedules that depend on measured losses (reduce_lr_on_plateau, greedy) are refused: resuming would need their history.
-// Immutable; safe to use from several threads.
+// Schedules that depend on measured losses (reduce_lr_on_plateau, greedy) are refused: resuming would need their
+// history. Immutable; safe to use from several threads.
 class LearningRateSchedule {
  public:
   // Error (kConfig) for an unknown type, an argument the type does not have, or a value out of range.
