@@ -59,7 +59,7 @@ def learning_rates(case):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=peak)
     schedule = transformers.get_scheduler(name, optimizer, warmup, total, scheduler_specific_kwargs=dict(kwargs))
     rates = []
-    for step in range(STEPS):
+    for _ in range(STEPS):
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         schedule.step()

@@ -1,6 +1,6 @@
-"""Writes tests/fixtures/tokenizers: two small tokenizers trained on the text below, and what pip tokenizers makes of nasty
-strings with them. The C++ tests compare with these records. (Training breaks ties at random: each run gives another
-vocabulary, and the records that go with it.)
+"""Writes tests/fixtures/tokenizers: two small tokenizers trained on the text below, and what pip tokenizers makes of
+nasty strings with them. The C++ tests compare with these records. (Training breaks ties at random: each run gives
+another vocabulary, and the records that go with it.)
 
 usage: python3 tools/make_tokenizer_fixtures.py   (needs pip tokenizers 0.23)
 """
@@ -26,7 +26,7 @@ TEXT = """The ferry left the harbour before the fog had lifted, and nobody on bo
 She counted 12 crates, 7 barrels and 1,250 letters. They're heavier than they look, he'd answered.
 Unbelievable! Un caf\u00e9 cr\u00e8me, zwei Br\u00f6tchen, \u00e9t\u00e9 na\u00efve co\u00f6peration; \u0416\u0443\u0440\u043d\u0430\u043b \u4f60\u597d\u4e16\u754c.
 Lights were lighting the lighter lighthouse; the keeper keeps keeping what keepers kept.
-"""
+"""  # noqa: E501
 STRINGS = [
     "",
     " ",

@@ -1,9 +1,10 @@
 """Writes strake/tokenizers/unicode_tables.cpp: what pip `tokenizers` does with every single code point.
 
-Hugging Face's tokenizers mix several versions of Unicode (8.0 for categories, 9.0 for normalization, the current one for
-letter case and white space, that of their regular expression engine for letters and numbers). So no one edition of the
-Unicode database gives the same answers; the library itself is asked, one code point at a time. Canonical combining
-classes cannot be asked for directly: they come from Python's unicodedata, for those code points that the library reorders.
+Hugging Face's tokenizers mix several versions of Unicode (8.0 for categories, 9.0 for normalization, the current one
+for letter case and white space, that of their regular expression engine for letters and numbers). So no one edition
+of the Unicode database gives the same answers; the library itself is asked, one code point at a time. Canonical
+combining classes cannot be asked for directly: they come from Python's unicodedata, for those code points that the
+library reorders.
 
 usage: python3 tools/make_unicode_tables.py > strake/tokenizers/unicode_tables.cpp   (needs pip tokenizers; 30 seconds)
 """
