@@ -5,6 +5,7 @@ JOBS ?= $(shell nproc)
 export CCACHE_DIR ?= $(HOME)/.cache/strake-ccache
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 BENCH ?= all
+TIDY ?=
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -26,9 +27,9 @@ bench: build ## Compare with the named peers (BENCH=training, inference, prepare
 	@tools/setup.sh test bench
 	@.venv/bin/python benchmarks/run.py $(BENCH)
 
-lint: build ## clang-format, clang-tidy on what changed, include layers, size limits, ruff
+lint: build ## clang-format, ruff, include layers, sizes, clang-tidy on what changed (TIDY=all, none or a revision)
 	@tools/setup.sh lint
-	@tools/lint.sh
+	@tools/lint.sh $(TIDY)
 
 format: ## Format C++ and Python in place
 	@tools/setup.sh lint

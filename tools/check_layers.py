@@ -28,15 +28,16 @@ def declared_dependencies(root):
 def include_problems(root, allowed):
     for path in sorted(p for p in root.rglob("*") if p.suffix in {".h", ".cpp", ".cu"}):
         module = path.relative_to(root).parts[0]
-        text = path.read_text()
-        for used in sorted(set(re.findall(r'#include "strake/(\w+)/', text))):
-            if used not in allowed.get(module, set()):
-                yield f"{path}: {module} may not include {used} (see DEPENDS in strake/{module}/CMakeLists.txt)"
-        for pattern, only_in, never_in in FORBIDDEN:
-            if re.search(pattern, text) and (
-                (only_in is not None and module not in only_in) or (never_in is not None and module in never_in)
-            ):
-                yield f"{path}: module {module} may not have {pattern}"
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            place = f"{path.relative_to(root.parent)}:{number}"
+            used = re.match(r'#include "strake/(\w+)/', line)
+            if used and used[1] not in allowed.get(module, set()):
+                yield f"{place}: {module} may not include {used[1]} (see DEPENDS in strake/{module}/CMakeLists.txt)"
+            for pattern, only_in, never_in in FORBIDDEN:
+                if re.match(pattern, line) and (
+                    (only_in is not None and module not in only_in) or (never_in is not None and module in never_in)
+                ):
+                    yield f"{place}: {line} is not allowed in module {module}"
 
 
 def cycles(allowed):
@@ -44,7 +45,7 @@ def cycles(allowed):
 
     def visit(module, trail):
         if module in trail:
-            found.append("cycle: " + " -> ".join((*trail, module)))
+            found.append(f"strake/{module}/CMakeLists.txt:1: cycle: " + " -> ".join((*trail, module)))
             return
         for used in sorted(allowed.get(module, set()) - {module}):
             visit(used, (*trail, module))
@@ -58,7 +59,7 @@ def main():
     modules = declared_dependencies(ROOT / "strake")
     problems = [*include_problems(ROOT / "strake", modules), *cycles(modules)]
     if not modules:
-        problems.append(f"no modules found under {ROOT / 'strake'}")
+        problems.append(f"{ROOT}:1: no modules found under {ROOT / 'strake'}")
     sys.exit("\n".join(problems) or 0)
 
 

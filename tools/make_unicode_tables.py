@@ -1,9 +1,10 @@
 """Writes strake/tokenizers/unicode_tables.cpp: what pip `tokenizers` does with every single code point.
 
-Hugging Face's tokenizers mix several versions of Unicode (8.0 for categories, 9.0 for normalization, the current one for
-letter case and white space, that of their regular expression engine for letters and numbers). So no one edition of the
-Unicode database gives the same answers; the library itself is asked, one code point at a time. Canonical combining
-classes cannot be asked for directly: they come from Python's unicodedata, for those code points that the library reorders.
+Hugging Face's tokenizers mix several versions of Unicode (8.0 for categories, 9.0 for normalization, the current one
+for letter case and white space, that of their regular expression engine for letters and numbers). So no one edition
+of the Unicode database gives the same answers; the library itself is asked, one code point at a time. Canonical
+combining classes cannot be asked for directly: they come from Python's unicodedata, for those code points that the
+library reorders.
 
 usage: python3 tools/make_unicode_tables.py > strake/tokenizers/unicode_tables.cpp   (needs pip tokenizers; 30 seconds)
 """
@@ -17,7 +18,19 @@ CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 HANGUL = range(0xAC00, 0xD7A4)  # decomposed by arithmetic
 
 # The order of the bits of CharClass in unicode.h.
-FLAGS = ["space", "cleaned", "chinese", "nonspacing", "mark", "punctuation", "letter", "number", "regex_space", "word", "numeric"]
+FLAGS = [
+    "space",
+    "cleaned",
+    "chinese",
+    "nonspacing",
+    "mark",
+    "punctuation",
+    "letter",
+    "number",
+    "regex_space",
+    "word",
+    "numeric",
+]
 
 HEADER = """\
 // Made by tools/make_unicode_tables.py from the answers of pip tokenizers {version}; do not edit.
@@ -36,11 +49,16 @@ def pieces(splitter, text):
 
 def flag_words():
     """One integer per code point; bit i is FLAGS[i]."""
+
     def cleaner(chinese):
-        return normalizers.BertNormalizer(clean_text=not chinese, handle_chinese_chars=chinese, strip_accents=False, lowercase=False)
+        return normalizers.BertNormalizer(
+            clean_text=not chinese, handle_chinese_chars=chinese, strip_accents=False, lowercase=False
+        )
 
     clean, chinese, mark = cleaner(False), cleaner(True), normalizers.StripAccents()
-    accents = normalizers.BertNormalizer(clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False)
+    accents = normalizers.BertNormalizer(
+        clean_text=False, handle_chinese_chars=False, strip_accents=True, lowercase=False
+    )
     spaces, words = pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Whitespace()
     punctuation, digits = pre_tokenizers.Punctuation(), pre_tokenizers.Digits(individual_digits=True)
     gpt2 = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -109,7 +127,9 @@ def mapping_ranges(mapped):
 
 
 def emit(kind, name, values):
-    body = textwrap.fill(", ".join(values), 118, initial_indent="    ", subsequent_indent="    ", break_long_words=False)
+    body = textwrap.fill(
+        ", ".join(values), 118, initial_indent="    ", subsequent_indent="    ", break_long_words=False
+    )
     print(f"\nconst {kind} {name}[] = {{\n{body}}};\nconst size_t {name}_size = {len(values)};")
 
 
@@ -125,7 +145,9 @@ def main():
             previous = code
     emit("uint32_t", "kDecompositions", decomposed)
     classes = class_ranges(combining_classes(nfd))
-    emit("uint32_t", "kCombiningRanges", [str(v) for first, last, value in classes for v in (first, last - first, value)])
+    emit(
+        "uint32_t", "kCombiningRanges", [str(v) for first, last, value in classes for v in (first, last - first, value)]
+    )
     single, several = [], []
     for code in CODE_POINTS:
         target = lower.normalize_str(chr(code))

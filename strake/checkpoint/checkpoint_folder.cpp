@@ -50,7 +50,8 @@ void remove_checkpoint(const fs::path& folder) {
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(fs::path output_dir, int64_t step) : output_dir_(std::move(output_dir)), step_(step) {
+CheckpointWriter::CheckpointWriter(fs::path output_dir, int64_t step)
+    : output_dir_(std::move(output_dir)), step_(step) {
   final_ = output_dir_ / fmt::format("{}{}", kPrefix, step);
   temporary_ = output_dir_ / fmt::format("{}{}.tmp", kTemporaryPrefix, step);
   std::error_code error;
@@ -97,14 +98,16 @@ void verify_checkpoint(const fs::path& folder) {
           folder.string());
   const Json manifest = read_json(folder / kManifest, kMaxIndexBytes);
   const auto version = get_required<int>(manifest, "format_version", source);
-  require(version == kFormatVersion, ErrorKind::kIo, "{}: format_version {} is not {}", source, version, kFormatVersion);
+  require(version == kFormatVersion, ErrorKind::kIo, "{}: format_version {} is not {}", source, version,
+          kFormatVersion);
   const Json files = get_required<Json>(manifest, "files", source);
   require(files.is_object() && !files.empty(), ErrorKind::kIo, "{}: lists no files", source);
   for (const auto& [name, expected] : files.items()) {
     const fs::path path = resolve_inside(folder, name, source);
     const FileSum sum = sum_file(path);
     const auto bytes = get_required<uint64_t>(expected, "bytes", source);
-    require(sum.bytes == bytes, ErrorKind::kIo, "{} has {} bytes, the manifest says {}", path.string(), sum.bytes, bytes);
+    require(sum.bytes == bytes, ErrorKind::kIo, "{} has {} bytes, the manifest says {}", path.string(), sum.bytes,
+            bytes);
     require(sum.crc == get_required<uint32_t>(expected, "crc32c", source), ErrorKind::kIo,
             "{} is damaged: its checksum is not the manifest's", path.string());
   }

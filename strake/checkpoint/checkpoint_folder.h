@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-// Training checkpoints as `output_dir`/checkpoint-<step> folders in Hugging Face's layout. A folder counts only with its
-// manifest.json, which lists size and CRC-32C of every file and is written last: whatever a crash leaves behind is
+// Training checkpoints as `output_dir`/checkpoint-<step> folders in Hugging Face's layout. A folder counts only with
+// its manifest.json, which lists size and CRC-32C of every file and is written last: whatever a crash leaves behind is
 // recognised and never loaded.
 namespace strake::checkpoint {
 

@@ -16,7 +16,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kKnownEl
     {"--deepspeed", "sharded training is not there yet; data-parallel ranks are: --ranks"},
     {"--fsdp", "sharded training is not there yet; data-parallel ranks are: --ranks"},
     {"--fp16", "fp16 is not there yet; use --bf16, which needs no loss scaling"},
-    {"--gradient_checkpointing", "recomputing activations is not there yet; packed batches need far less memory than padded ones"},
+    {"--gradient_checkpointing",
+     "recomputing activations is not there yet; packed batches need far less memory than padded ones"},
     {"--optim", "AdamW is the only optimizer so far"},
     {"--do_train", "strake train always trains; leave it out"},
     {"--do_eval", "give a --validation_file and --eval_strategy epoch instead"},
@@ -45,7 +46,8 @@ std::vector<std::string> flag_names(const CLI::App& app) {
   for (const auto& [name, hint] : kKnownElsewhere) {
     if (flag == name) fail(ErrorKind::kUsage, "{}: {}", flag, hint);
   }
-  if (!flag.starts_with("-")) fail(ErrorKind::kUsage, "'{}' is not expected here; flags begin with --", printable(flag));
+  if (!flag.starts_with("-"))
+    fail(ErrorKind::kUsage, "'{}' is not expected here; flags begin with --", printable(flag));
   fail(ErrorKind::kUsage, "unknown flag {}{}", printable(flag), did_you_mean(flag, flag_names(app)));
 }
 

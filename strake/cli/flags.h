@@ -11,7 +11,8 @@
 #include "strake/core/json.h"
 
 // Flags, --config files, --help and --print_config from the one list of fields that every configuration has
-// (visit_fields). Flags follow Hugging Face's HfArgumentParser: --name value, and for booleans --name, --name true, --name False.
+// (visit_fields). Flags follow Hugging Face's HfArgumentParser: --name value, and for booleans --name, --name true,
+// --name False.
 namespace strake::cli {
 
 // What a verb looks like from outside.
@@ -21,9 +22,9 @@ struct VerbText {
   std::string examples;
 };
 
-// Parses `arguments` (without program and verb) into the options of `app`. Unknown flags are errors (kUsage) that name the nearest
-// one, or say why a flag of Hugging Face or DeepSpeed is not there.
-// Returns false if --help was asked for, which is then printed.
+// Parses `arguments` (without program and verb) into the options of `app`. Unknown flags are errors (kUsage) that name
+// the nearest one, or say why a flag of Hugging Face or DeepSpeed is not there. Returns false if --help was asked for,
+// which is then printed.
 bool parse_arguments(CLI::App& app, std::vector<std::string> arguments);
 
 // true/false in the spellings of HfArgumentParser; Error (kUsage) naming the flag.
@@ -34,7 +35,10 @@ void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
   const std::string flag = std::string("--") + name;
   if constexpr (std::is_same_v<T, bool>) {
     app.add_option_function<std::vector<std::string>>(
-           flag, [&field, flag](const std::vector<std::string>& values) { field = values.empty() || parse_bool(values.back(), flag); },
+           flag,
+           [&field, flag](const std::vector<std::string>& values) {
+             field = values.empty() || parse_bool(values.back(), flag);
+           },
            help)
         ->expected(0, 1)
         ->type_name("[true|false]");  // no default_str: CLI11 would take it for the value of a flag without one
@@ -65,7 +69,8 @@ bool parse_config(const VerbText& text, std::vector<std::string> arguments, Conf
   app.footer(text.examples);
   app.set_config("--config", "", "TOML file with the same names");
   bool print_config = false;
-  Config::visit_fields(config, [&](const char* name, auto& field, const char* help) { add_flag(app, name, field, help); });
+  Config::visit_fields(config,
+                       [&](const char* name, auto& field, const char* help) { add_flag(app, name, field, help); });
   add_flag(app, "print_config", print_config, "print the resolved configuration as JSON and stop");
   if (!parse_arguments(app, std::move(arguments))) return false;
   if (!print_config) return true;

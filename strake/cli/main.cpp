@@ -4,6 +4,7 @@
 
 #include "strake/cli/verbs.h"
 #include "strake/core/error.h"
+#include "strake/core/memory.h"
 #include "strake/core/nearest_name.h"
 
 namespace {
@@ -16,7 +17,8 @@ void print_help(std::ostream& out) {
   for (const Verb& verb : strake::cli::verbs()) {
     out << fmt::format("  {:<10} {}\n", verb.text.name, verb.text.summary);
   }
-  out << "\nExit codes: 0 done, 2 flags or configuration, 3 data, 4 file, 5 communication, 6 numeric, 70 a bug in strake.\n";
+  out << "\nExit codes: 0 done, 2 flags or configuration, 3 data, 4 file, 5 communication, 6 numeric, 70 a bug in "
+         "strake.\n";
 }
 
 void run(const std::vector<std::string>& arguments) {
@@ -39,6 +41,7 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  strake::keep_freed_memory();
   try {
     run({argv + 1, argv + argc});
     return 0;

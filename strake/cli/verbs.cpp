@@ -33,17 +33,18 @@ void run_prepare(const VerbText& text, const std::vector<std::string>& arguments
   tasks::PrepareConfig config;
   if (!parse_config(text, arguments, config, std::cout)) return;
   const tasks::PrepareReport report = tasks::prepare(config);
-  print_results("prepare",
-                {{"rows", count_text(report.rows)},
-                 {"tokens", count_text(report.tokens)},
-                 {"seconds", decimals(report.seconds)},
-                 {"megabytes_of_text_per_second", decimals(static_cast<double>(report.text_bytes) / report.seconds / 1e6)},
-                 {"output", config.output}},
-                {{"rows", report.rows},
-                 {"tokens", report.tokens},
-                 {"text_bytes", report.text_bytes},
-                 {"seconds", report.seconds}},
-                config.summary_json);
+  print_results(
+      "prepare",
+      {{"rows", count_text(report.rows)},
+       {"tokens", count_text(report.tokens)},
+       {"seconds", decimals(report.seconds)},
+       {"megabytes_of_text_per_second", decimals(static_cast<double>(report.text_bytes) / report.seconds / 1e6)},
+       {"output", config.output}},
+      {{"rows", report.rows},
+       {"tokens", report.tokens},
+       {"text_bytes", report.text_bytes},
+       {"seconds", report.seconds}},
+      config.summary_json);
 }
 
 void run_train(const VerbText& text, const std::vector<std::string>& arguments) {
@@ -100,7 +101,8 @@ std::span<const Verb> verbs() {
   static const std::array kVerbs{
       Verb{{"train", "Fine-tune a BERT, RoBERTa or DistilBERT classifier.",
             "Examples:\n"
-            "  strake train --model_name_or_path roberta-base --train_file train.parquet --validation_file test.parquet \\\n"
+            "  strake train --model_name_or_path roberta-base --train_file train.parquet --validation_file "
+            "test.parquet \\\n"
             "    --text_column text --label_column label --eval_strategy epoch --output_dir out\n"
             "  strake train ... --bf16 --per_device_train_batch_size 32 --learning_rate 2e-5 --warmup_ratio 0.06\n"
             "  strake train ... --ranks 2                    two data-parallel ranks in this process\n"

@@ -7,10 +7,11 @@
 
 namespace strake::comm {
 
-CommQueue::CommQueue() : thread_([this, rank = log::rank()] {
-  log::set_rank(rank);
-  run();
-}) {}
+CommQueue::CommQueue()
+    : thread_([this, rank = log::rank()] {
+        log::set_rank(rank);
+        run();
+      }) {}
 
 CommQueue::~CommQueue() {
   {

@@ -88,8 +88,8 @@ class MpiComm final : public Comm {
       if (count <= 0) continue;
       at::Tensor target = shard.narrow(0, begin, count);
       for (int other = 0; other < contributors; ++other) {
-        const at::Tensor piece = other == rank_ ? full.narrow(0, layout.begin(rank_) + begin, count)
-                                                : staging[other].narrow(0, 0, count);
+        const at::Tensor piece =
+            other == rank_ ? full.narrow(0, layout.begin(rank_) + begin, count) : staging[other].narrow(0, 0, count);
         fold_piece(piece, target, other == 0 ? fold : Fold::kAdd);
       }
     }
@@ -146,15 +146,15 @@ class MpiComm final : public Comm {
       if (other == rank_) continue;
       if (mine > 0 && other < contributors) {
         const at::Tensor slot = staging[other];
-        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), MPI_FLOAT, other, kChunkTag,
-                        MPI_COMM_WORLD, &requests.emplace_back()),
+        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), MPI_FLOAT, other, kChunkTag, MPI_COMM_WORLD,
+                        &requests.emplace_back()),
               "reduce_scatter");
       }
       const int64_t theirs = std::min(kChunk, layout.size(other) - begin);
       if (theirs <= 0 || rank_ >= contributors) continue;
       const at::Tensor piece = full.narrow(0, layout.begin(other) + begin, theirs);
-      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), MPI_FLOAT, other, kChunkTag,
-                      MPI_COMM_WORLD, &requests.emplace_back()),
+      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), MPI_FLOAT, other, kChunkTag, MPI_COMM_WORLD,
+                      &requests.emplace_back()),
             "reduce_scatter");
     }
     check(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "reduce_scatter");

@@ -60,8 +60,8 @@ class PmiServer::State {
     listener_ = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int on = 1;
     ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    const bool listening = ::bind(listener_, info.first->ai_addr, info.first->ai_addrlen) == 0 &&
-                           ::listen(listener_, num_ranks + 8) == 0;
+    const bool listening =
+        ::bind(listener_, info.first->ai_addr, info.first->ai_addrlen) == 0 && ::listen(listener_, num_ranks + 8) == 0;
     require(listening, ErrorKind::kComm, "cannot listen on {}:{}: {}", address, port, std::strerror(errno));
     sockaddr_in bound{};
     socklen_t length = sizeof(bound);
@@ -123,7 +123,8 @@ class PmiServer::State {
              send_line(socket, "cmd=set rank=" + field("pmiid")) && send_line(socket, "cmd=set debug=0");
     }
     if (command == "init") return send_line(socket, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
-    if (command == "get_maxes") return send_line(socket, "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024 rc=0");
+    if (command == "get_maxes")
+      return send_line(socket, "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024 rc=0");
     if (command == "get_appnum") return send_line(socket, "cmd=appnum appnum=0 rc=0");
     if (command == "get_my_kvsname") return send_line(socket, "cmd=my_kvsname kvsname=strake rc=0");
     if (command == "get_universe_size") {

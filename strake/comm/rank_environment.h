@@ -11,16 +11,15 @@ struct RankEnvironment {
   std::string launcher;  // "Open MPI", "MPICH", "Slurm" or "torchrun"
   int rank = 0;
   int size = 1;
-  int local_size = 1;  // processes on this host
+  int local_size = 1;          // processes on this host
   std::string master_address;  // torchrun only
   int master_port = 0;         // torchrun only
 };
 
 // Looks for, in this order: OMPI_COMM_WORLD_RANK/SIZE (Open MPI), PMI_RANK/PMI_SIZE (MPICH), SLURM_PROCID/SLURM_NTASKS
-// within a job step, RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT (torchrun and alike). Nothing when this is a process of its own.
-// Error (kUsage) naming the variable for values that make no sense. `lookup` is std::getenv but in tests.
-std::optional<RankEnvironment> detect_rank_environment(
-    const std::function<const char*(const char*)>& lookup);
+// within a job step, RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT (torchrun and alike). Nothing when this is a process of
+// its own. Error (kUsage) naming the variable for values that make no sense. `lookup` is std::getenv but in tests.
+std::optional<RankEnvironment> detect_rank_environment(const std::function<const char*(const char*)>& lookup);
 std::optional<RankEnvironment> detect_rank_environment();
 
 }  // namespace strake::comm

@@ -34,7 +34,8 @@ TEST_P(Collectives, ReduceScatterFoldsOntoTheShard) {
     at::Tensor shard = at::full({layout.size(comm.rank())}, 5.0F);
     const auto expected = [&](double start) {
       const int n = comm.size();
-      return at::arange(layout.begin(comm.rank()), layout.end(comm.rank())).to(at::kFloat) * n + n * (n - 1) / 2.0 + start;
+      return at::arange(layout.begin(comm.rank()), layout.end(comm.rank())).to(at::kFloat) * n + n * (n - 1) / 2.0 +
+             start;
     };
     comm.reduce_scatter(full, comm.size(), layout, shard, Fold::kAdd);
     EXPECT_TRUE(shard.equal(expected(5.0)));

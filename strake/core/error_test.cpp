@@ -36,8 +36,8 @@ TEST(NearestName, FindsMisspellingsAndNothingFarOff) {
 }
 
 TEST(Crc32c, MatchesPublishedVectors) {
-  EXPECT_EQ(crc32c("123456789", 9), 0xE3069283U);                       // RFC 3720, appendix B.4
-  EXPECT_EQ(crc32c(std::string(32, '\0').data(), 32), 0x8A9136AAU);     // same
+  EXPECT_EQ(crc32c("123456789", 9), 0xE3069283U);                    // RFC 3720, appendix B.4
+  EXPECT_EQ(crc32c(std::string(32, '\0').data(), 32), 0x8A9136AAU);  // same
   EXPECT_EQ(crc32c("6789", 4, crc32c("12345", 5)), 0xE3069283U);
 }
 

@@ -50,7 +50,7 @@ std::string read_file(const fs::path& path, uint64_t max_bytes) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   require(file.get() >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(errno));
-  struct stat status {};
+  struct stat status{};
   require(::fstat(file.get(), &status) == 0, ErrorKind::kIo, "cannot stat {}: {}", path.string(), std::strerror(errno));
   require(S_ISREG(status.st_mode), ErrorKind::kIo, "{} is not a regular file", path.string());
   const auto size = static_cast<uint64_t>(status.st_size);
@@ -116,8 +116,8 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::reserve(uint64_t bytes) {
   if (bytes == 0) return;
   const int result = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
-  require(result == 0 || result == EOPNOTSUPP || result == EINVAL, ErrorKind::kIo,
-          "cannot reserve {} bytes for {}: {}", bytes, path_.string(), std::strerror(result));
+  require(result == 0 || result == EOPNOTSUPP || result == EINVAL, ErrorKind::kIo, "cannot reserve {} bytes for {}: {}",
+          bytes, path_.string(), std::strerror(result));
 }
 
 void AtomicFile::write(const void* data, uint64_t bytes) {
@@ -149,7 +149,7 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
 }
 
 uint64_t peak_resident_bytes() {
-  struct rusage usage {};
+  struct rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   constexpr uint64_t kKibibyte = 1024;
   return static_cast<uint64_t>(usage.ru_maxrss) * kKibibyte;

@@ -16,7 +16,7 @@ namespace strake {
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   require(descriptor >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(errno));
-  struct stat status {};
+  struct stat status{};
   const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
   if (regular && status.st_size > 0) {
     size_ = static_cast<size_t>(status.st_size);

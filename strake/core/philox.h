@@ -7,7 +7,8 @@
 #include <numbers>
 
 // Counter-based random numbers, Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// A value is a pure function of (key, counter), so results do not depend on which rank or thread asks, or in what order.
+// A value is a pure function of (key, counter), so results do not depend on which rank or thread asks, or in what
+// order.
 namespace strake {
 
 struct PhiloxKey {

@@ -24,7 +24,7 @@ TEST(Philox, NormalValuesHaveTheRightMoments) {
       squares += double{value} * value;
     }
   }
-  EXPECT_NEAR(sum / (2 * kPairs), 0.0, 0.01);      // 4.5 standard errors
+  EXPECT_NEAR(sum / (2 * kPairs), 0.0, 0.01);       // 4.5 standard errors
   EXPECT_NEAR(squares / (2 * kPairs), 1.0, 0.015);  // the same
 }
 

@@ -7,8 +7,8 @@
 namespace strake::data {
 
 std::span<const int64_t> GlobalStep::share(int rank, int world_size, int accumulation_step) const {
-  const auto number = static_cast<size_t>(accumulation_step) * static_cast<size_t>(world_size) +
-                      static_cast<size_t>(rank);
+  const auto number =
+      static_cast<size_t>(accumulation_step) * static_cast<size_t>(world_size) + static_cast<size_t>(rank);
   return number < micro_batches.size() ? std::span<const int64_t>(micro_batches[number]) : std::span<const int64_t>();
 }
 

@@ -53,9 +53,8 @@ TEST(BatchPlanTest, DroppingTheLastBatchLeavesOnlyFullOnes) {
 TEST(BatchPlanTest, TokenBatchesAreFilledGreedilyAndLongSequencesStandAlone) {
   const auto offsets = offsets_of({3, 3, 4, 1, 25, 2, 10, 0, 1});
   const BatchPlan plan(offsets, {.max_tokens = 10, .shuffle = Shuffle::kOff});
-  EXPECT_THAT(epoch_of(plan, 0),
-              testing::ElementsAre(MicroBatch{0, 1, 2}, MicroBatch{3}, MicroBatch{4}, MicroBatch{5}, MicroBatch{6, 7},
-                                   MicroBatch{8}));
+  EXPECT_THAT(epoch_of(plan, 0), testing::ElementsAre(MicroBatch{0, 1, 2}, MicroBatch{3}, MicroBatch{4}, MicroBatch{5},
+                                                      MicroBatch{6, 7}, MicroBatch{8}));
   EXPECT_EQ(plan.micro_batches_per_epoch(0), 6);
 }
 

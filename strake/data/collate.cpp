@@ -20,7 +20,8 @@ at::Tensor labels_of(const TokenDataset& dataset, std::span<const int64_t> indic
   }
   if (dataset.label_kind() == TokenLabelKind::kNumber) {
     at::Tensor labels = at::empty({count}, at::kFloat);
-    std::ranges::transform(indices, labels.mutable_data_ptr<float>(), [&](int64_t i) { return dataset.number_label(i); });
+    std::ranges::transform(indices, labels.mutable_data_ptr<float>(),
+                           [&](int64_t i) { return dataset.number_label(i); });
     return labels;
   }
   return {};
@@ -31,8 +32,8 @@ at::Tensor labels_of(const TokenDataset& dataset, std::span<const int64_t> indic
 tensors::PackedBatch collate(const TokenDataset& dataset, std::span<const int64_t> indices) {
   int64_t total = 0;
   for (const int64_t i : indices) total += dataset.length(i);
-  require(total <= INT32_MAX, ErrorKind::kConfig, "a batch of {} tokens is too large: lower --per_device_train_batch_size",
-          total);
+  require(total <= INT32_MAX, ErrorKind::kConfig,
+          "a batch of {} tokens is too large: lower --per_device_train_batch_size", total);
   tensors::PackedBatch batch{.input_ids = at::empty({total}, at::kInt),
                              .token_type_ids = at::empty({total}, at::kInt),
                              .positions = at::empty({total}, at::kInt),

@@ -17,8 +17,8 @@ bool CsvRecordReader::read_more() {
   buffer_.erase(0, begin_);
   begin_ = 0;
   require(buffer_.size() <= kMaxRecordBytes, ErrorKind::kData,
-          "{}, line {}: the record that starts here is longer than {} bytes; is a quote not closed?", name(), next_line_,
-          kMaxRecordBytes);
+          "{}, line {}: the record that starts here is longer than {} bytes; is a quote not closed?", name(),
+          next_line_, kMaxRecordBytes);
   // Doubling keeps the rescans of a long record linear in its length.
   if (!input_.append_to(buffer_, std::max(TextInput::kBlockBytes, buffer_.size()))) at_end_ = true;
   return true;
@@ -63,10 +63,12 @@ std::optional<CsvRecordReader::Span> CsvRecordReader::scan_quoted(size_t begin) 
   field.terminator = quote + 1;
   const bool closed = field.terminator == buffer_.size() || buffer_[field.terminator] == delimiter_ ||
                       line_end_at(field.terminator) > 0;
-  require(closed, ErrorKind::kData, "{}, line {}: '{}' follows the closing quote of field {}; quotes inside a quoted "
+  require(closed, ErrorKind::kData,
+          "{}, line {}: '{}' follows the closing quote of field {}; quotes inside a quoted "
           "field must be doubled",
-          name(), next_line_ + std::count(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_),
-                                          buffer_.begin() + static_cast<std::ptrdiff_t>(field.terminator), '\n'),
+          name(),
+          next_line_ + std::count(buffer_.begin() + static_cast<std::ptrdiff_t>(begin_),
+                                  buffer_.begin() + static_cast<std::ptrdiff_t>(field.terminator), '\n'),
           printable(std::string_view(buffer_).substr(field.terminator, 1)), spans_.size() + 1);
   return field;
 }

@@ -25,8 +25,8 @@ struct Nested {
 using Cell = std::variant<std::monostate, bool, int64_t, double, std::string, Nested>;
 
 std::string_view type_name(const Cell& cell) {
-  constexpr std::string_view kNames[] = {"null", "a boolean", "an integer", "a decimal number", "a string",
-                                         "a nested value"};
+  constexpr std::string_view kNames[] = {"null",     "a boolean",     "an integer", "a decimal number",
+                                         "a string", "a nested value"};
   return kNames[cell.index()];
 }
 

@@ -31,9 +31,9 @@ std::string encode_lengths(std::span<const int32_t> lengths) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(plain.data());
   const auto size = static_cast<int64_t>(plain.size());
   std::string packed(static_cast<size_t>(codec->MaxCompressedLen(size, bytes)), '\0');
-  const int64_t packed_size = value_of(codec->Compress(size, bytes, static_cast<int64_t>(packed.size()),
-                                                       reinterpret_cast<uint8_t*>(packed.data())),
-                                       "sequence lengths");
+  const int64_t packed_size = value_of(
+      codec->Compress(size, bytes, static_cast<int64_t>(packed.size()), reinterpret_cast<uint8_t*>(packed.data())),
+      "sequence lengths");
   packed.resize(static_cast<size_t>(packed_size));
   return fmt::format("{}:{}", size, arrow::util::base64_encode(packed));
 }

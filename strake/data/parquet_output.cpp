@@ -70,15 +70,15 @@ struct ParquetOutput::State {
                                 ->build();
     const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
     schema = batch.schema();
-    writer = value_of(parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), stream, properties,
-                                                       arrow_properties),
-                      name);
+    writer = value_of(
+        parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), stream, properties, arrow_properties),
+        name);
   }
 
   void append(const arrow::RecordBatch& batch) {
     const int64_t bytes = arrow::util::ReferencedBufferSize(batch).ValueOr(0);
-    const bool full = group_rows + batch.num_rows() > options.rows_per_group ||
-                      group_bytes + bytes > options.bytes_per_group;
+    const bool full =
+        group_rows + batch.num_rows() > options.rows_per_group || group_bytes + bytes > options.bytes_per_group;
     if (group_rows > 0 && full) {
       require_written(writer->NewBufferedRowGroup());
       group_rows = 0;

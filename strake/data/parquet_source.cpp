@@ -109,8 +109,8 @@ class ParquetSource final : public RowSource {
       for (const auto& child : field.children) self(self, child);
     };
     for (const std::string& name : columns) {
-      add_leaves(add_leaves, reader_->manifest().schema_fields.at(
-                                 static_cast<size_t>(column_index(schema, name, file_))));
+      add_leaves(add_leaves,
+                 reader_->manifest().schema_fields.at(static_cast<size_t>(column_index(schema, name, file_))));
     }
     std::ranges::sort(leaves);
     return leaves;

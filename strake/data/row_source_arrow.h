@@ -15,7 +15,7 @@ struct RowSourceOptions {
   std::filesystem::path file;
   TextEncoding encoding = TextEncoding::kUtf8;
   int64_t rows_per_chunk = 0;
-  std::vector<std::string> columns = {};  // to read; empty means all
+  std::vector<std::string> columns = {};            // to read; empty means all
   std::shared_ptr<arrow::Schema> schema = nullptr;  // of the file before, for formats that have none of their own
 };
 

@@ -131,8 +131,7 @@ TextColumn Table::text(const std::string& name) const {
   const arrow::Field& field = *batch.schema()->field(index);
   const auto array = null_as_text(plain(batch.column(index), content_->file), content_->file);
   require(is_text(*array->type()) && !is_json(field), ErrorKind::kData,
-          "{}: column '{}' has {}; a text column must hold strings", content_->file, printable(name),
-          type_name(field));
+          "{}: column '{}' has {}; a text column must hold strings", content_->file, printable(name), type_name(field));
   TextColumn column;
   column.values_ = text_views(*array);
   column.nulls_ = nulls_of(*array);
@@ -175,8 +174,8 @@ LabelColumn Table::labels(const std::string& name) const {
   const arrow::Field& field = *batch.schema()->field(index);
   auto array = null_as_text(plain(batch.column(index), content_->file), content_->file);
   const arrow::Type::type id = array->type_id();
-  const bool known = arrow::is_integer(id) || arrow::is_floating(id) || id == arrow::Type::BOOL ||
-                     is_text(*array->type());
+  const bool known =
+      arrow::is_integer(id) || arrow::is_floating(id) || id == arrow::Type::BOOL || is_text(*array->type());
   require(known && !is_json(field), ErrorKind::kData,
           "{}: column '{}' has {}; labels must be strings, booleans, integers or floating point numbers",
           content_->file, printable(name), type_name(field));

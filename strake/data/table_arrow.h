@@ -13,7 +13,7 @@ namespace strake::data {
 struct Table::Content {
   std::shared_ptr<arrow::RecordBatch> batch;  // validated in full
   std::string file;
-  int64_t first_row = 0;          // in all files
+  int64_t first_row = 0;  // in all files
   int64_t first_row_in_file = 0;
   std::vector<int64_t> lines;  // line on which each row starts; empty for Parquet
 };

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::pair<std::string_view, TableFormat> kExtensions[] = {
-    {".parquet", TableFormat::kParquet}, {".csv", TableFormat::kCsv},   {".tsv", TableFormat::kTsv},
+    {".parquet", TableFormat::kParquet}, {".csv", TableFormat::kCsv},         {".tsv", TableFormat::kTsv},
     {".json", TableFormat::kJsonLines},  {".jsonl", TableFormat::kJsonLines}, {".txt", TableFormat::kText}};
 
 std::optional<TableFormat> known_format(const fs::path& file) {
@@ -133,9 +133,10 @@ struct TableReader::State {
 };
 
 TableReader::TableReader(TableSource source)
-    : source_(std::move(source)), files_(expand_paths(source_.paths, source_.format)), state_(std::make_unique<State>()) {
-  require(source_.rows_per_chunk > 0, ErrorKind::kConfig, "rows_per_chunk={} must be positive",
-          source_.rows_per_chunk);
+    : source_(std::move(source)),
+      files_(expand_paths(source_.paths, source_.format)),
+      state_(std::make_unique<State>()) {
+  require(source_.rows_per_chunk > 0, ErrorKind::kConfig, "rows_per_chunk={} must be positive", source_.rows_per_chunk);
   state_->format = source_.format ? *source_.format : format_of(files_.front());
   for (const fs::path& file : files_) {
     require(source_.format || format_of(file) == state_->format, ErrorKind::kUsage,

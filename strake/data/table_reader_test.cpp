@@ -89,7 +89,8 @@ TEST_F(TableReaderTest, CsvErrorsNameFileAndLine) {
 
 TEST_F(TableReaderTest, UnclosedQuoteDoesNotPullTheWholeFileIntoMemory) {
   const auto file = write("q.csv", "a,b\n\"" + std::string(2 * kMaxRecordBytes, 'x'));
-  EXPECT_TRUE(read_error({.paths = {file}}).says(ErrorKind::kData, "q.csv, line 2: the record that starts here is longer"));
+  EXPECT_TRUE(
+      read_error({.paths = {file}}).says(ErrorKind::kData, "q.csv, line 2: the record that starts here is longer"));
 }
 
 TEST_F(TableReaderTest, UnnamedIndexColumnGetsTheNamePandasGivesIt) {
@@ -105,9 +106,10 @@ TEST_F(TableReaderTest, TextFilesHaveOneRowPerLine) {
 }
 
 TEST_F(TableReaderTest, JsonLinesKeepTypes) {
-  const auto file = write("a.jsonl",
-                          "{\"text\": \"caf\\u00e9\", \"n\": 1, \"x\": 1, \"b\": true, \"deep\": {\"k\": [1, \"\u00FC\"]}}\n"
-                          "\n{\"x\": 0.5, \"text\": null, \"n\": -9223372036854775808, \"deep\": \"plain\"}\n");
+  const auto file =
+      write("a.jsonl",
+            "{\"text\": \"caf\\u00e9\", \"n\": 1, \"x\": 1, \"b\": true, \"deep\": {\"k\": [1, \"\u00FC\"]}}\n"
+            "\n{\"x\": 0.5, \"text\": null, \"n\": -9223372036854775808, \"deep\": \"plain\"}\n");
   const Table table = read({.paths = {file}}).at(0);
   EXPECT_THAT(table.column_names(), ElementsAre("text", "n", "x", "b", "deep"));
   EXPECT_EQ(table.text("text")[0], "caf\u00E9");
@@ -144,15 +146,18 @@ TEST_F(TableReaderTest, JsonLinesErrorsNameFileAndLine) {
 TEST_F(TableReaderTest, WrongEncodingNamesLineOffsetAndByteAndCp1252ReadsIt) {
   const auto csv = write("w.csv", "text,label\ngood,1\nit\x92s,2\n");
   EXPECT_TRUE(read_error({.paths = {csv}})
-                  .says(ErrorKind::kData, "w.csv, line 3, byte offset 20: byte 0x92 is not valid UTF-8; if the file is "
-                                          "Windows text, pass --encoding cp1252"));
+                  .says(ErrorKind::kData,
+                        "w.csv, line 3, byte offset 20: byte 0x92 is not valid UTF-8; if the file is "
+                        "Windows text, pass --encoding cp1252"));
   EXPECT_THAT(texts({.paths = {csv}, .encoding = TextEncoding::kCp1252}, "text"), ElementsAre("good", "it\u2019s"));
   const auto undefined = write("u.txt", "a\nb\x81\n");
   EXPECT_TRUE(read_error({.paths = {undefined}, .encoding = TextEncoding::kCp1252})
                   .says(ErrorKind::kData, "u.txt, line 2, byte offset 3: byte 0x81 does not exist in cp1252"));
   const auto cut = write("cut.txt", "abc\xC3");
   EXPECT_TRUE(read_error({.paths = {cut}}).says(ErrorKind::kData, "cut.txt, line 1, byte offset 3: byte 0xC3"));
-  const auto utf16 = write("utf16.txt", std::string_view("\xFF\xFE" "a\0", 4));
+  const auto utf16 = write("utf16.txt", std::string_view("\xFF\xFE"
+                                                         "a\0",
+                                                         4));
   EXPECT_TRUE(read_error({.paths = {utf16}}).says(ErrorKind::kData, "UTF-16"));
 }
 
@@ -212,8 +217,9 @@ TEST_F(TableReaderTest, DamagedParquetNeverCrashes) {
 
 TEST_F(TableReaderTest, MissingAndWrongColumnsAreNamed) {
   const Table table = read({.paths = {write("a.jsonl", "{\"review\": \"x\", \"score\": 1}\n")}}).at(0);
-  EXPECT_TRUE(error_of([&] { table.text("reviw"); })
-                  .says(ErrorKind::kData, "there is no column 'reviw'; the columns are review, score; did you mean"));
+  EXPECT_TRUE(error_of([&] {
+                table.text("reviw");
+              }).says(ErrorKind::kData, "there is no column 'reviw'; the columns are review, score; did you mean"));
   EXPECT_TRUE(error_of([&] { table.text("score"); }).says(ErrorKind::kData, "column 'score' has the type int64"));
 }
 
@@ -225,8 +231,9 @@ TEST_F(TableReaderTest, LabelsAreConvertedExactlyOrRefusedWithTheirRow) {
   EXPECT_EQ(labels.integer(0), 3);
   EXPECT_EQ(labels.integer(1), -7);
   EXPECT_EQ(labels.number(2), 2.5);
-  EXPECT_TRUE(error_of([&] { labels.integer(2); })
-                  .says(ErrorKind::kData, "l.csv, row 2, line 4: column 'label' has '2.5', expected a whole number"));
+  EXPECT_TRUE(error_of([&] {
+                labels.integer(2);
+              }).says(ErrorKind::kData, "l.csv, row 2, line 4: column 'label' has '2.5', expected a whole number"));
   EXPECT_TRUE(error_of([&] { labels.number(3); }).says(ErrorKind::kData, "has 'x', expected a finite number"));
   EXPECT_TRUE(error_of([&] { labels.integer(4); }).says(ErrorKind::kData, "has '', expected"));
   EXPECT_TRUE(error_of([&] { labels.integer(5); }).says(ErrorKind::kData, "row 5, line 8"));

@@ -17,9 +17,9 @@ struct TableWriter::State {
 };
 
 TableWriter::TableWriter(const std::filesystem::path& file, const TableWriterOptions& options)
-    : state_(new State{.output = {file, {.rows_per_group = options.rows_per_group,
-                                         .bytes_per_group = options.bytes_per_group}},
-                       .metadata = options.metadata}) {}
+    : state_(new State{
+          .output = {file, {.rows_per_group = options.rows_per_group, .bytes_per_group = options.bytes_per_group}},
+          .metadata = options.metadata}) {}
 
 TableWriter::~TableWriter() = default;
 TableWriter::TableWriter(TableWriter&&) noexcept = default;
@@ -36,8 +36,9 @@ void TableWriter::append(const Table& table, std::span<const ExtraColumn> extra)
               printable(column.name));
     }
     columns.push_back(to_arrow(column, state_->output.name()));
-    require(columns.back()->length() == table.num_rows(), ErrorKind::kInternal, "{}: column '{}' has {} values for {} rows",
-            state_->output.name(), column.name, columns.back()->length(), table.num_rows());
+    require(columns.back()->length() == table.num_rows(), ErrorKind::kInternal,
+            "{}: column '{}' has {} values for {} rows", state_->output.name(), column.name, columns.back()->length(),
+            table.num_rows());
     fields.push_back(arrow::field(column.name, columns.back()->type()));
   }
   auto schema = arrow::schema(std::move(fields), content.batch->schema()->metadata());

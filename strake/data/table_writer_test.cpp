@@ -126,7 +126,8 @@ TEST_F(TableWriterTest, TextAndLabelsComeFromEveryStringAndNumberType) {
   EXPECT_EQ(table.labels("f64").number(1), 1e300);
   EXPECT_EQ(table.labels("flag").text(0), "true");
   EXPECT_EQ(table.labels("flag").integer(1), 0);
-  EXPECT_TRUE(error_of([&] { table.labels("i8").integer(2); }).says(ErrorKind::kData, "row 2: column 'i8' has no value"));
+  EXPECT_TRUE(
+      error_of([&] { table.labels("i8").integer(2); }).says(ErrorKind::kData, "row 2: column 'i8' has no value"));
   EXPECT_TRUE(error_of([&] { table.labels("f32").integer(0); }).says(ErrorKind::kData, "has '0.1', expected a whole"));
   for (const std::string name : {"bytes", "when", "list", "pair"}) {
     EXPECT_TRUE(error_of([&] { table.text(name); }).says(ErrorKind::kData, "column '" + name + "' has the type"));
@@ -137,8 +138,9 @@ TEST_F(TableWriterTest, TextAndLabelsComeFromEveryStringAndNumberType) {
 TEST_F(TableWriterTest, ParquetTextInAnotherEncodingNamesTheRowOrIsDecoded) {
   const auto text = array_of<arrow::StringBuilder, std::string>(arrow::utf8(), {"fine", "it\x92s"});
   write_arrow(folder_ / "w.parquet", *arrow::Table::Make(arrow::schema({arrow::field("text", arrow::utf8())}), {text}));
-  EXPECT_TRUE(error_of([&] { copy(folder_ / "w.parquet", folder_ / "out.parquet"); })
-                  .says(ErrorKind::kData, "w.parquet, row 1, column 'text', byte offset 2 of the value: byte 0x92"));
+  EXPECT_TRUE(error_of([&] {
+                copy(folder_ / "w.parquet", folder_ / "out.parquet");
+              }).says(ErrorKind::kData, "w.parquet, row 1, column 'text', byte offset 2 of the value: byte 0x92"));
   EXPECT_FALSE(fs::exists(folder_ / "out.parquet"));
   copy(folder_ / "w.parquet", folder_ / "out.parquet", {.encoding = TextEncoding::kCp1252});
   TableReader reader({.paths = {folder_ / "out.parquet"}});
@@ -175,8 +177,9 @@ TEST_F(TableWriterTest, TakenNamesAreRefused) {
   const Table table = reader.next().value();
   TableWriter writer(folder_ / "out.parquet", {});
   const std::vector<ExtraColumn> taken = {{"prediction", std::vector<float>{1}}};
-  EXPECT_TRUE(error_of([&] { writer.append(table, taken); })
-                  .says(ErrorKind::kData, "a.csv: the column 'prediction' that would be added already exists"));
+  EXPECT_TRUE(error_of([&] {
+                writer.append(table, taken);
+              }).says(ErrorKind::kData, "a.csv: the column 'prediction' that would be added already exists"));
   const std::vector<ExtraColumn> twice = {{"x", std::vector<float>{1}}, {"x", std::vector<float>{1}}};
   EXPECT_TRUE(error_of([&] { writer.append(table, twice); }).says(ErrorKind::kData, "'x'"));
 }

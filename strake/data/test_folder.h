@@ -20,8 +20,8 @@ struct Caught {
 
   testing::AssertionResult says(ErrorKind expected_kind, std::string_view part) const {
     if (kind == expected_kind && text.find(part) != std::string::npos) return testing::AssertionSuccess();
-    return testing::AssertionFailure() << "expected \"" << part << "\" of kind " << to_string(expected_kind) << ", got: "
-                                       << (kind ? to_string(*kind) : "none") << ": " << text;
+    return testing::AssertionFailure() << "expected \"" << part << "\" of kind " << to_string(expected_kind)
+                                       << ", got: " << (kind ? to_string(*kind) : "none") << ": " << text;
   }
 };
 

@@ -12,10 +12,10 @@ namespace strake::data {
 namespace {
 
 // Unicode's mapping file CP1252.TXT for bytes 80 to 9F; 0 where it defines none.
-constexpr std::array<uint16_t, 32> kCp1252 = {
-    0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160,
-    0x2039, 0x0152, 0,      0x017D, 0,      0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
-    0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0,      0x017E, 0x0178};
+constexpr std::array<uint16_t, 32> kCp1252 = {0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021,
+                                              0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0,      0x017D, 0,
+                                              0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
+                                              0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0,      0x017E, 0x0178};
 
 void append_utf8(uint32_t code, std::string& out) {  // code < 0x10000
   if (code < 0x800) {
@@ -47,8 +47,9 @@ struct LeadByte {
 LeadByte lead_byte(unsigned char byte) {
   if (byte < 0xC2 || byte > 0xF4) return {0, 0, 0};
   if (byte < 0xE0) return {2, 0x80, 0xBF};
-  if (byte < 0xF0) return {3, static_cast<unsigned char>(byte == 0xE0 ? 0xA0 : 0x80),
-                           static_cast<unsigned char>(byte == 0xED ? 0x9F : 0xBF)};
+  if (byte < 0xF0)
+    return {3, static_cast<unsigned char>(byte == 0xE0 ? 0xA0 : 0x80),
+            static_cast<unsigned char>(byte == 0xED ? 0x9F : 0xBF)};
   return {4, static_cast<unsigned char>(byte == 0xF0 ? 0x90 : 0x80),
           static_cast<unsigned char>(byte == 0xF4 ? 0x8F : 0xBF)};
 }
@@ -59,9 +60,8 @@ TextEncoding parse_encoding(std::string_view name) {
   std::string lower(name);
   std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
   constexpr std::pair<std::string_view, TextEncoding> kNames[] = {
-      {"utf-8", TextEncoding::kUtf8},           {"utf8", TextEncoding::kUtf8},
-      {"cp1252", TextEncoding::kCp1252},        {"windows-1252", TextEncoding::kCp1252},
-      {"latin-1", TextEncoding::kLatin1},       {"latin1", TextEncoding::kLatin1},
+      {"utf-8", TextEncoding::kUtf8},          {"utf8", TextEncoding::kUtf8},      {"cp1252", TextEncoding::kCp1252},
+      {"windows-1252", TextEncoding::kCp1252}, {"latin-1", TextEncoding::kLatin1}, {"latin1", TextEncoding::kLatin1},
       {"iso-8859-1", TextEncoding::kLatin1}};
   for (const auto& [known, encoding] : kNames) {
     if (lower == known) return encoding;

@@ -21,8 +21,8 @@ struct Utf8Check {
 };
 Utf8Check check_utf8(std::string_view text);
 
-// Appends `bytes` as UTF-8. Returns the position of the first byte that the encoding does not define (81, 8D, 8F, 90 and
-// 9D of cp1252, as in Python), or nullopt. Not for kUtf8, which needs no decoding.
+// Appends `bytes` as UTF-8. Returns the position of the first byte that the encoding does not define (81, 8D, 8F, 90
+// and 9D of cp1252, as in Python), or nullopt. Not for kUtf8, which needs no decoding.
 std::optional<size_t> append_decoded(std::string_view bytes, TextEncoding encoding, std::string& out);
 
 // "byte 0x92 is not valid UTF-8; if the file is Windows text, pass --encoding cp1252".

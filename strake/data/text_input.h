@@ -37,7 +37,7 @@ class TextInput {
   std::string name_;
   TextEncoding encoding_;
   std::ifstream stream_;
-  std::string block_;        // raw bytes; starts with a character that the last block cut
+  std::string block_;         // raw bytes; starts with a character that the last block cut
   int64_t block_offset_ = 0;  // of block_ in the file
   int64_t lines_before_ = 0;  // line ends before block_
   bool at_end_ = false;

@@ -19,7 +19,7 @@
 namespace strake::data {
 
 struct PipelineOptions {
-  int workers = 1;           // threads that run `work`
+  int workers = 1;            // threads that run `work`
   int64_t max_in_flight = 0;  // items read but not yet consumed; 0 means 2 per worker, plus 2
 };
 

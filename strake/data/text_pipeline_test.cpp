@@ -43,12 +43,12 @@ TEST(TextPipelineTest, ResultsArriveInTheOrderOfTheSource) {
 
 TEST(TextPipelineTest, EmptySourceAndMoveOnlyItemsWork) {
   int calls = 0;
-  ordered_parallel_map(
-      count_to(0), [](int value) { return value; }, [&](int) { ++calls; }, {.workers = 3});
+  ordered_parallel_map(count_to(0), [](int value) { return value; }, [&](int) { ++calls; }, {.workers = 3});
   EXPECT_EQ(calls, 0);
-  ordered_parallel_map([next = 0]() mutable { return next < 3 ? std::optional(std::make_unique<int>(next++)) : std::nullopt; },
-                       [](std::unique_ptr<int> value) { return value; },
-                       [&](std::unique_ptr<int> value) { EXPECT_EQ(*value, calls++); }, {.workers = 2});
+  ordered_parallel_map(
+      [next = 0]() mutable { return next < 3 ? std::optional(std::make_unique<int>(next++)) : std::nullopt; },
+      [](std::unique_ptr<int> value) { return value; }, [&](std::unique_ptr<int> value) { EXPECT_EQ(*value, calls++); },
+      {.workers = 2});
   EXPECT_EQ(calls, 3);
 }
 

@@ -28,8 +28,8 @@ void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::st
           negative == row.ids.end() ? 0 : *negative);
   const auto length = static_cast<int32_t>(row.ids.size());
   const int32_t second = row.second_begin.value_or(length);
-  require(second >= 0 && second <= length, ErrorKind::kData,
-          "{}: row {} begins its second part at token {} of {}", source, row.row, second, length);
+  require(second >= 0 && second <= length, ErrorKind::kData, "{}: row {} begins its second part at token {} of {}",
+          source, row.row, second, length);
   require(kind_of_label(row) == expected, ErrorKind::kData, "{}: row {} has {} where rows before it have {}", source,
           row.row, describe(kind_of_label(row)), describe(expected));
   if (const auto* class_label = std::get_if<int32_t>(&row.label)) {

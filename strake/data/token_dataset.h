@@ -12,7 +12,8 @@ namespace strake::data {
 
 enum class TokenLabelKind { kNone, kClass, kNumber };
 
-// Tokenized sequences with their labels in memory: flat, without padding. Thread-safe once built: rank threads share one.
+// Tokenized sequences with their labels in memory: flat, without padding. Thread-safe once built: rank threads share
+// one.
 class TokenDataset {
  public:
   int64_t size() const { return static_cast<int64_t>(offsets_.size()) - 1; }

@@ -230,8 +230,8 @@ void append_batch(const arrow::RecordBatch& batch, const TokenFileInfo& info, co
             "{}: row {} has {} tokens, max_length is {}", file, row.row, row.ids.size(), info.max_length);
     require(classes == nullptr || info.label_names.empty() ||
                 (classes->Value(i) >= 0 && static_cast<size_t>(classes->Value(i)) < info.label_names.size()),
-            ErrorKind::kData, "{}: row {} has class {} of {}", file, row.row, classes == nullptr ? 0 : classes->Value(i),
-            info.label_names.size());
+            ErrorKind::kData, "{}: row {} has class {} of {}", file, row.row,
+            classes == nullptr ? 0 : classes->Value(i), info.label_names.size());
     builder.append(row);
   }
 }
@@ -283,8 +283,7 @@ void TokenFileReader::append_to(TokenDatasetBuilder& builder) const {
     append_batch(*batch, info_, name, builder);
     done += batch->num_rows();
   }
-  require(done == num_sequences_, ErrorKind::kData, "{}: {} sequences, its footer says {}", name, done,
-          num_sequences_);
+  require(done == num_sequences_, ErrorKind::kData, "{}: {} sequences, its footer says {}", name, done, num_sequences_);
 }
 
 LoadedTokens load_token_files(const std::vector<fs::path>& paths) {

@@ -120,7 +120,8 @@ TEST_F(TokenFileTest, WrongRowsAreRefusedByTheWriter) {
   const std::vector<int32_t> many(65, 1);
   TokenFileWriter writer(folder_ / "t.parquet", classes());
   const auto problem = [&](const TokenRow& row) { return error_of([&] { writer.append(row); }); };
-  EXPECT_TRUE(problem({.ids = negative, .label = 1, .row = 4}).says(ErrorKind::kData, "row 4 has the negative token id -2"));
+  EXPECT_TRUE(
+      problem({.ids = negative, .label = 1, .row = 4}).says(ErrorKind::kData, "row 4 has the negative token id -2"));
   EXPECT_TRUE(problem({.ids = many, .label = 1}).says(ErrorKind::kData, "65 tokens, max_length is 64"));
   EXPECT_TRUE(problem({.ids = ids, .label = 2}).says(ErrorKind::kData, "class 2 of 2"));
   EXPECT_TRUE(problem({.ids = ids, .label = -1}).says(ErrorKind::kData, "negative class"));
@@ -148,7 +149,8 @@ TEST_F(TokenFileTest, OtherAndForgedFilesAreRefusedByTheReader) {
   EXPECT_TRUE(forge({}, columns).says(ErrorKind::kData, "is not a token file"));
   EXPECT_EQ(forge(metadata, columns).text, "no error");
   const std::vector<ExtraColumn> text_ids = {{"input_ids", std::vector<std::string>{"1"}}, columns[1]};
-  EXPECT_TRUE(forge(metadata, text_ids).says(ErrorKind::kData, "column 'input_ids' of a token file has the type string"));
+  EXPECT_TRUE(
+      forge(metadata, text_ids).says(ErrorKind::kData, "column 'input_ids' of a token file has the type string"));
   EXPECT_TRUE(forge(metadata, {columns[0]}).says(ErrorKind::kData, "no column 'row'"));
   const std::vector<ExtraColumn> negative = {{"input_ids", std::vector<std::vector<int32_t>>{{-5}}}, columns[1]};
   EXPECT_TRUE(forge(metadata, negative).says(ErrorKind::kData, "negative token id -5"));

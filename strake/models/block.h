@@ -20,7 +20,7 @@ enum class WeightDecay { kApply, kExempt };  // Hugging Face's Trainer exempts b
 
 // One named tensor of a block.
 struct ParameterSpec {
-  std::string name;                         // unique within the model, for example "layer.3.attention.qkv.weight"
+  std::string name;  // unique within the model, for example "layer.3.attention.qkv.weight"
   std::vector<int64_t> shape;
   Initialization initialization = Initialization::kNormal;
   WeightDecay decay = WeightDecay::kApply;
@@ -39,7 +39,7 @@ class GradientSink {
 };
 
 struct Parameter {
-  at::Tensor value;              // fp32 or bf16, a view of the block's flat buffer
+  at::Tensor value;  // fp32 or bf16, a view of the block's flat buffer
   size_t index = 0;
   GradientSink* sink = nullptr;  // null in evaluation: layers then record nothing
 };
@@ -56,8 +56,8 @@ struct StepContext {
   kernels::Dropout dropout(uint32_t site, double p) const;
 };
 
-// A piece of a model: stateless, knows nothing of ranks, optimizers or files. The engine decides when its parameters are
-// there and when its gradient is taken (block-local autograd: the graph never crosses a block's border).
+// A piece of a model: stateless, knows nothing of ranks, optimizers or files. The engine decides when its parameters
+// are there and when its gradient is taken (block-local autograd: the graph never crosses a block's border).
 class Block {
  public:
   explicit Block(std::string name) : name_(std::move(name)) {}
@@ -68,8 +68,8 @@ class Block {
   // Where each parameter lies in the block's flat buffer.
   const tensors::FlatLayout& layout() const { return layout_; }
 
-  // The first block ignores `input`; the last one returns logits. Hidden states are [T, hidden_size] in the dtype of the
-  // parameters.
+  // The first block ignores `input`; the last one returns logits. Hidden states are [T, hidden_size] in the dtype of
+  // the parameters.
   virtual at::Tensor forward(const Parameters& parameters, const at::Tensor& input,
                              const StepContext& context) const = 0;
 

@@ -21,8 +21,8 @@ class SequenceClassifier {
   std::span<const std::unique_ptr<Block>> blocks() const { return blocks_; }
   int64_t num_parameters() const;
 
-  // Loss of logits [S, num_labels] summed over the sequences and divided by `divisor`, the number of targets of the whole
-  // optimizer step: cross entropy in fp32 for int64 labels [S], squared error for float labels [S].
+  // Loss of logits [S, num_labels] summed over the sequences and divided by `divisor`, the number of targets of the
+  // whole optimizer step: cross entropy in fp32 for int64 labels [S], squared error for float labels [S].
   at::Tensor loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const;
 
  private:

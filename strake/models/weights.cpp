@@ -22,7 +22,8 @@ std::vector<std::string> spellings(const std::string& name, const std::string& p
   if (name.starts_with(prefix)) result.push_back(name.substr(prefix.size()));
   for (size_t i = 0, count = result.size(); i < count; ++i) {
     const std::string text = result[i];
-    for (const auto& [now, then] : {std::pair{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}}) {
+    for (const auto& [now, then] :
+         {std::pair{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}}) {
       const std::string suffix(now);
       if (text.ends_with(suffix)) result.push_back(text.substr(0, text.size() - suffix.size()) + then);
     }
@@ -48,8 +49,8 @@ void copy_tensor(const CheckpointFiles& files, const std::string& name, const at
   require(at::IntArrayRef(info.shape) == target.sizes(), ErrorKind::kConfig,
           "checkpoint tensor '{}' has shape {}, but config.json makes it {}", name, tensors::describe_shape(info.shape),
           tensors::describe_shape(target.sizes()));
-  require(c10::isFloatingType(info.dtype), ErrorKind::kConfig, "checkpoint tensor '{}' has dtype {}, expected a float type",
-          name, tensors::safetensors_dtype(info.dtype));
+  require(c10::isFloatingType(info.dtype), ErrorKind::kConfig,
+          "checkpoint tensor '{}' has dtype {}, expected a float type", name, tensors::safetensors_dtype(info.dtype));
   target.copy_(files.read(name));
 }
 

@@ -16,9 +16,9 @@ struct LoadReport {
   std::vector<std::string> unused;       // checkpoint tensors that the model does not have
 };
 
-// Fills `flat` (fp32, block.layout().numel()) from the checkpoint, or, for head parameters that a base checkpoint lacks,
-// with initial values: normal(0, initializer_range) for weights, zeros for biases, a pure function of (seed, name).
-// Missing tensors of the encoder and shapes that differ from config.json are errors (kConfig).
+// Fills `flat` (fp32, block.layout().numel()) from the checkpoint, or, for head parameters that a base checkpoint
+// lacks, with initial values: normal(0, initializer_range) for weights, zeros for biases, a pure function of (seed,
+// name). Missing tensors of the encoder and shapes that differ from config.json are errors (kConfig).
 void load_block(const Block& block, const EncoderConfig& config, const tensors::CheckpointFiles& files, uint64_t seed,
                 at::Tensor& flat, LoadReport& report);
 

@@ -83,12 +83,16 @@ void Progress::update(const ProgressNumbers& numbers) {
   if (now - shown_at_ >= (on_terminal_ ? kSecondsBetweenFrames : options_.seconds_between_lines)) show(now);
 }
 
+void Progress::make_room() {
+  if (bar_is_open_) write_ignoring_errors(options_.descriptor, "\n");
+  bar_is_open_ = false;
+}
+
 void Progress::finish() {
   if (!numbers_ || finished_) return;
   finished_ = true;
   show(options_.clock());
-  if (bar_is_open_) write_ignoring_errors(options_.descriptor, "\n");
-  bar_is_open_ = false;
+  make_room();
 }
 
 std::string Progress::details(double now) const {

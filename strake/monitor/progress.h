@@ -41,6 +41,9 @@ class Progress {
 
   void update(const ProgressNumbers& numbers);
 
+  // Ends the bar's line so that other output to the terminal starts on its own; the next update draws the bar again.
+  void make_room();
+
   // Shows the last numbers with the time they took. Once; does nothing if there was no update.
   void finish();
 

@@ -47,16 +47,16 @@ EvaluateReport evaluate(const EvaluateConfig& config) {
   const bool regression = labels.problem() == models::ProblemType::kRegression;
   Comparison comparison;
   EvaluateReport report;
-  report.score = score_rows(config.score, scorer, tokenizer, &labels,
-                            [&](const EncodedRows& rows, const at::Tensor& logits) { comparison.add(rows, logits, regression); });
+  report.score =
+      score_rows(config.score, scorer, tokenizer, &labels,
+                 [&](const EncodedRows& rows, const at::Tensor& logits) { comparison.add(rows, logits, regression); });
   report.score.load_seconds = load_seconds;
   require(report.score.rows > 0, ErrorKind::kData, "{} has no rows", config.score.input.front());
   report.metrics =
-      regression
-          ? monitor::regression_metrics(comparison.predicted_numbers, comparison.actual_numbers).named_values()
-          : monitor::classification_metrics(comparison.predicted_classes, comparison.actual_classes,
-                                            scorer.config().num_labels())
-                .named_values();
+      regression ? monitor::regression_metrics(comparison.predicted_numbers, comparison.actual_numbers).named_values()
+                 : monitor::classification_metrics(comparison.predicted_classes, comparison.actual_classes,
+                                                   scorer.config().num_labels())
+                       .named_values();
   return report;
 }
 

@@ -20,7 +20,8 @@ std::optional<int64_t> parse_integer(const std::string& text) {
 
 std::vector<std::string> sorted_names(const std::set<std::string>& seen) {
   std::vector<std::string> names(seen.begin(), seen.end());
-  const bool integers = std::ranges::all_of(names, [](const std::string& name) { return parse_integer(name).has_value(); });
+  const bool integers =
+      std::ranges::all_of(names, [](const std::string& name) { return parse_integer(name).has_value(); });
   if (integers) std::ranges::sort(names, {}, [](const std::string& name) { return *parse_integer(name); });
   return names;
 }
@@ -28,7 +29,8 @@ std::vector<std::string> sorted_names(const std::set<std::string>& seen) {
 std::string some_of(const std::vector<std::string>& names) {
   constexpr size_t kShown = 10;
   std::string text;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) text += (i == 0 ? "'" : ", '") + printable(names[i]) + "'";
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    text += (i == 0 ? "'" : ", '") + printable(names[i]) + "'";
   return names.size() > kShown ? fmt::format("{}, ... ({} in all)", text, names.size()) : text;
 }
 
@@ -78,8 +80,8 @@ LabelMap LabelMap::collect(const data::TableSource& source, const std::string& c
               column, kMostClasses);
     }
   }
-  require(seen.size() >= 2, ErrorKind::kData, "column '{}' has {} different labels; a classifier needs at least 2", column,
-          seen.size());
+  require(seen.size() >= 2, ErrorKind::kData, "column '{}' has {} different labels; a classifier needs at least 2",
+          column, seen.size());
   return classes(sorted_names(seen));
 }
 
@@ -92,7 +94,8 @@ Label LabelMap::map(const data::LabelColumn& column, int64_t row, const data::Ta
     const auto id = parse_integer(text);
     if (id && *id >= 0 && *id < static_cast<int64_t>(names_.size())) return static_cast<int32_t>(*id);
   }
-  fail(ErrorKind::kData, "{}: label '{}' is none of the model's: {}", table.where(row), printable(text), some_of(names_));
+  fail(ErrorKind::kData, "{}: label '{}' is none of the model's: {}", table.where(row), printable(text),
+       some_of(names_));
 }
 
 std::optional<models::ProblemType> parse_problem_type_flag(const std::string& text) {

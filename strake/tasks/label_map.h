@@ -23,8 +23,8 @@ class LabelMap {
   static LabelMap numbers();
   // As the labels of a model that has been fine-tuned before.
   static LabelMap of(const models::EncoderConfig& config);
-  // From one pass over the column, as Hugging Face's run_classification does: floating point means regression, everything else
-  // classes, sorted (integers by value, text by bytes).
+  // From one pass over the column, as Hugging Face's run_classification does: floating point means regression,
+  // everything else classes, sorted (integers by value, text by bytes).
   static LabelMap collect(const data::TableSource& source, const std::string& column,
                           std::optional<models::ProblemType> problem);
 

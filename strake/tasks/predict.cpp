@@ -37,9 +37,10 @@ std::vector<data::ExtraColumn> number_columns(const at::Tensor& logits) {
 void PredictConfig::validate() const {
   score.validate();
   require(!output.empty(), ErrorKind::kUsage, "--output names no file");
-  require(score.text.label_column.empty(), ErrorKind::kUsage,
-          "--label_column {}: predict needs no labels and keeps all columns; to compare with labels use strake evaluate",
-          score.text.label_column);
+  require(
+      score.text.label_column.empty(), ErrorKind::kUsage,
+      "--label_column {}: predict needs no labels and keeps all columns; to compare with labels use strake evaluate",
+      score.text.label_column);
 }
 
 ScoreReport predict(const PredictConfig& config) {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "strake/monitor/metrics_log.h"
+#include "strake/monitor/progress.h"
 #include "strake/tasks/train.h"
 #include "strake/training/trainer.h"
 
@@ -22,6 +23,8 @@ class RunLog final : public training::RunListener {
  private:
   const TrainConfig& config_;
   monitor::MetricsLog metrics_;
+  std::optional<monitor::Progress> progress_;
+  int64_t tokens_ = 0;
 };
 
 }  // namespace strake::tasks

@@ -53,7 +53,8 @@ void ScoreConfig::validate() const {
   require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
   require(!input.empty(), ErrorKind::kUsage, "--input names no file");
   require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
-  require(max_tokens_per_batch > 0, ErrorKind::kUsage, "--max_tokens_per_batch {} must be positive", max_tokens_per_batch);
+  require(max_tokens_per_batch > 0, ErrorKind::kUsage, "--max_tokens_per_batch {} must be positive",
+          max_tokens_per_batch);
 }
 
 ScoreReport score_rows(const ScoreConfig& config, const inference::Scorer& scorer,

@@ -26,10 +26,10 @@ struct TextOptions {
 // Some rows with their tokens.
 struct EncodedRows {
   data::Table table;
-  std::vector<int32_t> ids;            // of all rows, one after the other
-  std::vector<int64_t> offsets;        // rows + 1
-  std::vector<int32_t> second_begin;   // per row: first token of type 1, or the row's length
-  std::vector<Label> labels;           // per row; empty if unlabelled
+  std::vector<int32_t> ids;           // of all rows, one after the other
+  std::vector<int64_t> offsets;       // rows + 1
+  std::vector<int32_t> second_begin;  // per row: first token of type 1, or the row's length
+  std::vector<Label> labels;          // per row; empty if unlabelled
 
   int64_t num_rows() const { return static_cast<int64_t>(offsets.size()) - 1; }
   // Row i for a token dataset or file.

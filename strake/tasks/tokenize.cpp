@@ -67,15 +67,16 @@ int64_t tokenize(const TokenizeConfig& config, std::ostream& standard_output) {
   config.validate();
   const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);
   std::ifstream input(config.input, std::ios::binary);
-  require(input.is_open() && std::filesystem::is_regular_file(config.input), ErrorKind::kIo, "cannot open {}", config.input);
+  require(input.is_open() && std::filesystem::is_regular_file(config.input), ErrorKind::kIo, "cannot open {}",
+          config.input);
   std::optional<AtomicFile> file;
   if (!config.output.empty()) file.emplace(config.output);
   int64_t number = 0;
   for (std::string line; std::getline(input, line);) {
     const std::string where = fmt::format("{}:{}", config.input, ++number);
     const Json parsed = parse_json(line, where);
-    const Json result = config.decode ? decode_line(parsed, *tokenizer, config, where)
-                                      : encode_line(parsed, *tokenizer, config, where);
+    const Json result =
+        config.decode ? decode_line(parsed, *tokenizer, config, where) : encode_line(parsed, *tokenizer, config, where);
     const std::string text = result.dump() + "\n";
     if (file) {
       file->write(text);

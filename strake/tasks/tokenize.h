@@ -19,11 +19,13 @@ struct TokenizeConfig {
   static void visit_fields(Self& self, Visitor&& visit) {
     visit("tokenizer", self.tokenizer, "model folder, tokenizer.json or vocab.txt");
     visit("input", self.input,
-          "JSONL: objects with text and optionally text_pair, or strings; with --decode objects with input_ids, or lists");
+          "JSONL: objects with text and optionally text_pair, or strings; with --decode objects with input_ids, or "
+          "lists");
     visit("output", self.output, "JSONL file to write; empty: standard output");
     visit("decode", self.decode, "ids to text");
     visit("skip_special_tokens", self.skip_special_tokens, "with --decode: leave special tokens out");
-    visit("max_seq_length", self.max_seq_length, "truncate to so many tokens, windows under \"overflowing\"; 0: do not");
+    visit("max_seq_length", self.max_seq_length,
+          "truncate to so many tokens, windows under \"overflowing\"; 0: do not");
     visit("stride", self.stride, "tokens that neighbouring windows share");
   }
   void validate() const;

@@ -51,7 +51,7 @@ LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models
     require(reader.info().label_kind != data::TokenLabelKind::kNone, ErrorKind::kData,
             "{} has no labels: prepare it with --label_column", config.train_file.front());
     return reader.info().label_kind == data::TokenLabelKind::kNumber ? LabelMap::numbers()
-                                                                    : LabelMap::classes(reader.info().label_names);
+                                                                     : LabelMap::classes(reader.info().label_names);
   }
   return LabelMap::collect(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
 }
@@ -85,10 +85,9 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
 
 data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::string>& paths, const LabelMap& labels,
                               const TrainSetup& setup, int workers) {
-  data::TokenDataset dataset =
-      are_token_files(paths)
-          ? load_tokens(paths, *setup.tokenizer, labels)
-          : encode_all(make_source(paths, config.text.encoding), setup.tokenizer, config.text, &labels, workers);
+  data::TokenDataset dataset = are_token_files(paths) ? load_tokens(paths, *setup.tokenizer, labels)
+                                                      : encode_all(make_source(paths, config.text.encoding),
+                                                                   setup.tokenizer, config.text, &labels, workers);
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
   require(dataset.max_token_id() < setup.model_config.vocab_size, ErrorKind::kConfig,
           "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
@@ -96,15 +95,15 @@ data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::
   int64_t longest = 0;
   for (int64_t i = 0; i < dataset.size(); ++i) longest = std::max(longest, dataset.length(i));
   require(longest <= setup.model_config.max_sequence_length(), ErrorKind::kConfig,
-          "{}: sequences of {} tokens do not fit the model's {} positions: lower --max_seq_length", paths.front(), longest,
-          setup.model_config.max_sequence_length());
+          "{}: sequences of {} tokens do not fit the model's {} positions: lower --max_seq_length", paths.front(),
+          longest, setup.model_config.max_sequence_length());
   return dataset;
 }
 
 TrainSetup load_setup(const TrainConfig& config, int workers) {
   TrainSetup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
-                   .tokenizer = tokenizers::Tokenizer::load(
-                       config.tokenizer_name.empty() ? config.model_name_or_path : config.tokenizer_name),
+                   .tokenizer = tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path
+                                                                                          : config.tokenizer_name),
                    .train = data::TokenDatasetBuilder("").build()};
   require(config.text.max_seq_length <= setup.model_config.max_sequence_length(), ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
@@ -211,8 +210,9 @@ void log_environment(const TrainConfig& config, const TrainSetup& setup, int num
   const models::SequenceClassifier model(setup.model_config);
   log::info("{} with {} parameters and {} labels; {} training sequences, {} tokens", setup.model_config.model_type,
             model.num_parameters(), setup.model_config.num_labels(), setup.train.size(), setup.train.total_tokens());
-  log::info("{} rank{} of {} thread{}; kernels {}; matrix products {}; {}", num_ranks, num_ranks == 1 ? "" : "s", threads,
-            threads == 1 ? "" : "s", describe_cpu(), tensors::matmul_backend(), config.training.bf16 ? "bf16" : "fp32");
+  log::info("{} rank{} of {} thread{}; kernels {}; matrix products {}; {}", num_ranks, num_ranks == 1 ? "" : "s",
+            threads, threads == 1 ? "" : "s", describe_cpu(), tensors::matmul_backend(),
+            config.training.bf16 ? "bf16" : "fp32");
 }
 
 }  // namespace
@@ -240,8 +240,9 @@ training::TrainReport train(const TrainConfig& config) {
   log::set_level(log::parse_level(config.log_level));
   const auto environment = comm::detect_rank_environment();
   const bool under_launcher = environment && environment->size > 1;
-  require(!under_launcher || config.ranks == 1, ErrorKind::kUsage, "--ranks {} and {} ranks started by {} contradict each other",
-          config.ranks, environment ? environment->size : 1, environment ? environment->launcher : "");
+  require(!under_launcher || config.ranks == 1, ErrorKind::kUsage,
+          "--ranks {} and {} ranks started by {} contradict each other", config.ranks,
+          environment ? environment->size : 1, environment ? environment->launcher : "");
   std::unique_ptr<comm::Comm> mpi;
   if (under_launcher) mpi = comm::make_mpi_comm(*environment);
   const int num_ranks = under_launcher ? mpi->size() : static_cast<int>(config.ranks);

@@ -41,8 +41,10 @@ struct TrainConfig {
     visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
     visit("problem_type", self.problem_type, "single_label_classification or regression; by default from the labels");
     visit("output_dir", self.output_dir, "folder for checkpoints, the final model and logs");
-    visit("overwrite_output_dir", self.overwrite_output_dir, "start anew in a folder that has checkpoints: they are deleted");
-    visit("resume_from_checkpoint", self.resume_from_checkpoint, "a checkpoint folder, or true for the newest sound one");
+    visit("overwrite_output_dir", self.overwrite_output_dir,
+          "start anew in a folder that has checkpoints: they are deleted");
+    visit("resume_from_checkpoint", self.resume_from_checkpoint,
+          "a checkpoint folder, or true for the newest sound one");
     visit("ranks", self.ranks, "data-parallel ranks, as threads of this process");
     training::TrainingOptions::visit_fields(self.training, visit);
     visit("report_to", self.report_to, "none (TensorBoard is planned)");

@@ -9,8 +9,8 @@
 namespace strake::tensors {
 
 // Where named tensors lie in one flat buffer. Each begins on a multiple of 32 elements, that is on a 64-byte boundary
-// for fp32 and for 16-bit buffers alike, so that matrix libraries see the same alignment in every layout and a buffer of
-// another dtype has the same offsets. Gaps hold zeros.
+// for fp32 and for 16-bit buffers alike, so that matrix libraries see the same alignment in every layout and a buffer
+// of another dtype has the same offsets. Gaps hold zeros.
 class FlatLayout {
  public:
   struct Entry {
@@ -37,8 +37,9 @@ class FlatLayout {
   int64_t numel_ = 0;
 };
 
-// A flat buffer cut into one contiguous piece per shard. Cuts lie on multiples of kAlignment elements, so that blockwise
-// sums (gradient norm) are the same numbers for every number of shards; trailing shards may be shorter or empty.
+// A flat buffer cut into one contiguous piece per shard. Cuts lie on multiples of kAlignment elements, so that
+// blockwise sums (gradient norm) are the same numbers for every number of shards; trailing shards may be shorter or
+// empty.
 class ShardLayout {
  public:
   static constexpr int64_t kAlignment = 16384;

@@ -77,10 +77,12 @@ TEST_F(SafetensorsTest, MalformedHeadersAreRefused) {  // mirrors the reference 
   expect(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 12, "the file has 12");
   expect(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4, "the file has 4");
   expect(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8, "hole or an overlap");
-  expect(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
-         4, "hole or an overlap");
-  expect(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
-         8, "occurs twice");
+  expect(
+      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+      4, "hole or an overlap");
+  expect(
+      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+      8, "occurs twice");
   expect(R"({"a":{"dtype":"F32","shape":[9223372036854775807,2],"data_offsets":[0,8]}})", 8, "overflows");
   expect(R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})", 8, "overflows");
   expect(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,8]}})", 8, "non-negative");

@@ -61,10 +61,7 @@ void split_gpt2(const AlignedText& text, const Piece& piece, std::vector<Piece>&
 }
 
 void split(const BertPreTokenizer&, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
-  split_by_group(
-      text, piece, [](uint16_t c) { return c & kSpace         ? 0
-                                           : c & kPunctuation ? 1
-                                                              : 2; }, out);
+  split_by_group(text, piece, [](uint16_t c) { return c & kSpace ? 0 : c & kPunctuation ? 1 : 2; }, out);
 }
 void split(const ByteLevelSplit& options, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
   if (options.use_regex) {
@@ -77,23 +74,17 @@ void split(const Gpt2Split&, const AlignedText& text, const Piece& piece, std::v
   split_gpt2(text, piece, out);
 }
 void split(const WhitespaceSplit&, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
-  split_by_group(
-      text, piece, [](uint16_t c) { return c & kSpace ? 0 : 2; }, out);
+  split_by_group(text, piece, [](uint16_t c) { return c & kSpace ? 0 : 2; }, out);
 }
 void split(const Whitespace&, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
-  split_by_group(
-      text, piece, [](uint16_t c) { return c & kWord    ? 2
-                                           : c & kSpace ? 0
-                                                        : 3; }, out);
+  split_by_group(text, piece, [](uint16_t c) { return c & kWord ? 2 : c & kSpace ? 0 : 3; }, out);
 }
 void split(const Punctuation&, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
-  split_by_group(
-      text, piece, [](uint16_t c) { return c & kPunctuation ? 1 : 2; }, out);
+  split_by_group(text, piece, [](uint16_t c) { return c & kPunctuation ? 1 : 2; }, out);
 }
 void split(const Digits& options, const AlignedText& text, const Piece& piece, std::vector<Piece>& out) {
   const int digit = options.individual ? 1 : 3;
-  split_by_group(
-      text, piece, [digit](uint16_t c) { return c & kNumeric ? digit : 2; }, out);
+  split_by_group(text, piece, [digit](uint16_t c) { return c & kNumeric ? digit : 2; }, out);
 }
 
 bool wants_prefix(const PieceList& list, const Piece& piece) {

@@ -44,14 +44,14 @@ monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, co
   }
   const at::Tensor predicted = logits.argmax(1);
   const at::Tensor actual = all_labels(dataset);
-  return monitor::classification_metrics(
-             {predicted.const_data_ptr<int64_t>(), static_cast<size_t>(predicted.numel())},
-             {actual.const_data_ptr<int64_t>(), static_cast<size_t>(actual.numel())}, model.config().num_labels())
+  return monitor::classification_metrics({predicted.const_data_ptr<int64_t>(), static_cast<size_t>(predicted.numel())},
+                                         {actual.const_data_ptr<int64_t>(), static_cast<size_t>(actual.numel())},
+                                         model.config().num_labels())
       .named_values();
 }
 
-Evaluation evaluate(const models::SequenceClassifier& model, const models::ParameterSource& parameters, comm::Comm& comm,
-                    const data::TokenDataset& dataset, int64_t batch_size) {
+Evaluation evaluate(const models::SequenceClassifier& model, const models::ParameterSource& parameters,
+                    comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<int64_t> indices = indices_by_length(dataset);
   Evaluation result{.logits = at::zeros({dataset.size(), model.config().num_labels()})};
@@ -60,7 +60,8 @@ Evaluation evaluate(const models::SequenceClassifier& model, const models::Param
   for (int64_t begin = comm.rank() * batch_size; begin < dataset.size(); begin += comm.size() * batch_size) {
     const int64_t count = std::min(batch_size, dataset.size() - begin);
     const auto share = std::span(indices).subspan(begin, count);
-    const at::Tensor logits = models::forward_logits(model, parameters, data::collate(dataset, share)).to(at::kFloat).contiguous();
+    const at::Tensor logits =
+        models::forward_logits(model, parameters, data::collate(dataset, share)).to(at::kFloat).contiguous();
     for (int64_t i = 0; i < count; ++i) {
       std::copy_n(logits.const_data_ptr<float>() + i * width, width, rows + share[i] * width);
     }

@@ -16,11 +16,11 @@ struct Evaluation {
   double seconds = 0;
 };
 
-// Scores a dataset with the ranks of `comm` sharing the batches, and compares with its labels if it has any. Batches hold
-// `batch_size` sequences of similar length; which rank computes one does not change its bits. Collective; every rank gets
-// the result.
-Evaluation evaluate(const models::SequenceClassifier& model, const models::ParameterSource& parameters, comm::Comm& comm,
-                    const data::TokenDataset& dataset, int64_t batch_size);
+// Scores a dataset with the ranks of `comm` sharing the batches, and compares with its labels if it has any. Batches
+// hold `batch_size` sequences of similar length; which rank computes one does not change its bits. Collective; every
+// rank gets the result.
+Evaluation evaluate(const models::SequenceClassifier& model, const models::ParameterSource& parameters,
+                    comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size);
 
 // Metrics of logits against the dataset's labels: those of classification or regression, as the model's problem is.
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,

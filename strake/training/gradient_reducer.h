@@ -11,8 +11,8 @@
 
 namespace strake::training {
 
-// Adds up the gradients of a step's micro-batches, in the order of their global number m = k * W + r (micro-step k, rank
-// r of W): gradient = ((g_0 + g_1) + g_2) + ... element by element, so that the sum has the same bits for every W.
+// Adds up the gradients of a step's micro-batches, in the order of their global number m = k * W + r (micro-step k,
+// rank r of W): gradient = ((g_0 + g_1) + g_2) + ... element by element, so that the sum has the same bits for every W.
 // With several ranks the sum of a block is taken by the communication thread while earlier blocks are still running
 // backward; a lone rank writes straight into the sum.
 class GradientReducer {
@@ -25,7 +25,8 @@ class GradientReducer {
   // Where block i's layers put their gradients during its backward pass, between begin(i) and reduce(i).
   models::GradientSink& sink(size_t i);
   void begin(size_t i);
-  // After block i's backward pass, or in place of it on a rank without a micro-batch. kInternal if a parameter got none.
+  // After block i's backward pass, or in place of it on a rank without a micro-batch. kInternal if a parameter got
+  // none.
   void reduce(size_t i);
   // Returns when all gradients are summed up.
   void finish();

@@ -57,8 +57,8 @@ void TrainingOptions::validate() const {
   require(save_total_limit >= 0, ErrorKind::kUsage, "--save_total_limit {} is negative", save_total_limit);
   const int64_t eval_every = eval_steps > 0 ? eval_steps : logging_steps;
   require(!load_best_model_at_end || (eval == save && eval != Interval::kNo), ErrorKind::kUsage,
-          "--load_best_model_at_end needs the same --save_strategy ({}) and --eval_strategy ({}), not no", save_strategy,
-          eval_strategy);
+          "--load_best_model_at_end needs the same --save_strategy ({}) and --eval_strategy ({}), not no",
+          save_strategy, eval_strategy);
   require(!load_best_model_at_end || eval != Interval::kSteps || save_steps % eval_every == 0, ErrorKind::kUsage,
           "--load_best_model_at_end needs --save_steps {} to be a multiple of --eval_steps {}", save_steps, eval_every);
   require(early_stopping_patience == 0 || eval != Interval::kNo, ErrorKind::kUsage,

@@ -40,9 +40,9 @@ struct TrainingOptions {
   int64_t save_steps = 500;
   int64_t save_total_limit = 0;  // 0: keep all
   bool load_best_model_at_end = false;
-  std::string metric_for_best_model;            // empty: loss
-  std::optional<bool> greater_is_better;        // none: false for losses and errors, else true
-  int64_t early_stopping_patience = 0;          // 0: off
+  std::string metric_for_best_model;      // empty: loss
+  std::optional<bool> greater_is_better;  // none: false for losses and errors, else true
+  int64_t early_stopping_patience = 0;    // 0: off
   double early_stopping_threshold = 0.0;
 
   Precision precision() const { return bf16 ? Precision::kBf16 : Precision::kFp32; }
@@ -55,7 +55,8 @@ struct TrainingOptions {
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     visit("per_device_train_batch_size", self.per_device_train_batch_size, "sequences of a micro-batch on one rank");
-    visit("per_device_eval_batch_size", self.per_device_eval_batch_size, "sequences of an evaluation batch on one rank");
+    visit("per_device_eval_batch_size", self.per_device_eval_batch_size,
+          "sequences of an evaluation batch on one rank");
     visit("max_tokens_per_batch", self.max_tokens_per_batch,
           "cut micro-batches by tokens instead of sequences; 0: off");
     visit("gradient_accumulation_steps", self.gradient_accumulation_steps, "micro-batches per rank and optimizer step");
@@ -86,7 +87,8 @@ struct TrainingOptions {
     visit("load_best_model_at_end", self.load_best_model_at_end, "end with the weights of the best evaluation");
     visit("metric_for_best_model", self.metric_for_best_model, "such as accuracy, f1 or loss; empty: loss");
     visit("greater_is_better", self.greater_is_better, "by default false for losses and errors");
-    visit("early_stopping_patience", self.early_stopping_patience, "stop after so many evaluations without gain; 0: off");
+    visit("early_stopping_patience", self.early_stopping_patience,
+          "stop after so many evaluations without gain; 0: off");
     visit("early_stopping_threshold", self.early_stopping_threshold, "smallest gain that counts");
   }
 

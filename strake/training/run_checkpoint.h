@@ -27,8 +27,8 @@ struct RunState {
 void write_model(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
                  const std::filesystem::path& folder);
 
-// Collective; rank 0 writes. model.safetensors, optimizer.safetensors and strake_state.json: with these a run goes on bit for
-// bit, on any number of ranks. `fingerprint` names what must be the same on resuming.
+// Collective; rank 0 writes. model.safetensors, optimizer.safetensors and strake_state.json: with these a run goes on
+// bit for bit, on any number of ranks. `fingerprint` names what must be the same on resuming.
 void write_run(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
                const RunState& state, const Json& fingerprint, const std::filesystem::path& folder);
 

@@ -78,9 +78,9 @@ double ShardedParameters::gradient_norm() {
 void ShardedParameters::update(const Update& update) {
   for (BlockShard& block : blocks_) {
     const bool low_precision = block.whole.scalar_type() == at::kBFloat16;
-    auto* rounded = low_precision ? static_cast<kernels::BFloat16*>(block.whole.mutable_data_ptr()) +
-                                        block.layout.begin(rank())
-                                  : nullptr;
+    auto* rounded = low_precision
+                        ? static_cast<kernels::BFloat16*>(block.whole.mutable_data_ptr()) + block.layout.begin(rank())
+                        : nullptr;
     kernels::adamw({.parameters = block.master.mutable_data_ptr<float>(),
                     .gradients = block.gradient.const_data_ptr<float>(),
                     .exp_avg = block.exp_avg.mutable_data_ptr<float>(),

@@ -18,11 +18,11 @@ struct BlockShard {
   explicit BlockShard(tensors::ShardLayout shard_layout) : layout(shard_layout) {}
 
   tensors::ShardLayout layout;
-  at::Tensor whole;       // [numel] in the compute dtype
-  at::Tensor master;      // fp32 shard; a window of `whole` when that is fp32
-  at::Tensor gradient;    // fp32 shard: the sum of this step's micro-batches
-  at::Tensor exp_avg;     // fp32 shard
-  at::Tensor exp_avg_sq;  // fp32 shard
+  at::Tensor whole;                                // [numel] in the compute dtype
+  at::Tensor master;                               // fp32 shard; a window of `whole` when that is fp32
+  at::Tensor gradient;                             // fp32 shard: the sum of this step's micro-batches
+  at::Tensor exp_avg;                              // fp32 shard
+  at::Tensor exp_avg_sq;                           // fp32 shard
   std::vector<kernels::WeightDecaySegment> decay;  // elements of the shard
 };
 

@@ -12,8 +12,8 @@
 namespace strake::training {
 
 struct StepReport {
-  int64_t step = 0;         // 1 for the first
-  double loss = 0;          // mean over the step's sequences, of all ranks
+  int64_t step = 0;          // 1 for the first
+  double loss = 0;           // mean over the step's sequences, of all ranks
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   int64_t sequences = 0;  // of all ranks
@@ -27,8 +27,8 @@ class Stepper {
   Stepper(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
           const TrainingOptions& options);
 
-  // Collective. `step` counts from 1 and keys dropout. Error (kNumeric) naming the step if loss or gradient are not finite; the
-  // parameters are then those before the step.
+  // Collective. `step` counts from 1 and keys dropout. Error (kNumeric) naming the step if loss or gradient are not
+  // finite; the parameters are then those before the step.
   StepReport run(const data::TokenDataset& dataset, const data::GlobalStep& global, int64_t step, double learning_rate);
 
  private:

@@ -22,7 +22,8 @@ data::BatchOptions batch_options(const TrainingOptions& options) {
           .seed = options.order_seed()};
 }
 
-double step_flops(const models::EncoderConfig& config, const data::TokenDataset& dataset, const data::GlobalStep& step) {
+double step_flops(const models::EncoderConfig& config, const data::TokenDataset& dataset,
+                  const data::GlobalStep& step) {
   monitor::PackedWork work;
   for (const data::MicroBatch& batch : step.micro_batches) {
     for (const int64_t i : batch) {
@@ -58,10 +59,12 @@ void Trainer::plan_length() {
   const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
   const int64_t steps_per_epoch = plan_.steps_per_epoch(0, per_step);
   require(steps_per_epoch > 0, ErrorKind::kUsage,
-          "the training data has {} sequences, too few for a single step with --dataloader_drop_last", inputs_.train.size());
-  total_steps_ = options_.max_steps > 0
-                     ? options_.max_steps
-                     : static_cast<int64_t>(std::ceil(options_.num_train_epochs * static_cast<double>(steps_per_epoch)));
+          "the training data has {} sequences, too few for a single step with --dataloader_drop_last",
+          inputs_.train.size());
+  total_steps_ =
+      options_.max_steps > 0
+          ? options_.max_steps
+          : static_cast<int64_t>(std::ceil(options_.num_train_epochs * static_cast<double>(steps_per_epoch)));
   schedule_.emplace(optim::ScheduleOptions{
       .type = options_.lr_scheduler_type,
       .learning_rate = options_.learning_rate,
@@ -69,8 +72,9 @@ void Trainer::plan_length() {
           {.steps = static_cast<double>(options_.warmup_steps), .ratio = options_.warmup_ratio}, total_steps_),
       .total_steps = total_steps_});
   history_.max_steps = total_steps_;
-  history_.num_train_epochs = static_cast<int64_t>(
-      options_.max_steps > 0 ? (total_steps_ + steps_per_epoch - 1) / steps_per_epoch : std::ceil(options_.num_train_epochs));
+  history_.num_train_epochs =
+      static_cast<int64_t>(options_.max_steps > 0 ? (total_steps_ + steps_per_epoch - 1) / steps_per_epoch
+                                                  : std::ceil(options_.num_train_epochs));
   history_.train_batch_size = options_.per_device_train_batch_size;
   history_.logging_steps = options_.logging_steps;
   history_.save_steps = options_.save_steps;
@@ -101,7 +105,8 @@ void Trainer::after_step(const StepReport& step, bool epoch_ended) {
   tokens_done_ += step.tokens;
   if (inputs_.listener != nullptr) inputs_.listener->on_step(step, epoch_now(), total_steps_);
   const bool first = options_.logging_first_step && state_.step == 1;
-  if (first || due(parse_interval(options_.logging_strategy, "logging_strategy"), options_.logging_steps, epoch_ended)) {
+  if (first ||
+      due(parse_interval(options_.logging_strategy, "logging_strategy"), options_.logging_steps, epoch_ended)) {
     log_training(step);
   }
   const bool evaluated = due(parse_interval(options_.eval_strategy, "eval_strategy"), history_.eval_steps, epoch_ended);
@@ -165,10 +170,11 @@ void Trainer::track_best() {
   if (!entry.contains(name)) {
     std::string known;
     for (const auto& [key, value] : entry.items()) known += key.starts_with("eval_") ? " " + key.substr(5) : "";
-    fail(ErrorKind::kUsage, "--metric_for_best_model {} is none of the metrics of this model:{}", name.substr(5), known);
+    fail(ErrorKind::kUsage, "--metric_for_best_model {} is none of the metrics of this model:{}", name.substr(5),
+         known);
   }
   const double value = entry[name].get<double>();
-  const double gain = !state_.best_metric             ? INFINITY
+  const double gain = !state_.best_metric           ? INFINITY
                       : options_.larger_is_better() ? value - *state_.best_metric
                                                     : *state_.best_metric - value;
   // As Hugging Face's EarlyStoppingCallback: a gain below the threshold counts as none for patience.

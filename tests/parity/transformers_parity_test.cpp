@@ -98,7 +98,8 @@ TEST_P(TransformersParity, TwentyStepsOfTrainingAgreeWithin1e4) {
   EXPECT_LT(largest_difference(run.logits(six), parity_.expected.read("train.final_logits")), 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, TransformersParity, testing::Values("bert", "bert_regression", "roberta", "distilbert"),
+INSTANTIATE_TEST_SUITE_P(Families, TransformersParity,
+                         testing::Values("bert", "bert_regression", "roberta", "distilbert"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(BaseCheckpoint, GetsANewHeadAndKeepsItsPooler) {

@@ -5,29 +5,27 @@
 namespace strake::models {
 namespace {
 
-constexpr EncoderNames kNames{
-    .prefix = "distilbert.",
-    .word_embeddings = "embeddings.word_embeddings",
-    .position_embeddings = "embeddings.position_embeddings",
-    .token_type_embeddings = nullptr,
-    .embeddings_norm = "embeddings.LayerNorm",
-    .query = "transformer.layer.{}.attention.q_lin",
-    .key = "transformer.layer.{}.attention.k_lin",
-    .value = "transformer.layer.{}.attention.v_lin",
-    .attention_output = "transformer.layer.{}.attention.out_lin",
-    .attention_norm = "transformer.layer.{}.sa_layer_norm",
-    .intermediate = "transformer.layer.{}.ffn.lin1",
-    .output = "transformer.layer.{}.ffn.lin2",
-    .output_norm = "transformer.layer.{}.output_layer_norm"};
+constexpr EncoderNames kNames{.prefix = "distilbert.",
+                              .word_embeddings = "embeddings.word_embeddings",
+                              .position_embeddings = "embeddings.position_embeddings",
+                              .token_type_embeddings = nullptr,
+                              .embeddings_norm = "embeddings.LayerNorm",
+                              .query = "transformer.layer.{}.attention.q_lin",
+                              .key = "transformer.layer.{}.attention.k_lin",
+                              .value = "transformer.layer.{}.attention.v_lin",
+                              .attention_output = "transformer.layer.{}.attention.out_lin",
+                              .attention_norm = "transformer.layer.{}.sa_layer_norm",
+                              .intermediate = "transformer.layer.{}.ffn.lin1",
+                              .output = "transformer.layer.{}.ffn.lin2",
+                              .output_norm = "transformer.layer.{}.output_layer_norm"};
 
 std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_site) {
   return std::make_unique<ClassificationHeadBlock>(
       config,
-      ClassificationHeadBlock::Design{
-          .dense = "pre_classifier",
-          .classifier = "classifier",
-          .activation = kernels::Activation::kRelu,
-          .dropout_before_dense = false},
+      ClassificationHeadBlock::Design{.dense = "pre_classifier",
+                                      .classifier = "classifier",
+                                      .activation = kernels::Activation::kRelu,
+                                      .dropout_before_dense = false},
       first_site);
 }
 

@@ -39,8 +39,7 @@ at::Tensor ClassificationHeadBlock::forward(const Parameters& p, const at::Tenso
     first = layers::dropout_of_sequences(first, context.dropout(first_site_, dropout_), context);
   }
   const at::Tensor dense = layers::linear_activation(first, p[dense_weight_], p[dense_bias_], design_.activation);
-  const at::Tensor dropped =
-      layers::dropout_of_sequences(dense, context.dropout(first_site_ + 1, dropout_), context);
+  const at::Tensor dropped = layers::dropout_of_sequences(dense, context.dropout(first_site_ + 1, dropout_), context);
   return layers::linear(dropped, p[classifier_weight_], p[classifier_bias_]);
 }
 

@@ -10,10 +10,10 @@ namespace strake::models {
 class ClassificationHeadBlock final : public Block {
  public:
   struct Design {
-    const char* dense;                  // in the checkpoint, without .weight
+    const char* dense;  // in the checkpoint, without .weight
     const char* classifier;
     kernels::Activation activation;
-    bool dropout_before_dense;          // one more dropout, as RoBERTa has
+    bool dropout_before_dense;  // one more dropout, as RoBERTa has
   };
 
   ClassificationHeadBlock(const EncoderConfig& config, const Design& design, uint32_t first_site);

@@ -22,11 +22,11 @@ struct ConfigKeys {
   const char* classifier_dropout;
 };
 
-constexpr ConfigKeys kBertKeys{"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
-                               "hidden_act", "hidden_dropout_prob", "attention_probs_dropout_prob",
-                               "classifier_dropout"};
-constexpr ConfigKeys kDistilBertKeys{"dim", "n_layers", "n_heads", "hidden_dim",
-                                     "activation", "dropout", "attention_dropout", "seq_classif_dropout"};
+constexpr ConfigKeys kBertKeys{
+    "hidden_size", "num_hidden_layers",   "num_attention_heads",          "intermediate_size",
+    "hidden_act",  "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"};
+constexpr ConfigKeys kDistilBertKeys{"dim",        "n_layers", "n_heads",           "hidden_dim",
+                                     "activation", "dropout",  "attention_dropout", "seq_classif_dropout"};
 
 constexpr std::array<std::pair<std::string_view, kernels::Activation>, 8> kActivations{
     {{"gelu", kernels::Activation::kGelu},
@@ -138,8 +138,8 @@ std::vector<std::string> read_labels(const Json& json, const std::string& source
   for (const auto& [key, value] : map.items()) {
     size_t id = slots.size();
     const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
-    require(parsed.ec == std::errc{} && parsed.ptr == key.data() + key.size() && id < slots.size() && value.is_string() &&
-                !slots[id].has_value(),
+    require(parsed.ec == std::errc{} && parsed.ptr == key.data() + key.size() && id < slots.size() &&
+                value.is_string() && !slots[id].has_value(),
             ErrorKind::kConfig, "{}: id2label entry '{}' does not number {} labels from 0", source, printable(key),
             slots.size());
     slots[id] = value.get<std::string>();
@@ -182,12 +182,12 @@ EncoderConfig read_encoder_config(const std::filesystem::path& folder) {
   const ConfigKeys& keys = config.model_type == "distilbert" ? kDistilBertKeys : kBertKeys;
   read_dimensions(config, keys, source);
   read_regularisation(config, keys, source);
-  if (config.model_type != "distilbert") config.type_vocab_size = bounded(config.document, "type_vocab_size", 1'000, source);
+  if (config.model_type != "distilbert")
+    config.type_vocab_size = bounded(config.document, "type_vocab_size", 1'000, source);
   require(config.max_sequence_length() >= 1, ErrorKind::kConfig, "{}: max_position_embeddings = {} leaves no position",
           source, config.max_position_embeddings);
   config.labels = read_labels(config.document, source);
-  config.problem_type =
-      parse_problem_type(get_or<std::string>(config.document, "problem_type", "", source), source);
+  config.problem_type = parse_problem_type(get_or<std::string>(config.document, "problem_type", "", source), source);
   return config;
 }
 

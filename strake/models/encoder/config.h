@@ -13,9 +13,9 @@ namespace strake::models {
 
 enum class ProblemType { kSingleLabelClassification, kRegression };
 
-// A Hugging Face config.json of an encoder (bert, roberta, distilbert), with the names the families share. Every value is checked
-// against a range, so that a hostile file cannot ask for absurd allocations; what strake does not compute is refused by
-// name rather than ignored.
+// A Hugging Face config.json of an encoder (bert, roberta, distilbert), with the names the families share. Every value
+// is checked against a range, so that a hostile file cannot ask for absurd allocations; what strake does not compute is
+// refused by name rather than ignored.
 struct EncoderConfig {
   std::string model_type;
   int64_t vocab_size = 0;

@@ -46,12 +46,12 @@ EmbeddingsBlock::EmbeddingsBlock(const EncoderConfig& config, const EncoderNames
 
 at::Tensor EmbeddingsBlock::forward(const Parameters& parameters, const at::Tensor& /*input*/,
                                     const StepContext& context) const {
-  const at::Tensor sum = layers::embedding_sum(
-      {.word = parameters[word_],
-       .position = parameters[position_],
-       .token_type = token_type_ ? std::optional(parameters[*token_type_]) : std::nullopt,
-       .position_rows = position_rows(context.batch)},
-      context.batch);
+  const at::Tensor sum =
+      layers::embedding_sum({.word = parameters[word_],
+                             .position = parameters[position_],
+                             .token_type = token_type_ ? std::optional(parameters[*token_type_]) : std::nullopt,
+                             .position_rows = position_rows(context.batch)},
+                            context.batch);
   const at::Tensor normed =
       layers::layer_norm(sum, {parameters[norm_weight_], parameters[norm_bias_], layer_norm_eps_}, context);
   return layers::dropout(normed, context.dropout(site_, dropout_), context);

@@ -13,11 +13,10 @@ namespace strake::models {
 EncoderLayerBlock::EncoderLayerBlock(const EncoderConfig& config, const EncoderNames& names, int64_t layer,
                                      uint32_t first_site)
     : Block(fmt::format("layer.{}", layer)), config_(config), first_site_(first_site) {
-  const auto source = [&](const char* name) {
-    return names.prefix + fmt::format(fmt::runtime(name), layer);
-  };
+  const auto source = [&](const char* name) { return names.prefix + fmt::format(fmt::runtime(name), layer); };
   const int64_t hidden = config.hidden_size;
-  qkv_ = add_projection("attention.qkv", {source(names.query), source(names.key), source(names.value)}, 3 * hidden, hidden);
+  qkv_ = add_projection("attention.qkv", {source(names.query), source(names.key), source(names.value)}, 3 * hidden,
+                        hidden);
   attention_output_ = add_projection("attention.output", {source(names.attention_output)}, hidden, hidden);
   attention_norm_ = add_norm("attention.norm", source(names.attention_norm), hidden);
   intermediate_ = add_projection("feed_forward.in", {source(names.intermediate)}, config.intermediate_size, hidden);
@@ -58,7 +57,8 @@ at::Tensor EncoderLayerBlock::forward(const Parameters& p, const at::Tensor& inp
   const double eps = config_.layer_norm_eps;
   const at::Tensor qkv = layers::linear(input, p[qkv_.weight], p[qkv_.bias]);
   const at::Tensor attended = layers::self_attention(
-      qkv, {.num_heads = config_.num_attention_heads, .dropout = context.dropout(first_site_, config_.attention_dropout)},
+      qkv,
+      {.num_heads = config_.num_attention_heads, .dropout = context.dropout(first_site_, config_.attention_dropout)},
       context);
   const at::Tensor projected = layers::linear(attended, p[attention_output_.weight], p[attention_output_.bias]);
   const at::Tensor hidden =

@@ -11,7 +11,8 @@
 namespace strake::models::layers {
 namespace {
 
-kernels::AttentionShape shape_of(const at::Tensor& qkv, const AttentionOptions& options, const tensors::PackedBatch& batch) {
+kernels::AttentionShape shape_of(const at::Tensor& qkv, const AttentionOptions& options,
+                                 const tensors::PackedBatch& batch) {
   const int64_t head_dim = qkv.size(1) / 3 / options.num_heads;
   return {.offsets = batch.offsets.const_data_ptr<int32_t>(),
           .num_sequences = batch.num_sequences(),

@@ -12,8 +12,8 @@
 #include "strake/models/block.h"
 
 // How strake's own layers take part in a block's autograd graph. A layer computes with recording off, then attaches a
-// node that holds what its backward pass needs. Parameters are no part of the graph: a node hands their gradients straight to
-// the sink, so that they land in the flat gradient buffer without a copy in between.
+// node that holds what its backward pass needs. Parameters are no part of the graph: a node hands their gradients
+// straight to the sink, so that they land in the flat gradient buffer without a copy in between.
 namespace strake::models::layers {
 
 using torch::autograd::variable_list;

@@ -5,29 +5,27 @@
 namespace strake::models {
 namespace {
 
-constexpr EncoderNames kNames{
-    .prefix = "roberta.",
-    .word_embeddings = "embeddings.word_embeddings",
-    .position_embeddings = "embeddings.position_embeddings",
-    .token_type_embeddings = "embeddings.token_type_embeddings",
-    .embeddings_norm = "embeddings.LayerNorm",
-    .query = "encoder.layer.{}.attention.self.query",
-    .key = "encoder.layer.{}.attention.self.key",
-    .value = "encoder.layer.{}.attention.self.value",
-    .attention_output = "encoder.layer.{}.attention.output.dense",
-    .attention_norm = "encoder.layer.{}.attention.output.LayerNorm",
-    .intermediate = "encoder.layer.{}.intermediate.dense",
-    .output = "encoder.layer.{}.output.dense",
-    .output_norm = "encoder.layer.{}.output.LayerNorm"};
+constexpr EncoderNames kNames{.prefix = "roberta.",
+                              .word_embeddings = "embeddings.word_embeddings",
+                              .position_embeddings = "embeddings.position_embeddings",
+                              .token_type_embeddings = "embeddings.token_type_embeddings",
+                              .embeddings_norm = "embeddings.LayerNorm",
+                              .query = "encoder.layer.{}.attention.self.query",
+                              .key = "encoder.layer.{}.attention.self.key",
+                              .value = "encoder.layer.{}.attention.self.value",
+                              .attention_output = "encoder.layer.{}.attention.output.dense",
+                              .attention_norm = "encoder.layer.{}.attention.output.LayerNorm",
+                              .intermediate = "encoder.layer.{}.intermediate.dense",
+                              .output = "encoder.layer.{}.output.dense",
+                              .output_norm = "encoder.layer.{}.output.LayerNorm"};
 
 std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_site) {
   return std::make_unique<ClassificationHeadBlock>(
       config,
-      ClassificationHeadBlock::Design{
-          .dense = "classifier.dense",
-          .classifier = "classifier.out_proj",
-          .activation = kernels::Activation::kTanh,
-          .dropout_before_dense = true},
+      ClassificationHeadBlock::Design{.dense = "classifier.dense",
+                                      .classifier = "classifier.out_proj",
+                                      .activation = kernels::Activation::kTanh,
+                                      .dropout_before_dense = true},
       first_site);
 }
 
