@@ -180,7 +180,10 @@ def read_steps(path):
 
 def read_summary(output):
     """The last line of standard output: a peer's measurement or strake's --summary_json."""
-    summary = json.loads(output.strip().splitlines()[-1])
+    lines = output.strip().splitlines()
+    if not lines:
+        raise RuntimeError("nothing on standard output")
+    summary = json.loads(lines[-1])
     if "rate" not in summary:
         amount = summary["text_bytes"] / 1e6 if "text_bytes" in summary else summary["rows"]
         summary["rate"] = amount / summary["seconds"]

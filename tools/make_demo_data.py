@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ALL_SECTIONS = "games net science text sound graphics math web editors mail database video electronics fonts admin"
-DEFAULT_SECTIONS = "games net science text sound graphics admin web"  # the eight largest but for fonts
-ROWS_PER_SECTION = {"train": 400, "validation": 50}
+DEFAULT_SECTIONS = "games net science text sound graphics"
+ROWS_PER_SECTION = {"train": 200, "validation": 50}
 STEM_PREFIX = re.compile(r"^(lib|python3-|golang-|node-|ruby-|r-cran-|r-bioc-)")
 STEM_LETTERS = 6
 STEM_SHARES = 9  # of which one is for testing, one for validation
