@@ -1,0 +1,213 @@
+"""The peers that strake is compared with, each a small function that runs once and returns its measurement.
+
+Run:  python benchmarks/peers.py ROW WORKLOAD_DIR      (benchmarks/run.py does, one process for each measurement)
+
+Prints one JSON line: "rate" in the unit of its theme, "tokens" (real ones) and "seconds" of the timed part.
+Training times batch assembly, forward, backward, clipping, optimizer and schedule, after one warm-up step; inference
+times padding, forward and collecting logits, after two warm-up batches; neither times tokenizing or loading.
+"""
+
+import json
+import os
+import pathlib
+import random
+import sys
+import time
+
+import pyarrow.parquet as pq
+
+BATCH, LONGEST, PADDING, LEARNING_RATE = 32, 128, 1, 2e-5
+FOLDER = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
+THREADS = int(os.environ.get("STRAKE_NUM_THREADS", "2"))
+
+
+def read_column(file, column="text"):
+    return pq.read_table(FOLDER / file, columns=[column])[column].to_pylist()
+
+
+def tokenize(texts):
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(FOLDER / "roberta-base/tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(LONGEST)
+    return [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
+
+
+def load_model():
+    import torch
+    import transformers
+
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers.RobertaForSequenceClassification.from_pretrained(FOLDER / "roberta-base")
+
+
+def padded(sequences, width=None):
+    """Model inputs as a rectangle, as wide as the longest sequence unless `width` says otherwise."""
+    import torch
+
+    width = width or max(map(len, sequences))
+    ids = torch.full((len(sequences), width), PADDING)
+    mask = torch.zeros_like(ids)
+    for row, sequence in enumerate(sequences):
+        ids[row, : len(sequence)] = torch.tensor(sequence)
+        mask[row, : len(sequence)] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def sorted_batches(sequences, count):
+    """A warm-up batch, then `count` batches, each of nearly equal lengths, spread over all lengths, in random order."""
+    order = sorted(range(len(sequences)), key=lambda row: len(sequences[row]))
+    full = len(order) // BATCH
+    picks = [int((number + 0.5) * full / count) for number in range(count)]
+    batches = [order[pick * BATCH : (pick + 1) * BATCH] for pick in picks]
+    return [batches[-1], *random.Random(1).sample(batches, count)]
+
+
+def random_batches(sequences, count):
+    order = random.Random(0).sample(range(len(sequences)), BATCH * (count + 1))
+    return [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
+
+
+def train(batches_of, steps, width=None, bf16=False, onednn=False):
+    import torch
+
+    texts, names = read_column("train.parquet"), read_column("train.parquet", "label")
+    sequences, labels = tokenize(texts), torch.tensor([int(name == "pos") for name in names])
+    model = load_model().train()
+    if onednn:
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01, fused=True)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 1000)
+
+    def step(rows):
+        inputs = padded([sequences[row] for row in rows], width)
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = model(**inputs, labels=labels[rows]).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    warm_up, *timed = batches_of(sequences, steps)
+    step(warm_up)
+    start = time.perf_counter()
+    losses = [step(rows) for rows in timed]
+    seconds = time.perf_counter() - start
+    tokens = sum(len(sequences[row]) for rows in timed for row in rows)
+    return {"rate": BATCH * steps / seconds, "tokens": tokens, "seconds": seconds, "loss": sum(losses) / steps}
+
+
+def infer(file, width=None, bf16=False, onednn=False):
+    import torch
+
+    sequences = tokenize(read_column(file))
+    model = load_model().eval()
+    if bf16:
+        model = model.bfloat16()
+    if onednn:
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    order = sorted(range(len(sequences)), key=lambda row: -len(sequences[row]))
+    batches = [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
+
+    def forward(rows):
+        return model(**padded([sequences[row] for row in rows], width)).logits.float().numpy()
+
+    with torch.no_grad():
+        for rows in (batches[0], batches[-1]):
+            forward(rows)
+        start = time.perf_counter()
+        logits = [forward(rows) for rows in batches]
+        seconds = time.perf_counter() - start
+    rows = sum(map(len, logits))
+    return {"rate": rows / seconds, "tokens": sum(map(len, sequences)), "seconds": seconds}
+
+
+def encode(name, file):
+    from tokenizers import BertWordPieceTokenizer, Tokenizer
+
+    folder = FOLDER / name
+    if (folder / "tokenizer.json").exists():
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    else:
+        tokenizer = BertWordPieceTokenizer(str(folder / "vocab.txt"), lowercase=True)._tokenizer
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    texts = read_column(file)
+    tokenizer.encode_batch_fast(texts[:500])
+    start = time.perf_counter()
+    encodings = tokenizer.encode_batch_fast(texts)
+    seconds = time.perf_counter() - start
+    size = sum(len(text.encode()) for text in texts)
+    tokens = sum(len(encoding.ids) for encoding in encodings)
+    return {"rate": size / 1e6 / seconds, "tokens": tokens, "seconds": seconds}
+
+
+def train_fp32_pad128():
+    return train(random_batches, steps=2, width=LONGEST)
+
+
+def train_fp32_sorted():
+    return train(sorted_batches, steps=8)
+
+
+def train_fp32_sorted_onednn():
+    """Stock torch gives fp32 products to MKL, which is slow on some CPUs. Without AMX this only swaps the library."""
+    return train(sorted_batches, steps=8, onednn=True)
+
+
+def train_bf16_sorted():
+    return train(sorted_batches, steps=8, bf16=True)
+
+
+def infer_fp32_pad128():
+    return infer("test256.parquet", width=LONGEST)
+
+
+def infer_fp32_sorted():
+    return infer("test.parquet")
+
+
+def infer_fp32_sorted_onednn():
+    return infer("test.parquet", onednn=True)
+
+
+def infer_bf16_sorted():
+    return infer("test.parquet", bf16=True)
+
+
+def encode_roberta():
+    return encode("roberta-base", "all.parquet")
+
+
+def encode_roberta_8x():
+    return encode("roberta-base", "all8.parquet")
+
+
+def encode_bert():
+    return encode("bert-base-uncased", "all.parquet")
+
+
+def encode_bert_8x():
+    return encode("bert-base-uncased", "all8.parquet")
+
+
+ROWS = [train_fp32_pad128, train_fp32_sorted, train_fp32_sorted_onednn, train_bf16_sorted]
+ROWS += [infer_fp32_pad128, infer_fp32_sorted, infer_fp32_sorted_onednn, infer_bf16_sorted]
+ROWS += [encode_roberta, encode_roberta_8x, encode_bert, encode_bert_8x]
+
+
+def main():
+    rows = {row.__name__: row for row in ROWS}
+    if len(sys.argv) != 3 or sys.argv[1] not in rows:
+        sys.exit(__doc__)
+    print(json.dumps(rows[sys.argv[1]]()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""Runs strake and its peers in turn, and writes a dated report of the comparison.
+
+Run:  .venv/bin/python benchmarks/run.py [all|training|inference|prepare] [--repeat N]      (`make bench BENCH=...`)
+
+Each measurement is a process of its own; one round measures every row of a theme once, so that a machine that slows
+down slows all of them, and the table holds medians over the rounds. Both sides get two threads (one for `prepare`).
+The texts and the model come from benchmarks/workload.py, the peers are the functions of benchmarks/peers.py.
+Environment: STRAKE (default build/strake), STRAKE_TEST_DATA (default ../shared/data).
+
+This process imports only the standard library: what it holds would count towards the peak memory of its children.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+WORK = ROOT / ".cache/bench"
+STRAKE = os.environ.get("STRAKE", str(ROOT / "build/strake"))
+TRAINING_STEPS = 12
+SKIPPED_STEPS = 2
+CONTENDED = 0.05  # share of the machine used by other programs from which on the table marks a row
+
+
+@dataclasses.dataclass
+class Row:
+    name: str
+    command: list
+    group: str  # strake's row of a group is what the ratios of its peers' rows refer to
+    is_strake: bool = False
+    metrics: pathlib.Path | None = None  # strake train: where the steps are logged; else the last line of stdout counts
+
+
+@dataclasses.dataclass
+class Theme:
+    title: str
+    unit: str
+    threads: int
+    rows: list
+    notes: list
+    same_tokens: bool = False  # both sides must count the same tokens, or they did different work
+
+
+def peer(name, function, group):
+    return Row(name, [sys.executable, str(ROOT / "benchmarks/peers.py"), function, str(WORK)], group)
+
+
+def strake(name, group, arguments, metrics=None):
+    return Row(name, [STRAKE, *map(str, arguments)], group, True, metrics)
+
+
+def strake_train(name, group, *more):
+    out = WORK / f"train-{group}"
+    arguments = ["train", "--model_name_or_path", WORK / "roberta-base", "--train_file", WORK / "train.parquet"]
+    arguments += ["--text_column", "text", "--label_column", "label", "--output_dir", out, "--overwrite_output_dir"]
+    arguments += ["--max_seq_length", 128, "--per_device_train_batch_size", 32, "--learning_rate", "2e-5"]
+    arguments += ["--weight_decay", "0.01", "--max_steps", TRAINING_STEPS, "--save_strategy", "no"]
+    arguments += ["--logging_steps", 1, "--seed", 0, "--disable_tqdm", *more]
+    return strake(name, group, arguments, out / "metrics.jsonl")
+
+
+def strake_predict(name, group, *more):
+    arguments = ["predict", "--model_name_or_path", WORK / "roberta-base", "--input", WORK / "test.parquet"]
+    arguments += ["--output", WORK / f"predictions-{group}.parquet", "--text_column", "text", "--summary_json", *more]
+    return strake(name, group, arguments)
+
+
+def strake_prepare(tokenizer, file, group):
+    arguments = ["prepare", "--tokenizer", WORK / tokenizer, "--input", WORK / file, "--text_column", "text"]
+    arguments += ["--output", WORK / "tokens.parquet", "--max_seq_length", 512, "--summary_json"]
+    return strake("strake", group, arguments)
+
+
+def training():
+    rows = [
+        peer("Transformers, padded to 128", "train_fp32_pad128", "fp32"),
+        peer("Transformers, sorted", "train_fp32_sorted", "fp32"),
+        peer("Transformers, sorted, oneDNN products", "train_fp32_sorted_onednn", "fp32"),
+        strake_train("strake", "fp32"),
+        peer("Transformers, sorted, autocast", "train_bf16_sorted", "bf16"),
+        strake_train("strake", "bf16", "--bf16"),
+    ]
+    notes = [
+        "RoBERTa-base shape, random weights, batch 32, at most 128 tokens, dropout 0.1, AdamW (peer: fused), clip 1.0.",
+        "Peer: 8 steps after a warm-up step (padded to 128: 2 steps); sorted = batches of nearly equal lengths, a"
+        " sample spread evenly over all lengths, padded to the longest. The oneDNN row sets"
+        " `torch.backends.mkldnn.matmul.fp32_precision`, which on a CPU with AMX would compute in bf16.",
+        f"strake: `strake train` on raw text in its usual random order, {TRAINING_STEPS} steps of which the first"
+        f" {SKIPPED_STEPS} do not count. Peak memory is the whole process's, start and saving the model included.",
+    ]
+    return Theme("Fine-tuning", "reviews/s", 2, rows, notes)
+
+
+def inference():
+    rows = [
+        peer("Transformers, padded to 128", "infer_fp32_pad128", "fp32"),
+        peer("Transformers, sorted", "infer_fp32_sorted", "fp32"),
+        peer("Transformers, sorted, oneDNN products", "infer_fp32_sorted_onednn", "fp32"),
+        strake_predict("strake", "fp32"),
+        peer("Transformers, sorted, model in bf16", "infer_bf16_sorted", "bf16"),
+        strake_predict("strake", "bf16", "--bf16"),
+    ]
+    notes = [
+        "1,066 reviews (padded to 128: 256 of them), RoBERTa-base shape, random weights, batch 32.",
+        "Peer: padding, forward and collecting logits are timed, after two warm-up batches; tokenizing is not.",
+        "strake: `strake predict` from a Parquet file of text to a Parquet file of predictions is timed: reading,"
+        " tokenizing and writing included, loading the model not; no warm-up.",
+    ]
+    return Theme("Scoring", "reviews/s", 2, rows, notes)
+
+
+def prepare():
+    rows = []
+    for tokenizer, short in (("roberta-base", "roberta"), ("bert-base-uncased", "bert")):
+        if not (WORK / tokenizer).is_dir():
+            continue
+        for file, times, suffix in (("all.parquet", "once", ""), ("all8.parquet", "8 times", "_8x")):
+            group = f"{tokenizer}, all reviews {times}"
+            rows.append(peer("tokenizers encode_batch_fast", f"encode_{short}{suffix}", group))
+            rows.append(strake_prepare(tokenizer, file, group))
+    notes = [
+        "MB/s of UTF-8 text, one thread (`RAYON_NUM_THREADS=1`, `STRAKE_NUM_THREADS=1`). Peer: only the call, on a list"
+        " of strings, after 500 warm-up texts.",
+        "strake: `strake prepare` from Parquet to Parquet is timed: reading the tokenizer, reading, tokenizing and"
+        " writing. Repeated text favours both sides' word caches.",
+    ]
+    return Theme("Tokenizing", "MB/s", 1, rows, notes, same_tokens=True)
+
+
+THEMES = {"training": training, "inference": inference, "prepare": prepare}
+
+
+def busy_seconds():
+    """CPU time that the whole machine has spent working."""
+    ticks = [int(value) for value in pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def environment(threads):
+    names = ("STRAKE_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
+    quiet = {"TOKENIZERS_PARALLELISM": "true", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    return {**os.environ, **dict.fromkeys(names, str(threads)), **quiet}
+
+
+def run_process(command, threads):
+    """Standard output, peak memory in GiB, and the share of the machine that other programs used meanwhile."""
+    with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryFile("w+") as output:
+        before, start = busy_seconds(), datetime.datetime.now()
+        process = subprocess.Popen(command, env=environment(threads), stdout=output, stderr=errors, cwd=ROOT)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall = (datetime.datetime.now() - start).total_seconds()
+        others = busy_seconds() - before - usage.ru_utime - usage.ru_stime
+        for file in (output, errors):
+            file.seek(0)
+        if process.returncode != 0:
+            raise RuntimeError(f"exit status {process.returncode}: {' '.join(command)}\n{errors.read()[-2000:]}")
+        return output.read(), usage.ru_maxrss / 2**20, max(0.0, others / wall / os.cpu_count())
+
+
+def read_steps(path):
+    """Rate of the logged training steps but for the first, which also allocate memory and touch new weights."""
+    steps = [entry for entry in map(json.loads, path.read_text().splitlines()) if "step_seconds" in entry]
+    steps = steps[SKIPPED_STEPS:]
+    if not steps:
+        raise RuntimeError(f"{path} has no more than {SKIPPED_STEPS} training steps")
+    seconds = sum(step["step_seconds"] for step in steps)
+    rate = sum(step["sequences"] for step in steps) / seconds
+    return {"rate": rate, "tokens": sum(step["tokens"] for step in steps), "seconds": seconds}
+
+
+def read_summary(output):
+    """The last line of standard output: a peer's measurement or strake's --summary_json."""
+    lines = output.strip().splitlines()
+    if not lines:
+        raise RuntimeError("nothing on standard output")
+    summary = json.loads(lines[-1])
+    if "rate" not in summary:
+        amount = summary["text_bytes"] / 1e6 if "text_bytes" in summary else summary["rows"]
+        summary["rate"] = amount / summary["seconds"]
+    return summary
+
+
+def measure(row, threads):
+    if row.metrics:
+        row.metrics.unlink(missing_ok=True)
+    output, memory, others = run_process(row.command, threads)
+    result = read_steps(row.metrics) if row.metrics else read_summary(output)
+    return {**result, "memory": memory, "others": others}
+
+
+def measure_all(theme, repeat):
+    """Measurements by row, or what went wrong with it."""
+    results = [[] for _ in theme.rows]
+    for turn in range(repeat):
+        for row, measured in zip(theme.rows, results, strict=True):
+            label = f"{theme.title} {turn + 1}/{repeat}: {row.name}, {row.group}"
+            try:
+                measured.append(measure(row, theme.threads))
+                print(f"{label}: {measured[-1]['rate']:.2f} {theme.unit}", file=sys.stderr, flush=True)
+            except (RuntimeError, OSError, ValueError, KeyError) as error:
+                print(f"{label}: FAILED: {error}", file=sys.stderr, flush=True)
+    return results
+
+
+def different_work(theme, results):
+    """Groups whose rows count different tokens although the theme says that they must not."""
+    counts = {}
+    for row, measured in zip(theme.rows, results, strict=True):
+        counts.setdefault(row.group, set()).update(result["tokens"] for result in measured)
+    return [f"{group}: {sorted(tokens)} tokens" for group, tokens in counts.items() if len(tokens) > 1]
+
+
+def median(measured, key):
+    return statistics.median(result[key] for result in measured)
+
+
+def table(theme, results):
+    own = {
+        row.group: median(measured, "rate")
+        for row, measured in zip(theme.rows, results, strict=True)
+        if row.is_strake and measured
+    }
+    lines = [
+        f"| what | group | {theme.unit}, median | range | tokens/s | peak memory GiB | strake / this row |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row, measured in zip(theme.rows, results, strict=True):
+        if not measured:
+            lines.append(f"| {row.name} | {row.group} | failed | | | | |")
+            continue
+        rates = [result["rate"] for result in measured]
+        rate = statistics.median(rates)
+        tokens = statistics.median(result["tokens"] / result["seconds"] for result in measured)
+        ratio = f"{own[row.group] / rate:.2f}x" if row.group in own and not row.is_strake else ""
+        mark = " *" if median(measured, "others") > CONTENDED else ""
+        lines.append(
+            f"| {row.name}{mark} | {row.group} | {rate:.2f} | {min(rates):.2f} to {max(rates):.2f} | {tokens:.0f} |"
+            f" {median(measured, 'memory'):.2f} | {ratio} |"
+        )
+    return "\n".join(lines)
+
+
+def processor():
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    name = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    flags = re.search(r"^flags\s*: (.*)$", text, re.MULTILINE)
+    interesting = {"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8"}
+    return name.group(1) if name else "unknown CPU", sorted(interesting & set(flags.group(1).split() if flags else []))
+
+
+def machine():
+    name, flags = processor()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{name}, {os.cpu_count()} CPUs, {memory:.0f} GiB, {' '.join(flags)}"
+
+
+def versions():
+    names = ("torch", "transformers", "tokenizers", "pyarrow")
+    packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=ROOT)
+    return f"strake {commit.stdout.strip()}, Python {sys.version.split()[0]}, {packages}"
+
+
+def write_report(name, theme, body, repeat):
+    date = datetime.date.today().isoformat()
+    cpu = re.sub(r"[^a-z0-9]+", "-", processor()[0].lower()).strip("-")
+    facts = json.loads((WORK / "facts.json").read_text())
+    command = f"benchmarks/run.py {name} --repeat {repeat}"
+    notes = [f"Texts: {facts['texts']}.", *theme.notes]
+    notes.append(f"Rounds: {repeat}; {theme.threads} thread(s). tokens/s counts real tokens, never padding.")
+    notes.append(f"* other programs used more than {CONTENDED:.0%} of the CPUs meanwhile: take the row with care.")
+    lines = [f"# {theme.title}, {date}", "", f"Machine: {machine()}  ", f"Versions: {versions()}  "]
+    lines += [f"Command: `{command}`", "", body, "", *(f"- {note}" for note in notes), ""]
+    path = ROOT / "benchmarks/reports" / f"{date}-{name}-{cpu}.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join(lines))
+    print(f"\n{theme.title}\n\n{body}\n\nwritten to {path.relative_to(ROOT)}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("theme", nargs="?", default="all", choices=["all", *THEMES])
+    parser.add_argument("--repeat", type=int, default=3, help="rounds (default 3)")
+    args = parser.parse_args()
+    if not os.access(STRAKE, os.X_OK):
+        sys.exit(f"benchmarks: {STRAKE} is not there: run `make build`, or set STRAKE to the program")
+    subprocess.run([sys.executable, str(ROOT / "benchmarks/workload.py"), str(WORK)], check=True)
+    if "synthetic" in json.loads((WORK / "facts.json").read_text())["texts"]:
+        print("benchmarks: STRAKE_TEST_DATA has no reviews: using synthetic text of similar lengths", file=sys.stderr)
+    failed = False
+    for name in THEMES if args.theme == "all" else [args.theme]:
+        theme = THEMES[name]()
+        results = measure_all(theme, max(1, args.repeat))
+        write_report(name, theme, table(theme, results), max(1, args.repeat))
+        differences = different_work(theme, results) if theme.same_tokens else []
+        for difference in differences:
+            print(f"{theme.title}: FAILED: the sides disagree, {difference}", file=sys.stderr)
+        failed |= bool(differences) or not all(results)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
