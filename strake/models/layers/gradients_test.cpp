@@ -1,0 +1,191 @@
+// Every layer's backward pass against differences of its forward pass.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "strake/models/layers/attention.h"
+#include "strake/models/layers/dropout.h"
+#include "strake/models/layers/embedding.h"
+#include "strake/models/layers/linear.h"
+#include "strake/models/layers/residual_layer_norm.h"
+#include "strake/models/layers/select_first.h"
+#include "strake/models/test_model.h"
+#include "strake/tensors/compute_threads.h"
+
+namespace strake::models::layers {
+namespace {
+
+using kernels::Activation;
+
+struct LayerUnderTest {
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> parameters;
+  std::function<at::Tensor(const std::vector<at::Tensor>& inputs, const Parameters& parameters)> forward;
+};
+
+Parameters with_sink(const std::vector<at::Tensor>& values, GradientSink* sink) {
+  Parameters parameters;
+  for (size_t i = 0; i < values.size(); ++i) parameters.push_back({values[i], i, sink});
+  return parameters;
+}
+
+// sum(output * weights), added up in double precision.
+double weighted_sum(const LayerUnderTest& layer, const at::Tensor& weights) {
+  const c10::AutoGradMode off(false);
+  const at::Tensor output = layer.forward(layer.inputs, with_sink(layer.parameters, nullptr));
+  return (output.to(at::kDouble) * weights.to(at::kDouble)).sum().item<double>();
+}
+
+// Central differences of weighted_sum by every element of `tensor`, which is changed and put back.
+at::Tensor differences(const LayerUnderTest& layer, const at::Tensor& weights, const at::Tensor& tensor) {
+  constexpr float kStep = 5e-3F;
+  at::Tensor result = at::zeros(tensor.sizes());
+  auto* values = tensor.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < tensor.numel(); ++i) {
+    const float middle = values[i];
+    values[i] = middle + kStep;
+    const double above = weighted_sum(layer, weights);
+    values[i] = middle - kStep;
+    const double below = weighted_sum(layer, weights);
+    values[i] = middle;
+    result.mutable_data_ptr<float>()[i] = static_cast<float>((above - below) / (2 * kStep));
+  }
+  return result;
+}
+
+// The difference quotient is off by step^2 / 6 times the third derivative (some 1e-5 here) and by fp32 rounding of the
+// outputs divided by the step (some 1e-7 * 10 / 5e-3 = 2e-4); both relative to gradients of order 1.
+void expect_close(const at::Tensor& gradient, const at::Tensor& expected, const std::string& name) {
+  ASSERT_TRUE(gradient.defined()) << name;
+  EXPECT_GT(expected.abs().max().item<double>(), 1e-2) << name << ": a gradient of zero would prove nothing";
+  EXPECT_LT((gradient - expected).abs().max().item<double>(), 2e-3 * (1 + expected.abs().max().item<double>())) << name;
+}
+
+void check_gradients(const LayerUnderTest& layer) {
+  std::vector<at::Tensor> leaves;
+  for (const at::Tensor& input : layer.inputs) leaves.push_back(input.clone().requires_grad_());
+  RecordingSink sink(layer.parameters);
+  const at::Tensor output = layer.forward(leaves, with_sink(layer.parameters, &sink));
+  const at::Tensor weights = wave(output.sizes(), 0.3);
+  output.backward(weights);
+  EXPECT_EQ(sink.gradients.size(), layer.parameters.size());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    expect_close(leaves[i].grad(), differences(layer, weights, layer.inputs[i]), "input " + std::to_string(i));
+  }
+  for (size_t i = 0; i < layer.parameters.size(); ++i) {
+    expect_close(sink.gradients[i], differences(layer, weights, layer.parameters[i]), "parameter " + std::to_string(i));
+  }
+}
+
+// Eight tokens in three sequences, and dropout in force.
+class LayerGradients : public testing::Test {
+ protected:
+  void SetUp() override { tensors::set_compute_threads(1); }  // thousands of tiny passes
+
+  kernels::Dropout dropout(uint32_t site) const { return context_.dropout(site, 0.4); }
+
+  const tensors::PackedBatch batch_ = packed_batch({3, 1, 4});
+  const StepContext context_{batch_, philox_key(5, 1)};
+};
+
+TEST_F(LayerGradients, OfLinearAgreeWithDifferences) {
+  check_gradients({{wave({8, 6}, 1)}, {wave({5, 6}, 2), wave({5}, 3)}, [](const auto& x, const Parameters& p) {
+                     return linear(x[0], p[0], p[1]);
+                   }});
+}
+
+TEST_F(LayerGradients, OfLinearActivationAgreeWithDifferences) {
+  for (const Activation activation : {Activation::kIdentity, Activation::kGelu, Activation::kGeluTanh,
+                                      Activation::kRelu, Activation::kSilu, Activation::kTanh}) {
+    SCOPED_TRACE(static_cast<int>(activation));
+    check_gradients({{wave({8, 6}, 1)}, {wave({5, 6}, 2), wave({5}, 3)}, [&](const auto& x, const Parameters& p) {
+                       return linear_activation(x[0], p[0], p[1], activation);
+                     }});
+  }
+}
+
+TEST_F(LayerGradients, OfSelfAttentionAgreeWithDifferences) {
+  for (const kernels::Dropout& probabilities : {kernels::Dropout{}, dropout(3)}) {
+    SCOPED_TRACE(probabilities.p);
+    check_gradients({{wave({8, 24}, 1)}, {}, [&](const auto& x, const Parameters&) {
+                       return self_attention(x[0], {.num_heads = 2, .dropout = probabilities}, context_);
+                     }});
+  }
+}
+
+TEST_F(LayerGradients, OfResidualLayerNormAgreeWithDifferences) {
+  for (const kernels::Dropout& mask : {kernels::Dropout{}, dropout(4)}) {
+    SCOPED_TRACE(mask.p);
+    check_gradients(
+        {{wave({8, 6}, 1), wave({8, 6}, 4)}, {wave({6}, 2), wave({6}, 3)}, [&](const auto& x, const Parameters& p) {
+           return residual_layer_norm(x[0], x[1], {p[0], p[1], 1e-5}, mask, context_);
+         }});
+  }
+}
+
+TEST_F(LayerGradients, OfLayerNormAgreeWithDifferences) {
+  check_gradients({{wave({8, 6}, 1)}, {wave({6}, 2), wave({6}, 3)}, [&](const auto& x, const Parameters& p) {
+                     return layer_norm(x[0], {p[0], p[1], 1e-5}, context_);
+                   }});
+}
+
+TEST_F(LayerGradients, OfEmbeddingTablesAgreeWithDifferences) {
+  check_gradients({{}, {wave({11, 6}, 1), wave({10, 6}, 2), wave({2, 6}, 3)}, [&](const auto&, const Parameters& p) {
+                     return embedding_sum(
+                         {.word = p[0], .position = p[1], .token_type = p[2], .position_rows = batch_.positions},
+                         batch_);
+                   }});
+}
+
+TEST_F(LayerGradients, OfEmbeddingTablesWithoutTokenTypesAgreeWithDifferences) {
+  check_gradients(
+      {{}, {wave({11, 6}, 1), wave({10, 6}, 2)}, [&](const auto&, const Parameters& p) {
+         return embedding_sum(
+             {.word = p[0], .position = p[1], .token_type = std::nullopt, .position_rows = batch_.positions}, batch_);
+       }});
+}
+
+TEST_F(LayerGradients, OfDropoutAgreeWithDifferences) {
+  check_gradients({{wave({8, 6}, 1)}, {}, [&](const auto& x, const Parameters&) {
+                     return layers::dropout(x[0], dropout(5), context_);
+                   }});
+  check_gradients({{wave({3, 6}, 1)}, {}, [&](const auto& x, const Parameters&) {
+                     return dropout_of_sequences(x[0], dropout(5), context_);
+                   }});
+}
+
+TEST_F(LayerGradients, OfSelectFirstAgreeWithDifferences) {
+  check_gradients(
+      {{wave({8, 6}, 1)}, {}, [&](const auto& x, const Parameters&) { return select_first(x[0], batch_); }});
+}
+
+TEST_F(LayerGradients, OfDropoutHaveTheMaskOfTheForwardPass) {
+  const at::Tensor x = at::ones({8, 64}).requires_grad_();
+  const at::Tensor y = layers::dropout(x, dropout(5), context_);
+  y.backward(at::ones({8, 64}));
+  EXPECT_TRUE(x.grad().equal(y.detach()));
+  // 512 elements kept with probability 0.6: five standard deviations.
+  EXPECT_NEAR(y.ne(0).sum().item<double>(), 0.6 * 512, 5 * std::sqrt(512 * 0.6 * 0.4));
+}
+
+TEST_F(LayerGradients, DropoutMasksDependOnSiteAndRowButNotOnTheBatch) {
+  const at::Tensor x = at::ones({8, 64});
+  const at::Tensor y = layers::dropout(x, dropout(5), context_);
+  EXPECT_FALSE(y.equal(layers::dropout(x, dropout(6), context_)));
+  EXPECT_FALSE(y.slice(0, 0, 1).equal(y.slice(0, 3, 4))) << "position 0 of rows 100 and 101";
+  tensors::PackedBatch last = packed_batch({4});  // the third sequence alone
+  last.token_rows.fill_(102);
+  const StepContext alone{last, context_.dropout_key};
+  EXPECT_TRUE(y.slice(0, 4, 8).equal(layers::dropout(x.slice(0, 0, 4), dropout(5), alone)));
+}
+
+TEST_F(LayerGradients, AreNotRecordedInEvaluation) {
+  const LayerUnderTest layer{{wave({8, 6}, 1)}, {wave({5, 6}, 2), wave({5}, 3)}, {}};
+  EXPECT_FALSE(linear(layer.inputs[0], {layer.parameters[0]}, {layer.parameters[1]}).requires_grad());
+}
+
+}  // namespace
+}  // namespace strake::models::layers

@@ -1,0 +1,114 @@
+#include "strake/training/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "strake/core/error.h"
+
+namespace strake::training {
+namespace {
+
+using testing::HasSubstr;
+
+struct Refusal {
+  std::function<void(TrainingOptions&)> change;
+  std::string text;
+};
+
+TEST(TrainingOptions, AreValidByDefault) { EXPECT_NO_THROW(TrainingOptions{}.validate()); }
+
+TEST(TrainingOptions, RefuseImpossibleValuesByFlag) {
+  using Options = TrainingOptions;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<Refusal> refusals{
+      {[](Options& o) { o.per_device_train_batch_size = 0; }, "--per_device_train_batch_size 0 must be positive"},
+      {[](Options& o) { o.per_device_eval_batch_size = -1; }, "--per_device_eval_batch_size -1 must be positive"},
+      {[](Options& o) { o.gradient_accumulation_steps = 0; }, "--gradient_accumulation_steps 0 must be positive"},
+      {[](Options& o) { o.logging_steps = 0; }, "--logging_steps 0 must be positive"},
+      {[](Options& o) { o.save_steps = 0; }, "--save_steps 0 must be positive"},
+      {[](Options& o) { o.learning_rate = 0; }, "--learning_rate 0 must be positive"},
+      {[=](Options& o) { o.learning_rate = nan; }, "--learning_rate nan must be positive"},
+      {[=](Options& o) { o.learning_rate = infinity; }, "--learning_rate inf must be positive"},
+      {[](Options& o) { o.adam_epsilon = 0; }, "--adam_epsilon 0 must be positive"},
+      {[](Options& o) { o.adam_beta1 = 1; }, "--adam_beta1 1 is not in [0, 1)"},
+      {[](Options& o) { o.adam_beta2 = -0.5; }, "--adam_beta2 -0.5 is not in [0, 1)"},
+      {[](Options& o) { o.warmup_ratio = 1; }, "--warmup_ratio 1 is not in [0, 1)"},
+      {[=](Options& o) { o.warmup_ratio = nan; }, "--warmup_ratio nan is not in [0, 1)"},
+      {[](Options& o) { o.max_tokens_per_batch = -1; }, "--max_tokens_per_batch -1 is negative"},
+      {[](Options& o) { o.weight_decay = -1; }, "--weight_decay -1 is negative"},
+      {[](Options& o) { o.max_grad_norm = -1; }, "--max_grad_norm -1 is negative"},
+      {[](Options& o) { o.warmup_steps = -1; }, "--warmup_steps -1 is negative"},
+      {[](Options& o) { o.max_steps = 0; }, "--max_steps 0 is neither positive nor -1"},
+      {[](Options& o) { o.num_train_epochs = 0; }, "--num_train_epochs 0 must be positive"},
+      {[](Options& o) { o.eval_steps = -1; }, "--eval_steps -1 is negative"},
+      {[](Options& o) { o.save_total_limit = -1; }, "--save_total_limit -1 is negative"},
+      {[](Options& o) { o.logging_strategy = "never"; }, "--logging_strategy never is none of no, steps, epoch"},
+      {[](Options& o) { o.eval_strategy = "epochs"; }, "--eval_strategy epochs is none of no, steps, epoch"},
+      {[](Options& o) { o.save_strategy = ""; }, "--save_strategy  is none of no, steps, epoch"}};
+  for (const auto& [change, text] : refusals) {
+    TrainingOptions options;
+    change(options);
+    try {
+      options.validate();
+      ADD_FAILURE() << "accepted what should say: " << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage) << text;
+      EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+  }
+}
+
+std::string refusal(const TrainingOptions& options) {
+  try {
+    options.validate();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(TrainingOptions, RefuseContradictions) {
+  EXPECT_THAT(refusal({.warmup_ratio = 0.1, .warmup_steps = 5}), HasSubstr("contradict each other"));
+  EXPECT_THAT(refusal({.save_strategy = "no", .load_best_model_at_end = true}),
+              HasSubstr("--load_best_model_at_end needs the same --save_strategy (no) and --eval_strategy (no)"));
+  EXPECT_THAT(refusal({.eval_strategy = "epoch", .load_best_model_at_end = true}), HasSubstr("needs the same"));
+  EXPECT_THAT(refusal({.eval_strategy = "steps", .eval_steps = 3, .save_steps = 10, .load_best_model_at_end = true}),
+              HasSubstr("--save_steps 10 to be a multiple of --eval_steps 3"));
+  EXPECT_THAT(refusal({.early_stopping_patience = 1}), HasSubstr("--early_stopping_patience 1 needs --eval_strategy"));
+}
+
+TEST(TrainingOptions, AcceptCombinationsThatMakeSense) {
+  EXPECT_EQ(refusal({.num_train_epochs = 0, .max_steps = 10}), "accepted");
+  EXPECT_EQ(refusal({.max_grad_norm = 0}), "accepted") << "0 turns clipping off";
+  EXPECT_EQ(refusal({.eval_strategy = "steps", .eval_steps = 5, .save_steps = 10, .load_best_model_at_end = true}),
+            "accepted");
+  EXPECT_EQ(refusal({.eval_strategy = "epoch",
+                     .save_strategy = "epoch",
+                     .load_best_model_at_end = true,
+                     .early_stopping_patience = 2}),
+            "accepted");
+}
+
+TEST(TrainingOptions, NameTheMetricOfTheBestModelAsTransformersDoes) {
+  EXPECT_EQ(TrainingOptions{}.best_metric_name(), "eval_loss");
+  EXPECT_EQ(TrainingOptions{.metric_for_best_model = "f1"}.best_metric_name(), "eval_f1");
+  EXPECT_EQ(TrainingOptions{.metric_for_best_model = "eval_f1"}.best_metric_name(), "eval_f1");
+  EXPECT_FALSE(TrainingOptions{}.larger_is_better());
+  EXPECT_FALSE(TrainingOptions{.metric_for_best_model = "mse"}.larger_is_better());
+  EXPECT_TRUE(TrainingOptions{.metric_for_best_model = "accuracy"}.larger_is_better());
+  TrainingOptions forced{.metric_for_best_model = "accuracy"};
+  forced.greater_is_better = false;
+  EXPECT_FALSE(forced.larger_is_better());
+}
+
+TEST(TrainingOptions, TakeTheDataSeedFromTheSeedUnlessGiven) {
+  EXPECT_EQ(TrainingOptions{.seed = 9}.order_seed(), 9U);
+  EXPECT_EQ((TrainingOptions{.seed = 9, .data_seed = 4}).order_seed(), 4U);
+}
+
+}  // namespace
+}  // namespace strake::training

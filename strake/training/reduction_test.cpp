@@ -1,0 +1,194 @@
+// GradientReducer and ShardedParameters: the same bits on any number of ranks.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+
+#include "strake/comm/thread_comm.h"
+#include "strake/core/error.h"
+#include "strake/training/gradient_reducer.h"
+
+namespace strake::training {
+namespace {
+
+constexpr int kMicroBatches = 7;  // no multiple of 2, 3 or 4: some ranks have nothing to do in the last micro-step
+
+models::EncoderConfig small_config() {
+  models::EncoderConfig config{.model_type = "bert",
+                               .vocab_size = 1500,
+                               .hidden_size = 32,
+                               .num_hidden_layers = 1,
+                               .num_attention_heads = 2,
+                               .intermediate_size = 64,
+                               .max_position_embeddings = 16,
+                               .type_vocab_size = 2};
+  config.set_labels({"no", "yes"}, std::nullopt);
+  return config;
+}
+
+// Gradient of micro-batch m: sizes from 1e-3 to 1e3, so that another order of adding gives other bits.
+at::Tensor gradient_of(int m, size_t block, size_t parameter, at::IntArrayRef shape) {
+  const int64_t count = c10::multiply_integers(shape);
+  const double phase = 1000.0 * m + 100.0 * static_cast<double>(block) + static_cast<double>(parameter);
+  const double size = std::pow(10.0, (m * 5) % 7 - 3);
+  return at::arange(count).to(at::kDouble).mul(0.37).add(phase).sin().mul(size).to(at::kFloat).reshape(shape);
+}
+
+// What the layers of one block do in backward; embedding tables are added to in place, in two parts.
+void deliver(models::GradientSink& sink, const models::Block& block, size_t block_index, int m) {
+  for (size_t p = 0; p < block.parameters().size(); ++p) {
+    const at::Tensor gradient = gradient_of(m, block_index, p, block.parameters()[p].shape);
+    if (block.name() == "embeddings" && p == 0) {
+      at::Tensor target = sink.add_target(p);
+      target.narrow(0, 0, 700).add_(gradient.narrow(0, 0, 700));
+      target.narrow(0, 700, 800).add_(gradient.narrow(0, 700, 800));
+    } else {
+      sink.accept(p, gradient);
+    }
+  }
+}
+
+struct Outcome {
+  std::vector<at::Tensor> gradients, parameters;  // whole, by block
+  double norm = 0;
+};
+
+// Two optimizer steps of kMicroBatches micro-batches each.
+Outcome run(int ranks, const TrainingOptions& options) {
+  Outcome outcome;
+  comm::run_ranks(ranks, 1, [&](comm::Comm& comm) {
+    const models::SequenceClassifier model(small_config());
+    ShardedParameters parameters(model, comm, options);
+    for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+      const at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
+      for (const auto& entry : model.blocks()[i]->layout().entries()) {
+        tensors::FlatLayout::view(whole, entry).copy_(gradient_of(0, i, 9, entry.shape));
+      }
+      parameters.assign(i, whole);
+    }
+    GradientReducer reducer(model, parameters, comm);
+    Outcome own;
+    for (int64_t step = 1; step <= 2; ++step) {
+      for (int k = 0; k * comm.size() < kMicroBatches; ++k) {
+        const int contributors = std::min(comm.size(), kMicroBatches - k * comm.size());
+        reducer.begin_micro_step(k, contributors);
+        for (size_t i = parameters.num_blocks(); i-- > 0;) {
+          if (comm.rank() < contributors) {
+            reducer.begin(i);
+            deliver(reducer.sink(i), *model.blocks()[i], i, k * comm.size() + comm.rank());
+          }
+          reducer.reduce(i);
+        }
+      }
+      reducer.finish();
+      own.norm = parameters.gradient_norm();
+      if (step == 1) {
+        for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+          own.gradients.push_back(parameters.gather_whole(i, parameters.block(i).gradient));
+        }
+      }
+      parameters.update({.learning_rate = 0.01, .step = step, .gradient_scale = 1 / own.norm});
+    }
+    for (size_t i = 0; i < parameters.num_blocks(); ++i) own.parameters.push_back(parameters.block(i).whole.clone());
+    if (comm.rank() == comm.size() - 1) outcome = std::move(own);
+  });
+  return outcome;
+}
+
+class Reduction : public testing::TestWithParam<int> {};
+
+TEST_P(Reduction, AddsMicroBatchesInTheOrderOfTheirNumber) {
+  const Outcome outcome = run(GetParam(), {});
+  const models::SequenceClassifier model(small_config());
+  for (size_t i = 0; i < model.blocks().size(); ++i) {
+    const models::Block& block = *model.blocks()[i];
+    at::Tensor expected = at::zeros({block.layout().numel()});
+    for (size_t p = 0; p < block.parameters().size(); ++p) {
+      at::Tensor sum = tensors::FlatLayout::view(expected, block.layout().entries()[p]);
+      for (int m = 0; m < kMicroBatches; ++m) {
+        const at::Tensor gradient = gradient_of(m, i, p, block.parameters()[p].shape);
+        if (m == 0) {
+          sum.copy_(gradient);
+        } else {
+          sum.add_(gradient);
+        }
+      }
+    }
+    EXPECT_TRUE(outcome.gradients[i].equal(expected)) << block.name() << ": same bits, and zeros in the gaps";
+  }
+}
+
+TEST_P(Reduction, GivesTheNormAndTheUpdatedParametersTheSameBits) {
+  for (const bool bf16 : {false, true}) {
+    const TrainingOptions options{.weight_decay = 0.1, .bf16 = bf16};
+    const Outcome alone = run(1, options);
+    const Outcome together = run(GetParam(), options);
+    EXPECT_GT(alone.norm, 0);
+    EXPECT_EQ(alone.norm, together.norm);
+    for (size_t i = 0; i < alone.parameters.size(); ++i) {
+      EXPECT_TRUE(alone.parameters[i].equal(together.parameters[i])) << "block " << i << (bf16 ? ", bf16" : ", fp32");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Reduction, testing::Values(1, 2, 3, 4),
+                         [](const auto& info) { return std::to_string(info.param) + "Ranks"; });
+
+TEST(ReductionOrder, WouldBeSeenInTheBits) {
+  at::Tensor up = at::zeros({32, 32});
+  at::Tensor down = at::zeros({32, 32});
+  for (int m = 0; m < kMicroBatches; ++m) {
+    up.add_(gradient_of(m, 1, 0, {32, 32}));
+    down.add_(gradient_of(kMicroBatches - 1 - m, 1, 0, {32, 32}));
+  }
+  EXPECT_FALSE(up.equal(down)) << "these gradients could not tell one order from another";
+}
+
+TEST(ShardedParameters, KeepTrainingStateOfTheirOwnShardOnly) {
+  std::mutex mutex;
+  std::vector<int64_t> kept(3);
+  comm::run_ranks(3, 1, [&](comm::Comm& comm) {
+    const models::SequenceClassifier model(small_config());
+    ShardedParameters parameters(model, comm, {.bf16 = true});
+    const std::lock_guard lock(mutex);
+    for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+      const BlockShard& block = parameters.block(i);
+      EXPECT_EQ(block.whole.numel(), model.blocks()[i]->layout().numel());
+      EXPECT_EQ(block.exp_avg.numel(), block.layout.size(comm.rank()));
+      EXPECT_EQ(block.gradient.numel(), block.master.numel());
+    }
+    kept[comm.rank()] = parameters.block(0).exp_avg_sq.numel();
+  });
+  const models::SequenceClassifier model(small_config());
+  EXPECT_EQ(kept[0] + kept[1] + kept[2], model.blocks()[0]->layout().numel());
+  EXPECT_GT(kept[1], 0);
+}
+
+std::string reducer_error(int deliveries) {
+  const models::SequenceClassifier model(small_config());
+  comm::SelfComm comm;
+  ShardedParameters parameters(model, comm, {});
+  GradientReducer reducer(model, parameters, comm);
+  reducer.begin_micro_step(0, 1);
+  reducer.begin(2);
+  try {
+    const auto& head = model.blocks()[2]->parameters();
+    for (int i = 0; i < deliveries; ++i) reducer.sink(2).accept(1, gradient_of(0, 2, 1, head[1].shape));
+    reducer.reduce(2);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(GradientReducer, RefusesMissingAndDoubleGradients) {
+  EXPECT_THAT(reducer_error(0), testing::HasSubstr("parameter 'head.dense.weight' got no gradient"));
+  EXPECT_THAT(reducer_error(2), testing::HasSubstr("parameter 'head.dense.bias' got two gradients"));
+}
+
+}  // namespace
+}  // namespace strake::training
