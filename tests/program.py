@@ -1,0 +1,78 @@
+"""Runs the strake program that STRAKE_BINARY names."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+
+import pyarrow.parquet as parquet
+
+BINARY = os.environ["STRAKE_BINARY"]
+LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PMI_", "OMPI_", "SLURM_", "MPI_", "STRAKE_NUM_THREADS")
+
+
+@dataclasses.dataclass
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+def environment(**changes):
+    """This process's environment without what a launcher or an earlier test may have left, one thread per rank."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHER_VARIABLES)}
+    return kept | {"STRAKE_NUM_THREADS": "1"} | changes
+
+
+def command(verb, *positional, **flags):
+    """strake VERB --flag value ...: True gives a flag alone, None leaves it out, a list gives it several values."""
+    line = [BINARY, verb, *positional]
+    for name, value in flags.items():
+        if value is None:
+            continue
+        line.append(f"--{name}")
+        if value is not True:
+            line += [str(item) for item in (value if isinstance(value, list) else [value])]
+    return line
+
+
+def run(line, timeout=60, env=None, **options):
+    done = subprocess.run(line, capture_output=True, timeout=timeout, env=env or environment(), **options)
+    return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def strake(verb, *positional, env=None, **flags):
+    """Runs to the end; only looks at the exit code if it is not 0."""
+    outcome = run(command(verb, *positional, **flags), env=env)
+    assert outcome.code == 0, f"{verb} {flags}: exit code {outcome.code}\n{outcome.err}"
+    return outcome
+
+
+def summary(verb, **flags):
+    """The result of a verb that knows --summary_json."""
+    return json.loads(strake(verb, summary_json=True, **flags).out)
+
+
+def predict(model, table, output, **flags):
+    """The scored table, as a dictionary of columns."""
+    strake("predict", model_name_or_path=model, input=table, output=output, **flags)
+    return parquet.read_table(output).to_pydict()
+
+
+def metrics(folder):
+    text = (pathlib.Path(folder) / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def losses(folder):
+    """(step, loss, gradient norm) of every training entry."""
+    return [(entry["step"], entry["loss"], entry["grad_norm"]) for entry in metrics(folder) if "loss" in entry]
+
+
+def files_in(folder):
+    """Path and content of every file, to see that nothing changed."""
+    folder = pathlib.Path(folder)
+    if not folder.exists():
+        return None
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,0 +1,141 @@
+"""The same global batch gives the same bits however it is spread over ranks, threads or processes, with dropout on."""
+
+import shutil
+import socket
+import subprocess
+
+import pytest
+from program import command, environment, losses, metrics, run
+from tiny_models import make_model, reviews, write_table
+
+# 38 rows in micro-batches of 3 are 13 micro-batches: with 4 of them a step, each epoch ends with a step of one, for which
+# all ranks but the first have nothing.
+ROWS = 38
+MICRO_BATCHES = 4
+SETTINGS = {
+    "plain": {},
+    "clipped": {"max_grad_norm": 0.5},
+    "unclipped": {"max_grad_norm": 0},
+    "by_tokens": {"max_tokens_per_batch": 60},
+    "bf16": {"bf16": True},
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    return {
+        "model_name_or_path": make_model(folder / "model", dropout=0.1),
+        "train_file": write_table(folder / "train.parquet", reviews(ROWS)),
+        "validation_file": write_table(folder / "validation.parquet", reviews(21, seed=2)),
+    }
+
+
+def train_command(inputs, output, num_ranks, **flags):
+    defaults = dict(
+        max_seq_length=32,
+        per_device_train_batch_size=3,
+        num_train_epochs=2,
+        learning_rate=1e-3,
+        weight_decay=0.01,
+        logging_steps=1,
+        eval_strategy="epoch",
+        save_strategy="no",
+    )
+    defaults["gradient_accumulation_steps"] = MICRO_BATCHES // num_ranks
+    return command("train", output_dir=output, **(inputs | defaults | flags))
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run_threads(inputs, output, ranks, **flags):
+    return run(train_command(inputs, output, ranks, ranks=ranks, **flags))
+
+
+def run_mpi(inputs, output, ranks, **flags):
+    if shutil.which("mpirun.mpich") is None:
+        pytest.skip("there is no mpirun.mpich")
+    return run(["mpirun.mpich", "-n", str(ranks), *train_command(inputs, output, ranks, **flags)])
+
+
+def run_torchrun(inputs, output, ranks, **flags):
+    """As torchrun starts its processes."""
+    shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    line = train_command(inputs, output, ranks, **flags)
+    others = [
+        subprocess.Popen(line, env=environment(RANK=str(rank), **shared), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for rank in range(1, ranks)
+    ]
+    outcome = run(line, env=environment(RANK="0", **shared))
+    for other in others:
+        text, _ = other.communicate(timeout=30)
+        assert other.returncode == 0, text.decode()
+        assert b"*****" not in text, "only rank 0 prints results"
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def alone(inputs, tmp_path_factory):
+    """One rank's run for each setting, made once."""
+    runs = {}
+
+    def get(setting):
+        if setting not in runs:
+            runs[setting] = tmp_path_factory.mktemp(f"alone_{setting}")
+            outcome = run_threads(inputs, runs[setting], 1, **SETTINGS[setting])
+            assert outcome.code == 0, outcome.err
+        return runs[setting]
+
+    return get
+
+
+def assert_same_run(found, expected):
+    assert len(losses(expected)) > 4
+    assert losses(found) == losses(expected)
+    assert (found / "model.safetensors").read_bytes() == (expected / "model.safetensors").read_bytes()
+    assert evaluations(found) == evaluations(expected)
+
+
+def evaluations(folder):
+    return [(e["step"], e["eval_loss"], e["eval_accuracy"]) for e in metrics(folder) if "eval_loss" in e]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_as_threads(inputs, alone, tmp_path, ranks, setting):
+    outcome = run_threads(inputs, tmp_path, ranks, **SETTINGS[setting])
+    assert outcome.code == 0, outcome.err
+    assert_same_run(tmp_path, alone(setting))
+
+
+@pytest.mark.parametrize("setting", ["plain", "by_tokens", "bf16"])
+def test_ranks_as_mpi_processes(inputs, alone, tmp_path, setting):
+    outcome = run_mpi(inputs, tmp_path, 2, **SETTINGS[setting])
+    assert outcome.code == 0, outcome.err
+    assert_same_run(tmp_path, alone(setting))
+
+
+def test_ranks_from_a_torchrun_environment(inputs, alone, tmp_path):
+    outcome = run_torchrun(inputs, tmp_path, 2)
+    assert outcome.code == 0, outcome.err
+    assert_same_run(tmp_path, alone("plain"))
+
+
+def test_clipping_changes_the_run(alone):
+    """Else the cases above would not show that clipping uses one norm on all ranks."""
+    assert (alone("clipped") / "model.safetensors").read_bytes() != (alone("unclipped") / "model.safetensors").read_bytes()
+    assert max(norm for _, _, norm in losses(alone("clipped"))) > 0.5
+
+
+def test_dropout_and_seed_change_the_run(inputs, alone, tmp_path):
+    """Else equal runs would not show that dropout is the same on all layouts."""
+    calm = inputs | {"model_name_or_path": make_model(tmp_path / "calm", dropout=0.0)}
+    assert run_threads(calm, tmp_path / "without", 1).code == 0
+    assert run_threads(inputs, tmp_path / "seed", 1, seed=43, data_seed=42).code == 0
+    expected = losses(alone("plain"))
+    assert losses(tmp_path / "without") != expected
+    assert losses(tmp_path / "seed") != expected

@@ -1,0 +1,118 @@
+"""Model folders and texts small enough that a training run takes a second.
+
+Weights and config.json are those of tests/fixtures/parity (hidden size 32, two layers); the tokenizer is a WordPiece
+vocabulary of letters and a few words, for RoBERTa the byte-level one of tests/fixtures/tokenizers.
+"""
+
+import csv
+import json
+import pathlib
+import random
+import shutil
+import string
+
+import numpy
+import pyarrow
+import pyarrow.parquet as parquet
+from safetensors.numpy import load_file, save_file
+
+FIXTURES = pathlib.Path(__file__).parent / "fixtures"
+GOOD = ["good", "great", "fine", "happy", "love"]
+BAD = ["bad", "poor", "sad", "awful", "hate"]
+PLAIN = ["the", "film", "was", "a", "we", "it", "and", "book", "this", "day"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+DROPOUTS = ["hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "seq_classif_dropout"]
+
+
+def word_piece_vocabulary():
+    letters = list(string.ascii_lowercase)
+    return SPECIAL + GOOD + BAD + PLAIN + [x for x in letters if x not in PLAIN] + [f"##{x}" for x in letters] + list(".,!?0123456789")
+
+
+def write_tokenizer(folder, family):
+    if family == "roberta":
+        shutil.copy(FIXTURES / "tokenizers/byte_level/tokenizer.json", folder)
+        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "RobertaTokenizer"}))
+        return
+    (folder / "vocab.txt").write_text("\n".join(word_piece_vocabulary()) + "\n")
+    name = "DistilBertTokenizer" if family == "distilbert" else "BertTokenizer"
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name, "do_lower_case": True}))
+
+
+def read_config(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+def change_config(folder, remove=(), **changes):
+    config = read_config(folder) | changes
+    for key in remove:
+        config.pop(key, None)
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def change_weights(folder, change):
+    """Rewrites model.safetensors with `change(name, array)`; None removes the tensor."""
+    changed = {name: change(name, array) for name, array in load_file(folder / "model.safetensors").items()}
+    kept = {name: array for name, array in changed.items() if array is not None}
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+
+
+def make_model(folder, family="bert", dropout=0.0, head=False):
+    """A model folder; with `head` a trained classifier of LABEL_0 to LABEL_2, else the encoder alone."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(FIXTURES / "parity" / family / name, folder)
+    write_tokenizer(folder, family)
+    config = read_config(folder)
+    change_config(folder, **{key: dropout for key in DROPOUTS if key in config})
+    if not head:
+        # RoBERTa's and BERT's pooler are trained anew as well, so that the head is small and learns fast.
+        change_weights(folder, lambda name, array: None if name.startswith(("classifier", "pre_classifier")) else array)
+        change_config(folder, remove=["id2label", "label2id"])
+    if family == "roberta":
+        widen_vocabulary(folder)
+    return folder
+
+
+def widen_vocabulary(folder):
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())
+    size = 1 + max([*vocabulary["model"]["vocab"].values(), *(token["id"] for token in vocabulary["added_tokens"])])
+
+    def widen(name, array):
+        if not name.endswith("word_embeddings.weight"):
+            return array
+        more = numpy.random.default_rng(5).normal(0, 0.2, (size - len(array), array.shape[1]))
+        return numpy.concatenate([array, more.astype(array.dtype)])
+
+    change_weights(folder, widen)
+    change_config(folder, vocab_size=size)
+
+
+def reviews(count, seed=1, longest=20):
+    """Texts with labels that a tiny model can learn: good words or bad words among plain ones."""
+    source = random.Random(seed)
+    rows = []
+    for i in range(count):
+        label = source.randrange(2)
+        words = source.choices(PLAIN, k=source.randint(1, longest)) + source.choices(BAD if label == 0 else GOOD, k=3)
+        source.shuffle(words)
+        rows.append({"text": " ".join(words), "label": ["negative", "positive"][label], "number": i, "score": label - 0.25})
+    return rows
+
+
+def write_table(path, rows):
+    """Writes rows as the kind of file that the name says."""
+    path = pathlib.Path(path)
+    if path.suffix == ".parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".txt":
+        path.write_text("".join(row["text"] + "\n" for row in rows))
+    else:
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0], delimiter="\t" if path.suffix == ".tsv" else ",")
+            writer.writeheader()
+            writer.writerows(rows)
+    return path
