@@ -1,0 +1,23 @@
+"""Makes in the current folder what the commands of docs/howto work on.
+
+encoder/                     a small random BERT without a classifier, 64 positions
+train.parquet, test.parquet  text, label and other columns
+new.csv                      id and text, in Windows-1252
+"""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+import tiny_models
+
+
+def main():
+    tiny_models.make_model("encoder")
+    tiny_models.write_table("train.parquet", tiny_models.reviews(96))
+    tiny_models.write_table("test.parquet", tiny_models.reviews(24, seed=2))
+    pathlib.Path("new.csv").write_text("id,text\n1,a good caf\u00e9\n2,the film was sad\n", encoding="cp1252")
+
+
+if __name__ == "__main__":
+    main()
