@@ -1,6 +1,6 @@
 # strake_module(<name> SOURCES ... [TESTS ...] [DEPENDS modules...] [LINKS libs...] [PRIVATE_LINKS libs...])
 # One folder = one static library strake::<name> = one entry in the dependency graph that tools/check_layers.py checks.
-# foo_test.cpp under TESTS becomes the ctest "<name>.foo_test".
+# foo_test.cpp under TESTS becomes the ctest "<name>.foo_test"; the target <name>_tests builds all of them.
 function(strake_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;TESTS;DEPENDS;LINKS;PRIVATE_LINKS")
   add_library(strake_${name} STATIC ${arg_SOURCES})
@@ -10,8 +10,11 @@ function(strake_module name)
   target_compile_features(strake_${name} PUBLIC cxx_std_20)
   target_link_libraries(strake_${name} PUBLIC ${arg_DEPENDS} ${arg_LINKS} PRIVATE strake_warnings ${arg_PRIVATE_LINKS})
   if(STRAKE_BUILD_TESTS)
+    add_custom_target(${name}_tests)
     foreach(test IN LISTS arg_TESTS)
       strake_test(${name} ${test} strake::${name} ${arg_PRIVATE_LINKS})
+      cmake_path(GET test STEM stem)
+      add_dependencies(${name}_tests ${name}_${stem})
     endforeach()
   endif()
 endfunction()
