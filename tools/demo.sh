@@ -2,7 +2,8 @@
 # Fine-tunes a small pretrained encoder (MiniLM) on real text, scores a held-back part, and compares with TF-IDF.
 # Usage: tools/demo.sh [--full]                       descriptions of Debian packages, by section (data kept in demo/)
 #        tools/demo.sh --train FILE --test FILE       your own Parquet files with string columns text and label
-# --full takes all 15 sections instead of 8 with 400 rows each. Needs a build and `tools/setup.sh demo`: `make demo`.
+# --full takes all 15 sections instead of 200 training rows from each of 6.
+# `make demo` sets up what it needs: a build and `tools/setup.sh demo`.
 # Fails if the fine-tuned encoder does not beat TF-IDF.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -44,8 +45,8 @@ if grep -qE 'avx512_bf16|amx_bf16' /proc/cpuinfo 2>/dev/null; then precision=(--
 
 started=$SECONDS
 "$strake" train --model_name_or_path "$package/model" --train_file "$train" --text_column text --label_column label \
-  --output_dir "$out/model" --overwrite_output_dir --max_seq_length 128 --per_device_train_batch_size 32 \
-  --learning_rate 2e-4 --num_train_epochs 3 --warmup_ratio 0.06 --weight_decay 0.01 --logging_steps 20 --seed 0 \
+  --output_dir "$out/model" --overwrite_output_dir --max_seq_length 128 --per_device_train_batch_size 16 \
+  --learning_rate 1e-4 --num_train_epochs 4 --warmup_ratio 0.06 --weight_decay 0.01 --logging_steps 20 --seed 0 \
   "${validate[@]}" "${precision[@]}"
 trained=$SECONDS
 "$strake" predict --model_name_or_path "$out/model" --input "$test" --output "$out/predictions.parquet" \

@@ -3,8 +3,9 @@
 Run:  .venv/bin/python tools/make_demo_data.py OUT_DIR [--full]
 
 Needs a system with apt (Debian, Ubuntu), but not root: the lists are fetched into OUT_DIR/lists and apt's own state is
-left alone. Writes OUT_DIR/{train,validation,test}.parquet (columns package, text, label). By default 8 sections
-with at most 400 training rows each; --full takes all 15 with all their rows.
+left alone. Writes OUT_DIR/{train,validation,test}.parquet (columns package, text, label). By default 200
+training rows from each of 6 sections: few examples are where a pretrained encoder helps most, and training takes
+minutes. --full takes all 15 sections with all their rows.
 
 Packages of one source share much of their text, so a random split would leak the test part into training. The split
 goes by a hash of the stem of the package name (without prefixes like "python3-", cut to 6 letters), and texts of one
