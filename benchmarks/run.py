@@ -26,6 +26,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache/bench"
 STRAKE = os.environ.get("STRAKE", str(ROOT / "build/strake"))
+STAND_INS = pathlib.Path(sys.prefix) / ".strake/cuda_stand_ins"  # for `import torch` without a GPU: tools/setup.sh
 TRAINING_STEPS = 12
 SKIPPED_STEPS = 2
 CONTENDED = 0.05  # share of the machine used by other programs from which on the table marks a row
@@ -145,17 +146,20 @@ def busy_seconds():
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
-def environment(threads):
+def environment(threads, is_python):
     names = ("STRAKE_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
     quiet = {"TOKENIZERS_PARALLELISM": "true", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    return {**os.environ, **dict.fromkeys(names, str(threads)), **quiet}
+    result = {**os.environ, **dict.fromkeys(names, str(threads)), **quiet}
+    if is_python and STAND_INS.is_dir():
+        result["LD_LIBRARY_PATH"] = f"{STAND_INS}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")
+    return result
 
 
-def run_process(command, threads):
+def run_process(command, variables):
     """Standard output, peak memory in GiB, and the share of the machine that other programs used meanwhile."""
     with tempfile.TemporaryFile("w+") as errors, tempfile.TemporaryFile("w+") as output:
         before, start = busy_seconds(), datetime.datetime.now()
-        process = subprocess.Popen(command, env=environment(threads), stdout=output, stderr=errors, cwd=ROOT)
+        process = subprocess.Popen(command, env=variables, stdout=output, stderr=errors, cwd=ROOT)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         wall = (datetime.datetime.now() - start).total_seconds()
@@ -193,7 +197,7 @@ def read_summary(output):
 def measure(row, threads):
     if row.metrics:
         row.metrics.unlink(missing_ok=True)
-    output, memory, others = run_process(row.command, threads)
+    output, memory, others = run_process(row.command, environment(threads, not row.is_strake))
     result = read_steps(row.metrics) if row.metrics else read_summary(output)
     return {**result, "memory": memory, "others": others}
 
@@ -294,7 +298,8 @@ def main():
     args = parser.parse_args()
     if not os.access(STRAKE, os.X_OK):
         sys.exit(f"benchmarks: {STRAKE} is not there: run `make build`, or set STRAKE to the program")
-    subprocess.run([sys.executable, str(ROOT / "benchmarks/workload.py"), str(WORK)], check=True)
+    workload = [sys.executable, str(ROOT / "benchmarks/workload.py"), str(WORK)]
+    subprocess.run(workload, env=environment(2, is_python=True), check=True)
     if "synthetic" in json.loads((WORK / "facts.json").read_text())["texts"]:
         print("benchmarks: STRAKE_TEST_DATA has no reviews: using synthetic text of similar lengths", file=sys.stderr)
     failed = False
