@@ -74,7 +74,7 @@ check_tidy() {
 
 run clang-format check_format
 run "ruff check" "$bin/ruff" check --quiet --output-format concise .
-run "ruff format" "$bin/ruff" format --quiet --check .
+run "ruff format" "$bin/ruff" format --quiet --check --output-format concise .
 run check_layers "$bin/python" tools/check_layers.py
 run check_sizes "$bin/python" tools/check_sizes.py
 run clang-tidy check_tidy

@@ -22,27 +22,45 @@ TESTDATA = ROOT / "strake/monitor/testdata"
 def classification(num_classes, predicted, actual):
     average = "binary" if num_classes == 2 else "macro"
     precision, recall, f1, _ = sklearn.metrics.precision_recall_fscore_support(
-        actual, predicted, average=average, zero_division=0)
-    return {"num_classes": num_classes, "predicted": predicted, "actual": actual,
-            "accuracy": sklearn.metrics.accuracy_score(actual, predicted), "f1": f1, "precision": precision,
-            "recall": recall, "matthews_correlation": sklearn.metrics.matthews_corrcoef(actual, predicted)}
+        actual, predicted, average=average, zero_division=0
+    )
+    return {
+        "num_classes": num_classes,
+        "predicted": predicted,
+        "actual": actual,
+        "accuracy": sklearn.metrics.accuracy_score(actual, predicted),
+        "f1": f1,
+        "precision": precision,
+        "recall": recall,
+        "matthews_correlation": sklearn.metrics.matthews_corrcoef(actual, predicted),
+    }
 
 
 def regression(predicted, actual):
     correlation = {"pearson": None, "spearmanr": None}  # what JSON has for NaN
     if len(predicted) > 1:
-        correlation = {"pearson": scipy.stats.pearsonr(predicted, actual).statistic,
-                       "spearmanr": scipy.stats.spearmanr(predicted, actual).statistic}
-    return {"predicted": predicted, "actual": actual,
-            "mse": sklearn.metrics.mean_squared_error(actual, predicted),
-            "mae": sklearn.metrics.mean_absolute_error(actual, predicted),
-            **{name: None if value is None or numpy.isnan(value) else value for name, value in correlation.items()}}
+        correlation = {
+            "pearson": scipy.stats.pearsonr(predicted, actual).statistic,
+            "spearmanr": scipy.stats.spearmanr(predicted, actual).statistic,
+        }
+    return {
+        "predicted": predicted,
+        "actual": actual,
+        "mse": sklearn.metrics.mean_squared_error(actual, predicted),
+        "mae": sklearn.metrics.mean_absolute_error(actual, predicted),
+        **{name: None if value is None or numpy.isnan(value) else value for name, value in correlation.items()},
+    }
 
 
 def metrics():
     random = numpy.random.default_rng(20)
-    ids = lambda low, high, rows: random.integers(low, high, rows).tolist()
-    mostly = lambda actual, noise: numpy.where(random.random(len(actual)) < 0.7, actual, noise).tolist()
+
+    def ids(low, high, rows):
+        return random.integers(low, high, rows).tolist()
+
+    def mostly(actual, noise):
+        return numpy.where(random.random(len(actual)) < 0.7, actual, noise).tolist()
+
     classifications = [
         classification(2, ids(0, 2, 60), ids(0, 2, 60)),
         classification(2, [0] * 10, ids(0, 2, 10)),  # class 1 never predicted
@@ -70,22 +88,39 @@ def metrics():
 def save_trainer_state():
     control = TrainerControl(should_save=True)
     state = TrainerState(
-        epoch=1.5, global_step=30, max_steps=60, logging_steps=10, eval_steps=20, save_steps=30, train_batch_size=8,
-        num_train_epochs=3, total_flos=123456789012.0, best_metric=0.925, best_global_step=20,
+        epoch=1.5,
+        global_step=30,
+        max_steps=60,
+        logging_steps=10,
+        eval_steps=20,
+        save_steps=30,
+        train_batch_size=8,
+        num_train_epochs=3,
+        total_flos=123456789012.0,
+        best_metric=0.925,
+        best_global_step=20,
         best_model_checkpoint="out/checkpoint-20 \u00e9",
-        log_history=[{"epoch": 0.5, "grad_norm": 1.25, "learning_rate": 1.8e-05, "loss": 0.6931471805599453, "step": 10},
-                     {"epoch": 1.0, "eval_accuracy": 0.925, "step": 20}],
-        stateful_callbacks=[control])
+        log_history=[
+            {"epoch": 0.5, "grad_norm": 1.25, "learning_rate": 1.8e-05, "loss": 0.6931471805599453, "step": 10},
+            {"epoch": 1.0, "eval_accuracy": 0.925, "step": 20},
+        ],
+        stateful_callbacks=[control],
+    )
     state.save_to_json(TESTDATA / "trainer_state.json")
 
 
 def main():
     warnings.simplefilter("ignore")  # scikit-learn warns of 0/0, SciPy of constant input; both are meant here
     classifications, regressions = metrics()
-    lines = lambda cases: ",\n    ".join(json.dumps(case) for case in cases)
-    text = (f'{{\n  "made_by": "tools/make_metrics_fixture.py, scikit-learn {sklearn.__version__}, '
-            f'scipy {scipy.__version__}",\n  "classification": [\n    {lines(classifications)}\n  ],\n'
-            f'  "regression": [\n    {lines(regressions)}\n  ]\n}}\n')
+
+    def lines(cases):
+        return ",\n    ".join(json.dumps(case) for case in cases)
+
+    text = (
+        f'{{\n  "made_by": "tools/make_metrics_fixture.py, scikit-learn {sklearn.__version__}, '
+        f'scipy {scipy.__version__}",\n  "classification": [\n    {lines(classifications)}\n  ],\n'
+        f'  "regression": [\n    {lines(regressions)}\n  ]\n}}\n'
+    )
     (TESTDATA / "evaluation_metrics.json").write_text(text)
     save_trainer_state()
 

@@ -74,8 +74,9 @@ TEST_P(Collectives, BroadcastAndPointToPoint) {
     }
     comm.barrier();
     const std::vector<double> gathered = all_gather_values(comm, {0.5 * comm.rank(), 7.0});
-    ASSERT_EQ(gathered.size(), 2U * comm.size());
-    EXPECT_EQ(gathered[2 * (comm.size() - 1)], 0.5 * (comm.size() - 1));
+    const auto last = static_cast<size_t>(comm.size() - 1);
+    ASSERT_EQ(gathered.size(), 2 * last + 2);
+    EXPECT_EQ(gathered[2 * last], 0.5 * static_cast<double>(last));
   });
 }
 

@@ -36,8 +36,8 @@ uint64_t enabled_states() {
 
 std::string brand_string() {
   std::array<uint32_t, 12> words{};
-  for (uint32_t i = 0; i < 3; ++i) {
-    const Registers r = cpuid(0x80000002U + i);
+  for (size_t i = 0; i < 3; ++i) {
+    const Registers r = cpuid(0x80000002U + static_cast<uint32_t>(i));
     words[4 * i] = r.eax, words[4 * i + 1] = r.ebx, words[4 * i + 2] = r.ecx, words[4 * i + 3] = r.edx;
   }
   std::string text(reinterpret_cast<const char*>(words.data()), sizeof(words));

@@ -2,8 +2,9 @@
 
 namespace strake {
 
-// Tells malloc to keep freed memory for the next request instead of returning it to the system. Batches differ in size, so that
-// otherwise every step maps, clears and unmaps its activations again (a tenth of a training step). Call it first in main.
+// Tells malloc to keep freed memory for the next request instead of returning it to the system. Batches differ in size,
+// so that otherwise every step maps, clears and unmaps its activations again (a tenth of a training step). Call it
+// first in main.
 void keep_freed_memory();
 
 }  // namespace strake

@@ -78,7 +78,7 @@ TEST(BatchPlanTest, StepsDoNotDependOnHowRanksAndAccumulationShareThem) {
     for (int rank = 0; rank < world; ++rank) {
       for (int j = 0; j < 8 / world; ++j) {
         const auto share = step.share(rank, world, j);
-        taken[static_cast<size_t>(j * world + rank)].assign(share.begin(), share.end());
+        taken[static_cast<size_t>(j) * world + rank].assign(share.begin(), share.end());
       }
     }
     EXPECT_EQ(taken, step.micro_batches) << world;

@@ -24,7 +24,7 @@ uint64_t round_function(PhiloxKey key, uint32_t round, uint64_t half) {
 EpochOrder::EpochOrder(int64_t n, uint64_t seed, int64_t epoch, Shuffle shuffle)
     : n_(n), key_(philox_key(seed, static_cast<uint64_t>(epoch))), shuffle_(shuffle) {
   require(n >= 0, ErrorKind::kInternal, "an order of {} items was asked for", n);
-  const int bits = n > 1 ? std::bit_width(static_cast<uint64_t>(n - 1)) : 0;
+  const int bits = n > 1 ? static_cast<int>(std::bit_width(static_cast<uint64_t>(n - 1))) : 0;
   low_bits_ = bits / 2;
   high_bits_ = bits - low_bits_;
   rounds_ = bits < kLargeBits ? kRoundsSmall : kRoundsLarge;

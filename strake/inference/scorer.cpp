@@ -14,7 +14,7 @@ Scorer::Scorer(const std::filesystem::path& folder, Precision precision) : model
   for (const auto& block : model_.blocks()) {
     at::Tensor flat = at::zeros({block->layout().numel()});
     try {
-      models::load_block(*block, config(), files, 0, flat, report);
+      models::load_block(*block, {.config = config(), .files = files}, flat, report);
     } catch (Error& error) {
       error.add_context("while loading " + folder.string());
       throw;

@@ -7,9 +7,11 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strake/core/error.h"
@@ -93,7 +95,7 @@ inline tensors::PackedBatch packed_batch(const std::vector<int32_t>& lengths) {
 // Keeps the gradients that layers hand over, by parameter.
 class RecordingSink final : public GradientSink {
  public:
-  explicit RecordingSink(const std::vector<at::Tensor>& parameters) : parameters_(parameters) {}
+  explicit RecordingSink(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {}
 
   void accept(size_t parameter, const at::Tensor& gradient) override {
     require(gradients.emplace(parameter, gradient.clone()).second, ErrorKind::kInternal, "two gradients");
@@ -105,7 +107,7 @@ class RecordingSink final : public GradientSink {
   std::map<size_t, at::Tensor> gradients;
 
  private:
-  const std::vector<at::Tensor>& parameters_;
+  std::vector<at::Tensor> parameters_;
 };
 
 }  // namespace strake::models

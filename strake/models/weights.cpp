@@ -81,20 +81,19 @@ void initialize(const ParameterSpec& spec, double range, uint64_t seed, const at
 
 }  // namespace
 
-void load_block(const Block& block, const EncoderConfig& config, const CheckpointFiles& files, uint64_t seed,
-                at::Tensor& flat, LoadReport& report) {
-  const std::string prefix = find_family(config.model_type, "config.json").names.prefix;
+void load_block(const Block& block, const WeightSource& source, at::Tensor& flat, LoadReport& report) {
+  const std::string prefix = find_family(source.config.model_type, "config.json").names.prefix;
   for (size_t i = 0; i < block.parameters().size(); ++i) {
     const ParameterSpec& spec = block.parameters()[i];
     const at::Tensor value = FlatLayout::view(flat, block.layout().entries()[i]);
     for (size_t part = 0; part < spec.checkpoint_names.size(); ++part) {
       const std::string& wanted = spec.checkpoint_names[part];
-      const auto found = find_name(files, wanted, prefix);
+      const auto found = find_name(source.files, wanted, prefix);
       require(found || spec.is_head, ErrorKind::kConfig, "the checkpoint has no tensor '{}'", wanted);
       if (found) {
-        copy_tensor(files, *found, stacked_part(value, part, spec.checkpoint_names.size()));
+        copy_tensor(source.files, *found, stacked_part(value, part, spec.checkpoint_names.size()));
       } else {
-        initialize(spec, config.initializer_range, seed, value);
+        initialize(spec, source.config.initializer_range, source.seed, value);
         report.initialized.push_back(wanted);
       }
     }

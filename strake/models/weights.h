@@ -16,11 +16,16 @@ struct LoadReport {
   std::vector<std::string> unused;       // checkpoint tensors that the model does not have
 };
 
+struct WeightSource {
+  const EncoderConfig& config;
+  const tensors::CheckpointFiles& files;
+  uint64_t seed = 0;  // of initial values
+};
+
 // Fills `flat` (fp32, block.layout().numel()) from the checkpoint, or, for head parameters that a base checkpoint
 // lacks, with initial values: normal(0, initializer_range) for weights, zeros for biases, a pure function of (seed,
 // name). Missing tensors of the encoder and shapes that differ from config.json are errors (kConfig).
-void load_block(const Block& block, const EncoderConfig& config, const tensors::CheckpointFiles& files, uint64_t seed,
-                at::Tensor& flat, LoadReport& report);
+void load_block(const Block& block, const WeightSource& source, at::Tensor& flat, LoadReport& report);
 
 // Initial values as load_block gives them, without a checkpoint.
 void initialize_block(const Block& block, const EncoderConfig& config, uint64_t seed, at::Tensor& flat);

@@ -49,7 +49,8 @@ class Weights : public testing::Test {
 
   at::Tensor load(size_t block, LoadReport& report) const {
     at::Tensor flat = at::full({model_.blocks()[block]->layout().numel()}, 99.0F);
-    load_block(*model_.blocks()[block], config_, files(), 7, flat, report);
+    const tensors::CheckpointFiles checkpoint = files();
+    load_block(*model_.blocks()[block], {.config = config_, .files = checkpoint, .seed = 7}, flat, report);
     return flat;
   }
 

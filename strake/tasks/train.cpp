@@ -168,7 +168,8 @@ void load_weights(const models::SequenceClassifier& model, const TrainConfig& co
   for (size_t i = 0; i < model.blocks().size(); ++i) {
     at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
     try {
-      models::load_block(*model.blocks()[i], model.config(), files, config.training.seed, whole, report);
+      models::load_block(*model.blocks()[i], {.config = model.config(), .files = files, .seed = config.training.seed},
+                         whole, report);
     } catch (Error& error) {
       error.add_context("while loading " + config.model_name_or_path);
       throw;

@@ -153,7 +153,7 @@ void read_model(const models::SequenceClassifier& model, ShardedParameters& para
     const models::Block& block = *model.blocks()[i];
     at::Tensor whole = at::zeros({block.layout().numel()});
     models::LoadReport report;
-    models::load_block(block, model.config(), files, 0, whole, report);
+    models::load_block(block, {.config = model.config(), .files = files}, whole, report);
     require(report.initialized.empty(), ErrorKind::kConfig, "{} lacks tensor '{}'", folder.string(),
             report.initialized.empty() ? "" : report.initialized.front());
     parameters.assign(i, whole);

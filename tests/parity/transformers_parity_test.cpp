@@ -111,7 +111,7 @@ TEST(BaseCheckpoint, GetsANewHeadAndKeepsItsPooler) {
   models::LoadReport report;
   for (const auto& block : model.blocks()) {
     at::Tensor flat = at::zeros({block->layout().numel()});
-    models::load_block(*block, config, files, 7, flat, report);
+    models::load_block(*block, {.config = config, .files = files, .seed = 7}, flat, report);
   }
   EXPECT_EQ(report.initialized, (std::vector<std::string>{"classifier.weight", "classifier.bias"}));
   EXPECT_TRUE(models::unused_names(model, files).empty());

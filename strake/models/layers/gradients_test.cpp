@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "strake/models/layers/attention.h"
