@@ -51,11 +51,34 @@ std::vector<std::string> flag_names(const CLI::App& app) {
   fail(ErrorKind::kUsage, "unknown flag {}{}", printable(flag), did_you_mean(flag, flag_names(app)));
 }
 
+// --config files hold flags by name and nothing else.
+class FlagFile final : public CLI::ConfigTOML {
+ public:
+  explicit FlagFile(const CLI::App& app) : app_(app) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
+    const auto file = app_.get_config_ptr()->as<std::string>();
+    std::vector<std::string> keys = flag_names(app_);
+    for (std::string& key : keys) key.erase(0, 2);
+    for (const CLI::ConfigItem& item : items) {
+      require(item.parents.empty(), ErrorKind::kUsage, "{}: section [{}] is not expected; write all keys without sections",
+              file, printable(item.parents.empty() ? "" : item.parents.front()));
+      require(std::ranges::find(keys, item.name) != keys.end(), ErrorKind::kUsage, "{}: unknown key '{}'{}", file,
+              printable(item.name), did_you_mean(item.name, keys));
+    }
+    return items;
+  }
+
+ private:
+  const CLI::App& app_;
+};
+
 }  // namespace
 
 bool parse_arguments(CLI::App& app, std::vector<std::string> arguments) {
   app.allow_extras();
-  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.config_formatter(std::make_shared<FlagFile>(app));
   std::ranges::reverse(arguments);  // CLI11 takes them from the back
   try {
     app.parse(arguments);

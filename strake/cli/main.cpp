@@ -32,6 +32,8 @@ void run(const std::vector<std::string>& arguments) {
     names.push_back(verb.text.name);
     if (verb.text.name != arguments[0]) continue;
     verb.run(verb.text, {arguments.begin() + 1, arguments.end()});
+    std::cout.flush();
+    strake::require(std::cout.good(), strake::ErrorKind::kIo, "cannot write to standard output: results are incomplete");
     return;
   }
   strake::fail(strake::ErrorKind::kUsage, "unknown verb '{}'{}", strake::printable(arguments[0]),

@@ -75,13 +75,13 @@ LabelMap LabelMap::collect(const data::TableSource& source, const std::string& c
       require(!labels.is_null(row), ErrorKind::kData, "{}: column '{}' has no label", table->where(row), column);
       seen.insert(labels.text(row));
       require(seen.size() <= kMostClasses, ErrorKind::kData,
-              "column '{}' has more than {} different labels: is it the label column? For numbers pass "
+              "{}: column '{}' has more than {} different labels: is it the label column? For numbers pass "
               "--problem_type regression",
-              column, kMostClasses);
+              source.paths.front().string(), column, kMostClasses);
     }
   }
-  require(seen.size() >= 2, ErrorKind::kData, "column '{}' has {} different labels; a classifier needs at least 2",
-          column, seen.size());
+  require(seen.size() >= 2, ErrorKind::kData, "{}: column '{}' has {} different labels; a classifier needs at least 2",
+          source.paths.front().string(), column, seen.size());
   return classes(sorted_names(seen));
 }
 

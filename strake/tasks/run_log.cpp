@@ -34,9 +34,9 @@ std::string brief(const Json& entry) {
 
 }  // namespace
 
-RunLog::RunLog(const TrainConfig& config, const std::optional<std::filesystem::path>& resume_from)
-    : config_(config), metrics_(open_metrics(config, resume_from)) {
-  if (!config.disable_tqdm) {
+void RunLog::open(const std::optional<std::filesystem::path>& resume_from) {
+  metrics_.emplace(open_metrics(config_, resume_from));
+  if (!config_.disable_tqdm) {
     progress_.emplace(monitor::ProgressOptions{.verb = "train", .done_at_start = steps_of(resume_from)});
   }
 }
@@ -53,7 +53,7 @@ void RunLog::on_step(const training::StepReport& report, double epoch, int64_t t
 }
 
 void RunLog::on_log(const Json& entry) {
-  metrics_.append(entry);
+  metrics_->append(entry);
   if (entry.contains("train_runtime")) return;  // in the closing table
   if (progress_) progress_->make_room();
   log::info("{}", brief(entry));

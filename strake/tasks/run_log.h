@@ -13,7 +13,10 @@ namespace strake::tasks {
 // What a training run shows and records on rank 0: progress, metrics.jsonl, and the table at the end.
 class RunLog final : public training::RunListener {
  public:
-  RunLog(const TrainConfig& config, const std::optional<std::filesystem::path>& resume_from);
+  explicit RunLog(const TrainConfig& config) : config_(config) {}
+
+  // Before the first step: begins metrics.jsonl, or cuts it back to the checkpoint that the run goes on from.
+  void open(const std::optional<std::filesystem::path>& resume_from);
 
   void on_step(const training::StepReport& report, double epoch, int64_t total_steps) override;
   void on_log(const Json& entry) override;
@@ -22,7 +25,7 @@ class RunLog final : public training::RunListener {
 
  private:
   const TrainConfig& config_;
-  monitor::MetricsLog metrics_;
+  std::optional<monitor::MetricsLog> metrics_;
   std::optional<monitor::Progress> progress_;
   int64_t tokens_ = 0;
 };

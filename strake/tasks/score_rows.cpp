@@ -69,8 +69,8 @@ ScoreReport score_rows(const ScoreConfig& config, const inference::Scorer& score
   const auto score = [&](const EncodedRows& rows) {
     const data::TokenDataset dataset = dataset_of(rows);
     require(dataset.max_token_id() < scorer.config().vocab_size, ErrorKind::kConfig,
-            "token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
-            dataset.max_token_id(), scorer.config().vocab_size);
+            "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
+            config.model_name_or_path, dataset.max_token_id(), scorer.config().vocab_size);
     sink(rows, score_chunk(dataset, scorer, config.max_tokens_per_batch));
     report.rows += rows.num_rows();
     report.tokens += dataset.total_tokens();

@@ -50,8 +50,12 @@ LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models
     const data::TokenFileReader reader(config.train_file.front());
     require(reader.info().label_kind != data::TokenLabelKind::kNone, ErrorKind::kData,
             "{} has no labels: prepare it with --label_column", config.train_file.front());
-    return reader.info().label_kind == data::TokenLabelKind::kNumber ? LabelMap::numbers()
-                                                                     : LabelMap::classes(reader.info().label_names);
+    const bool numbers = reader.info().label_kind == data::TokenLabelKind::kNumber;
+    const bool wants_numbers = problem == models::ProblemType::kRegression;
+    require(config.problem_type.empty() || numbers == wants_numbers, ErrorKind::kUsage,
+            "--problem_type {} contradicts {}, whose labels are {}", config.problem_type, config.train_file.front(),
+            numbers ? "numbers" : "classes");
+    return numbers ? LabelMap::numbers() : LabelMap::classes(reader.info().label_names);
   }
   return LabelMap::collect(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
 }
@@ -117,9 +121,14 @@ TrainSetup load_setup(const TrainConfig& config, int workers) {
   return setup;
 }
 
-std::optional<fs::path> find_resume(const TrainConfig& config) {
+bool wants_resume(const TrainConfig& config) {
   const std::string& wish = config.resume_from_checkpoint;
-  if (wish.empty() || wish == "false" || wish == "False") return std::nullopt;
+  return !wish.empty() && wish != "false" && wish != "False";
+}
+
+std::optional<fs::path> find_resume(const TrainConfig& config) {
+  if (!wants_resume(config)) return std::nullopt;
+  const std::string& wish = config.resume_from_checkpoint;
   if (wish == "true" || wish == "True" || wish == "last") {
     const auto newest = checkpoint::newest_sound_checkpoint(config.output_dir);
     if (!newest) log::info("no checkpoint in {}: starting from the beginning", config.output_dir);
@@ -129,18 +138,19 @@ std::optional<fs::path> find_resume(const TrainConfig& config) {
   return fs::path(wish);
 }
 
-void prepare_output_folder(const TrainConfig& config) {
-  create_directories(config.output_dir);
-  const auto existing = checkpoint::list_checkpoints(config.output_dir);
-  if (!config.resume_from_checkpoint.empty()) {
-    checkpoint::remove_leftovers(config.output_dir);
-    return;
-  }
-  require(existing.empty() || config.overwrite_output_dir, ErrorKind::kUsage,
+void check_output_folder(const TrainConfig& config) {
+  const bool is_free = checkpoint::list_checkpoints(config.output_dir).empty();
+  require(is_free || wants_resume(config) || config.overwrite_output_dir, ErrorKind::kUsage,
           "--output_dir {} has checkpoints of an earlier run: pass --resume_from_checkpoint true to continue it or "
           "--overwrite_output_dir to delete them",
           config.output_dir);
+}
+
+// The first change on disk, made when nothing is left that could be refused.
+void start_output_folder(const TrainConfig& config) {
+  create_directories(config.output_dir);
   checkpoint::remove_leftovers(config.output_dir);
+  if (wants_resume(config)) return;
   checkpoint::prune_checkpoints(config.output_dir, 0, std::nullopt);
   for (const auto& folder : checkpoint::list_checkpoints(config.output_dir)) fs::remove_all(folder.path);
 }
@@ -155,6 +165,7 @@ Json run_fingerprint(const TrainConfig& config, const TrainSetup& setup, int num
           {"max_tokens_per_batch", options.max_tokens_per_batch},
           {"micro_batches_per_step", options.gradient_accumulation_steps * num_ranks},
           {"bf16", options.bf16},
+          {"dataloader_drop_last", options.dataloader_drop_last},
           {"train_sequences", setup.train.size()},
           {"train_tokens", setup.train.total_tokens()},
           {"tokenizer", setup.tokenizer->fingerprint()},
@@ -187,7 +198,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setu
   training::ShardedParameters parameters(model, comm, config.training);
   if (!resume_from) load_weights(model, config, parameters);
   std::unique_ptr<RunLog> run_log;
-  if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config, resume_from);
+  if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config);
   training::TrainerInputs inputs{.model = model,
                                  .train = setup.train,
                                  .evaluation = setup.evaluation ? &*setup.evaluation : nullptr,
@@ -202,6 +213,10 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setu
                                      },
                                  .listener = run_log.get()};
   training::Trainer trainer(std::move(inputs), parameters, comm, config.training);
+  if (run_log) {
+    start_output_folder(config);
+    run_log->open(resume_from);
+  }
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
   return report;
@@ -230,7 +245,7 @@ void TrainConfig::validate() const {
   require(validation_file.empty() == (training.eval_strategy == "no"), ErrorKind::kUsage,
           "--validation_file and --eval_strategy {} contradict each other: {}", training.eval_strategy,
           validation_file.empty() ? "evaluation needs a file" : "say steps or epoch, or leave the file out");
-  require(overwrite_output_dir == false || resume_from_checkpoint.empty(), ErrorKind::kUsage,
+  require(!overwrite_output_dir || !wants_resume(*this), ErrorKind::kUsage,
           "--overwrite_output_dir and --resume_from_checkpoint {} contradict each other", resume_from_checkpoint);
   parse_problem_type_flag(problem_type);
   training.validate();
@@ -255,8 +270,7 @@ training::TrainReport train(const TrainConfig& config) {
     const TrainSetup setup = load_setup(config, under_launcher ? threads : available_cores());
     log_environment(config, setup, num_ranks, threads);
     if (config.dry_run) return {};
-    if (!mpi || mpi->rank() == 0) prepare_output_folder(config);
-    if (mpi) mpi->barrier();
+    if (!mpi || mpi->rank() == 0) check_output_folder(config);
     const auto resume_from = find_resume(config);
     if (mpi) return run_rank(config, setup, resume_from, *mpi);
     if (num_ranks == 1) {

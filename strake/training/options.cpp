@@ -46,8 +46,9 @@ void TrainingOptions::validate() const {
   require(max_grad_norm >= 0, ErrorKind::kUsage, "--max_grad_norm {} is negative", max_grad_norm);
   require(warmup_steps >= 0, ErrorKind::kUsage, "--warmup_steps {} is negative", warmup_steps);
   require(max_steps > 0 || max_steps == -1, ErrorKind::kUsage, "--max_steps {} is neither positive nor -1", max_steps);
-  require(max_steps > 0 || num_train_epochs > 0, ErrorKind::kUsage, "--num_train_epochs {} must be positive",
-          num_train_epochs);
+  constexpr double kMostEpochs = 1e9;
+  require(max_steps > 0 || (num_train_epochs > 0 && num_train_epochs <= kMostEpochs), ErrorKind::kUsage,
+          "--num_train_epochs {} is not in (0, {:.0f}]", num_train_epochs, kMostEpochs);
   require(warmup_steps == 0 || warmup_ratio == 0, ErrorKind::kUsage,
           "--warmup_steps {} and --warmup_ratio {} contradict each other", warmup_steps, warmup_ratio);
   parse_interval(logging_strategy, "logging_strategy");

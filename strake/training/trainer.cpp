@@ -47,12 +47,13 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
       options_(std::move(options)),
       plan_(inputs_.train.offsets(), batch_options(options_)),
       stepper_(inputs_.model, parameters, comm, options_) {
-  plan_length();
   if (inputs_.resume_from) {
     state_ = read_run(inputs_.model, parameters_, inputs_.fingerprint, *inputs_.resume_from);
     const fs::path history = *inputs_.resume_from / "trainer_state.json";
     history_ = monitor::trainer_state_from_json(read_json(history, kMaxIndexBytes), history.string());
+    stop_ = out_of_patience();
   }
+  plan_length();
 }
 
 void Trainer::plan_length() {
@@ -185,11 +186,15 @@ void Trainer::track_best() {
   }
   history_.best_metric = state_.best_metric;
   if (state_.best_metric) history_.best_global_step = state_.best_step;
-  if (options_.early_stopping_patience > 0 && state_.evaluations_without_gain >= options_.early_stopping_patience) {
+  if (out_of_patience()) {
     stop_ = true;
     report_.stopped_early = true;
     log::info("no gain in {} evaluations: stopping at step {}", state_.evaluations_without_gain, state_.step);
   }
+}
+
+bool Trainer::out_of_patience() const {
+  return options_.early_stopping_patience > 0 && state_.evaluations_without_gain >= options_.early_stopping_patience;
 }
 
 void Trainer::save() {

@@ -65,6 +65,7 @@ class Trainer {
   void log_training(const StepReport& report);
   void evaluate_now();
   void track_best();
+  bool out_of_patience() const;
   void save();
   void finish(double seconds);
   void log_entry(Json entry);

@@ -1,0 +1,225 @@
+"""A run that was killed and resumed ends with the bits of one that was not, also on another number of ranks."""
+
+import json
+import random
+import shutil
+import subprocess
+import time
+
+import pytest
+from program import command, environment, files_in, losses, metrics, run
+from tiny_models import make_model, reviews, write_table
+
+MICRO_BATCHES = 4
+STEPS = 60
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    return {
+        "model_name_or_path": make_model(folder / "model", dropout=0.1),
+        "train_file": write_table(folder / "train.parquet", reviews(38)),
+        "validation_file": write_table(folder / "validation.parquet", reviews(9, seed=2)),
+    }
+
+
+def train_command(inputs, output, num_ranks=1, **flags):
+    defaults = dict(
+        ranks=num_ranks,
+        gradient_accumulation_steps=MICRO_BATCHES // num_ranks,
+        max_seq_length=32,
+        per_device_train_batch_size=3,
+        max_steps=STEPS,
+        learning_rate=1e-3,
+        warmup_steps=5,
+        logging_steps=1,
+        eval_strategy="steps",
+        eval_steps=4,
+        save_steps=4,
+        save_total_limit=3,
+        load_best_model_at_end=True,
+    )
+    return command("train", output_dir=output, **(inputs | defaults | flags))
+
+
+def evaluations(folder):
+    return [(entry["step"], entry["eval_loss"]) for entry in metrics(folder) if "eval_loss" in entry]
+
+
+def kill_when(line, ready, delay=0.0):
+    """Starts the run and kills it as soon as `ready()` holds; False if it ended before."""
+    process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while process.poll() is None and not ready():
+        assert time.monotonic() < deadline
+    time.sleep(delay)
+    process.kill()
+    return process.wait() != 0
+
+
+def logged_steps(folder):
+    try:
+        return (folder / "metrics.jsonl").read_bytes().count(b'"loss"')
+    except FileNotFoundError:
+        return 0
+
+
+def assert_same_end(found, expected):
+    """The loss of a step that a kill lost between log and checkpoint is logged again, with the same bits."""
+    assert losses(found) == losses(expected)
+    assert evaluations(found) == evaluations(expected)
+    assert (found / "model.safetensors").read_bytes() == (expected / "model.safetensors").read_bytes()
+    states = [json.loads((folder / "trainer_state.json").read_text()) for folder in (found, expected)]
+    for key in ("best_global_step", "best_metric", "global_step", "epoch", "total_flos"):
+        assert states[0][key] == states[1][key]
+    leftovers = [path.name for path in found.iterdir() if path.name.startswith(".") or ".tmp" in path.name]
+    assert leftovers == []
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(inputs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    outcome = run(train_command(inputs, folder))
+    assert outcome.code == 0, outcome.err
+    assert len(losses(folder)) == STEPS
+    return folder
+
+
+@pytest.fixture(scope="module")
+def half_done(inputs, tmp_path_factory):
+    """Killed somewhere between the first checkpoint and the last."""
+    folder = tmp_path_factory.mktemp("half_done")
+    assert kill_when(train_command(inputs, folder), lambda: logged_steps(folder) >= STEPS // 2)
+    assert list(folder.glob("checkpoint-*"))
+    return folder
+
+
+@pytest.fixture
+def killed(half_done, tmp_path):
+    return shutil.copytree(half_done, tmp_path / "killed")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_a_killed_run_goes_on_with_the_same_bits(inputs, uninterrupted, killed, ranks):
+    outcome = run(train_command(inputs, killed, ranks, resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(killed, uninterrupted)
+
+
+def test_a_killed_run_goes_on_as_processes(inputs, uninterrupted, killed):
+    if shutil.which("mpirun.mpich") is None:
+        pytest.skip("there is no mpirun.mpich")
+    flags = {"ranks": 1, "gradient_accumulation_steps": 2}
+    outcome = run(["mpirun.mpich", "-n", "2", *train_command(inputs, killed, resume_from_checkpoint="true", **flags)])
+    assert outcome.code == 0, outcome.err
+    assert_same_end(killed, uninterrupted)
+
+
+def test_kills_while_saving_lose_no_checkpoint(inputs, uninterrupted, tmp_path):
+    """A checkpoint each step, killed again and again at random moments of a save, until the run is through."""
+    source = random.Random(11)
+    kills = 0
+    flags = {"save_steps": 4, "eval_steps": 4}
+    for _ in range(6):
+        saved = {path.name for path in tmp_path.glob("checkpoint-*")}
+
+        def saving():
+            names = {path.name for path in tmp_path.glob("checkpoint-*")}
+            return len(names - saved) > 1 and any(tmp_path.glob(".checkpoint-*.tmp"))
+
+        line = train_command(inputs, tmp_path, resume_from_checkpoint="true", **flags)
+        kills += kill_when(line, saving, delay=source.uniform(0, 0.004))
+        for folder in tmp_path.glob("checkpoint-*"):
+            if (folder / "manifest.json").exists():
+                assert (folder / "model.safetensors").stat().st_size > 100_000
+    assert kills >= 3
+    outcome = run(train_command(inputs, tmp_path, resume_from_checkpoint="true", **flags))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(tmp_path, uninterrupted)
+
+
+def test_a_damaged_checkpoint_is_passed_over(inputs, uninterrupted, killed):
+    newest = max(killed.glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
+    weights = newest / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-5] ^= 1
+    weights.write_bytes(content)
+    outcome = run(train_command(inputs, killed, resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert f"{newest} is not used" in outcome.err and "damaged" in outcome.err
+    assert_same_end(killed, uninterrupted)
+
+
+def test_a_damaged_checkpoint_asked_for_by_name_is_refused(inputs, killed):
+    newest = max(killed.glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
+    (newest / "optimizer.safetensors").write_bytes(b"cut")
+    before = files_in(killed)
+    outcome = run(train_command(inputs, killed, resume_from_checkpoint=newest))
+    assert outcome.code == 4
+    assert f"{newest / 'optimizer.safetensors'} has 3 bytes, the manifest says" in outcome.err
+    assert files_in(killed) == before
+
+
+def test_resuming_a_finished_run_changes_nothing(inputs, uninterrupted, tmp_path):
+    again = shutil.copytree(uninterrupted, tmp_path / "again")
+    outcome = run(train_command(inputs, again, resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(again, uninterrupted)
+
+
+def test_resuming_a_run_that_stopped_early_does_not_go_on(inputs, tmp_path):
+    flags = {"early_stopping_patience": 1, "early_stopping_threshold": 10.0}
+    assert run(train_command(inputs, tmp_path, **flags)).code == 0
+    steps = len(losses(tmp_path))
+    assert steps < STEPS
+    weights = (tmp_path / "model.safetensors").read_bytes()
+    outcome = run(train_command(inputs, tmp_path, resume_from_checkpoint="true", **flags))
+    assert outcome.code == 0, outcome.err
+    assert len(losses(tmp_path)) == steps
+    assert (tmp_path / "model.safetensors").read_bytes() == weights
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"seed": 7}, "seed = 42, now it is 7"),
+        ({"data_seed": 7}, "data_seed = 42, now it is 7"),
+        ({"per_device_train_batch_size": 4}, "per_device_train_batch_size = 3, now it is 4"),
+        ({"gradient_accumulation_steps": 2}, "micro_batches_per_step = 4, now it is 2"),
+        ({"max_tokens_per_batch": 100}, "max_tokens_per_batch = 0, now it is 100"),
+        ({"bf16": True}, "bf16 = false, now it is true"),
+        ({"max_seq_length": 8}, "train_tokens = "),
+        ({"dataloader_drop_last": True}, "dataloader_drop_last = false, now it is true"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_resuming_another_run_is_refused(inputs, killed, change, named):
+    before = files_in(killed)
+    outcome = run(train_command(inputs, killed, resume_from_checkpoint="true", **change))
+    assert outcome.code == 2
+    assert "strake_state.json" in outcome.err and named in outcome.err
+    assert files_in(killed) == before
+
+
+def test_resuming_with_other_data_is_refused(inputs, killed, tmp_path):
+    other = write_table(tmp_path / "other.parquet", reviews(39))
+    outcome = run(train_command(inputs | {"train_file": other}, killed, resume_from_checkpoint="true"))
+    assert outcome.code == 2
+    assert "train_sequences = 38, now it is 39" in outcome.err
+
+
+def test_a_folder_with_checkpoints_is_not_started_over_unasked(inputs, killed):
+    for flags in ({}, {"resume_from_checkpoint": "false"}):
+        before = files_in(killed)
+        outcome = run(train_command(inputs, killed, **flags))
+        assert outcome.code == 2
+        assert str(killed) in outcome.err
+        assert "--resume_from_checkpoint true" in outcome.err and "--overwrite_output_dir" in outcome.err
+        assert files_in(killed) == before
+
+
+def test_overwriting_starts_over(inputs, uninterrupted, killed):
+    outcome = run(train_command(inputs, killed, overwrite_output_dir=True))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(killed, uninterrupted)
