@@ -1,4 +1,4 @@
-"""Runs the strake program that STRAKE_BINARY names."""
+"""Runs the strake program that STRAKE_BINARY names, by default build/strake."""
 
 import dataclasses
 import json
@@ -8,7 +8,7 @@ import subprocess
 
 import pyarrow.parquet as parquet
 
-BINARY = os.environ["STRAKE_BINARY"]
+BINARY = os.environ.get("STRAKE_BINARY") or str(pathlib.Path(__file__).parent.parent / "build" / "strake")
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PMI_", "OMPI_", "SLURM_", "MPI_", "STRAKE_NUM_THREADS")
 
 
@@ -54,9 +54,9 @@ def summary(verb, **flags):
     return json.loads(strake(verb, summary_json=True, **flags).out)
 
 
-def predict(model, table, output, **flags):
+def predict(model, table, output, max_seq_length=32, **flags):
     """The scored table, as a dictionary of columns."""
-    strake("predict", model_name_or_path=model, input=table, output=output, **flags)
+    strake("predict", model_name_or_path=model, input=table, output=output, max_seq_length=max_seq_length, **flags)
     return parquet.read_table(output).to_pydict()
 
 

@@ -21,12 +21,26 @@ GOOD = ["good", "great", "fine", "happy", "love"]
 BAD = ["bad", "poor", "sad", "awful", "hate"]
 PLAIN = ["the", "film", "was", "a", "we", "it", "and", "book", "this", "day"]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-DROPOUTS = ["hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout", "seq_classif_dropout"]
+DROPOUTS = [
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "seq_classif_dropout",
+]
 
 
 def word_piece_vocabulary():
     letters = list(string.ascii_lowercase)
-    return SPECIAL + GOOD + BAD + PLAIN + [x for x in letters if x not in PLAIN] + [f"##{x}" for x in letters] + list(".,!?0123456789")
+    return (
+        SPECIAL
+        + GOOD
+        + BAD
+        + PLAIN
+        + [x for x in letters if x not in PLAIN]
+        + [f"##{x}" for x in letters]
+        + list(".,!?0123456789")
+    )
 
 
 def write_tokenizer(folder, family):
@@ -97,7 +111,9 @@ def reviews(count, seed=1, longest=20):
         label = source.randrange(2)
         words = source.choices(PLAIN, k=source.randint(1, longest)) + source.choices(BAD if label == 0 else GOOD, k=3)
         source.shuffle(words)
-        rows.append({"text": " ".join(words), "label": ["negative", "positive"][label], "number": i, "score": label - 0.25})
+        rows.append(
+            {"text": " ".join(words), "label": ["negative", "positive"][label], "number": i, "score": label - 0.25}
+        )
     return rows
 
 

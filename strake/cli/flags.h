@@ -4,10 +4,13 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
+#include <charconv>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "strake/core/error.h"
 #include "strake/core/json.h"
 
 // Flags, --config files, --help and --print_config from the one list of fields that every configuration has
@@ -30,6 +33,16 @@ bool parse_arguments(CLI::App& app, std::vector<std::string> arguments);
 // true/false in the spellings of HfArgumentParser; Error (kUsage) naming the flag.
 bool parse_bool(const std::string& text, const std::string& flag);
 
+// "" if T holds the integer that `text` writes, else what is wrong: CLI11 would wrap or cut it silently.
+template <typename T>
+std::string check_integer(const std::string& text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size()) return "";
+  return fmt::format("'{}' is not a whole number in [{}, {}]", printable(text), std::numeric_limits<T>::min(),
+                     std::numeric_limits<T>::max());
+}
+
 template <typename T>
 void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
   const std::string flag = std::string("--") + name;
@@ -47,7 +60,10 @@ void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
            flag, [&field, flag](const std::string& value) { field = parse_bool(value, flag); }, help)
         ->type_name("BOOL");
   } else if constexpr (std::is_same_v<T, std::optional<uint64_t>>) {
-    app.add_option_function<uint64_t>(flag, [&field](const uint64_t& value) { field = value; }, help);
+    app.add_option_function<uint64_t>(flag, [&field](const uint64_t& value) { field = value; }, help)
+        ->check(&check_integer<uint64_t>);
+  } else if constexpr (std::is_integral_v<T>) {
+    app.add_option(flag, field, help)->capture_default_str()->check(&check_integer<T>);
   } else {
     app.add_option(flag, field, help)->capture_default_str();
   }

@@ -24,12 +24,26 @@ Json to_json(const Encoding& encoding) {
   return json;
 }
 
+// What JSON gets wrong counts as configuration elsewhere; here it is data.
+template <typename Read>
+auto as_data(Read&& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kData, error.what(), error.where());
+  }
+}
+
+std::string required_text(const Json& line, const char* key, const std::string& where) {
+  return as_data([&] { return get_required<std::string>(line, key, where); });
+}
+
 Json encode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const TokenizeConfig& config,
                  const std::string& where) {
-  const std::string text = line.is_string() ? line.get<std::string>() : get_required<std::string>(line, "text", where);
+  const std::string text = line.is_string() ? line.get<std::string>() : required_text(line, "text", where);
   std::optional<std::string> pair;
   if (line.is_object() && line.contains("text_pair") && !line["text_pair"].is_null()) {
-    pair = get_required<std::string>(line, "text_pair", where);
+    pair = required_text(line, "text_pair", where);
   }
   tokenizers::EncodeOptions options;
   if (config.max_seq_length > 0) {
@@ -40,7 +54,7 @@ Json encode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const
 
 Json decode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const TokenizeConfig& config,
                  const std::string& where) {
-  const Json ids = line.is_array() ? line : get_required<Json>(line, "input_ids", where);
+  const Json ids = line.is_array() ? line : as_data([&] { return get_required<Json>(line, "input_ids", where); });
   require(ids.is_array(), ErrorKind::kData, "{}: input_ids is not a list", where);
   std::vector<int32_t> values;
   for (const Json& id : ids) {
@@ -57,6 +71,7 @@ void TokenizeConfig::validate() const {
   require(!tokenizer.empty(), ErrorKind::kUsage, "--tokenizer names no folder or file");
   require(!input.empty(), ErrorKind::kUsage, "--input names no file");
   require(max_seq_length >= 0, ErrorKind::kUsage, "--max_seq_length {} is negative", max_seq_length);
+  require(stride >= 0, ErrorKind::kUsage, "--stride {} is negative", stride);
   require(stride == 0 || max_seq_length > 0, ErrorKind::kUsage, "--stride {} needs --max_seq_length", stride);
   require(decode || !skip_special_tokens, ErrorKind::kUsage, "--skip_special_tokens needs --decode");
   require(!decode || max_seq_length == 0, ErrorKind::kUsage, "--decode and --max_seq_length {} contradict each other",
@@ -74,7 +89,7 @@ int64_t tokenize(const TokenizeConfig& config, std::ostream& standard_output) {
   int64_t number = 0;
   for (std::string line; std::getline(input, line);) {
     const std::string where = fmt::format("{}:{}", config.input, ++number);
-    const Json parsed = parse_json(line, where);
+    const Json parsed = as_data([&] { return parse_json(line, where); });
     const Json result =
         config.decode ? decode_line(parsed, *tokenizer, config, where) : encode_line(parsed, *tokenizer, config, where);
     const std::string text = result.dump() + "\n";

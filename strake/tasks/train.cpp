@@ -75,6 +75,12 @@ LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& m
   return named.names().size() == trained.names().size() ? named : trained;
 }
 
+std::string describe_labels(data::TokenLabelKind kind, const std::vector<std::string>& names) {
+  constexpr size_t kLongestList = 300;
+  if (kind == data::TokenLabelKind::kNone) return "none";
+  return kind == data::TokenLabelKind::kNumber ? "numbers" : printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList);
+}
+
 data::TokenDataset load_tokens(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
                                const LabelMap& labels) {
   data::LoadedTokens loaded = data::load_token_files({paths.begin(), paths.end()});
@@ -83,7 +89,9 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
   const bool regression = labels.problem() == models::ProblemType::kRegression;
   require(loaded.info.label_kind == (regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass) &&
               (regression || loaded.info.label_names == labels.names()),
-          ErrorKind::kData, "the labels of {} are not those of the model", paths.front());
+          ErrorKind::kData, "the labels of {} are not those of the model: found {}, expected {}", paths.front(),
+          describe_labels(loaded.info.label_kind, loaded.info.label_names),
+          describe_labels(regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass, labels.names()));
   return std::move(loaded.dataset);
 }
 

@@ -67,7 +67,9 @@ def run_torchrun(inputs, output, ranks, **flags):
     shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     line = train_command(inputs, output, ranks, **flags)
     others = [
-        subprocess.Popen(line, env=environment(RANK=str(rank), **shared), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        subprocess.Popen(
+            line, env=environment(RANK=str(rank), **shared), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         for rank in range(1, ranks)
     ]
     outcome = run(line, env=environment(RANK="0", **shared))

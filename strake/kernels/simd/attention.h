@@ -30,23 +30,33 @@ struct AttentionSizes {
   int64_t bits() const { return round_up(kQueryBlock * bits_row / 4, 16); }
 };
 
-// Rows of `dim` elements as fp32 times `factor`, filled with zeros up to whole vectors.
+// `count` rows of `dim` elements, `stride` elements apart.
+template <class T>
+struct Rows {
+  T* data;
+  int64_t stride;
+  int64_t count;
+  int64_t dim;
+};
+
+// Rows as fp32 times `factor`, filled with zeros up to whole vectors.
 template <class S, class T>
-inline void widen_rows(const T* from, int64_t stride, int64_t rows, int64_t head_dim, float factor, float* to) {
-  const int64_t dim = round_up(head_dim, S::kLanes);
-  for (int64_t i = 0; i < rows; ++i) {
-    for_each_vector<S>(head_dim, [&](int64_t d, auto lanes) {
-      S::store(to + i * dim + d, S::load(from + i * stride + d, lanes) * S::set(factor));
+inline void widen_rows(const Rows<const T>& from, float factor, float* to) {
+  const int64_t width = round_up(from.dim, S::kLanes);
+  for (int64_t i = 0; i < from.count; ++i) {
+    for_each_vector<S>(from.dim, [&](int64_t d, auto lanes) {
+      S::store(to + i * width + d, S::load(from.data + i * from.stride + d, lanes) * S::set(factor));
     });
   }
 }
 
+// The way back.
 template <class S, class T>
-inline void narrow_rows(const float* from, int64_t rows, int64_t head_dim, float factor, T* to, int64_t stride) {
-  const int64_t dim = round_up(head_dim, S::kLanes);
-  for (int64_t i = 0; i < rows; ++i) {
-    for_each_vector<S>(head_dim, [&](int64_t d, auto lanes) {
-      S::store(to + i * stride + d, S::load(from + i * dim + d) * S::set(factor), lanes);
+inline void narrow_rows(const float* from, float factor, const Rows<T>& to) {
+  const int64_t width = round_up(to.dim, S::kLanes);
+  for (int64_t i = 0; i < to.count; ++i) {
+    for_each_vector<S>(to.dim, [&](int64_t d, auto lanes) {
+      S::store(to.data + i * to.stride + d, S::load(from + i * width + d) * S::set(factor), lanes);
     });
   }
 }
@@ -236,11 +246,11 @@ void attention_forward_item(const AttentionForward<T>& args, const KeepRule& rul
   prefetch_rows(args.out + item.first_token * args.out_stride + item.head * shape.head_dim, args.out_stride,
                 item.length, shape.head_dim);
   transpose_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, keys);
-  widen_rows<S>(args.v + at, args.qkv_stride, item.length, shape.head_dim, 1.0F, values);
+  widen_rows<S, T>({args.v + at, args.qkv_stride, item.length, shape.head_dim}, 1.0F, values);
   for (int64_t first = 0; first < item.length; first += kQueryBlock) {
     const QueryBlock block = query_block(shape, item.length, first);
-    widen_rows<S>(args.q + at + first * args.qkv_stride, args.qkv_stride, block.rows, shape.head_dim, shape.scale,
-                  queries);
+    widen_rows<S, T>({args.q + at + first * args.qkv_stride, args.qkv_stride, block.rows, shape.head_dim}, shape.scale,
+                     queries);
     gemm<S, Into::kOverwrite>({.a = queries,
                                .a_row = sizes.dim,
                                .a_depth = 1,
@@ -267,8 +277,9 @@ void attention_forward_item(const AttentionForward<T>& args, const KeepRule& rul
                                .depth = block.keys});
     const int64_t token = item.first_token + first;
     for (int64_t i = 0; i < block.rows; ++i) {
-      narrow_rows<S>(results + i * sizes.dim, 1, shape.head_dim, rule.scale / sums.sum[i],
-                     args.out + (token + i) * args.out_stride + item.head * shape.head_dim, args.out_stride);
+      narrow_rows<S, T>(
+          results + i * sizes.dim, rule.scale / sums.sum[i],
+          {args.out + (token + i) * args.out_stride + item.head * shape.head_dim, args.out_stride, 1, shape.head_dim});
     }
     store_lse<S>(sums, block.rows, args.lse + token * shape.num_heads + item.head, shape.num_heads);
   }
@@ -373,9 +384,9 @@ inline void backward_block(const AttentionBackward<T>& args, const KeepRule& rul
   const int64_t key_vectors = round_up(block.keys, S::kLanes) / S::kLanes;
   const int64_t dim_vectors = sizes.dim / S::kLanes;
   const T* const dout = args.dout + token * args.out_stride + column;
-  widen_rows<S>(args.q + token * args.qkv_stride + column, args.qkv_stride, block.rows, shape.head_dim, shape.scale,
-                w.queries);
-  widen_rows<S>(dout, args.out_stride, block.rows, shape.head_dim, 1.0F, w.dout);
+  widen_rows<S, T>({args.q + token * args.qkv_stride + column, args.qkv_stride, block.rows, shape.head_dim},
+                   shape.scale, w.queries);
+  widen_rows<S, T>({dout, args.out_stride, block.rows, shape.head_dim}, 1.0F, w.dout);
   const Gemm scores{.a = w.queries,
                     .a_row = sizes.dim,
                     .a_depth = 1,
@@ -418,8 +429,8 @@ inline void backward_block(const AttentionBackward<T>& args, const KeepRule& rul
                              .rows = block.rows,
                              .vectors = dim_vectors,
                              .depth = block.keys});
-  narrow_rows<S>(w.dq, block.rows, shape.head_dim, shape.scale, args.dq + token * args.grad_stride + column,
-                 args.grad_stride);
+  narrow_rows<S, T>(w.dq, shape.scale,
+                    {args.dq + token * args.grad_stride + column, args.grad_stride, block.rows, shape.head_dim});
 }
 
 template <class S, class T>
@@ -440,7 +451,7 @@ void attention_backward_item(const AttentionBackward<T>& args, const KeepRule& r
   }
   transpose_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, w.keys_t);
   transpose_rows<S>(args.v + at, args.qkv_stride, item.length, shape.head_dim, w.values_t);
-  widen_rows<S>(args.k + at, args.qkv_stride, item.length, shape.head_dim, 1.0F, w.keys);
+  widen_rows<S, T>({args.k + at, args.qkv_stride, item.length, shape.head_dim}, 1.0F, w.keys);
   for (int64_t n = 0; n < sizes.rows(); n += S::kLanes) {
     S::store(w.dk + n, S::zero());
     S::store(w.dv + n, S::zero());
@@ -448,8 +459,8 @@ void attention_backward_item(const AttentionBackward<T>& args, const KeepRule& r
   for (int64_t first = 0; first < item.length; first += kQueryBlock) {
     backward_block<S>(args, rule, item, w, query_block(shape, item.length, first));
   }
-  narrow_rows<S>(w.dk, item.length, shape.head_dim, 1.0F, args.dk + grad_at, args.grad_stride);
-  narrow_rows<S>(w.dv, item.length, shape.head_dim, 1.0F, args.dv + grad_at, args.grad_stride);
+  narrow_rows<S, T>(w.dk, 1.0F, {args.dk + grad_at, args.grad_stride, item.length, shape.head_dim});
+  narrow_rows<S, T>(w.dv, 1.0F, {args.dv + grad_at, args.grad_stride, item.length, shape.head_dim});
 }
 
 }  // namespace

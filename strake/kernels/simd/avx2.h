@@ -136,7 +136,7 @@ struct Avx2 {
   static void transpose(Float (&r)[kLanes]) {
     Float t[kLanes];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    for (size_t i = 0; i < 4; ++i) {
       t[2 * i] = _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
       t[2 * i + 1] = _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]);
     }

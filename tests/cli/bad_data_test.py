@@ -1,0 +1,163 @@
+"""Tables whose files, columns or labels are not what they should be."""
+
+import pytest
+from program import predict
+from refusals import DATA, FILE, USAGE
+from tiny_models import reviews
+
+KINDS = ["parquet", "csv", "tsv", "jsonl"]
+ROWS = reviews(40)
+
+
+# Columns
+
+
+def test_missing_text_column(place):
+    place.refuses(
+        DATA, place.train(text_column="txt"), "train.parquet: there is no column 'txt'", "did you mean 'text'"
+    )
+    place.refuses(DATA, place.predict(text_column="review"), "no column 'review'; the columns are text, label, number")
+    place.refuses(DATA, place.prepare(text_column="review"), "no column 'review'")
+    place.refuses(DATA, place.evaluate(text_column="review"), "no column 'review'")
+
+
+def test_missing_label_column(place):
+    place.refuses(DATA, place.train(label_column="labels"), "train.parquet: there is no column 'labels'", "'label'")
+    place.refuses(DATA, place.evaluate(label_column="stars"), "no column 'stars'")
+
+
+def test_missing_pair_column(place):
+    place.refuses(DATA, place.train(text_pair_column="second"), "no column 'second'")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "jsonl"])
+def test_text_column_of_numbers(place, kind):
+    table = place.table(f"numbers.{kind}", ROWS)
+    place.refuses(
+        DATA, place.predict(input=table, text_column="number"), table, "'number'", "int64", "must hold strings"
+    )
+
+
+def test_label_column_of_lists(place):
+    table = place.table("lists.parquet", [{"text": "a", "label": [1]}, {"text": "b", "label": [2]}])
+    place.refuses(DATA, place.train(train_file=table), table, "column 'label' has the type list", "must be strings")
+
+
+def test_columns_that_differ_between_files(place):
+    files = [place.table("a.parquet", ROWS), place.table("b.parquet", [{"text": "x", "label": 3}])]
+    place.refuses(DATA, place.train(train_file=files), files[0], files[1], "label: int64", "label: string")
+
+
+def test_prediction_column_that_is_there_already(place):
+    table = place.table("scored.parquet", [row | {"prediction": "x"} for row in ROWS])
+    place.refuses(DATA, place.predict(input=table), table, "'prediction'", "already exists")
+
+
+# Files
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_empty_file(place, kind):
+    table = place.file(f"empty.{kind}", b"")
+    for line in (place.train(train_file=table), place.predict(input=table), place.prepare(input=table)):
+        place.refuses(DATA, line, f"{table} is empty")
+
+
+def test_header_without_rows(place):
+    table = place.file("header.csv", "text,label\n")
+    place.refuses(DATA, place.train(train_file=table), table, "0 different labels")
+    place.refuses(DATA, place.train(train_file=table, model_name_or_path=place.shared / "classifier"), table, "no rows")
+    place.refuses(DATA, place.prepare(input=table), table, "has no rows")
+    place.refuses(DATA, place.evaluate(input=table), table, "has no rows")
+    assert predict(place.shared / "classifier", table, place.output)["prediction"] == []
+
+
+def test_parquet_file_cut_in_half(place):
+    whole = (place.shared / "train.parquet").read_bytes()
+    table = place.file("half.parquet", whole[: len(whole) // 2])
+    for line in (place.train(train_file=table), place.predict(input=table), place.prepare(input=table)):
+        place.refuses(DATA, line, table)
+
+
+def test_parquet_file_with_damaged_pages(place):
+    content = bytearray((place.shared / "train.parquet").read_bytes())
+    content[4:400] = bytes(396)
+    table = place.file("damaged.parquet", bytes(content))
+    place.refuses(DATA, place.predict(input=table), table)
+
+
+def test_csv_file_cut_in_a_quoted_field(place):
+    text = 'text,label\n"good film",positive\n"bad film",negative\n"a long'
+    table = place.file("half.csv", text)
+    place.refuses(DATA, place.train(train_file=table), f"{table}, line 4", "not closed", "cut short")
+
+
+def test_csv_file_cut_in_a_row(place):
+    table = place.file("half.csv", "text,label\ngood film,positive\nbad film,negative\na long")
+    place.refuses(DATA, place.train(train_file=table), f"{table}, line 4: 1 fields found, 2 expected (text, label)")
+
+
+def test_json_lines_file_cut_in_a_row(place):
+    table = place.file("half.jsonl", '{"text": "good", "label": "x"}\n{"text": "bad", "la')
+    place.refuses(DATA, place.train(train_file=table), f"{table}, line 2", "complete JSON object")
+
+
+def test_json_rows_that_are_not_objects(place):
+    table = place.file("list.jsonl", '{"text": "good"}\n["bad"]\n')
+    place.refuses(DATA, place.predict(input=table), f"{table}, line 2", "an array instead of an object")
+
+
+def test_missing_file(place):
+    missing = place.path / "none.parquet"
+    place.refuses(FILE, place.train(train_file=missing), f"{missing}: no such file")
+    place.refuses(FILE, place.predict(input=missing), f"{missing}: no such file")
+    place.refuses(FILE, place.tokenize(input=missing), missing)
+
+
+def test_unknown_kind_of_file(place):
+    table = place.file("data.xlsx", "x")
+    place.refuses(USAGE, place.train(train_file=table), table, ".parquet, .csv, .tsv, .json, .jsonl and .txt")
+
+
+def test_folder_without_data(place):
+    empty = place.path / "empty"
+    empty.mkdir()
+    place.refuses(DATA, place.train(train_file=empty), empty, "holds no data files")
+
+
+# Labels
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_label_that_the_model_does_not_know(place, kind):
+    table = place.table(f"new.{kind}", [*ROWS, {"text": "a film", "label": "neutral", "number": 1, "score": 0.5}])
+    named = [f"{table}, row 40", "'neutral'", "'negative', 'positive'"]
+    place.refuses(DATA, place.evaluate(input=table), *named)
+    place.refuses(DATA, place.train(train_file=table, model_name_or_path=place.shared / "classifier"), *named)
+    validation = dict(validation_file=table, eval_strategy="epoch")
+    place.refuses(DATA, place.train(**validation), *named)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unlabelled_rows(place, kind):
+    table = place.table(f"gap.{kind}", [*ROWS[:7], ROWS[7] | {"label": None}, *ROWS[8:]])
+    place.refuses(DATA, place.train(train_file=table), f"{table}, row 7", "label")
+    place.refuses(DATA, place.evaluate(input=table), f"{table}, row 7", "no label")
+    place.refuses(DATA, place.prepare(input=table, label_column="label"), f"{table}, row 7", "label")
+    assert len(predict(place.shared / "classifier", table, place.output)["prediction"]) == 40
+
+
+def test_regression_label_that_is_no_number(place):
+    table = place.table("scores.csv", [*ROWS, ROWS[0] | {"score": "high"}])
+    line = place.train(train_file=table, label_column="score", problem_type="regression")
+    place.refuses(DATA, line, f"{table}, row 40, line 42", "'score'", "'high'", "a finite number")
+
+
+def test_regression_label_that_is_not_finite(place):
+    table = place.table("scores.parquet", [*ROWS, ROWS[0] | {"score": float("nan")}])
+    place.refuses(DATA, place.train(train_file=table, label_column="score"), f"{table}, row 40", "a finite number")
+
+
+def test_a_single_class(place):
+    table = place.table("one.parquet", [ROWS[0], ROWS[0]])
+    place.refuses(DATA, place.train(train_file=table), f"{table}: column 'label' has 1 different labels", "at least 2")
