@@ -131,8 +131,8 @@ def prepare():
     notes = [
         "MB/s of UTF-8 text, one thread (`RAYON_NUM_THREADS=1`, `STRAKE_NUM_THREADS=1`). Peer: only the call, on a list"
         " of strings, after 500 warm-up texts.",
-        "strake: `strake prepare` from Parquet to Parquet is timed: reading the tokenizer, reading, tokenizing and"
-        " writing. Repeated text favours both sides' word caches.",
+        "strake: `strake prepare` from Parquet to Parquet is timed: reading, tokenizing and writing. As with the peer,"
+        " loading the tokenizer is not. Repeated text favours both sides' word caches.",
     ]
     return Theme("Tokenizing", "MB/s", 1, rows, notes, same_tokens=True)
 

@@ -43,6 +43,7 @@ void run_prepare(const VerbText& text, const std::vector<std::string>& arguments
       {{"rows", report.rows},
        {"tokens", report.tokens},
        {"text_bytes", report.text_bytes},
+       {"load_seconds", report.load_seconds},
        {"seconds", report.seconds}},
       config.summary_json);
 }

@@ -1,7 +1,7 @@
 #include "strake/core/json.h"
 
 #include <cmath>
-#include <set>
+#include <unordered_set>
 #include <vector>
 
 #include "strake/core/file.h"
@@ -55,7 +55,7 @@ class HostileJsonCheck : public nlohmann::json_sax<Json> {
   }
 
   int depth_ = 0;
-  std::vector<std::set<std::string>> keys_;
+  std::vector<std::unordered_set<std::string>> keys_;
   std::string problem_;
 };
 

@@ -41,6 +41,8 @@ PrepareReport prepare(const PrepareConfig& config) {
   if (labels) source.columns.push_back(config.text.label_column);
 
   PrepareReport report;
+  const auto loaded = std::chrono::steady_clock::now();
+  report.load_seconds = std::chrono::duration<double>(loaded - start).count();
   data::TokenFileWriter writer(config.output, info);
   for_each_encoded(source, tokenizer, config.text, labels ? &*labels : nullptr, threads_per_rank(1),
                    [&](const EncodedRows& rows) {
@@ -54,7 +56,7 @@ PrepareReport prepare(const PrepareConfig& config) {
                    });
   require(report.rows > 0, ErrorKind::kData, "{} has no rows", config.input.front());
   writer.finish();
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - loaded).count();
   return report;
 }
 

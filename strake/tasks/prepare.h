@@ -37,7 +37,8 @@ struct PrepareReport {
   int64_t rows = 0;
   int64_t tokens = 0;
   int64_t text_bytes = 0;
-  double seconds = 0;
+  double load_seconds = 0;  // tokenizer, and the pass over the labels
+  double seconds = 0;       // everything else
 };
 
 PrepareReport prepare(const PrepareConfig& config);
