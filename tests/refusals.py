@@ -1,4 +1,4 @@
-"""For tests of input that must be refused: an exit code, a message that says where and what, files left as they were."""
+"""For tests of input that must be refused: exit code, a message that says where and what, files left as they were."""
 
 import shutil
 
@@ -9,10 +9,16 @@ USAGE, DATA, FILE, NUMERIC = 2, 3, 4, 6
 
 
 def make_shared(folder):
-    """A base model, a classifier of negative and positive, a model for scores, and their data, as text and as tokens."""
+    """A base model, a classifier of negative and positive, a model for scores, and their data as text and tokens."""
     base = make_model(folder / "base")
     data = write_table(folder / "train.parquet", reviews(40))
-    flags = dict(model_name_or_path=base, train_file=data, max_seq_length=32, max_steps=2, save_strategy="no")
+    flags = {
+        "model_name_or_path": base,
+        "train_file": data,
+        "max_seq_length": 32,
+        "max_steps": 2,
+        "save_strategy": "no",
+    }
     strake("train", output_dir=folder / "classifier", **flags)
     strake("train", output_dir=folder / "regressor", label_column="score", **flags)
     strake("prepare", tokenizer=base, input=data, output=folder / "unlabelled_tokens.parquet")
@@ -46,13 +52,13 @@ class Place:
         return path
 
     def train(self, **flags):
-        defaults = dict(
-            model_name_or_path=self.shared / "base",
-            train_file=self.shared / "train.parquet",
-            output_dir=self.output_dir,
-            max_seq_length=32,
-            max_steps=2,
-        )
+        defaults = {
+            "model_name_or_path": self.shared / "base",
+            "train_file": self.shared / "train.parquet",
+            "output_dir": self.output_dir,
+            "max_seq_length": 32,
+            "max_steps": 2,
+        }
         return command("train", **(defaults | flags))
 
     def predict(self, **flags):
@@ -63,10 +69,10 @@ class Place:
 
     def _score_flags(self):
         model, table = self.shared / "classifier", self.shared / "train.parquet"
-        return dict(model_name_or_path=model, input=table, max_seq_length=32)
+        return {"model_name_or_path": model, "input": table, "max_seq_length": 32}
 
     def prepare(self, **flags):
-        defaults = dict(tokenizer=self.shared / "base", input=self.shared / "train.parquet", output=self.output)
+        defaults = {"tokenizer": self.shared / "base", "input": self.shared / "train.parquet", "output": self.output}
         return command("prepare", **(defaults | flags))
 
     def tokenize(self, **flags):

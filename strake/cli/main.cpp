@@ -4,7 +4,6 @@
 
 #include "strake/cli/verbs.h"
 #include "strake/core/error.h"
-#include "strake/core/memory.h"
 #include "strake/core/nearest_name.h"
 
 namespace {
@@ -43,7 +42,6 @@ void run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  strake::keep_freed_memory();
   try {
     run({argv + 1, argv + argc});
     return 0;

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 
 #include "strake/core/error.h"
+#include "strake/core/memory.h"
 #include "strake/core/threads.h"
 #include "strake/data/collate.h"
 
@@ -47,6 +49,15 @@ at::Tensor score_chunk(const data::TokenDataset& dataset, const inference::Score
   return logits;
 }
 
+void require_finite(const at::Tensor& logits, const data::Table& table) {
+  const auto* values = logits.const_data_ptr<float>();
+  for (int64_t i = 0; i < logits.numel(); ++i) {
+    require(std::isfinite(values[i]), ErrorKind::kNumeric,
+            "{}: the model's output is {}, not a finite number: are its weights sound? With --bf16, try without",
+            table.where(i / logits.size(1)), values[i]);
+  }
+}
+
 }  // namespace
 
 void ScoreConfig::validate() const {
@@ -60,6 +71,7 @@ void ScoreConfig::validate() const {
 ScoreReport score_rows(const ScoreConfig& config, const inference::Scorer& scorer,
                        std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const LabelMap* labels,
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink) {
+  keep_freed_memory();
   const auto start = std::chrono::steady_clock::now();
   require(config.text.max_seq_length <= scorer.config().max_sequence_length(), ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
@@ -71,7 +83,9 @@ ScoreReport score_rows(const ScoreConfig& config, const inference::Scorer& score
     require(dataset.max_token_id() < scorer.config().vocab_size, ErrorKind::kConfig,
             "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
             config.model_name_or_path, dataset.max_token_id(), scorer.config().vocab_size);
-    sink(rows, score_chunk(dataset, scorer, config.max_tokens_per_batch));
+    const at::Tensor logits = score_chunk(dataset, scorer, config.max_tokens_per_batch);
+    require_finite(logits, rows.table);
+    sink(rows, logits);
     report.rows += rows.num_rows();
     report.tokens += dataset.total_tokens();
   };

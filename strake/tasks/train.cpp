@@ -13,6 +13,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
+#include "strake/core/memory.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
 #include "strake/models/weights.h"
@@ -260,6 +261,7 @@ void TrainConfig::validate() const {
 }
 
 training::TrainReport train(const TrainConfig& config) {
+  keep_freed_memory();
   config.validate();
   log::set_level(log::parse_level(config.log_level));
   const auto environment = comm::detect_rank_environment();

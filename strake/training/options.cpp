@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "strake/core/error.h"
+#include "strake/optim/learning_rate.h"
 
 namespace strake::training {
 
@@ -51,6 +52,8 @@ void TrainingOptions::validate() const {
           "--num_train_epochs {} is not in (0, {:.0f}]", num_train_epochs, kMostEpochs);
   require(warmup_steps == 0 || warmup_ratio == 0, ErrorKind::kUsage,
           "--warmup_steps {} and --warmup_ratio {} contradict each other", warmup_steps, warmup_ratio);
+  // The type and what it needs; the number of steps is not known yet.
+  optim::LearningRateSchedule({.type = lr_scheduler_type, .learning_rate = learning_rate, .total_steps = 1});
   parse_interval(logging_strategy, "logging_strategy");
   const Interval eval = parse_interval(eval_strategy, "eval_strategy");
   const Interval save = parse_interval(save_strategy, "save_strategy");

@@ -134,7 +134,7 @@ def test_label_that_the_model_does_not_know(place, kind):
     named = [f"{table}, row 40", "'neutral'", "'negative', 'positive'"]
     place.refuses(DATA, place.evaluate(input=table), *named)
     place.refuses(DATA, place.train(train_file=table, model_name_or_path=place.shared / "classifier"), *named)
-    validation = dict(validation_file=table, eval_strategy="epoch")
+    validation = {"validation_file": table, "eval_strategy": "epoch"}
     place.refuses(DATA, place.train(**validation), *named)
 
 

@@ -1,5 +1,6 @@
-"""Text that is not what it should be, some that only looks so, tokens of something else, and outputs that do not fit."""
+"""Text that is not what it should be or only looks so, tokens of something else, and outputs that do not fit."""
 
+import pathlib
 import resource
 import signal
 import subprocess
@@ -159,7 +160,7 @@ def test_full_disk_while_predicting(place):
 
 
 def test_full_disk_while_saving(place):
-    flags = dict(output_dir=place.path / "run", save_steps=2, logging_steps=1)
+    flags = {"output_dir": place.path / "run", "save_steps": 2, "logging_steps": 1}
     outcome = run(place.train(**flags))
     assert outcome.code == 0, outcome.err
     before = files_in(place.path / "run")
@@ -175,7 +176,7 @@ def test_full_disk_while_saving(place):
 
 def test_full_disk_behind_standard_output(place):
     texts = place.file("texts.jsonl", '"good film"\n')
-    with open("/dev/full", "w") as full:
+    with pathlib.Path("/dev/full").open("w") as full:
         done = subprocess.run(place.tokenize(input=texts), stdout=full, stderr=subprocess.PIPE, env=environment())
     assert done.returncode == FILE
     assert b"standard output" in done.stderr

@@ -8,8 +8,8 @@ import pytest
 from program import command, environment, losses, metrics, run
 from tiny_models import make_model, reviews, write_table
 
-# 38 rows in micro-batches of 3 are 13 micro-batches: with 4 of them a step, each epoch ends with a step of one, for which
-# all ranks but the first have nothing.
+# 38 rows in micro-batches of 3 are 13 micro-batches: with 4 of them a step, each epoch ends with a step of one,
+# in which all ranks but the first have nothing to do.
 ROWS = 38
 MICRO_BATCHES = 4
 SETTINGS = {
@@ -32,16 +32,16 @@ def inputs(tmp_path_factory):
 
 
 def train_command(inputs, output, num_ranks, **flags):
-    defaults = dict(
-        max_seq_length=32,
-        per_device_train_batch_size=3,
-        num_train_epochs=2,
-        learning_rate=1e-3,
-        weight_decay=0.01,
-        logging_steps=1,
-        eval_strategy="epoch",
-        save_strategy="no",
-    )
+    defaults = {
+        "max_seq_length": 32,
+        "per_device_train_batch_size": 3,
+        "num_train_epochs": 2,
+        "learning_rate": 1e-3,
+        "weight_decay": 0.01,
+        "logging_steps": 1,
+        "eval_strategy": "epoch",
+        "save_strategy": "no",
+    }
     defaults["gradient_accumulation_steps"] = MICRO_BATCHES // num_ranks
     return command("train", output_dir=output, **(inputs | defaults | flags))
 

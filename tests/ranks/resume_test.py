@@ -25,21 +25,21 @@ def inputs(tmp_path_factory):
 
 
 def train_command(inputs, output, num_ranks=1, **flags):
-    defaults = dict(
-        ranks=num_ranks,
-        gradient_accumulation_steps=MICRO_BATCHES // num_ranks,
-        max_seq_length=32,
-        per_device_train_batch_size=3,
-        max_steps=STEPS,
-        learning_rate=1e-3,
-        warmup_steps=5,
-        logging_steps=1,
-        eval_strategy="steps",
-        eval_steps=4,
-        save_steps=4,
-        save_total_limit=3,
-        load_best_model_at_end=True,
-    )
+    defaults = {
+        "ranks": num_ranks,
+        "gradient_accumulation_steps": MICRO_BATCHES // num_ranks,
+        "max_seq_length": 32,
+        "per_device_train_batch_size": 3,
+        "max_steps": STEPS,
+        "learning_rate": 1e-3,
+        "warmup_steps": 5,
+        "logging_steps": 1,
+        "eval_strategy": "steps",
+        "eval_steps": 4,
+        "save_steps": 4,
+        "save_total_limit": 3,
+        "load_best_model_at_end": True,
+    }
     return command("train", output_dir=output, **(inputs | defaults | flags))
 
 
@@ -116,25 +116,24 @@ def test_a_killed_run_goes_on_as_processes(inputs, uninterrupted, killed):
     assert_same_end(killed, uninterrupted)
 
 
+def is_saving(folder, saved_before):
+    """In the middle of a save, and not the first one of this run."""
+    return len(set(folder.glob("checkpoint-*")) - saved_before) > 1 and any(folder.glob(".checkpoint-*.tmp"))
+
+
 def test_kills_while_saving_lose_no_checkpoint(inputs, uninterrupted, tmp_path):
-    """A checkpoint each step, killed again and again at random moments of a save, until the run is through."""
+    """Killed again and again at random moments of a save, until the run is through."""
     source = random.Random(11)
     kills = 0
-    flags = {"save_steps": 4, "eval_steps": 4}
     for _ in range(6):
-        saved = {path.name for path in tmp_path.glob("checkpoint-*")}
-
-        def saving():
-            names = {path.name for path in tmp_path.glob("checkpoint-*")}
-            return len(names - saved) > 1 and any(tmp_path.glob(".checkpoint-*.tmp"))
-
-        line = train_command(inputs, tmp_path, resume_from_checkpoint="true", **flags)
-        kills += kill_when(line, saving, delay=source.uniform(0, 0.004))
+        saved = set(tmp_path.glob("checkpoint-*"))
+        line = train_command(inputs, tmp_path, resume_from_checkpoint="true")
+        kills += kill_when(line, lambda saved=saved: is_saving(tmp_path, saved), delay=source.uniform(0, 0.004))
         for folder in tmp_path.glob("checkpoint-*"):
             if (folder / "manifest.json").exists():
                 assert (folder / "model.safetensors").stat().st_size > 100_000
     assert kills >= 3
-    outcome = run(train_command(inputs, tmp_path, resume_from_checkpoint="true", **flags))
+    outcome = run(train_command(inputs, tmp_path, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
     assert_same_end(tmp_path, uninterrupted)
 

@@ -1,0 +1,252 @@
+"""Flags that do not exist, make no sense or contradict each other, on the command line and in a --config file."""
+
+import pytest
+from program import BINARY, environment, files_in, run
+from refusals import FILE, USAGE
+
+TRAIN = {"model_name_or_path": "m", "train_file": "t.parquet", "output_dir": "o"}
+PREDICT = {"model_name_or_path": "m", "input": "t.parquet", "output": "o.parquet"}
+EVALUATE = {"model_name_or_path": "m", "input": "t.parquet"}
+PREPARE = {"tokenizer": "m", "input": "t.parquet", "output": "o.parquet"}
+TOKENIZE = {"tokenizer": "m", "input": "t.jsonl"}
+
+
+def line(verb, flags):
+    words = [BINARY, verb]
+    for name, value in flags.items():
+        words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return words
+
+
+def refuses(folder, words, *named, code=USAGE, **changes):
+    outcome = run(words, cwd=folder, env=environment(**changes))
+    assert outcome.code == code, outcome.err
+    message = outcome.err.splitlines()[-1]
+    for text in named:
+        assert str(text) in message
+    assert outcome.out == ""
+
+
+# Verbs
+
+
+def test_no_verb_lists_the_verbs(tmp_path):
+    outcome = run([BINARY])
+    assert outcome.code == USAGE
+    assert all(verb in outcome.err for verb in ("train", "predict", "evaluate", "prepare", "tokenize"))
+
+
+@pytest.mark.parametrize(("verb", "nearest"), [("trian", "train"), ("predicts", "predict"), ("evalute", "evaluate")])
+def test_misspelt_verb(tmp_path, verb, nearest):
+    refuses(tmp_path, [BINARY, verb], f"unknown verb '{verb}'", f"did you mean '{nearest}'?")
+
+
+def test_unknown_verb(tmp_path):
+    refuses(tmp_path, [BINARY, "quantize"], "unknown verb 'quantize'")
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("verb", "flag", "nearest"),
+    [
+        ("train", "--learning_rat", "--learning_rate"),
+        ("train", "--num_train_epoch", "--num_train_epochs"),
+        ("train", "--per_device_batch_size", "--per_device_eval_batch_size"),
+        ("train", "--output-dir", "--output_dir"),
+        ("predict", "--imput", "--input"),
+        ("predict", "--max_token_per_batch", "--max_tokens_per_batch"),
+        ("evaluate", "--label_colum", "--label_column"),
+        ("prepare", "--tokeniser", "--tokenizer"),
+        ("tokenize", "--skip_specials_token", "--skip_special_tokens"),
+    ],
+)
+def test_misspelt_flag(tmp_path, verb, flag, nearest):
+    refuses(tmp_path, [BINARY, verb, flag, "1"], f"unknown flag {flag}", f"did you mean '{nearest}'?")
+
+
+@pytest.mark.parametrize(
+    ("flag", "hint"),
+    [
+        ("--deepspeed", "--ranks"),
+        ("--fp16", "--bf16"),
+        ("--do_train", "strake train always trains"),
+        ("--evaluation_strategy", "--eval_strategy"),
+        ("--pad_to_max_length", "never pads"),
+        ("--dataset_name", "--train_file"),
+        ("--push_to_hub", "nothing is uploaded"),
+    ],
+)
+def test_flags_of_other_programs_say_what_to_do(tmp_path, flag, hint):
+    refuses(tmp_path, [BINARY, "train", flag, "x"], f"{flag}: ", hint)
+
+
+def test_words_that_are_no_flags(tmp_path):
+    refuses(tmp_path, [BINARY, "train", "data.parquet"], "'data.parquet' is not expected")
+
+
+# Values
+
+BAD_VALUES = [
+    ("train", {"learning_rate": "fast"}, ["--learning_rate", "fast"]),
+    ("train", {"learning_rate": 0}, ["--learning_rate 0 must be positive"]),
+    ("train", {"learning_rate": "nan"}, ["--learning_rate nan"]),
+    ("train", {"num_train_epochs": 0}, ["--num_train_epochs 0"]),
+    ("train", {"num_train_epochs": "inf"}, ["--num_train_epochs inf"]),
+    ("train", {"max_steps": 0}, ["--max_steps 0 is neither positive nor -1"]),
+    ("train", {"max_steps": 1.5}, ["--max_steps", "'1.5' is not a whole number"]),
+    ("train", {"seed": -1}, ["--seed", "'-1' is not a whole number in [0, "]),
+    ("train", {"seed": 2**64}, ["--seed", "'18446744073709551616'"]),
+    ("train", {"data_seed": -1}, ["--data_seed", "'-1'"]),
+    ("train", {"per_device_train_batch_size": 0}, ["--per_device_train_batch_size 0"]),
+    ("train", {"per_device_eval_batch_size": -1}, ["--per_device_eval_batch_size -1"]),
+    ("train", {"gradient_accumulation_steps": 0}, ["--gradient_accumulation_steps 0"]),
+    ("train", {"max_tokens_per_batch": -1}, ["--max_tokens_per_batch -1"]),
+    ("train", {"logging_steps": 0}, ["--logging_steps 0"]),
+    ("train", {"save_steps": 0}, ["--save_steps 0"]),
+    ("train", {"eval_steps": -1}, ["--eval_steps -1"]),
+    ("train", {"save_total_limit": -1}, ["--save_total_limit -1"]),
+    ("train", {"weight_decay": -0.1}, ["--weight_decay -0.1"]),
+    ("train", {"max_grad_norm": -1}, ["--max_grad_norm -1"]),
+    ("train", {"adam_beta1": 1}, ["--adam_beta1 1 is not in [0, 1)"]),
+    ("train", {"adam_beta2": -0.1}, ["--adam_beta2 -0.1 is not in [0, 1)"]),
+    ("train", {"adam_epsilon": 0}, ["--adam_epsilon 0"]),
+    ("train", {"warmup_ratio": 1}, ["--warmup_ratio 1 is not in [0, 1)"]),
+    ("train", {"warmup_steps": -1}, ["--warmup_steps -1"]),
+    ("train", {"max_seq_length": 0}, ["--max_seq_length 0"]),
+    ("train", {"ranks": 0}, ["--ranks 0 is not in [1, 4096]"]),
+    ("train", {"bf16": "maybe"}, ["--bf16 maybe: neither true nor false"]),
+    (
+        "train",
+        {"eval_strategy": "epochs", "validation_file": "v"},
+        ["--eval_strategy epochs is none of no, steps, epoch"],
+    ),
+    ("train", {"save_strategy": "best"}, ["--save_strategy best is none of"]),
+    ("train", {"logging_strategy": "x"}, ["--logging_strategy x is none of"]),
+    ("train", {"report_to": "tensorboard"}, ["--report_to tensorboard", "metrics.jsonl"]),
+    ("train", {"report_to": "wandb"}, ["--report_to wandb"]),
+    ("train", {"problem_type": "multi_label_classification"}, ["--problem_type multi_label_classification"]),
+    ("train", {"label_column": ""}, ["--label_column is empty"]),
+    ("train", {"log_level": "loud"}, ["loud", "debug"]),
+    ("train", {"lr_scheduler_type": "quadratic"}, ["lr_scheduler_type", "'quadratic'", "cosine"]),
+    ("predict", {"max_seq_length": 0}, ["--max_seq_length 0"]),
+    ("predict", {"max_tokens_per_batch": 0}, ["--max_tokens_per_batch 0"]),
+    ("evaluate", {"label_column": ""}, ["--label_column is empty"]),
+    ("prepare", {"max_seq_length": -4}, ["--max_seq_length -4"]),
+    ("tokenize", {"max_seq_length": -1}, ["--max_seq_length -1"]),
+    ("tokenize", {"max_seq_length": 8, "stride": -1}, ["--stride -1"]),
+]
+CONTRADICTIONS = [
+    ("train", {"validation_file": "v.parquet"}, ["--validation_file", "--eval_strategy no"]),
+    ("train", {"eval_strategy": "epoch"}, ["--validation_file", "--eval_strategy epoch", "needs a file"]),
+    (
+        "train",
+        {"overwrite_output_dir": True, "resume_from_checkpoint": "true"},
+        ["--overwrite_output_dir", "--resume_from_checkpoint true"],
+    ),
+    ("train", {"warmup_steps": 5, "warmup_ratio": 0.1}, ["--warmup_steps 5", "--warmup_ratio 0.1"]),
+    (
+        "train",
+        {"load_best_model_at_end": True},
+        ["--load_best_model_at_end", "--save_strategy", "--eval_strategy (no)"],
+    ),
+    (
+        "train",
+        {"load_best_model_at_end": True, "eval_strategy": "epoch", "validation_file": "v"},
+        ["--save_strategy (steps)", "--eval_strategy (epoch)"],
+    ),
+    (
+        "train",
+        {
+            "load_best_model_at_end": True,
+            "eval_strategy": "steps",
+            "validation_file": "v",
+            "eval_steps": 3,
+            "save_steps": 4,
+        },
+        ["--save_steps 4", "--eval_steps 3"],
+    ),
+    ("train", {"early_stopping_patience": 2}, ["--early_stopping_patience 2 needs --eval_strategy"]),
+    ("predict", {"label_column": "label"}, ["--label_column label", "strake evaluate"]),
+    ("prepare", {"problem_type": "regression"}, ["--problem_type regression needs a --label_column"]),
+    ("tokenize", {"stride": 2}, ["--stride 2 needs --max_seq_length"]),
+    ("tokenize", {"skip_special_tokens": True}, ["--skip_special_tokens needs --decode"]),
+    ("tokenize", {"decode": True, "max_seq_length": 8}, ["--decode and --max_seq_length 8"]),
+]
+NEEDED = {"train": TRAIN, "predict": PREDICT, "evaluate": EVALUATE, "prepare": PREPARE, "tokenize": TOKENIZE}
+
+
+def name_of(value):
+    return "_".join(value) if isinstance(value, dict) else value if isinstance(value, str) else ""
+
+
+@pytest.mark.parametrize(("verb", "flags", "named"), BAD_VALUES + CONTRADICTIONS, ids=name_of)
+def test_values_that_make_no_sense(tmp_path, verb, flags, named):
+    """None of the files exist: flags are looked at first."""
+    refuses(tmp_path, line(verb, NEEDED[verb] | flags), *named)
+    assert files_in(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("verb", "flag"), [(verb, flag) for verb, flags in NEEDED.items() for flag in flags])
+def test_flags_that_are_needed(tmp_path, verb, flag):
+    flags = {name: value for name, value in NEEDED[verb].items() if name != flag}
+    refuses(tmp_path, line(verb, flags), f"--{flag} names no")
+
+
+def test_flag_without_its_value(tmp_path):
+    refuses(tmp_path, [BINARY, "train", "--learning_rate"], "--learning_rate")
+    refuses(tmp_path, [BINARY, "train", "--train_file"], "--train_file")
+
+
+# --config
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("learnin_rate = 3\n", ["unknown key 'learnin_rate'", "did you mean 'learning_rate'?"]),
+        ("[training]\nlearning_rate = 1e-3\n", ["section [training]"]),
+        ("bf16 = 'maybe'\n", ["--bf16", "maybe"]),
+        ("seed = -1\n", ["--seed", "'-1'"]),
+        ("learning_rate = 1e-3 2\n", ["--learning_rate"]),
+    ],
+)
+def test_bad_configuration_file(tmp_path, text, named):
+    (tmp_path / "run.toml").write_text(text)
+    refuses(tmp_path, line("train", TRAIN | {"config": "run.toml"}), *named)
+
+
+def test_missing_configuration_file(tmp_path):
+    refuses(tmp_path, line("train", TRAIN | {"config": "none.toml"}), "none.toml")
+
+
+# Environment
+
+
+def test_ranks_flag_under_a_launcher(tmp_path):
+    launcher = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29999"}
+    refuses(tmp_path, line("train", TRAIN | {"ranks": 2}), "--ranks 2 and 2 ranks started by torchrun", **launcher)
+
+
+@pytest.mark.parametrize(
+    ("variables", "named"),
+    [
+        ({"RANK": "2", "WORLD_SIZE": "2"}, ["RANK=2", "WORLD_SIZE=2"]),
+        ({"RANK": "x", "WORLD_SIZE": "2"}, ["RANK=x"]),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, ["MASTER_ADDR", "MASTER_PORT"]),
+        ({"STRAKE_NUM_THREADS": "many"}, ["STRAKE_NUM_THREADS=many"]),
+    ],
+    ids=["rank", "number", "address", "threads"],
+)
+def test_environment_that_makes_no_sense(tmp_path, variables, named):
+    refuses(tmp_path, line("train", TRAIN), *named, **variables)
+
+
+def test_instruction_set_that_is_not_known(place):
+    place.refuses(USAGE, place.train(), "STRAKE_ISA", "mmx", env=environment(STRAKE_ISA="mmx"))
+
+
+def test_missing_model_is_a_file_error(tmp_path):
+    refuses(tmp_path, line("train", TRAIN), "m/config.json", "No such file", code=FILE)
+    assert files_in(tmp_path) == {}

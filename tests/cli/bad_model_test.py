@@ -1,0 +1,241 @@
+"""Model folders that are damaged, hostile or do not fit, and training that leaves the finite numbers."""
+
+import json
+import struct
+
+import numpy
+import pytest
+from program import files_in, metrics, run
+from refusals import FILE, NUMERIC, USAGE
+from safetensors.numpy import load_file
+from tiny_models import change_config, change_weights, read_config
+
+
+def header_of(entries, data=b""):
+    text = json.dumps(entries).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def refused_by_all(place, model, *named, code=USAGE):
+    """Training starts from this model, and scoring uses it."""
+    place.refuses(code, place.train(model_name_or_path=model), *named)
+    place.refuses(code, place.predict(model_name_or_path=model), *named)
+    place.refuses(code, place.evaluate(model_name_or_path=model), *named)
+
+
+# config.json
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model_type": "t5"}, ["'t5'", "bert", "roberta", "distilbert"]),
+        ({"auto_map": {"AutoModel": "evil.Model"}}, ["auto_map", "never run"]),
+        ({"is_decoder": True}, ["is_decoder = true is not supported"]),
+        ({"position_embedding_type": "relative_key"}, ["position_embedding_type 'relative_key'"]),
+        ({"hidden_act": "quick_gelu"}, ["'quick_gelu'", "gelu_new"]),
+        (
+            {"problem_type": "multi_label_classification"},
+            ["'multi_label_classification'", "single_label_classification"],
+        ),
+        ({"hidden_size": 33}, ["hidden_size = 33 is not a multiple of num_attention_heads = 4"]),
+        ({"hidden_size": 2**40}, ["hidden_size", "not in [1, 65536]"]),
+        ({"vocab_size": -1}, ["vocab_size = -1"]),
+        ({"num_hidden_layers": "2"}, ["'num_hidden_layers'", '"2"']),
+        ({"hidden_dropout_prob": 1.0}, ["hidden_dropout_prob = 1 is not in [0, 1)"]),
+        ({"id2label": {"0": "a", "2": "b"}}, ["id2label entry '2'"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_configuration_that_is_not_supported(place, changes, named):
+    model = place.model("classifier")
+    change_config(model, **changes)
+    refused_by_all(place, model, model / "config.json", *named)
+
+
+def test_configuration_without_a_needed_key(place):
+    model = place.model("classifier")
+    change_config(model, remove=["hidden_size"])
+    refused_by_all(place, model, model / "config.json", "'hidden_size' is missing")
+
+
+def test_configuration_that_is_not_json(place):
+    model = place.model("classifier")
+    text = (model / "config.json").read_text()
+    (model / "config.json").write_text(text[: len(text) // 2])
+    refused_by_all(place, model, model / "config.json", "not valid JSON")
+
+
+def test_configuration_nested_without_end(place):
+    model = place.model("classifier")
+    (model / "config.json").write_text("[" * 100_000)
+    refused_by_all(place, model, model / "config.json", "nested deeper than 64 levels")
+
+
+def test_missing_model_folder(place):
+    missing = place.path / "none"
+    refused_by_all(place, missing, missing, "No such file or directory", code=FILE)
+
+
+# Weights
+
+
+def test_weights_that_do_not_fit_the_configuration(place):
+    model = place.model("classifier")
+    change_config(model, intermediate_size=128)
+    name = "bert.encoder.layer.0.intermediate.dense.weight"
+    refused_by_all(place, model, model, name, "[64, 32]", "[128, 32]")
+
+
+def test_weights_with_fewer_layers_than_configured(place):
+    model = place.model("classifier")
+    change_config(model, num_hidden_layers=3)
+    refused_by_all(place, model, model, "no tensor 'bert.encoder.layer.2.attention.self.query.weight'")
+
+
+def test_overwriting_waits_until_the_model_is_sound(place):
+    assert run(place.train(save_steps=1)).code == 0
+    model = place.model("classifier")
+    change_config(model, intermediate_size=128)
+    line = place.train(model_name_or_path=model, overwrite_output_dir=True)
+    place.refuses(USAGE, line, "[128, 32]")
+
+
+def test_more_labels_than_the_head_has(place):
+    model = place.model("classifier")
+    change_config(model, id2label={"0": "negative", "1": "positive", "2": "neutral"})
+    refused_by_all(place, model, model, "classifier.weight", "[2, 32]", "[3, 32]")
+
+
+def test_scoring_without_a_trained_head(place):
+    base = place.shared / "base"
+    named = [base, "classifier.weight"]
+    place.refuses(USAGE, place.predict(model_name_or_path=base), *named)
+    place.refuses(USAGE, place.evaluate(model_name_or_path=base), *named)
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (b"", ["0 bytes are too few"]),
+        (b"1234", ["4 bytes are too few"]),
+        (struct.pack("<Q", 2**62), ["header of 4611686018427387904 bytes is over the limit"]),
+        (struct.pack("<Q", 90_000_000) + b"{}", ["header of 90000000 bytes is longer than the file"]),
+        (header_of({"a": {"dtype": "F32", "shape": [2**62, 8], "data_offsets": [0, 0]}}), ["'a'", "overflows"]),
+        (header_of({"a": {"dtype": "F32", "shape": [2**20], "data_offsets": [0, 2**22]}}), ["4194304 bytes of data"]),
+        (header_of({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, bytes(4)), ["do not hold shape [2]"]),
+        (header_of({"a": {"dtype": "X9", "shape": [1], "data_offsets": [0, 4]}}, bytes(4)), ["dtype 'X9'"]),
+        (header_of({"a": {"dtype": "F32", "shape": [1], "data_offsets": [-4, 0]}}, bytes(4)), ["-4"]),
+        (struct.pack("<Q", 200_000) + b'{"a":' + b"[" * 199_995, ["nested deeper"]),
+    ],
+    ids=["empty", "short", "long", "longer", "overflow", "absent", "range", "dtype", "negative", "nested"],
+)
+def test_safetensors_bombs(place, content, named):
+    model = place.model("classifier")
+    (model / "model.safetensors").write_bytes(content)
+    refused_by_all(place, model, model / "model.safetensors", *named)
+
+
+def test_weights_cut_in_half(place):
+    model = place.model("classifier")
+    whole = (model / "model.safetensors").read_bytes()
+    (model / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    refused_by_all(place, model, model / "model.safetensors", "bytes of data, the file has")
+
+
+@pytest.mark.parametrize("name", ["../secret.safetensors", "/etc/passwd", "a/b.safetensors", ".hidden", ""])
+def test_index_with_a_path_that_climbs_out(place, name):
+    model = place.model("classifier")
+    (model / "model.safetensors").rename(place.path / "secret.safetensors")
+    index = model / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"bert.pooler.dense.weight": name}}))
+    refused_by_all(place, model, index, f"'{name}' must be one plain name")
+
+
+def test_weights_behind_a_link_that_climbs_out(place):
+    model = place.model("classifier")
+    (model / "model.safetensors").rename(place.path / "secret.safetensors")
+    (model / "model.safetensors").symlink_to(place.path / "secret.safetensors")
+    refused_by_all(place, model, "'model.safetensors' is a symbolic link that leaves", model)
+
+
+def test_pickled_weights_only(place):
+    model = place.model("classifier")
+    (model / "model.safetensors").rename(model / "pytorch_model.bin")
+    refused_by_all(place, model, model, "pytorch_model.bin", "can run code", "save_pretrained")
+
+
+def test_no_weights(place):
+    model = place.model("classifier")
+    (model / "model.safetensors").unlink()
+    refused_by_all(place, model, f"{model} has neither model.safetensors nor model.safetensors.index.json")
+
+
+# Tokenizer
+
+
+def test_no_tokenizer(place):
+    model = place.model("classifier")
+    for name in ("vocab.txt", "tokenizer.json"):
+        (model / name).unlink(missing_ok=True)
+    refused_by_all(place, model, model, "no tokenizer.json, no vocab.txt", code=FILE)
+
+
+def test_tokenizer_of_a_larger_vocabulary(place):
+    model = place.model("classifier")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (model / name).unlink(missing_ok=True)
+    words = [*(place.shared / "base" / "vocab.txt").read_text().split()[:5], *(f"word{i}" for i in range(200)), "film"]
+    (model / "vocab.txt").write_text("\n".join(words) + "\n")
+    refused_by_all(place, model, "token id 205 is not in the model's vocabulary of 120", "does not belong to the model")
+
+
+# Numbers
+
+
+def test_training_that_diverges_keeps_the_last_good_checkpoint(place):
+    output = place.path / "run"
+    flags = {
+        "output_dir": output,
+        "max_steps": 20,
+        "learning_rate": 1e30,
+        "save_steps": 1,
+        "logging_steps": 1,
+        "max_grad_norm": 0,
+    }
+    outcome = run(place.train(**flags))
+    assert outcome.code == NUMERIC, outcome.err
+    message = outcome.err.splitlines()[-1]
+    step = int(message.split("step ")[1].split(":")[0])
+    assert step > 1
+    assert "--learning_rate" in message
+    assert [entry["step"] for entry in metrics(output)] == list(range(1, step))
+    saved = load_file(output / f"checkpoint-{step - 1}" / "model.safetensors")
+    assert all(numpy.isfinite(array).all() for array in saved.values())
+    assert not (output / f"checkpoint-{step}").exists()
+    assert not (output / "model.safetensors").exists()
+    assert [path.name for path in output.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_training_from_weights_that_are_not_numbers(place, ranks):
+    model = place.model("classifier")
+    change_weights(model, lambda name, array: array * numpy.float32("nan") if "layer.1.output.dense" in name else array)
+    outcome = run(place.train(model_name_or_path=model, output_dir=place.path / "run", ranks=ranks))
+    assert outcome.code == NUMERIC
+    assert "step 1: loss is nan" in outcome.err.splitlines()[-1]
+    assert set(files_in(place.path / "run")) == {"metrics.jsonl"}
+
+
+def test_scoring_with_weights_that_are_not_numbers(place):
+    model = place.model("classifier")
+    change_weights(model, lambda name, array: array * numpy.float32("nan") if "layer.1.output.dense" in name else array)
+    place.refuses(NUMERIC, place.predict(model_name_or_path=model), "train.parquet, row 0: the model's output is nan")
+    place.refuses(NUMERIC, place.evaluate(model_name_or_path=model), "train.parquet, row 0", "nan")
+
+
+def test_classifier_asked_to_be_a_regressor(place):
+    for wanted, model in (("regression", "classifier"), ("single_label_classification", "regressor")):
+        line = place.train(model_name_or_path=place.shared / model, problem_type=wanted, label_column="score")
+        place.refuses(USAGE, line, f"--problem_type {wanted} contradicts the trained head", place.shared / model)
+    assert read_config(place.shared / "regressor")["problem_type"] == "regression"
