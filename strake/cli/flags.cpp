@@ -62,8 +62,9 @@ class FlagFile final : public CLI::ConfigTOML {
     std::vector<std::string> keys = flag_names(app_);
     for (std::string& key : keys) key.erase(0, 2);
     for (const CLI::ConfigItem& item : items) {
-      require(item.parents.empty(), ErrorKind::kUsage, "{}: section [{}] is not expected; write all keys without sections",
-              file, printable(item.parents.empty() ? "" : item.parents.front()));
+      require(item.parents.empty(), ErrorKind::kUsage,
+              "{}: section [{}] is not expected; write all keys without sections", file,
+              printable(item.parents.empty() ? "" : item.parents.front()));
       require(std::ranges::find(keys, item.name) != keys.end(), ErrorKind::kUsage, "{}: unknown key '{}'{}", file,
               printable(item.name), did_you_mean(item.name, keys));
     }

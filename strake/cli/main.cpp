@@ -32,7 +32,8 @@ void run(const std::vector<std::string>& arguments) {
     if (verb.text.name != arguments[0]) continue;
     verb.run(verb.text, {arguments.begin() + 1, arguments.end()});
     std::cout.flush();
-    strake::require(std::cout.good(), strake::ErrorKind::kIo, "cannot write to standard output: results are incomplete");
+    strake::require(std::cout.good(), strake::ErrorKind::kIo,
+                    "cannot write to standard output: results are incomplete");
     return;
   }
   strake::fail(strake::ErrorKind::kUsage, "unknown verb '{}'{}", strake::printable(arguments[0]),

@@ -21,7 +21,7 @@ void require_data_file(const fs::path& file) {
   require(size > 0, ErrorKind::kData, "{} is empty", file.string());
 }
 
-TextInput::TextInput(fs::path file, TextEncoding encoding) : name_(file.string()), encoding_(encoding) {
+TextInput::TextInput(const fs::path& file, TextEncoding encoding) : name_(file.string()), encoding_(encoding) {
   require_data_file(file);
   stream_.open(file, std::ios::binary);
   require(stream_.is_open(), ErrorKind::kIo, "cannot open {}: {}", name_, std::strerror(errno));

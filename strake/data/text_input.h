@@ -21,7 +21,7 @@ void require_data_file(const std::filesystem::path& file);
 // are not text in the given encoding are an Error (kData) that names file, line, byte offset and byte.
 class TextInput {
  public:
-  TextInput(std::filesystem::path file, TextEncoding encoding);
+  TextInput(const std::filesystem::path& file, TextEncoding encoding);
 
   // Appends about `bytes` more bytes of decoded text; false at the end of the file.
   bool append_to(std::string& buffer, size_t bytes = kBlockBytes);

@@ -79,7 +79,8 @@ LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& m
 std::string describe_labels(data::TokenLabelKind kind, const std::vector<std::string>& names) {
   constexpr size_t kLongestList = 300;
   if (kind == data::TokenLabelKind::kNone) return "none";
-  return kind == data::TokenLabelKind::kNumber ? "numbers" : printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList);
+  return kind == data::TokenLabelKind::kNumber ? "numbers"
+                                               : printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList);
 }
 
 data::TokenDataset load_tokens(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,

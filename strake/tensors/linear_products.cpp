@@ -25,8 +25,8 @@ std::optional<c10::TypedOperatorHandle<LinearPointwise>> find_linear_pointwise()
 }
 
 bool choose_onednn() {
-  // oneDNN keeps the machine code of the last 1024 shapes. Packed batches differ in length from step to step, so all but
-  // the present step's are dead weight, several hundred megabytes of it.
+  // oneDNN keeps the machine code of the last 1024 shapes. Packed batches differ in length from step to step, so all
+  // but the present step's are dead weight, several hundred megabytes of it.
   ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64", 0);
   const char* forced = std::getenv("STRAKE_MATMUL");
   const std::string_view name = forced == nullptr ? "" : forced;

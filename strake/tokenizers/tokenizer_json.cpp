@@ -256,7 +256,7 @@ BytePair::Merges read_merges(const Node& model) {
 
 // Files from before 2020 do not name the type of their model.
 std::string model_type(const Node& model) {
-  const std::string type = model.type();
+  std::string type = model.type();
   if (!type.empty()) return type;
   if (model.find("merges") != nullptr) return "BPE";
   const Json* vocab = model.find("vocab");

@@ -12,7 +12,6 @@ namespace strake::training {
 namespace {
 namespace fs = std::filesystem;
 
-using tensors::FlatLayout;
 using tensors::SafetensorsWriter;
 
 constexpr const char* kModelFile = "model.safetensors";
@@ -104,19 +103,18 @@ void check_fingerprint(const Json& saved, const Json& now, const std::string& so
 
 }  // namespace
 
-void write_model(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
-                 const fs::path& folder) {
+void write_model(const models::SequenceClassifier& model, ShardedParameters& parameters, const fs::path& folder) {
   std::optional<SafetensorsWriter> writer;
-  if (comm.rank() == 0) writer.emplace(folder / kModelFile, model_entries(model), kMetadata);
+  if (parameters.rank() == 0) writer.emplace(folder / kModelFile, model_entries(model), kMetadata);
   write_weights(model, parameters, writer ? &*writer : nullptr);
   if (writer) writer->commit();
 }
 
-void write_run(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
-               const RunState& state, const Json& fingerprint, const fs::path& folder) {
-  write_model(model, parameters, comm, folder);
+void write_run(const models::SequenceClassifier& model, ShardedParameters& parameters, const RunState& state,
+               const Json& fingerprint, const fs::path& folder) {
+  write_model(model, parameters, folder);
   std::optional<SafetensorsWriter> writer;
-  if (comm.rank() == 0) {
+  if (parameters.rank() == 0) {
     writer.emplace(folder / kOptimizerFile, moment_entries(model), std::map<std::string, std::string>{});
   }
   write_moments(parameters, writer ? &*writer : nullptr);

@@ -24,13 +24,13 @@ struct RunState {
 };
 
 // Collective; rank 0 writes. model.safetensors (fp32 master weights under Hugging Face's names).
-void write_model(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
+void write_model(const models::SequenceClassifier& model, ShardedParameters& parameters,
                  const std::filesystem::path& folder);
 
 // Collective; rank 0 writes. model.safetensors, optimizer.safetensors and strake_state.json: with these a run goes on
 // bit for bit, on any number of ranks. `fingerprint` names what must be the same on resuming.
-void write_run(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
-               const RunState& state, const Json& fingerprint, const std::filesystem::path& folder);
+void write_run(const models::SequenceClassifier& model, ShardedParameters& parameters, const RunState& state,
+               const Json& fingerprint, const std::filesystem::path& folder);
 
 // Every rank reads its shard. Error (kConfig) if the checkpoint's fingerprint differs: names the first difference.
 RunState read_run(const models::SequenceClassifier& model, ShardedParameters& parameters, const Json& fingerprint,

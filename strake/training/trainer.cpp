@@ -73,9 +73,8 @@ void Trainer::plan_length() {
           {.steps = static_cast<double>(options_.warmup_steps), .ratio = options_.warmup_ratio}, total_steps_),
       .total_steps = total_steps_});
   history_.max_steps = total_steps_;
-  history_.num_train_epochs =
-      static_cast<int64_t>(options_.max_steps > 0 ? (total_steps_ + steps_per_epoch - 1) / steps_per_epoch
-                                                  : std::ceil(options_.num_train_epochs));
+  history_.num_train_epochs = options_.max_steps > 0 ? (total_steps_ + steps_per_epoch - 1) / steps_per_epoch
+                                                     : static_cast<int64_t>(std::ceil(options_.num_train_epochs));
   history_.train_batch_size = options_.per_device_train_batch_size;
   history_.logging_steps = options_.logging_steps;
   history_.save_steps = options_.save_steps;
@@ -201,7 +200,7 @@ void Trainer::save() {
   std::optional<checkpoint::CheckpointWriter> writer;
   if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
   const fs::path folder = writer ? writer->path() : fs::path();
-  write_run(inputs_.model, parameters_, comm_, state_, inputs_.fingerprint, folder);
+  write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
   const bool keeps_best = options_.load_best_model_at_end && state_.best_metric.has_value();
   const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);
   if (keeps_best) history_.best_model_checkpoint = best.string();
@@ -241,7 +240,7 @@ void Trainer::finish(double seconds) {
               state_.best_step);
     read_model(inputs_.model, parameters_, best);
   }
-  write_model(inputs_.model, parameters_, comm_, inputs_.output_dir);
+  write_model(inputs_.model, parameters_, inputs_.output_dir);
   if (comm_.rank() == 0) {
     inputs_.write_companions(inputs_.output_dir);
     history_.global_step = state_.step;
