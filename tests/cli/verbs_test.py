@@ -1,160 +1,430 @@
-"""Every verb does its work on every kind of input, and the verbs agree with each other."""
+"""What each verb gives: tables in all formats in, the same rows with predictions out, and runs that end as asked."""
 
 import json
+import re
+import shutil
 
+import numpy
+import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import losses, predict, run, strake, summary, command
-from tiny_models import make_model, reviews, write_table
+from program import BINARY, losses, metrics, predict, run, strake, summary
+from safetensors.numpy import load_file, save_file
+from tiny_models import make_model, read_config, reviews, write_table
 
-LENGTH = dict(max_seq_length=32)
+KINDS = ["parquet", "csv", "tsv", "jsonl"]
+ROWS = reviews(120)
+CHECK = reviews(60, seed=2)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A folder with base model, data and a classifier that has learned the task."""
-    folder = tmp_path_factory.mktemp("trained")
-    make_model(folder / "base")
-    data = write_table(folder / "train.parquet", reviews(200))
-    strake(
-        "train",
-        model_name_or_path=folder / "base",
-        train_file=data,
-        validation_file=data,
-        eval_strategy="epoch",
-        output_dir=folder / "out",
-        num_train_epochs=4,
-        learning_rate=5e-3,
-        per_device_train_batch_size=16,
-        save_strategy="no",
-        **LENGTH,
-    )
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verbs")
+    make_model(folder / "base", dropout=0.1)
+    for kind in KINDS:
+        write_table(folder / f"train.{kind}", ROWS)
+        write_table(folder / f"check.{kind}", CHECK)
+    write_table(folder / "check.txt", CHECK)
     return folder
 
 
-def test_predict_keeps_columns_order_and_types_and_evaluate_agrees(trained, tmp_path):
-    rows = reviews(300, seed=2)
-    data = write_table(tmp_path / "test.parquet", rows)
-    scored = predict(trained / "out", data, tmp_path / "scored.parquet")
-    assert scored["number"] == list(range(300))
-    assert [scored[name] for name in rows[0]] == [[row[name] for row in rows] for name in rows[0]]
-    schema, given = parquet.read_schema(tmp_path / "scored.parquet"), parquet.read_schema(data)
-    assert [schema.field(name).type for name in given.names] == given.types
-    assert all(abs(sum(p) - 1) < 1e-6 for p in scored["probabilities"])  # fp32 rounding
-    right = sum(p == row["label"] for p, row in zip(scored["prediction"], rows, strict=True))
-    assert right > 270  # the task is learnt
-    assert summary("evaluate", model_name_or_path=trained / "out", input=data, **LENGTH)["accuracy"] == right / 300
+def train(folder, output, **flags):
+    defaults = {
+        "model_name_or_path": folder / "base",
+        "train_file": folder / "train.parquet",
+        "max_seq_length": 32,
+        "learning_rate": 2e-3,
+        "num_train_epochs": 2,
+        "logging_steps": 1,
+        "save_strategy": "no",
+    }
+    return strake("train", output_dir=output, **(defaults | flags))
 
 
-@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "txt"])
-def test_every_kind_of_file_gives_the_same_predictions(trained, tmp_path, kind):
-    rows = reviews(50, seed=3)
-    expected = predict(
-        trained / "out", write_table(tmp_path / "t.parquet", rows), tmp_path / "expected.parquet"
+def evaluated(folder):
+    return {"validation_file": folder / "check.parquet", "eval_strategy": "epoch"}
+
+
+@pytest.fixture(scope="module")
+def classifier(folder):
+    train(folder, folder / "classifier", num_train_epochs=8)
+    return folder / "classifier"
+
+
+def checkpoints(output):
+    return sorted(int(path.name.split("-")[1]) for path in output.glob("checkpoint-*"))
+
+
+# Formats
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_training_is_the_same_from_every_format(folder, tmp_path, kind):
+    train(folder, tmp_path / "parquet")
+    train(folder, tmp_path / kind, train_file=folder / f"train.{kind}")
+    assert losses(tmp_path / kind) == losses(tmp_path / "parquet")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predict_keeps_all_rows_and_columns(folder, classifier, tmp_path, kind):
+    scored = predict(classifier, folder / f"check.{kind}", tmp_path / "scored.parquet")
+    texts_only = kind in ("csv", "tsv")
+    for column in ("text", "label", "number", "score"):
+        expected = [str(row[column]) if texts_only else row[column] for row in CHECK]
+        assert scored[column] == expected
+    assert list(scored) == ["text", "label", "number", "score", "prediction", "probabilities"]
+
+
+def test_predict_keeps_types(folder, classifier, tmp_path):
+    rows = pyarrow.table(
+        {
+            "id": pyarrow.array([3, None, 1], pyarrow.int16()),
+            "text": pyarrow.array(["good film", "", "bad book"], pyarrow.large_string()),
+            "when": pyarrow.array([1, 2, 3], pyarrow.timestamp("ms", "UTC")),
+            "price": pyarrow.array(["1.50", "2.25", None]).cast(pyarrow.decimal128(6, 2)),
+            "kind": pyarrow.array(["a", "b", "a"]).dictionary_encode(),
+            "tags": pyarrow.array([["x"], [], None], pyarrow.list_(pyarrow.string())),
+            "place": pyarrow.array([{"lat": 1.0}, None, {"lat": 2.0}]),
+            "raw": pyarrow.array([b"\x00\xff", b"", None], pyarrow.binary()),
+        }
     )
-    scored = predict(trained / "out", write_table(tmp_path / f"t.{kind}", rows), tmp_path / "scored.parquet")
-    assert scored["prediction"] == expected["prediction"]
-    assert scored["probabilities"] == expected["probabilities"]
+    parquet.write_table(rows, tmp_path / "typed.parquet")
+    predict(classifier, tmp_path / "typed.parquet", tmp_path / "scored.parquet")
+    scored = parquet.read_table(tmp_path / "scored.parquet")
+    assert scored.select(rows.column_names).cast(rows.schema).equals(rows)
+    assert scored.schema.field("when").type == rows.schema.field("when").type
+    assert scored.schema.field("prediction").type == pyarrow.string()
+    assert scored.schema.field("probabilities").type == pyarrow.list_(pyarrow.float32())
 
 
-def test_training_on_prepared_tokens_is_training_on_text(trained, tmp_path):
-    prepared = summary(
-        "prepare",
-        tokenizer=trained / "base",
-        input=trained / "train.parquet",
-        output=tmp_path / "tokens.parquet",
-        label_column="label",
-        **LENGTH,
-    )
-    assert prepared["rows"] == 200
-    flags = dict(model_name_or_path=trained / "base", max_steps=5, logging_steps=1, save_strategy="no", **LENGTH)
-    strake("train", train_file=trained / "train.parquet", output_dir=tmp_path / "text", **flags)
-    strake("train", train_file=tmp_path / "tokens.parquet", output_dir=tmp_path / "tokens", **flags)
-    assert len(losses(tmp_path / "text")) == 5
-    assert losses(tmp_path / "text") == losses(tmp_path / "tokens")
+def test_predict_reads_folders_and_several_files_in_order(folder, classifier, tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    files = [write_table(parts / f"part-{i}.parquet", CHECK[i * 20 : i * 20 + 20]) for i in range(3)]
+    (parts / "_SUCCESS").write_text("")
+    whole = predict(classifier, folder / "check.parquet", tmp_path / "whole.parquet")
+    assert predict(classifier, parts, tmp_path / "folder.parquet") == whole
+    assert predict(classifier, files, tmp_path / "files.parquet") == whole
 
 
-def test_regression_learns_and_predicts_numbers(trained, tmp_path):
-    data = write_table(tmp_path / "train.parquet", reviews(200))
-    strake(
-        "train",
-        model_name_or_path=trained / "base",
-        train_file=data,
+def test_plain_text_lines(folder, classifier, tmp_path):
+    scored = predict(classifier, folder / "check.txt", tmp_path / "scored.parquet")
+    assert scored["text"] == [row["text"] for row in CHECK]
+    whole = predict(classifier, folder / "check.parquet", tmp_path / "whole.parquet")
+    assert scored["probabilities"] == whole["probabilities"]
+
+
+# Scores
+
+
+def test_probabilities_are_those_of_the_prediction(folder, classifier, tmp_path):
+    scored = predict(classifier, folder / "check.parquet", tmp_path / "scored.parquet")
+    probabilities = numpy.array(scored["probabilities"])
+    assert probabilities.shape == (60, 2)
+    assert numpy.abs(probabilities.sum(1) - 1).max() < 1e-6  # fp32 softmax
+    assert scored["prediction"] == [["negative", "positive"][i] for i in probabilities.argmax(1)]
+
+
+def test_evaluate_agrees_with_predict(folder, classifier, tmp_path):
+    scored = predict(classifier, folder / "check.parquet", tmp_path / "scored.parquet")
+    result = summary("evaluate", model_name_or_path=classifier, input=folder / "check.parquet", max_seq_length=32)
+    hits = [found == expected for found, expected in zip(scored["prediction"], scored["label"], strict=True)]
+    assert result["accuracy"] == sum(hits) / 60
+    assert result["accuracy"] > 0.8, "the model has learnt"
+    assert result["rows"] == 60
+
+
+@pytest.mark.parametrize("tokens", [1, 100, 100_000])
+def test_batch_size_does_not_change_scores(folder, classifier, tmp_path, tokens):
+    table, output = folder / "check.parquet", tmp_path / "scored.parquet"
+    expected = predict(classifier, table, tmp_path / "expected.parquet")
+    scored = predict(classifier, table, output, max_tokens_per_batch=tokens)
+    # Matrix products of other sizes sum in another order.
+    assert numpy.allclose(scored["probabilities"], expected["probabilities"], atol=1e-5)
+
+
+def test_bf16_scores_are_near(folder, classifier, tmp_path):
+    table = folder / "check.parquet"
+    exact = predict(classifier, table, tmp_path / "fp32.parquet")
+    near = predict(classifier, table, tmp_path / "bf16.parquet", bf16=True)
+    difference = numpy.abs(numpy.array(exact["probabilities"]) - numpy.array(near["probabilities"])).max()
+    assert 0 < difference < 0.1  # 8 bits of significand over two layers
+
+
+def test_regression(folder, tmp_path):
+    train(folder, tmp_path / "out", label_column="score", num_train_epochs=10)
+    config = read_config(tmp_path / "out")
+    assert config["problem_type"] == "regression" and len(config["id2label"]) == 1
+    scored = predict(tmp_path / "out", folder / "check.parquet", tmp_path / "scored.parquet")
+    assert "probabilities" not in scored
+    error = numpy.array(scored["prediction"]) - numpy.array(scored["score"])
+    result = summary(
+        "evaluate",
+        model_name_or_path=tmp_path / "out",
+        input=folder / "check.parquet",
         label_column="score",
-        output_dir=tmp_path / "out",
-        num_train_epochs=4,
-        learning_rate=5e-3,
-        per_device_train_batch_size=16,
-        save_strategy="no",
-        **LENGTH,
+        max_seq_length=32,
     )
-    result = summary("evaluate", model_name_or_path=tmp_path / "out", input=data, label_column="score", **LENGTH)
-    assert result["mse"] < 0.1 and result["pearson"] > 0.8
-    scored = predict(tmp_path / "out", data, tmp_path / "scored.parquet")
-    assert all(isinstance(value, float) for value in scored["prediction"]) and "probabilities" not in scored
+    assert result["mse"] == pytest.approx((error**2).mean(), rel=1e-5)
+    assert result["mse"] < 0.2, "the model has learnt: the variance of the scores is 0.25"
 
 
-def test_best_model_is_kept_and_loaded(trained, tmp_path):
-    data = write_table(tmp_path / "train.parquet", reviews(100))
+def test_text_labels_of_regression_in_csv(folder, tmp_path):
+    flags = {"label_column": "score", "problem_type": "regression"}
+    train(folder, tmp_path / "csv", train_file=folder / "train.csv", **flags)
+    train(folder, tmp_path / "parquet", **flags)
+    assert losses(tmp_path / "csv") == losses(tmp_path / "parquet")
+
+
+def test_pairs_of_texts(folder, tmp_path):
+    rows = [row | {"second": ROWS[-1 - i]["text"]} for i, row in enumerate(ROWS)]
+    table = write_table(tmp_path / "pairs.parquet", rows)
+    flags = {"train_file": table, "text_pair_column": "second"}
+    train(folder, tmp_path / "pairs", **flags)
+    train(folder, tmp_path / "single", train_file=table)
+    assert losses(tmp_path / "pairs") != losses(tmp_path / "single")
+    both = predict(tmp_path / "pairs", table, tmp_path / "both.parquet", text_pair_column="second")
+    first = predict(tmp_path / "pairs", table, tmp_path / "first.parquet")
+    assert both["probabilities"] != first["probabilities"]
+    tokens = tmp_path / "tokens.parquet"
     strake(
-        "train",
-        model_name_or_path=trained / "base",
-        train_file=data,
-        validation_file=data,
-        output_dir=tmp_path / "out",
-        num_train_epochs=3,
-        learning_rate=3e-3,
-        eval_strategy="epoch",
-        save_strategy="epoch",
-        save_total_limit=1,
-        load_best_model_at_end=True,
-        metric_for_best_model="accuracy",
-        **LENGTH,
+        "prepare",
+        tokenizer=folder / "base",
+        input=table,
+        output=tokens,
+        label_column="label",
+        text_pair_column="second",
+        max_seq_length=32,
     )
-    state = json.loads((tmp_path / "out/trainer_state.json").read_text())
-    best = state["best_model_checkpoint"]
-    saved = (tmp_path / "out/model.safetensors").read_bytes()
-    assert saved == open(f"{best}/model.safetensors", "rb").read()
-    accuracies = [entry["eval_accuracy"] for entry in state["log_history"] if "eval_accuracy" in entry]
-    assert len(accuracies) == 3 and state["best_metric"] == max(accuracies)
+    train(folder, tmp_path / "prepared", train_file=tokens)
+    assert losses(tmp_path / "prepared") == losses(tmp_path / "pairs")
 
 
-def test_config_file_means_the_same_as_flags(tmp_path):
-    (tmp_path / "run.toml").write_text('learning_rate = 1e-3\nbf16 = true\ntrain_file = ["a.csv"]\n')
-    common = dict(model_name_or_path="m", output_dir="o", print_config=True)
-    by_file = strake("train", config=tmp_path / "run.toml", **common).out
-    by_flag = strake("train", learning_rate="1e-3", bf16=True, train_file="a.csv", **common).out
-    assert json.loads(by_file) == json.loads(by_flag)
-    assert json.loads(by_file)["bf16"] is True
+# prepare and tokenize
 
 
-def test_tokenize_round_trip(trained, tmp_path):
-    write_table(tmp_path / "texts.jsonl", [{"text": "the film was good"}])
-    encoded = json.loads(strake("tokenize", tokenizer=trained / "base", input=tmp_path / "texts.jsonl").out)
-    assert set(encoded) == {"input_ids", "token_type_ids", "attention_mask", "offsets", "tokens"}
-    assert encoded["tokens"] == ["[CLS]", "the", "film", "was", "good", "[SEP]"]
-    (tmp_path / "ids.jsonl").write_text(json.dumps(encoded) + "\n")
-    decoded = strake(
-        "tokenize", tokenizer=trained / "base", input=tmp_path / "ids.jsonl", decode=True, skip_special_tokens=True
+def test_prepared_tokens_train_like_the_text(folder, tmp_path):
+    tokens = tmp_path / "tokens.parquet"
+    flags = {"tokenizer": folder / "base", "label_column": "label", "max_seq_length": 32}
+    result = summary("prepare", input=folder / "train.parquet", output=tokens, **flags)
+    assert result["rows"] == 120
+    assert result["tokens"] == sum(len(ids) for ids in parquet.read_table(tokens)["input_ids"].to_pylist())
+    check = tmp_path / "check.parquet"
+    summary("prepare", input=folder / "check.parquet", output=check, **flags)
+    train(folder, tmp_path / "text", **evaluated(folder))
+    train(folder, tmp_path / "tokens", train_file=tokens, validation_file=check, eval_strategy="epoch")
+    assert losses(tmp_path / "tokens") == losses(tmp_path / "text")
+    same = (tmp_path / "tokens" / "model.safetensors").read_bytes()
+    assert same == (tmp_path / "text" / "model.safetensors").read_bytes()
+    assert read_config(tmp_path / "tokens")["id2label"] == {"0": "negative", "1": "positive"}
+
+
+def test_tokenize_there_and_back(folder, tmp_path):
+    texts = ["good film", "", "the book was bad", "a caf\u00e9"]
+    source, ids, back = tmp_path / "texts.jsonl", tmp_path / "ids.jsonl", tmp_path / "back.jsonl"
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    strake("tokenize", tokenizer=folder / "base", input=source, output=ids)
+    encoded = [json.loads(line) for line in ids.read_text().splitlines()]
+    assert [line["tokens"] for line in encoded[:2]] == [["[CLS]", "good", "film", "[SEP]"], ["[CLS]", "[SEP]"]]
+    assert encoded[0]["offsets"] == [[0, 0], [0, 4], [5, 9], [0, 0]]
+    strake("tokenize", tokenizer=folder / "base", input=ids, output=back, decode=True, skip_special_tokens=True)
+    decoded = [json.loads(line)["text"] for line in back.read_text().splitlines()]
+    assert decoded == ["good film", "", "the book was bad", "a cafe"]
+    printed = strake("tokenize", tokenizer=folder / "base", input=source).out
+    assert printed == ids.read_text()
+
+
+def test_a_trained_model_keeps_its_tokenizer(folder, classifier, tmp_path):
+    source = tmp_path / "texts.jsonl"
+    source.write_text("".join(json.dumps(row["text"]) + "\n" for row in CHECK))
+    trained = strake("tokenize", tokenizer=classifier, input=source).out
+    assert trained == strake("tokenize", tokenizer=folder / "base", input=source).out
+
+
+# Configuration
+
+
+def test_a_configuration_file_is_the_same_as_flags(folder, tmp_path):
+    train(folder, tmp_path / "flags", bf16=True, weight_decay=0.01, seed=7)
+    (tmp_path / "run.toml").write_text(
+        f"""
+        model_name_or_path = "{folder / "base"}"
+        train_file = ["{folder / "train.parquet"}"]
+        output_dir = "{tmp_path / "file"}"
+        max_seq_length = 32
+        learning_rate = 2e-3  # a comment
+        num_train_epochs = 2
+        logging_steps = 1
+        save_strategy = "no"
+        bf16 = true
+        weight_decay = 0.01
+        seed = 11
+        """
     )
-    assert json.loads(decoded.out) == {"text": "the film was good"}
+    strake("train", config=tmp_path / "run.toml", seed=7)  # flags win over the file
+    assert losses(tmp_path / "file") == losses(tmp_path / "flags")
+
+
+def test_print_config_shows_what_would_run(folder, tmp_path):
+    shown = json.loads(train(folder, tmp_path / "out", print_config=True).out)
+    assert shown["learning_rate"] == 2e-3 and shown["per_device_train_batch_size"] == 8 and shown["seed"] == 42
+    assert not (tmp_path / "out").exists()
+
+
+def test_dry_run_checks_and_leaves_nothing(folder, tmp_path):
+    outcome = train(folder, tmp_path / "out", dry_run=True)
+    assert "120 training sequences" in outcome.err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("verb", ["train", "predict", "evaluate", "prepare", "tokenize"])
-def test_help_has_an_example(verb):
-    outcome = run(command(verb, help=True))
-    assert outcome.code == 0 and f"strake {verb}" in outcome.out and "Example" in outcome.out
+def test_help_of_each_verb(verb):
+    outcome = strake(verb, "--help")
+    assert outcome.out.count("--") > 6
+    assert f"strake {verb}" in outcome.out
+    assert "--config" in outcome.out
+    assert outcome.err == ""
 
 
-def test_redirected_progress_has_no_control_characters(trained, tmp_path):
-    outcome = strake(
-        "train",
-        model_name_or_path=trained / "base",
-        train_file=trained / "train.parquet",
-        output_dir=tmp_path / "out",
-        max_steps=3,
-        save_strategy="no",
-        **LENGTH,
+def test_help_lists_verbs_and_exit_codes():
+    outcome = run([BINARY, "--help"])
+    assert outcome.code == 0
+    assert "tokenize" in outcome.out and "Exit codes" in outcome.out
+
+
+# Runs
+
+
+def test_save_total_limit_keeps_the_newest(folder, tmp_path):
+    train(folder, tmp_path, save_strategy="steps", save_steps=5, save_total_limit=2)
+    assert checkpoints(tmp_path) == [25, 30]
+
+
+def test_the_best_checkpoint_ends_in_the_output_folder(folder, tmp_path):
+    # At this learning rate the loss on unseen rows rises and falls.
+    flags = evaluated(folder) | {"save_strategy": "epoch", "load_best_model_at_end": True, "save_total_limit": 1}
+    train(folder, tmp_path, num_train_epochs=5, learning_rate=3e-2, lr_scheduler_type="constant", **flags)
+    evaluations = {entry["step"]: entry["eval_loss"] for entry in metrics(tmp_path) if "eval_loss" in entry}
+    best = min(evaluations, key=evaluations.get)
+    assert list(evaluations) == [15, 30, 45, 60, 75] and best != 75, "else nothing is shown"
+    assert checkpoints(tmp_path) == [best, 75], "the best and the newest stay"
+    state = json.loads((tmp_path / "trainer_state.json").read_text())
+    assert state["best_global_step"] == best
+    assert state["best_metric"] == evaluations[best]
+    assert state["best_model_checkpoint"].endswith(f"checkpoint-{best}")
+    final = load_file(tmp_path / "model.safetensors")
+    kept = load_file(tmp_path / f"checkpoint-{best}" / "model.safetensors")
+    assert final.keys() == kept.keys()
+    assert all((final[name] == kept[name]).all() for name in final)
+
+
+def test_early_stopping(folder, tmp_path):
+    flags = evaluated(folder) | {"save_strategy": "epoch", "load_best_model_at_end": True}
+    flags |= {"early_stopping_patience": 2, "early_stopping_threshold": 10.0}
+    train(folder, tmp_path, num_train_epochs=9, **flags)
+    # The first evaluation is a gain over nothing; two without a gain of 10 follow.
+    assert [entry["epoch"] for entry in metrics(tmp_path) if "eval_loss" in entry] == [1.0, 2.0, 3.0]
+    assert len(losses(tmp_path)) == 45
+
+
+def test_evaluation_by_steps_and_its_metric(folder, tmp_path):
+    flags = {"validation_file": folder / "check.parquet", "eval_strategy": "steps", "eval_steps": 10}
+    flags |= {"save_strategy": "steps", "save_steps": 10, "load_best_model_at_end": True}
+    train(folder, tmp_path, metric_for_best_model="accuracy", **flags)
+    entries = [entry for entry in metrics(tmp_path) if "eval_loss" in entry]
+    assert [entry["step"] for entry in entries] == [10, 20, 30]
+    result = summary("evaluate", model_name_or_path=tmp_path, input=folder / "check.parquet", max_seq_length=32)
+    assert result["accuracy"] == max(entry["eval_accuracy"] for entry in entries)
+
+
+def test_a_metric_that_does_not_exist_is_named(folder, tmp_path):
+    flags = evaluated(folder) | {"save_strategy": "epoch", "load_best_model_at_end": True}
+    with pytest.raises(AssertionError) as raised:
+        train(folder, tmp_path, metric_for_best_model="bleu", **flags)
+    assert "exit code 2" in str(raised.value)
+    assert "--metric_for_best_model bleu is none of the metrics of this model" in str(raised.value)
+    assert "accuracy" in str(raised.value) and "f1" in str(raised.value)
+
+
+def test_trained_head_is_kept_and_its_labels(folder, classifier, tmp_path):
+    table = write_table(tmp_path / "positive.parquet", [row for row in ROWS if row["label"] == "positive"])
+    train(folder, tmp_path / "more", model_name_or_path=classifier, train_file=table, max_steps=1)
+    assert read_config(tmp_path / "more")["id2label"] == {"0": "negative", "1": "positive"}
+    result = summary(
+        "evaluate", model_name_or_path=tmp_path / "more", input=folder / "check.parquet", max_seq_length=32
     )
-    assert "3/3 steps" in outcome.err
-    assert not any(ord(c) < 32 and c != "\n" for c in outcome.err + outcome.out)
+    assert result["accuracy"] > 0.7
+
+
+def test_a_tokenizer_from_elsewhere(folder, tmp_path):
+    model = shutil.copytree(folder / "base", tmp_path / "model")
+    tokenizer = tmp_path / "tokenizer"
+    tokenizer.mkdir()
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (model / name).rename(tokenizer / name)
+    train(folder, tmp_path / "out", model_name_or_path=model, tokenizer_name=tokenizer)
+    train(folder, tmp_path / "expected")
+    assert losses(tmp_path / "out") == losses(tmp_path / "expected")
+    predict(tmp_path / "out", folder / "check.parquet", tmp_path / "scored.parquet")
+
+
+def test_trainer_state_is_what_transformers_reads(folder, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    flags = evaluated(folder) | {"save_strategy": "epoch", "load_best_model_at_end": True, "logging_steps": 5}
+    train(folder, tmp_path, **flags)
+    for path in (tmp_path / "trainer_state.json", tmp_path / "checkpoint-30" / "trainer_state.json"):
+        state = transformers.TrainerState.load_from_json(str(path))
+        assert (state.global_step, state.max_steps, state.epoch) == (30, 30, 2.0)
+        assert (state.logging_steps, state.train_batch_size, state.num_train_epochs) == (5, 8, 2)
+        steps = [entry["step"] for entry in state.log_history if "loss" in entry]
+        assert steps == [5, 10, 15, 20, 25, 30]
+    assert state.best_model_checkpoint.startswith(str(tmp_path))
+
+
+def test_output_for_files_has_no_control_characters(folder, classifier, tmp_path):
+    outcomes = [
+        train(folder, tmp_path / "out", **evaluated(folder)),
+        strake(
+            "predict",
+            model_name_or_path=classifier,
+            input=folder / "check.csv",
+            output=tmp_path / "s",
+            max_seq_length=32,
+        ),
+        strake("evaluate", model_name_or_path=classifier, input=folder / "check.csv", max_seq_length=32),
+        strake("prepare", tokenizer=classifier, input=folder / "check.csv", output=tmp_path / "t"),
+    ]
+    for outcome in outcomes:
+        assert outcome.out != ""
+        assert re.search(r"[^\n\x20-\x7e]", outcome.out + outcome.err) is None
+
+
+def test_log_entries_are_those_of_the_run(folder, tmp_path):
+    train(folder, tmp_path, **evaluated(folder))
+    entries = metrics(tmp_path)
+    assert [entry["step"] for entry in entries if "loss" in entry] == list(range(1, 31))
+    assert entries[0].keys() >= {"loss", "grad_norm", "learning_rate", "epoch", "step"}
+    assert sum(entry["sequences"] for entry in entries if "loss" in entry) == 240
+    assert entries[-1]["train_loss"] == pytest.approx(numpy.mean([loss for _, loss, _ in losses(tmp_path)]))
+    state = json.loads((tmp_path / "trainer_state.json").read_text())
+    assert state["log_history"] == entries
+
+
+def test_only_the_head_is_new(folder, tmp_path):
+    """Weights that the checkpoint has are used: one tiny step leaves them almost as they were."""
+    train(folder, tmp_path / "out", max_steps=1, learning_rate=1e-9)
+    before, after = load_file(folder / "base" / "model.safetensors"), load_file(tmp_path / "out" / "model.safetensors")
+    assert set(after) - set(before) == {"classifier.weight", "classifier.bias"}
+    assert all(numpy.allclose(before[name], after[name], atol=1e-7) for name in before if name in after)
+
+
+def test_a_checkpoint_of_old_names_is_understood(folder, tmp_path):
+    old = shutil.copytree(folder / "base", tmp_path / "old")
+    weights = load_file(old / "model.safetensors")
+    spelt = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").removeprefix("bert."): weights[name] for name in weights
+    }
+    save_file(spelt, old / "model.safetensors", {"format": "pt"})
+    train(folder, tmp_path / "out", model_name_or_path=old)
+    train(folder, tmp_path / "expected")
+    assert losses(tmp_path / "out") == losses(tmp_path / "expected")
