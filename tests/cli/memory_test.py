@@ -10,8 +10,9 @@ import pytest
 from program import command, environment
 from tiny_models import make_model, reviews
 
-# More than a row group of the output (64 Ki rows), so that all buffers are as full in the smaller run as they get.
-ROWS = 70_000
+# More than two row groups of the output (64 Ki rows), so that all buffers have been as full in the smaller run as they
+# get. What is left to grow is how scattered freed memory lies: 6 to 7 % were measured.
+ROWS = 140_000
 
 
 def peak_bytes(line):
