@@ -8,7 +8,9 @@ import pytest
 from program import command, environment
 from tiny_models import make_model, reviews
 
-ROWS = 300_000  # several row groups of the output, so that the base has all buffers already
+# More than two row groups of the output (64 Ki rows), so that all buffers have been as full in the smaller run as they
+# get. What is left to grow is how scattered freed memory lies: 6 to 7 % were measured.
+ROWS = 140_000
 
 
 def peak_bytes(line):
