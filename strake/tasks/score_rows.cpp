@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "strake/core/error.h"
-#include "strake/core/memory.h"
 #include "strake/core/threads.h"
 #include "strake/data/collate.h"
 
@@ -71,7 +70,6 @@ void ScoreConfig::validate() const {
 ScoreReport score_rows(const ScoreConfig& config, const inference::Scorer& scorer,
                        std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const LabelMap* labels,
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink) {
-  keep_freed_memory();
   const auto start = std::chrono::steady_clock::now();
   require(config.text.max_seq_length <= scorer.config().max_sequence_length(), ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
