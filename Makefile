@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench lint format asan tsan clean
+.PHONY: help build demo test bench lint format asan tsan clean
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 export CCACHE_DIR ?= $(HOME)/.cache/strake-ccache
@@ -23,7 +23,7 @@ test: build ## Set up, build and run every test
 	@tools/setup.sh test
 	@ctest --test-dir build --output-on-failure
 
-bench: build ## Compare with the named peers (BENCH=training, inference, prepare, kernels or all)
+bench: build ## Compare with the named peers (BENCH=training, inference, prepare or all)
 	@tools/setup.sh test bench
 	@.venv/bin/python benchmarks/run.py $(BENCH)
 
