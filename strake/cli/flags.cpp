@@ -16,8 +16,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kKnownEl
     {"--deepspeed", "sharded training is not there yet; data-parallel ranks are: --ranks"},
     {"--fsdp", "sharded training is not there yet; data-parallel ranks are: --ranks"},
     {"--fp16", "fp16 is not there yet; use --bf16, which needs no loss scaling"},
-    {"--gradient_checkpointing",
-     "recomputing activations is not there yet; packed batches need far less memory than padded ones"},
     {"--optim", "AdamW is the only optimizer so far"},
     {"--do_train", "strake train always trains; leave it out"},
     {"--do_eval", "give a --validation_file and --eval_strategy epoch instead"},

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,14 @@ class Comm {
   virtual void recv(at::Tensor& values, int source) = 0;
   virtual void barrier() = 0;
 
+  // One zeroed tensor that all ranks see, if they are threads of one process; undefined if they are not. Nobody keeps
+  // the ranks from writing to it at once but themselves. Collective.
+  virtual at::Tensor share(int64_t numel, at::ScalarType dtype) = 0;
+
+  // The ranks that give the same color, as a group of its own, in the order they have here. Collective. A group's
+  // collectives throw when any rank of this group aborts.
+  virtual std::unique_ptr<Comm> split(int color) = 0;
+
   // Makes every other rank's present or next collective throw, with this rank's number and `reason`. Called once, by a
   // rank that gives up.
   virtual void abort(const std::string& reason) = 0;
@@ -58,6 +67,8 @@ class SelfComm final : public Comm {
   void send(const at::Tensor&, int) override;
   void recv(at::Tensor&, int) override;
   void barrier() override {}
+  at::Tensor share(int64_t numel, at::ScalarType dtype) override;
+  std::unique_ptr<Comm> split(int) override { return std::make_unique<SelfComm>(); }
   void abort(const std::string&) override {}
 };
 

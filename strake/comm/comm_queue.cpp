@@ -22,18 +22,21 @@ CommQueue::~CommQueue() {
   thread_.join();
 }
 
-void CommQueue::post(std::function<void()> job) {
+uint64_t CommQueue::post(std::function<void()> job) {
   const std::lock_guard lock(mutex_);
   rethrow();
   jobs_.push_back(std::move(job));
   changed_.notify_all();
+  return ++posted_;
 }
 
-void CommQueue::wait() {
+void CommQueue::wait_for(uint64_t job) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return (jobs_.empty() && !busy_) || error_; });
+  changed_.wait(lock, [&] { return done_ >= job || error_; });
   rethrow();
 }
+
+void CommQueue::wait() { wait_for(posted_); }
 
 void CommQueue::rethrow() {
   if (error_) std::rethrow_exception(error_);
@@ -47,7 +50,6 @@ void CommQueue::run() {
     if (jobs_.empty()) return;
     const std::function<void()> job = std::move(jobs_.front());
     jobs_.pop_front();
-    busy_ = true;
     lock.unlock();
     std::exception_ptr error;
     try {
@@ -56,7 +58,7 @@ void CommQueue::run() {
       error = std::current_exception();
     }
     lock.lock();
-    busy_ = false;
+    ++done_;
     if (error) {
       error_ = error;
       jobs_.clear();

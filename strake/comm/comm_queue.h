@@ -1,6 +1,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
@@ -18,7 +19,10 @@ class CommQueue {
   CommQueue(const CommQueue&) = delete;
   CommQueue& operator=(const CommQueue&) = delete;
 
-  void post(std::function<void()> job);
+  // Returns the job's number.
+  uint64_t post(std::function<void()> job);
+  // Returns when the job of that number has run.
+  void wait_for(uint64_t job);
   // Returns when every posted job has run.
   void wait();
 
@@ -29,7 +33,8 @@ class CommQueue {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> jobs_;
-  bool busy_ = false;
+  uint64_t posted_ = 0;
+  uint64_t done_ = 0;
   bool closing_ = false;
   std::exception_ptr error_;
   std::thread thread_;

@@ -47,12 +47,21 @@ int element_count(const at::Tensor& values) {
 
 class MpiComm final : public Comm {
  public:
-  explicit MpiComm(std::unique_ptr<PmiServer> server) : server_(std::move(server)) {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &size_);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  // Of all ranks.
+  explicit MpiComm(std::unique_ptr<PmiServer> server) : MpiComm(MPI_COMM_WORLD) { server_ = std::move(server); }
+  // Takes ownership of `comm`.
+  explicit MpiComm(MPI_Comm comm) : comm_(comm) {
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
-  ~MpiComm() override { MPI_Finalize(); }
+  ~MpiComm() override {
+    if (comm_ == MPI_COMM_WORLD) {
+      MPI_Finalize();
+    } else {
+      MPI_Comm_free(&comm_);
+    }
+  }
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -69,7 +78,7 @@ class MpiComm final : public Comm {
     const int count = element_count(values);
     const at::Tensor all = at::empty({size_, values.numel()}, values.options());
     check(MPI_Allgather(values.const_data_ptr(), count, transfer_type(values), all.mutable_data_ptr(), count,
-                        transfer_type(values), MPI_COMM_WORLD),
+                        transfer_type(values), comm_),
           "all_reduce");
     for (int other = 0; other < size_; ++other) {
       fold_piece(all[other], values, other == 0 ? Fold::kOverwrite : Fold::kAdd);
@@ -104,28 +113,34 @@ class MpiComm final : public Comm {
       starts[other] = static_cast<int>(layout.begin(other));
     }
     check(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, full.mutable_data_ptr(), counts.data(), starts.data(),
-                         transfer_type(full), MPI_COMM_WORLD),
+                         transfer_type(full), comm_),
           "all_gather");
   }
 
   void broadcast(at::Tensor& values, int root) override {
-    check(MPI_Bcast(values.mutable_data_ptr(), element_count(values), transfer_type(values), root, MPI_COMM_WORLD),
-          "broadcast");
+    check(MPI_Bcast(values.mutable_data_ptr(), element_count(values), transfer_type(values), root, comm_), "broadcast");
   }
 
   void send(const at::Tensor& values, int destination) override {
-    check(MPI_Send(values.const_data_ptr(), element_count(values), transfer_type(values), destination, kUserTag,
-                   MPI_COMM_WORLD),
+    check(MPI_Send(values.const_data_ptr(), element_count(values), transfer_type(values), destination, kUserTag, comm_),
           "send");
   }
 
   void recv(at::Tensor& values, int source) override {
-    check(MPI_Recv(values.mutable_data_ptr(), element_count(values), transfer_type(values), source, kUserTag,
-                   MPI_COMM_WORLD, MPI_STATUS_IGNORE),
+    check(MPI_Recv(values.mutable_data_ptr(), element_count(values), transfer_type(values), source, kUserTag, comm_,
+                   MPI_STATUS_IGNORE),
           "recv");
   }
 
-  void barrier() override { check(MPI_Barrier(MPI_COMM_WORLD), "barrier"); }
+  void barrier() override { check(MPI_Barrier(comm_), "barrier"); }
+
+  at::Tensor share(int64_t, at::ScalarType) override { return {}; }
+
+  std::unique_ptr<Comm> split(int color) override {
+    MPI_Comm part = MPI_COMM_NULL;
+    check(MPI_Comm_split(comm_, color, rank_, &part), "split");
+    return std::make_unique<MpiComm>(part);
+  }
 
   void abort(const std::string& reason) override {
     log::error("rank {} of {} stops the job: {}", rank_, size_, reason);
@@ -146,20 +161,21 @@ class MpiComm final : public Comm {
       if (other == rank_) continue;
       if (mine > 0 && other < contributors) {
         const at::Tensor slot = staging[other];
-        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), MPI_FLOAT, other, kChunkTag, MPI_COMM_WORLD,
+        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), MPI_FLOAT, other, kChunkTag, comm_,
                         &requests.emplace_back()),
               "reduce_scatter");
       }
       const int64_t theirs = std::min(kChunk, layout.size(other) - begin);
       if (theirs <= 0 || rank_ >= contributors) continue;
       const at::Tensor piece = full.narrow(0, layout.begin(other) + begin, theirs);
-      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), MPI_FLOAT, other, kChunkTag, MPI_COMM_WORLD,
+      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), MPI_FLOAT, other, kChunkTag, comm_,
                       &requests.emplace_back()),
             "reduce_scatter");
     }
     check(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "reduce_scatter");
   }
 
+  MPI_Comm comm_;
   std::unique_ptr<PmiServer> server_;
   int rank_ = 0;
   int size_ = 1;

@@ -1,7 +1,10 @@
 #include "strake/comm/thread_comm.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -37,10 +40,26 @@ class ThreadGroup {
     if (generation_ == generation) check_alive();
   }
 
-  void abort(int rank, const std::string& reason) {
+  void abort(const std::string& failure) {
     const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = fmt::format("rank {} stopped: {}", rank, reason);
+    if (!failure_) failure_ = failure;
     changed_.notify_all();
+    for (const auto& part : parts_) {
+      if (const auto alive = part.lock()) alive->abort(failure);
+    }
+  }
+
+  // The group that the ranks with this leader form; made by the leader, between two calls of wait() for the others.
+  std::shared_ptr<ThreadGroup> make_part(int leader, int size) {
+    const std::lock_guard lock(mutex_);
+    auto part = std::make_shared<ThreadGroup>(size);
+    parts_.push_back(part);
+    next_parts_[leader] = part;
+    return part;
+  }
+  std::shared_ptr<ThreadGroup> part_of(int leader) {
+    const std::lock_guard lock(mutex_);
+    return next_parts_.at(leader).lock();
   }
 
   // Point-to-point: a sender publishes its tensor and waits until it was taken.
@@ -81,6 +100,8 @@ class ThreadGroup {
   std::vector<Letter>::iterator find_mail(uint64_t id) { return std::ranges::find(mail_, id, &Letter::id); }
 
   std::vector<at::Tensor> buffers_;
+  std::vector<std::weak_ptr<ThreadGroup>> parts_;         // all groups split from this one
+  std::map<int, std::weak_ptr<ThreadGroup>> next_parts_;  // of the split in progress, by leader
   int size_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -93,10 +114,37 @@ class ThreadGroup {
 
 class ThreadComm final : public Comm {
  public:
-  ThreadComm(ThreadGroup& group, int rank) : group_(group), rank_(rank) {}
+  ThreadComm(std::shared_ptr<ThreadGroup> group, int rank) : shared_group_(std::move(group)), rank_(rank) {}
 
   int rank() const override { return rank_; }
   int size() const override { return group_.size(); }
+
+  at::Tensor share(int64_t numel, at::ScalarType dtype) override {
+    publish(rank_ == 0 ? at::zeros({numel}, dtype) : at::Tensor());
+    at::Tensor shared = group_.buffer(0);
+    group_.wait();
+    return shared;
+  }
+
+  std::unique_ptr<Comm> split(int color) override {
+    std::vector<double> own{static_cast<double>(color)};
+    const std::vector<double> colors = all_gather_values(*this, own);
+    int leader = -1;
+    int members = 0;
+    int place = 0;
+    for (int other = 0; other < size(); ++other) {
+      if (colors[static_cast<size_t>(other)] != own[0]) continue;
+      if (leader < 0) leader = other;
+      place += other < rank_ ? 1 : 0;
+      ++members;
+    }
+    std::shared_ptr<ThreadGroup> part;
+    if (leader == rank_) part = group_.make_part(leader, members);
+    group_.wait();
+    if (!part) part = group_.part_of(leader);
+    group_.wait();
+    return std::make_unique<ThreadComm>(std::move(part), place);
+  }
 
   // Rank r alone reads and writes everybody's shard r, so the sum can be written into all buffers in place.
   void all_reduce(at::Tensor& values) override {
@@ -140,7 +188,7 @@ class ThreadComm final : public Comm {
   void send(const at::Tensor& values, int destination) override { group_.send(values, rank_, destination); }
   void recv(at::Tensor& values, int source) override { group_.recv(values, source, rank_); }
   void barrier() override { group_.wait(); }
-  void abort(const std::string& reason) override { group_.abort(rank_, reason); }
+  void abort(const std::string& reason) override { group_.abort(fmt::format("rank {} stopped: {}", rank_, reason)); }
 
  private:
   void publish(const at::Tensor& values) {
@@ -151,14 +199,15 @@ class ThreadComm final : public Comm {
     return group_.buffer(owner).narrow(0, layout.begin(rank_), layout.size(rank_));
   }
 
-  ThreadGroup& group_;
+  std::shared_ptr<ThreadGroup> shared_group_;
+  ThreadGroup& group_ = *shared_group_;
   int rank_;
 };
 
 }  // namespace
 
 void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>& body) {
-  ThreadGroup group(ranks);
+  const auto group = std::make_shared<ThreadGroup>(ranks);
   std::mutex mutex;
   std::exception_ptr first_error;
   const auto run = [&](int rank) {

@@ -14,7 +14,7 @@ Scorer::Scorer(const std::filesystem::path& folder, Precision precision) : model
   for (const auto& block : model_.blocks()) {
     at::Tensor flat = at::zeros({block->layout().numel()});
     try {
-      models::load_block(*block, {.config = config(), .files = files}, flat, report);
+      models::load_block(*block, {.model = model_, .files = files}, flat, report);
     } catch (Error& error) {
       error.add_context("while loading " + folder.string());
       throw;
@@ -27,9 +27,18 @@ Scorer::Scorer(const std::filesystem::path& folder, Precision precision) : model
 }
 
 at::Tensor Scorer::logits(const tensors::PackedBatch& batch) const {
-  return models::forward_logits(
-             model_, [&](size_t i) { return model_.blocks()[i]->view(blocks_[i], nullptr); }, batch)
-      .to(at::kFloat);
+  class Blocks final : public models::ParameterSource {
+   public:
+    explicit Blocks(const Scorer& scorer) : scorer_(scorer) {}
+    models::Parameters acquire(size_t i) override {
+      return scorer_.model_.blocks()[i]->view(scorer_.blocks_[i], nullptr);
+    }
+
+   private:
+    const Scorer& scorer_;
+  };
+  Blocks blocks(*this);
+  return models::forward(model_, blocks, batch).to(at::kFloat);
 }
 
 }  // namespace strake::inference

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "strake/models/model.h"
+#include "strake/models/encoder/sequence_classifier.h"
 #include "strake/tensors/packed_batch.h"
 
 namespace strake::inference {

@@ -21,4 +21,9 @@ size_t Block::add(ParameterSpec spec) {
   return parameters_.size() - 1;
 }
 
+size_t Block::tie(TiedParameter parameter) {
+  tied_.push_back(parameter);
+  return tied_.size() - 1;
+}
+
 }  // namespace strake::models

@@ -28,7 +28,13 @@ struct ParameterSpec {
   bool is_head = false;                       // may be absent from a base checkpoint, and is initialised then
 };
 
-// Receives the gradients that layers compute in backward, once per parameter and micro-batch.
+// A parameter of an earlier block that a block uses too (tied weights). It is stored and updated there.
+struct TiedParameter {
+  size_t block = 0;      // in the model
+  size_t parameter = 0;  // in Block::parameters()
+};
+
+// Receives the gradients that layers compute in backward, once per parameter, use and micro-batch.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
@@ -44,7 +50,8 @@ struct Parameter {
   GradientSink* sink = nullptr;  // null in evaluation: layers then record nothing
 };
 
-// The values of one block's parameters for one forward or backward pass. Indexed as Block::parameters().
+// The values of one block's parameters for one forward or backward pass: those of Block::parameters(), then those of
+// Block::tied().
 using Parameters = std::vector<Parameter>;
 
 // What a block may use besides its parameters and input.
@@ -65,6 +72,7 @@ class Block {
 
   const std::string& name() const { return name_; }
   const std::vector<ParameterSpec>& parameters() const { return parameters_; }
+  const std::vector<TiedParameter>& tied() const { return tied_; }
   // Where each parameter lies in the block's flat buffer.
   const tensors::FlatLayout& layout() const { return layout_; }
 
@@ -73,16 +81,20 @@ class Block {
   virtual at::Tensor forward(const Parameters& parameters, const at::Tensor& input,
                              const StepContext& context) const = 0;
 
-  // Windows of `flat` (of layout().numel() elements) as this block's parameters.
+  // Windows of `flat` (of layout().numel() elements) as this block's own parameters.
   Parameters view(const at::Tensor& flat, GradientSink* sink) const;
 
  protected:
   // Declares a parameter; the returned index is its place in Parameters.
   size_t add(ParameterSpec spec);
+  // Declares the use of an earlier block's parameter. Its place in Parameters is parameters().size() + the returned
+  // index, once all own parameters are declared.
+  size_t tie(TiedParameter parameter);
 
  private:
   std::string name_;
   std::vector<ParameterSpec> parameters_;
+  std::vector<TiedParameter> tied_;
   tensors::FlatLayout layout_;
 };
 

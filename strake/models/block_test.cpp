@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "strake/models/model.h"
+#include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/test_model.h"
 
 namespace strake::models {

@@ -4,13 +4,13 @@
 
 namespace strake::models {
 
-at::Tensor forward_logits(const SequenceClassifier& model, const ParameterSource& parameters,
-                          const tensors::PackedBatch& batch) {
+at::Tensor forward(const Model& model, ParameterSource& parameters, const tensors::PackedBatch& batch) {
   const c10::AutoGradMode no_graph(false);
   const StepContext context{batch, std::nullopt};
   at::Tensor activations;
   for (size_t i = 0; i < model.blocks().size(); ++i) {
-    activations = model.blocks()[i]->forward(parameters(i), activations, context);
+    activations = model.blocks()[i]->forward(parameters.acquire(i), activations, context);
+    parameters.release(i);
   }
   return activations;
 }

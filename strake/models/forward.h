@@ -1,16 +1,19 @@
 #pragma once
 
-#include <functional>
-
 #include "strake/models/model.h"
 
 namespace strake::models {
 
-// Parameters of block i for a forward pass.
-using ParameterSource = std::function<Parameters(size_t)>;
+// Where a forward pass gets the parameters of one block after the other.
+class ParameterSource {
+ public:
+  virtual ~ParameterSource() = default;
+  // Valid until release(i). Without gradient sinks.
+  virtual Parameters acquire(size_t i) = 0;
+  virtual void release(size_t) {}
+};
 
-// Forward pass through all blocks without a graph: logits [S, num_labels] in the parameters' dtype.
-at::Tensor forward_logits(const SequenceClassifier& model, const ParameterSource& parameters,
-                          const tensors::PackedBatch& batch);
+// Forward pass through all blocks without a graph, in evaluation mode: the last block's output.
+at::Tensor forward(const Model& model, ParameterSource& parameters, const tensors::PackedBatch& batch);
 
 }  // namespace strake::models

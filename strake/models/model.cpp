@@ -1,42 +1,13 @@
 #include "strake/models/model.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/mse_loss.h>
-
-#include <functional>
-#include <numeric>
-
-#include "strake/models/encoder/embeddings.h"
-#include "strake/models/encoder/family.h"
-#include "strake/models/encoder/layer.h"
-
 namespace strake::models {
 
-SequenceClassifier::SequenceClassifier(EncoderConfig config) : config_(std::move(config)) {
-  const EncoderFamily& family = find_family(config_.model_type, "config.json");
-  uint32_t site = 1;
-  blocks_.push_back(std::make_unique<EmbeddingsBlock>(config_, family.names, site++));
-  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer, site += EncoderLayerBlock::kSites) {
-    blocks_.push_back(std::make_unique<EncoderLayerBlock>(config_, family.names, layer, site));
-  }
-  blocks_.push_back(family.classification_head(config_, site));
-}
-
-int64_t SequenceClassifier::num_parameters() const {
+int64_t Model::num_parameters() const {
   int64_t total = 0;
   for (const auto& block : blocks_) {
     for (const auto& entry : block->layout().entries()) total += entry.end - entry.begin;
   }
   return total;
-}
-
-at::Tensor SequenceClassifier::loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const {
-  const at::Tensor logits_sc = logits.to(at::kFloat);
-  const at::Tensor sum = config_.problem() == ProblemType::kRegression
-                             ? at::mse_loss(logits_sc.squeeze(1), labels, at::Reduction::Sum)
-                             : at::cross_entropy_loss(logits_sc, labels, {}, at::Reduction::Sum);
-  return sum / divisor;
 }
 
 }  // namespace strake::models

@@ -1,32 +1,39 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "strake/models/block.h"
-#include "strake/models/encoder/config.h"
 
 namespace strake::models {
 
-// A sequence classifier (or regressor) as a list of blocks.
-class SequenceClassifier {
+// A model with the head of one task, as a list of blocks. The engine runs the blocks; what the last one returns goes to
+// loss().
+class Model {
  public:
-  explicit SequenceClassifier(EncoderConfig config);
+  virtual ~Model() = default;
 
-  const EncoderConfig& config() const { return config_; }
   std::span<const std::unique_ptr<Block>> blocks() const { return blocks_; }
+  // Trainable numbers; a tied parameter counts once.
   int64_t num_parameters() const;
 
-  // Loss of logits [S, num_labels] summed over the sequences and divided by `divisor`, the number of targets of the
-  // whole optimizer step: cross entropy in fp32 for int64 labels [S], squared error for float labels [S].
-  at::Tensor loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const;
+  // Loss of the last block's output summed over its targets and divided by `divisor`, the number of targets of the
+  // whole optimizer step. A scalar with a graph.
+  virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& labels, double divisor) const = 0;
+  // Targets of a sequence of `length` tokens.
+  virtual int64_t num_targets(int64_t length) const = 0;
+  // Standard deviation of new weights.
+  virtual double initializer_range() const = 0;
+  // Base checkpoints leave this out of tensor names, "bert." for example.
+  virtual std::string checkpoint_prefix() const = 0;
+
+ protected:
+  void add(std::unique_ptr<Block> block) { blocks_.push_back(std::move(block)); }
 
  private:
-  EncoderConfig config_;
   std::vector<std::unique_ptr<Block>> blocks_;
 };
 

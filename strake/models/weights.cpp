@@ -7,7 +7,6 @@
 
 #include "strake/core/error.h"
 #include "strake/core/philox.h"
-#include "strake/models/encoder/family.h"
 #include "strake/tensors/dtype.h"
 
 namespace strake::models {
@@ -82,7 +81,7 @@ void initialize(const ParameterSpec& spec, double range, uint64_t seed, const at
 }  // namespace
 
 void load_block(const Block& block, const WeightSource& source, at::Tensor& flat, LoadReport& report) {
-  const std::string prefix = find_family(source.config.model_type, "config.json").names.prefix;
+  const std::string prefix = source.model.checkpoint_prefix();
   for (size_t i = 0; i < block.parameters().size(); ++i) {
     const ParameterSpec& spec = block.parameters()[i];
     const at::Tensor value = FlatLayout::view(flat, block.layout().entries()[i]);
@@ -93,17 +92,16 @@ void load_block(const Block& block, const WeightSource& source, at::Tensor& flat
       if (found) {
         copy_tensor(source.files, *found, stacked_part(value, part, spec.checkpoint_names.size()));
       } else {
-        initialize(spec, source.config.initializer_range, source.seed, value);
+        initialize(spec, source.model.initializer_range(), source.seed, value);
         report.initialized.push_back(wanted);
       }
     }
   }
 }
 
-void initialize_block(const Block& block, const EncoderConfig& config, uint64_t seed, at::Tensor& flat) {
+void initialize_block(const Block& block, double initializer_range, uint64_t seed, at::Tensor& flat) {
   for (size_t i = 0; i < block.parameters().size(); ++i) {
-    initialize(block.parameters()[i], config.initializer_range, seed,
-               FlatLayout::view(flat, block.layout().entries()[i]));
+    initialize(block.parameters()[i], initializer_range, seed, FlatLayout::view(flat, block.layout().entries()[i]));
   }
 }
 
@@ -119,8 +117,8 @@ std::vector<tensors::NamedTensor> named_weights(const Block& block, const at::Te
   return result;
 }
 
-std::vector<std::string> unused_names(const SequenceClassifier& model, const CheckpointFiles& files) {
-  const std::string prefix = find_family(model.config().model_type, "config.json").names.prefix;
+std::vector<std::string> unused_names(const Model& model, const CheckpointFiles& files) {
+  const std::string prefix = model.checkpoint_prefix();
   std::set<std::string> used;
   for (const auto& block : model.blocks()) {
     for (const ParameterSpec& spec : block->parameters()) {

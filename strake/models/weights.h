@@ -17,7 +17,7 @@ struct LoadReport {
 };
 
 struct WeightSource {
-  const EncoderConfig& config;
+  const Model& model;  // that the block is part of
   const tensors::CheckpointFiles& files;
   uint64_t seed = 0;  // of initial values
 };
@@ -28,12 +28,12 @@ struct WeightSource {
 void load_block(const Block& block, const WeightSource& source, at::Tensor& flat, LoadReport& report);
 
 // Initial values as load_block gives them, without a checkpoint.
-void initialize_block(const Block& block, const EncoderConfig& config, uint64_t seed, at::Tensor& flat);
+void initialize_block(const Block& block, double initializer_range, uint64_t seed, at::Tensor& flat);
 
 // The block's tensors under their Hugging Face names, as views of `flat`.
 std::vector<tensors::NamedTensor> named_weights(const Block& block, const at::Tensor& flat);
 
 // Names in `files` that no block uses.
-std::vector<std::string> unused_names(const SequenceClassifier& model, const tensors::CheckpointFiles& files);
+std::vector<std::string> unused_names(const Model& model, const tensors::CheckpointFiles& files);
 
 }  // namespace strake::models

@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/test_model.h"
 
 namespace strake::models {
@@ -50,7 +51,7 @@ class Weights : public testing::Test {
   at::Tensor load(size_t block, LoadReport& report) const {
     at::Tensor flat = at::full({model_.blocks()[block]->layout().numel()}, 99.0F);
     const tensors::CheckpointFiles checkpoint = files();
-    load_block(*model_.blocks()[block], {.config = config_, .files = checkpoint, .seed = 7}, flat, report);
+    load_block(*model_.blocks()[block], {.model = model_, .files = checkpoint, .seed = 7}, flat, report);
     return flat;
   }
 
@@ -147,12 +148,12 @@ TEST_F(Weights, OfAMissingHeadAreInitialValuesThatDependOnTheSeedOnly) {
   EXPECT_THAT(report.initialized, ElementsAre("classifier.weight", "classifier.bias"));
   EXPECT_THAT(unused_names(model_, files()), ElementsAre("cls.predictions.bias"));
   at::Tensor other = at::zeros({head.numel()});
-  initialize_block(*model_.blocks()[kHead], config_, 7, other);
+  initialize_block(*model_.blocks()[kHead], config_.initializer_range, 7, other);
   const auto weight = [&](const at::Tensor& flat) {
     return tensors::FlatLayout::view(flat, model_.blocks()[kHead]->layout().entries()[2]);
   };
   EXPECT_TRUE(weight(head).equal(weight(other)));
-  initialize_block(*model_.blocks()[kHead], config_, 8, other);
+  initialize_block(*model_.blocks()[kHead], config_.initializer_range, 8, other);
   EXPECT_FALSE(weight(head).equal(weight(other)));
   EXPECT_EQ(loaded(kHead, "head.classifier.bias").abs().sum().item<float>(), 0);
 }
@@ -161,7 +162,7 @@ TEST_F(Weights, AreInitialisedWithTheConfiguredSpread) {
   config_.vocab_size = 4000;
   const SequenceClassifier model(config_);
   at::Tensor flat = at::empty({model.blocks()[kEmbeddings]->layout().numel()});
-  initialize_block(*model.blocks()[kEmbeddings], config_, 1, flat);
+  initialize_block(*model.blocks()[kEmbeddings], config_.initializer_range, 1, flat);
   const at::Tensor word = tensors::FlatLayout::view(flat, model.blocks()[kEmbeddings]->layout().entries()[0]);
   // 32000 values: five standard errors of the mean and of the spread.
   EXPECT_NEAR(word.mean().item<double>(), 0, 5 * 0.02 / std::sqrt(32000));

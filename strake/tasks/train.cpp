@@ -189,8 +189,8 @@ void load_weights(const models::SequenceClassifier& model, const TrainConfig& co
   for (size_t i = 0; i < model.blocks().size(); ++i) {
     at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
     try {
-      models::load_block(*model.blocks()[i], {.config = model.config(), .files = files, .seed = config.training.seed},
-                         whole, report);
+      models::load_block(*model.blocks()[i], {.model = model, .files = files, .seed = config.training.seed}, whole,
+                         report);
     } catch (Error& error) {
       error.add_context("while loading " + config.model_name_or_path);
       throw;
@@ -209,19 +209,27 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setu
   if (!resume_from) load_weights(model, config, parameters);
   std::unique_ptr<RunLog> run_log;
   if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config);
-  training::TrainerInputs inputs{.model = model,
-                                 .train = setup.train,
-                                 .evaluation = setup.evaluation ? &*setup.evaluation : nullptr,
-                                 .output_dir = config.output_dir,
-                                 .resume_from = resume_from,
-                                 .fingerprint = run_fingerprint(config, setup, comm.size()),
-                                 .write_companions =
-                                     [&](const fs::path& folder) {
-                                       write_file_atomically(folder / "config.json",
-                                                             models::to_json_text(setup.model_config, "float32"));
-                                       setup.tokenizer->save(folder);
-                                     },
-                                 .listener = run_log.get()};
+  const auto evaluate = [&] {
+    return training::evaluate(model, parameters, comm, *setup.evaluation, config.training.per_device_eval_batch_size);
+  };
+  const monitor::EncoderShape shape{.num_layers = setup.model_config.num_hidden_layers,
+                                    .hidden_size = setup.model_config.hidden_size,
+                                    .intermediate_size = setup.model_config.intermediate_size,
+                                    .num_labels = setup.model_config.num_labels()};
+  training::TrainerInputs inputs{
+      .model = model,
+      .train = setup.train,
+      .evaluate = setup.evaluation ? std::function<training::Evaluation()>(evaluate) : nullptr,
+      .training_flops = [&](const monitor::PackedWork& work) { return monitor::training_flops(shape, work); },
+      .output_dir = config.output_dir,
+      .resume_from = resume_from,
+      .fingerprint = run_fingerprint(config, setup, comm.size()),
+      .write_companions =
+          [&](const fs::path& folder) {
+            write_file_atomically(folder / "config.json", models::to_json_text(setup.model_config, "float32"));
+            setup.tokenizer->save(folder);
+          },
+      .listener = run_log.get()};
   training::Trainer trainer(std::move(inputs), parameters, comm, config.training);
   if (run_log) {
     start_output_folder(config);

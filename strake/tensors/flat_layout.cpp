@@ -28,11 +28,12 @@ void FlatLayout::zero_gaps(const at::Tensor& flat) const {
   }
 }
 
-ShardLayout::ShardLayout(int64_t numel, int num_shards) : numel_(numel), num_shards_(num_shards) {
-  const int64_t pieces = (numel + kAlignment - 1) / kAlignment;
-  step_ = (pieces + num_shards - 1) / num_shards * kAlignment;
+ShardLayout::ShardLayout(int64_t numel, int num_shards) {
+  const int64_t chunks = (numel + kAlignment - 1) / kAlignment;
+  const int64_t step = (chunks + num_shards - 1) / num_shards * kAlignment;
+  for (int shard = 0; shard < num_shards; ++shard) {
+    pieces_.push_back({std::min(numel, shard * step), std::min(numel, (shard + 1) * step)});
+  }
 }
-
-int64_t ShardLayout::begin(int shard) const { return std::min(numel_, shard * step_); }
 
 }  // namespace strake::tensors

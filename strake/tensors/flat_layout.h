@@ -37,24 +37,29 @@ class FlatLayout {
   int64_t numel_ = 0;
 };
 
-// A flat buffer cut into one contiguous piece per shard. Cuts lie on multiples of kAlignment elements, so that
-// blockwise sums (gradient norm) are the same numbers for every number of shards; trailing shards may be shorter or
-// empty.
+// A flat buffer cut into one contiguous piece per rank.
 class ShardLayout {
  public:
+  // Cuts lie on multiples of this, so that blockwise sums (gradient norm) are the same numbers for every number of
+  // shards.
   static constexpr int64_t kAlignment = 16384;
+  struct Piece {
+    int64_t begin = 0;  // elements
+    int64_t end = 0;
+  };
 
+  // Equal pieces in the order of ranks; trailing ones may be shorter or empty.
   ShardLayout(int64_t numel, int num_shards);
+  // pieces[r] is rank r's. They cover the buffer without overlap, in any order.
+  explicit ShardLayout(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {}
 
-  int num_shards() const { return num_shards_; }
-  int64_t begin(int shard) const;
-  int64_t end(int shard) const { return begin(shard + 1); }
+  int num_shards() const { return static_cast<int>(pieces_.size()); }
+  int64_t begin(int shard) const { return pieces_[static_cast<size_t>(shard)].begin; }
+  int64_t end(int shard) const { return pieces_[static_cast<size_t>(shard)].end; }
   int64_t size(int shard) const { return end(shard) - begin(shard); }
 
  private:
-  int64_t numel_;
-  int64_t step_;
-  int num_shards_;
+  std::vector<Piece> pieces_;
 };
 
 }  // namespace strake::tensors

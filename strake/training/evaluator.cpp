@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "strake/data/collate.h"
+#include "strake/models/forward.h"
 
 namespace strake::training {
 namespace {
@@ -31,6 +32,27 @@ at::Tensor all_labels(const data::TokenDataset& dataset) {
   return labels;
 }
 
+class GatheredParameters final : public models::ParameterSource {
+ public:
+  explicit GatheredParameters(ShardedParameters& parameters) : parameters_(parameters) {}
+  models::Parameters acquire(size_t i) override {
+    models::Parameters values = parameters_.gather(i);
+    parameters_.prefetch(i + 1);
+    return values;
+  }
+  void release(size_t i) override { parameters_.release(i); }
+  // In place of a forward pass on a rank that has no batch.
+  void pass() {
+    for (size_t i = 0; i < parameters_.num_blocks(); ++i) {
+      acquire(i);
+      release(i);
+    }
+  }
+
+ private:
+  ShardedParameters& parameters_;
+};
+
 }  // namespace
 
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,
@@ -50,18 +72,23 @@ monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, co
       .named_values();
 }
 
-Evaluation evaluate(const models::SequenceClassifier& model, const models::ParameterSource& parameters,
-                    comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size) {
+Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
+                    const data::TokenDataset& dataset, int64_t batch_size) {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<int64_t> indices = indices_by_length(dataset);
-  Evaluation result{.logits = at::zeros({dataset.size(), model.config().num_labels()})};
+  Evaluation result{.logits = at::zeros({dataset.size(), model.config().num_labels()}), .sequences = dataset.size()};
   auto* rows = result.logits.mutable_data_ptr<float>();
   const int64_t width = result.logits.size(1);
-  for (int64_t begin = comm.rank() * batch_size; begin < dataset.size(); begin += comm.size() * batch_size) {
+  GatheredParameters source(parameters);
+  for (int64_t round = 0; round < dataset.size(); round += comm.size() * batch_size) {
+    const int64_t begin = round + comm.rank() * batch_size;
+    if (begin >= dataset.size()) {
+      source.pass();
+      continue;
+    }
     const int64_t count = std::min(batch_size, dataset.size() - begin);
     const auto share = std::span(indices).subspan(begin, count);
-    const at::Tensor logits =
-        models::forward_logits(model, parameters, data::collate(dataset, share)).to(at::kFloat).contiguous();
+    const at::Tensor logits = models::forward(model, source, data::collate(dataset, share)).to(at::kFloat).contiguous();
     for (int64_t i = 0; i < count; ++i) {
       std::copy_n(logits.const_data_ptr<float>() + i * width, width, rows + share[i] * width);
     }

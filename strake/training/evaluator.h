@@ -4,8 +4,9 @@
 
 #include "strake/comm/comm.h"
 #include "strake/data/token_dataset.h"
-#include "strake/models/forward.h"
+#include "strake/models/encoder/sequence_classifier.h"
 #include "strake/monitor/evaluation_metrics.h"
+#include "strake/training/sharded_parameters.h"
 
 namespace strake::training {
 
@@ -13,14 +14,15 @@ struct Evaluation {
   at::Tensor logits;  // fp32 [N, num_labels], in dataset order
   double loss = 0;    // mean; only if the dataset has labels
   monitor::NamedValues metrics;
+  int64_t sequences = 0;
   double seconds = 0;
 };
 
 // Scores a dataset with the ranks of `comm` sharing the batches, and compares with its labels if it has any. Batches
 // hold `batch_size` sequences of similar length; which rank computes one does not change its bits. Collective; every
 // rank gets the result.
-Evaluation evaluate(const models::SequenceClassifier& model, const models::ParameterSource& parameters,
-                    comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size);
+Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
+                    const data::TokenDataset& dataset, int64_t batch_size);
 
 // Metrics of logits against the dataset's labels: those of classification or regression, as the model's problem is.
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,

@@ -11,7 +11,16 @@ namespace strake::training {
 // Writes the gradients of one block into a flat fp32 buffer: over what is there, or onto it.
 class GradientReducer::BlockSink final : public models::GradientSink {
  public:
-  explicit BlockSink(const models::Block& block) : block_(block), written_(block.parameters().size()) {}
+  explicit BlockSink(const models::Block& block)
+      : block_(block), uses_(block.parameters().size(), 1), written_(block.parameters().size()) {}
+
+  // Another block uses this parameter too.
+  void tie(size_t parameter) {
+    ++uses_[parameter];
+    is_tied_ = true;
+  }
+  bool is_tied() const { return is_tied_; }
+  bool is_open() const { return target_.defined(); }
 
   void begin(at::Tensor target, comm::Fold fold) {
     target_ = std::move(target);
@@ -20,40 +29,47 @@ class GradientReducer::BlockSink final : public models::GradientSink {
   }
   at::Tensor end() {
     for (size_t i = 0; i < written_.size(); ++i) {
-      require(written_[i] != 0, ErrorKind::kInternal, "parameter '{}' got no gradient", block_.parameters()[i].name);
+      require(written_[i] == uses_[i], ErrorKind::kInternal, "parameter '{}' got {}", block_.parameters()[i].name,
+              written_[i] == 0 ? "no gradient" : "fewer gradients than it has uses");
     }
     return std::move(target_);
   }
 
   void accept(size_t parameter, const at::Tensor& gradient) override {
     at::Tensor target = claim(parameter);
-    comm::fold_piece(gradient, target, fold_);
+    comm::fold_piece(gradient, target, fold_of(parameter));
   }
   at::Tensor add_target(size_t parameter) override {
     at::Tensor target = claim(parameter);
-    if (fold_ == comm::Fold::kOverwrite) target.zero_();
+    if (fold_of(parameter) == comm::Fold::kOverwrite) target.zero_();
     return target;
   }
 
  private:
   at::Tensor claim(size_t parameter) {
     const auto& entry = block_.layout().entries()[parameter];
-    // A second contribution would be added in another order on one rank than on several.
-    require(written_[parameter]++ == 0, ErrorKind::kInternal, "parameter '{}' got two gradients", entry.name);
+    // One too many would be added in another order on one rank than on several.
+    require(written_[parameter]++ < uses_[parameter], ErrorKind::kInternal, "parameter '{}' got two gradients",
+            entry.name);
     return tensors::FlatLayout::view(target_, entry);
   }
+  // For the use that was just claimed.
+  comm::Fold fold_of(size_t parameter) const { return written_[parameter] > 1 ? comm::Fold::kAdd : fold_; }
 
   const models::Block& block_;
   at::Tensor target_;
   comm::Fold fold_ = comm::Fold::kOverwrite;
-  std::vector<char> written_;
+  bool is_tied_ = false;
+  std::vector<int> uses_;     // by parameter: gradients a micro-batch gives it
+  std::vector<int> written_;  // by parameter: gradients it has been given
 };
 
-GradientReducer::GradientReducer(const models::SequenceClassifier& model, ShardedParameters& parameters,
-                                 comm::Comm& comm)
-    : model_(model), parameters_(parameters), comm_(comm) {
-  if (comm.size() > 1) queue_ = std::make_unique<comm::CommQueue>();
+GradientReducer::GradientReducer(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm)
+    : model_(model), parameters_(parameters), comm_(comm), queue_(parameters.queue()) {
   for (const auto& block : model.blocks()) sinks_.push_back(std::make_unique<BlockSink>(*block));
+  for (const auto& block : model.blocks()) {
+    for (const models::TiedParameter& tied : block->tied()) sinks_[tied.block]->tie(tied.parameter);
+  }
 }
 
 GradientReducer::~GradientReducer() = default;
@@ -66,30 +82,41 @@ void GradientReducer::begin_micro_step(int64_t k, int contributors) {
 models::GradientSink& GradientReducer::sink(size_t i) { return *sinks_[i]; }
 
 void GradientReducer::begin(size_t i) {
+  open(i);
+  for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) open(tied.block);
+}
+
+void GradientReducer::open(size_t i) {
   BlockSink& sink = *sinks_[i];
-  if (queue_) {
-    at::Tensor buffer = take_buffer(model_.blocks()[i]->layout().numel());
-    model_.blocks()[i]->layout().zero_gaps(buffer);
-    sink.begin(std::move(buffer), comm::Fold::kOverwrite);
-  } else {
+  if (sink.is_open()) return;
+  if (queue_ == nullptr && (first_micro_step_ || !sink.is_tied())) {
     sink.begin(parameters_.block(i).gradient, first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd);
+    return;
   }
+  at::Tensor buffer = take_buffer(model_.blocks()[i]->layout().numel());
+  model_.blocks()[i]->layout().zero_gaps(buffer);
+  sink.begin(std::move(buffer), comm::Fold::kOverwrite);
 }
 
 void GradientReducer::reduce(size_t i) {
   const bool contributes = comm_.rank() < contributors_;
   at::Tensor gradient = contributes ? sinks_[i]->end() : at::Tensor();
-  if (!queue_) return;
+  if (gradient.defined() && gradient.is_same(parameters_.block(i).gradient)) return;
   const comm::Fold fold = first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd;
-  queue_->post([this, i, fold, contributors = contributors_, gradient = std::move(gradient)]() mutable {
-    BlockShard& block = parameters_.block(i);
-    comm_.reduce_scatter(gradient, contributors, block.layout, block.gradient, fold);
+  auto job = [this, i, fold, contributors = contributors_, gradient = std::move(gradient)]() mutable {
+    at::Tensor sum = parameters_.gradient_piece(i);
+    comm_.reduce_scatter(gradient, contributors, parameters_.block(i).layout, sum, fold);
     if (gradient.defined()) return_buffer(std::move(gradient));
-  });
+  };
+  if (queue_ == nullptr) {
+    job();
+  } else {
+    queue_->post(std::move(job));
+  }
 }
 
 void GradientReducer::finish() {
-  if (queue_) queue_->wait();
+  if (queue_ != nullptr) queue_->wait();
 }
 
 at::Tensor GradientReducer::take_buffer(int64_t numel) {

@@ -14,16 +14,18 @@ namespace strake::training {
 // Adds up the gradients of a step's micro-batches, in the order of their global number m = k * W + r (micro-step k,
 // rank r of W): gradient = ((g_0 + g_1) + g_2) + ... element by element, so that the sum has the same bits for every W.
 // With several ranks the sum of a block is taken by the communication thread while earlier blocks are still running
-// backward; a lone rank writes straight into the sum.
+// backward; a lone rank writes straight into the sum, if no other block's gradient is added to the block's own (tied
+// weights): the gradient of a micro-batch must be complete before it is added to the sum.
 class GradientReducer {
  public:
-  GradientReducer(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm);
+  GradientReducer(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm);
   ~GradientReducer();
 
   // Starts micro-step k of a step, in which ranks below `contributors` have a micro-batch.
   void begin_micro_step(int64_t k, int contributors);
-  // Where block i's layers put their gradients during its backward pass, between begin(i) and reduce(i).
+  // Where gradients of block i's parameters go, between begin(i) and reduce(i).
   models::GradientSink& sink(size_t i);
+  // Before block i's backward pass: opens its sink, and those of the blocks whose parameters it uses.
   void begin(size_t i);
   // After block i's backward pass, or in place of it on a rank without a micro-batch. kInternal if a parameter got
   // none.
@@ -34,13 +36,14 @@ class GradientReducer {
  private:
   class BlockSink;
 
+  void open(size_t i);
   at::Tensor take_buffer(int64_t numel);
   void return_buffer(at::Tensor buffer);
 
-  const models::SequenceClassifier& model_;
+  const models::Model& model_;
   ShardedParameters& parameters_;
   comm::Comm& comm_;
-  std::unique_ptr<comm::CommQueue> queue_;  // none for a lone rank
+  comm::CommQueue* queue_;  // none for a lone rank
   std::vector<std::unique_ptr<BlockSink>> sinks_;
   bool first_micro_step_ = true;
   int contributors_ = 1;

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "strake/training/sharding.h"
+
 // The part of Hugging Face's TrainingArguments that decides how a run goes, with the same names, meaning and defaults.
 namespace strake::training {
 
@@ -29,7 +31,9 @@ struct TrainingOptions {
   uint64_t seed = 42;
   std::optional<uint64_t> data_seed;
   bool bf16 = false;
+  bool gradient_checkpointing = false;
   bool dataloader_drop_last = false;
+  ShardingOptions sharding;  // set by --deepspeed and --fsdp
 
   std::string logging_strategy = "steps";
   int64_t logging_steps = 500;
@@ -75,6 +79,8 @@ struct TrainingOptions {
     visit("seed", self.seed, "of initial values, dropout and, without data_seed, data order");
     visit("data_seed", self.data_seed, "of the data order");
     visit("bf16", self.bf16, "compute in bfloat16, with fp32 master weights");
+    visit("gradient_checkpointing", self.gradient_checkpointing,
+          "keep only the inputs of blocks and compute them again in the backward pass: less memory, a third more work");
     visit("dataloader_drop_last", self.dataloader_drop_last, "leave out an epoch's last, shorter micro-batch");
     visit("logging_strategy", self.logging_strategy, "no, steps or epoch");
     visit("logging_steps", self.logging_steps, "steps between log entries");

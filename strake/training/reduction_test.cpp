@@ -12,6 +12,7 @@
 
 #include "strake/comm/thread_comm.h"
 #include "strake/core/error.h"
+#include "strake/models/encoder/sequence_classifier.h"
 #include "strake/training/gradient_reducer.h"
 
 namespace strake::training {
@@ -88,23 +89,48 @@ Outcome run(int ranks, const TrainingOptions& options) {
       }
       reducer.finish();
       own.norm = parameters.gradient_norm();
-      if (step == 1) {
-        for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-          own.gradients.push_back(parameters.gather_whole(i, parameters.block(i).gradient));
-        }
-      }
       parameters.update({.learning_rate = 0.01, .step = step, .gradient_scale = 1 / own.norm});
+      if (step > 1) continue;
+      for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+        own.gradients.push_back(parameters.gather_whole(i, parameters.block(i).gradient));
+      }
     }
-    for (size_t i = 0; i < parameters.num_blocks(); ++i) own.parameters.push_back(parameters.block(i).whole.clone());
+    for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+      parameters.gather(i);
+      own.parameters.push_back(parameters.block(i).whole.clone());
+      parameters.release(i);
+    }
     if (comm.rank() == comm.size() - 1) outcome = std::move(own);
   });
   return outcome;
 }
 
-class Reduction : public testing::TestWithParam<int> {};
+struct Case {
+  std::string name;
+  int ranks;
+  ShardingOptions sharding;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const int ranks : {1, 2, 3, 4}) {
+    const std::string name = std::to_string(ranks) + "Ranks";
+    cases.push_back({name + "SharedParameters", ranks, {}});
+    cases.push_back({name + "Zero0", ranks, {.stage = kZero0, .share_between_threads = false}});
+    cases.push_back({name + "Zero1", ranks, {.stage = kZero1, .share_between_threads = false}});
+    cases.push_back({name + "Zero2", ranks, {.stage = kZero2, .share_between_threads = false}});
+    cases.push_back({name + "Zero3", ranks, {.stage = kZero3, .share_between_threads = false}});
+  }
+  cases.push_back({"4RanksHybridPairs", 4, {.stage = kHybrid, .group_size = 2, .share_between_threads = false}});
+  cases.push_back(
+      {"4RanksPersistentHead", 4, {.stage = kZero3, .persistence_threshold = 5000, .share_between_threads = false}});
+  return cases;
+}
+
+class Reduction : public testing::TestWithParam<Case> {};
 
 TEST_P(Reduction, AddsMicroBatchesInTheOrderOfTheirNumber) {
-  const Outcome outcome = run(GetParam(), {});
+  const Outcome outcome = run(GetParam().ranks, {.sharding = GetParam().sharding});
   const models::SequenceClassifier model(small_config());
   for (size_t i = 0; i < model.blocks().size(); ++i) {
     const models::Block& block = *model.blocks()[i];
@@ -126,9 +152,10 @@ TEST_P(Reduction, AddsMicroBatchesInTheOrderOfTheirNumber) {
 
 TEST_P(Reduction, GivesTheNormAndTheUpdatedParametersTheSameBits) {
   for (const bool bf16 : {false, true}) {
-    const TrainingOptions options{.weight_decay = 0.1, .bf16 = bf16};
+    TrainingOptions options{.weight_decay = 0.1, .bf16 = bf16};
     const Outcome alone = run(1, options);
-    const Outcome together = run(GetParam(), options);
+    options.sharding = GetParam().sharding;
+    const Outcome together = run(GetParam().ranks, options);
     EXPECT_GT(alone.norm, 0);
     EXPECT_EQ(alone.norm, together.norm);
     for (size_t i = 0; i < alone.parameters.size(); ++i) {
@@ -137,8 +164,8 @@ TEST_P(Reduction, GivesTheNormAndTheUpdatedParametersTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Reduction, testing::Values(1, 2, 3, 4),
-                         [](const auto& info) { return std::to_string(info.param) + "Ranks"; });
+INSTANTIATE_TEST_SUITE_P(Layouts, Reduction, testing::ValuesIn(all_cases()),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(ReductionOrder, WouldBeSeenInTheBits) {
   at::Tensor up = at::zeros({32, 32});

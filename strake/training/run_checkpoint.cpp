@@ -21,7 +21,7 @@ constexpr const char* kStateFile = "strake_state.json";
 const std::map<std::string, std::string> kMetadata{{"format", "pt"}};
 
 // In the order in which named_weights gives the tensors.
-std::vector<SafetensorsWriter::Entry> model_entries(const models::SequenceClassifier& model) {
+std::vector<SafetensorsWriter::Entry> model_entries(const models::Model& model) {
   std::vector<SafetensorsWriter::Entry> entries;
   for (const auto& block : model.blocks()) {
     for (size_t i = 0; i < block->parameters().size(); ++i) {
@@ -34,7 +34,7 @@ std::vector<SafetensorsWriter::Entry> model_entries(const models::SequenceClassi
   return entries;
 }
 
-void write_weights(const models::SequenceClassifier& model, ShardedParameters& parameters, SafetensorsWriter* writer) {
+void write_weights(const models::Model& model, ShardedParameters& parameters, SafetensorsWriter* writer) {
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
     const at::Tensor whole = parameters.gather_whole(i, parameters.block(i).master);
     if (writer == nullptr) continue;
@@ -51,7 +51,7 @@ void write_moments(ShardedParameters& parameters, SafetensorsWriter* writer) {
   }
 }
 
-std::vector<SafetensorsWriter::Entry> moment_entries(const models::SequenceClassifier& model) {
+std::vector<SafetensorsWriter::Entry> moment_entries(const models::Model& model) {
   std::vector<SafetensorsWriter::Entry> entries;
   for (const auto& block : model.blocks()) {
     for (const char* moment : {".exp_avg", ".exp_avg_sq"}) {
@@ -103,14 +103,14 @@ void check_fingerprint(const Json& saved, const Json& now, const std::string& so
 
 }  // namespace
 
-void write_model(const models::SequenceClassifier& model, ShardedParameters& parameters, const fs::path& folder) {
+void write_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
   std::optional<SafetensorsWriter> writer;
   if (parameters.rank() == 0) writer.emplace(folder / kModelFile, model_entries(model), kMetadata);
   write_weights(model, parameters, writer ? &*writer : nullptr);
   if (writer) writer->commit();
 }
 
-void write_run(const models::SequenceClassifier& model, ShardedParameters& parameters, const RunState& state,
+void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
                const Json& fingerprint, const fs::path& folder) {
   write_model(model, parameters, folder);
   std::optional<SafetensorsWriter> writer;
@@ -124,7 +124,7 @@ void write_run(const models::SequenceClassifier& model, ShardedParameters& param
   write_file_atomically(folder / kStateFile, document.dump(2) + "\n");
 }
 
-RunState read_run(const models::SequenceClassifier& model, ShardedParameters& parameters, const Json& fingerprint,
+RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,
                   const fs::path& folder) {
   const std::string source = (folder / kStateFile).string();
   const Json document = read_json(folder / kStateFile, kMaxConfigBytes);
@@ -139,19 +139,19 @@ RunState read_run(const models::SequenceClassifier& model, ShardedParameters& pa
       const at::Tensor whole = moments.read(name);
       require(whole.dim() == 1 && whole.numel() == block.layout().numel() && whole.scalar_type() == at::kFloat,
               ErrorKind::kConfig, "{}: '{}' does not fit the model", moments.path().string(), name);
-      target->copy_(parameters.shard_of(i, whole));
+      target->copy_(parameters.own_part(i, whole));
     }
   }
   return state_from(get_required<Json>(document, "state", source), source);
 }
 
-void read_model(const models::SequenceClassifier& model, ShardedParameters& parameters, const fs::path& folder) {
+void read_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
   const tensors::CheckpointFiles files(folder);
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
     const models::Block& block = *model.blocks()[i];
     at::Tensor whole = at::zeros({block.layout().numel()});
     models::LoadReport report;
-    models::load_block(block, {.config = model.config(), .files = files}, whole, report);
+    models::load_block(block, {.model = model, .files = files}, whole, report);
     require(report.initialized.empty(), ErrorKind::kConfig, "{} lacks tensor '{}'", folder.string(),
             report.initialized.empty() ? "" : report.initialized.front());
     parameters.assign(i, whole);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "strake/comm/comm.h"
+#include "strake/core/json.h"
 #include "strake/data/batch_plan.h"
 #include "strake/training/sharded_parameters.h"
 
@@ -24,20 +25,18 @@ struct RunState {
 };
 
 // Collective; rank 0 writes. model.safetensors (fp32 master weights under Hugging Face's names).
-void write_model(const models::SequenceClassifier& model, ShardedParameters& parameters,
-                 const std::filesystem::path& folder);
+void write_model(const models::Model& model, ShardedParameters& parameters, const std::filesystem::path& folder);
 
 // Collective; rank 0 writes. model.safetensors, optimizer.safetensors and strake_state.json: with these a run goes on
 // bit for bit, on any number of ranks. `fingerprint` names what must be the same on resuming.
-void write_run(const models::SequenceClassifier& model, ShardedParameters& parameters, const RunState& state,
+void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
                const Json& fingerprint, const std::filesystem::path& folder);
 
 // Every rank reads its shard. Error (kConfig) if the checkpoint's fingerprint differs: names the first difference.
-RunState read_run(const models::SequenceClassifier& model, ShardedParameters& parameters, const Json& fingerprint,
+RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,
                   const std::filesystem::path& folder);
 
 // Weights only, from model.safetensors of a checkpoint.
-void read_model(const models::SequenceClassifier& model, ShardedParameters& parameters,
-                const std::filesystem::path& folder);
+void read_model(const models::Model& model, ShardedParameters& parameters, const std::filesystem::path& folder);
 
 }  // namespace strake::training

@@ -2,45 +2,65 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "strake/comm/comm.h"
+#include "strake/comm/comm_queue.h"
 #include "strake/kernels/adamw.h"
 #include "strake/models/model.h"
+#include "strake/training/gather_buffers.h"
 #include "strake/training/options.h"
 
 namespace strake::training {
 
-// Everything a rank keeps of one block. Today's layout: parameters whole on every rank; gradient, master weights and
-// optimizer state only of the rank's own shard (ZeRO stage 2 with a replica of the parameters).
+// Everything a rank keeps of one block. Its own part, [begin, begin + master.numel()), is what it updates.
 struct BlockShard {
-  explicit BlockShard(tensors::ShardLayout shard_layout) : layout(shard_layout) {}
+  explicit BlockShard(tensors::ShardLayout shard_layout) : layout(std::move(shard_layout)) {}
 
-  tensors::ShardLayout layout;
-  at::Tensor whole;                                // [numel] in the compute dtype
-  at::Tensor master;                               // fp32 shard; a window of `whole` when that is fp32
-  at::Tensor gradient;                             // fp32 shard: the sum of this step's micro-batches
-  at::Tensor exp_avg;                              // fp32 shard
-  at::Tensor exp_avg_sq;                           // fp32 shard
-  std::vector<kernels::WeightDecaySegment> decay;  // elements of the shard
+  tensors::ShardLayout layout;                     // each rank's piece of gradients and optimizer state
+  at::Tensor whole;                                // [numel], compute dtype; without memory unless kept or gathered
+  at::Tensor kept;                                 // what stays between passes, a window of `whole` if that is kept
+  int64_t kept_begin = 0;                          // first element of `kept`
+  int64_t begin = 0;                               // first element of the rank's own part
+  at::Tensor master;                               // fp32, own part; a window of `kept` when that is fp32
+  at::Tensor gradient;                             // fp32, own part: the sum of this step's micro-batches
+  at::Tensor exp_avg;                              // fp32, own part
+  at::Tensor exp_avg_sq;                           // fp32, own part
+  std::vector<kernels::WeightDecaySegment> decay;  // elements of the own part
+  bool is_shared = false;  // `whole` is one buffer of all ranks, which are threads of this process
+  bool is_kept_whole = true;
+  int users = 0;        // passes that hold the gathered parameters
+  uint64_t ticket = 0;  // of the gather in the communication queue
 };
 
-// The parameters of a model with their training state, cut into one shard per rank.
+// The parameters of a model with their training state, spread over the ranks as a ShardingStage says.
 class ShardedParameters {
  public:
-  ShardedParameters(const models::SequenceClassifier& model, comm::Comm& comm, const TrainingOptions& options);
+  // Collective.
+  ShardedParameters(const models::Model& model, comm::Comm& comm, const TrainingOptions& options);
 
   size_t num_blocks() const { return blocks_.size(); }
   BlockShard& block(size_t i) { return blocks_[i]; }
   int rank() const { return comm_.rank(); }
+  const ShardingStage& stage() const { return stage_; }
+  // The rank's communication thread; none for a lone rank.
+  comm::CommQueue* queue() { return queue_.get(); }
+  // Where this rank's piece of the step's gradient is summed up: within BlockShard::gradient.
+  at::Tensor gradient_piece(size_t i) const;
 
-  // Sets a block's parameters from a whole fp32 buffer.
+  // Sets a block's parameters from a whole fp32 buffer. Collective.
   void assign(size_t i, const at::Tensor& whole_fp32);
 
-  // The block's parameters for a pass. Gradients go to `sink`; null in evaluation.
-  models::Parameters gather(size_t i, models::GradientSink* sink) const;
-  void release(size_t) const {}  // parameters stay whole
+  // Where the gradients of a block go.
+  using Sinks = std::function<models::GradientSink*(size_t block)>;
+  // Starts to bring the parameters that block i needs, if they are not here or on their way. Any i >= num_blocks() is
+  // nothing. Collective, as are all calls that may gather.
+  void prefetch(size_t i);
+  // The parameters for a pass of block i, valid until release(i). Without `sinks` no gradients are taken.
+  models::Parameters gather(size_t i, const Sinks& sinks = nullptr);
+  void release(size_t i);
 
   // Norm of the summed gradient over all blocks and ranks; the same bits on any number of ranks.
   double gradient_norm();
@@ -50,19 +70,31 @@ class ShardedParameters {
     int64_t step;  // 1 for the first
     double gradient_scale;
   };
-  // One AdamW step of every shard; afterwards all ranks have the new parameters.
+  // One AdamW step of every rank's own part; afterwards all ranks have or can gather the new parameters.
   void update(const Update& update);
 
-  // Collective: the whole buffer of a shard-sized fp32 tensor, complete on every rank.
-  at::Tensor gather_whole(size_t i, const at::Tensor& shard);
+  // Collective: the whole buffer of a tensor that has the rank's own part, complete on every rank.
+  at::Tensor gather_whole(size_t i, const at::Tensor& own);
   // The rank's own part of a whole buffer.
-  at::Tensor shard_of(size_t i, const at::Tensor& whole) const;
+  at::Tensor own_part(size_t i, const at::Tensor& whole) const;
 
  private:
-  const models::SequenceClassifier& model_;
+  void add_block(const models::Block& block);
+  void hold(size_t i);
+  void drop(size_t i);
+  void complete(BlockShard& block);
+  void append_views(size_t i, size_t first, size_t count, const Sinks& sinks, models::Parameters& views) const;
+
+  const models::Model& model_;
   comm::Comm& comm_;
   TrainingOptions options_;
+  ShardingStage stage_;
+  std::unique_ptr<comm::CommQueue> queue_;
+  std::unique_ptr<comm::Comm> group_;     // hybrid: the ranks among which parameters are spread
+  std::unique_ptr<comm::Comm> replicas_;  // hybrid: the ranks with the same piece in their groups
   std::vector<BlockShard> blocks_;
+  std::vector<char> requested_;  // by block: its parameters are here or on their way for a pass
+  GatherBuffers buffers_;
 };
 
 }  // namespace strake::training

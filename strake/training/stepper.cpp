@@ -13,7 +13,7 @@
 
 namespace strake::training {
 
-Stepper::Stepper(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
+Stepper::Stepper(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
                  const TrainingOptions& options)
     : model_(model), parameters_(parameters), comm_(comm), options_(options), reducer_(model, parameters, comm) {}
 
@@ -21,21 +21,27 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
                         double learning_rate) {
   const auto start = std::chrono::steady_clock::now();
   const auto num_micro_batches = static_cast<int64_t>(global.micro_batches.size());
-  const int64_t num_sequences = global.num_sequences();
+  int64_t num_targets = 0;
+  int64_t num_tokens = 0;
+  for (const data::MicroBatch& batch : global.micro_batches) {
+    for (const int64_t index : batch) {
+      num_targets += model_.num_targets(dataset.length(index));
+      num_tokens += dataset.length(index);
+    }
+  }
   std::vector<double> losses(options_.gradient_accumulation_steps, 0.0);
   for (int64_t k = 0; k * comm_.size() < num_micro_batches; ++k) {
     const int64_t contributors = std::min<int64_t>(comm_.size(), num_micro_batches - k * comm_.size());
     reducer_.begin_micro_step(k, static_cast<int>(contributors));
     const auto share = global.share(comm_.rank(), comm_.size(), static_cast<int>(k));
-    if (share.empty()) {
-      for (size_t i = parameters_.num_blocks(); i-- > 0;) reducer_.reduce(i);
-    } else {
-      losses[k] = forward_backward(data::collate(dataset, share), step, static_cast<double>(num_sequences));
-    }
+    std::optional<tensors::PackedBatch> batch;
+    if (!share.empty()) batch = data::collate(dataset, share);
+    losses[k] = forward_backward(batch, step, static_cast<double>(num_targets));
   }
   reducer_.finish();
 
-  StepReport report{.step = step, .learning_rate = learning_rate, .sequences = num_sequences};
+  StepReport report{
+      .step = step, .learning_rate = learning_rate, .sequences = global.num_sequences(), .tokens = num_tokens};
   report.loss = total_loss(losses);
   report.gradient_norm = parameters_.gradient_norm();
   require(std::isfinite(report.loss) && std::isfinite(report.gradient_norm), ErrorKind::kNumeric,
@@ -46,33 +52,44 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
   const double clip = options_.max_grad_norm > 0 ? options_.max_grad_norm / (report.gradient_norm + 1e-6) : 1.0;
   parameters_.update({.learning_rate = learning_rate, .step = step, .gradient_scale = std::min(1.0, clip)});
 
-  for (const data::MicroBatch& batch : global.micro_batches) {
-    for (const int64_t index : batch) report.tokens += dataset.length(index);
-  }
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 
-double Stepper::forward_backward(const tensors::PackedBatch& batch, int64_t step, double divisor) {
-  const models::StepContext context{batch, philox_key(options_.seed, static_cast<uint64_t>(step))};
+double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor) {
   const auto blocks = model_.blocks();
+  const size_t last = blocks.size() - 1;
+  const ShardedParameters::Sinks sinks = [this](size_t i) { return &reducer_.sink(i); };
+  const tensors::PackedBatch nothing;
+  const models::StepContext context{batch ? *batch : nothing, philox_key(options_.seed, static_cast<uint64_t>(step))};
   Tape tape;
   at::Tensor activations;
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    const models::Parameters parameters = parameters_.gather(i, &reducer_.sink(i));
-    activations = tape.forward(*blocks[i], parameters, activations, context);
+  for (size_t i = 0; i <= last; ++i) {
+    const models::Parameters parameters = parameters_.gather(i, sinks);
+    parameters_.prefetch(i + 1);
+    const Keep keep = options_.gradient_checkpointing && i != last ? Keep::kInput : Keep::kGraph;
+    if (batch) activations = tape.forward(*blocks[i], parameters, activations, context, keep);
+    if (i != last) parameters_.release(i);  // the last block is the first one backwards
+  }
+  at::Tensor loss;
+  at::Tensor gradient;
+  if (batch) {
+    const at::Tensor output = activations.requires_grad_();
+    loss = model_.loss(output, batch->labels, divisor);
+    loss.backward();
+    gradient = output.grad();
+  }
+  for (size_t i = last + 1; i-- > 0;) {
+    const models::Parameters parameters = parameters_.gather(i, sinks);
+    if (i > 0) parameters_.prefetch(i - 1);
+    if (batch) {
+      reducer_.begin(i);
+      gradient = tape.backward(*blocks[i], parameters, gradient, context);
+    }
+    reducer_.reduce(i);
     parameters_.release(i);
   }
-  const at::Tensor logits = activations.requires_grad_();
-  const at::Tensor loss = model_.loss(logits, batch.labels, divisor);
-  loss.backward();
-  at::Tensor gradient = logits.grad();
-  for (size_t i = blocks.size(); i-- > 0;) {
-    reducer_.begin(i);
-    gradient = tape.backward(gradient);
-    reducer_.reduce(i);
-  }
-  return loss.item<double>();
+  return batch ? loss.item<double>() : 0;
 }
 
 double Stepper::total_loss(const std::vector<double>& own_losses) {

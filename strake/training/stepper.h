@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "strake/comm/comm.h"
 #include "strake/data/batch_plan.h"
@@ -13,7 +14,7 @@ namespace strake::training {
 
 struct StepReport {
   int64_t step = 0;          // 1 for the first
-  double loss = 0;           // mean over the step's sequences, of all ranks
+  double loss = 0;           // mean over the step's targets, of all ranks
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   int64_t sequences = 0;  // of all ranks
@@ -24,20 +25,20 @@ struct StepReport {
 // One optimizer step over micro-batches that are spread over the ranks.
 class Stepper {
  public:
-  Stepper(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
-          const TrainingOptions& options);
+  Stepper(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm, const TrainingOptions& options);
 
   // Collective. `step` counts from 1 and keys dropout. Error (kNumeric) naming the step if loss or gradient are not
   // finite; the parameters are then those before the step.
   StepReport run(const data::TokenDataset& dataset, const data::GlobalStep& global, int64_t step, double learning_rate);
 
  private:
-  // Loss of this rank's micro-batch; its gradients are on their way to the sum.
-  double forward_backward(const tensors::PackedBatch& batch, int64_t step, double divisor);
+  // Loss of this rank's micro-batch; its gradients are on their way to the sum. Without a batch the rank only takes its
+  // part in the collectives.
+  double forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor);
   // Sum over micro-batches in global order of the losses that the ranks have in order of micro-steps.
   double total_loss(const std::vector<double>& own_losses);
 
-  const models::SequenceClassifier& model_;
+  const models::Model& model_;
   ShardedParameters& parameters_;
   comm::Comm& comm_;
   TrainingOptions options_;

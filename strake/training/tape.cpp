@@ -1,19 +1,42 @@
 #include "strake/training/tape.h"
 
+#include <c10/core/GradMode.h>
+
 namespace strake::training {
+namespace {
+
+// `input` as the beginning of a graph.
+at::Tensor as_leaf(const at::Tensor& input) { return input.defined() ? input.detach().requires_grad_() : at::Tensor(); }
+
+at::Tensor forward_without_graph(const models::Block& block, models::Parameters parameters, const at::Tensor& input,
+                                 const models::StepContext& context) {
+  const c10::AutoGradMode no_graph(false);
+  for (models::Parameter& parameter : parameters) parameter.sink = nullptr;
+  return block.forward(parameters, input, context);
+}
+
+}  // namespace
 
 at::Tensor Tape::forward(const models::Block& block, const models::Parameters& parameters, const at::Tensor& input,
-                         const models::StepContext& context) {
-  at::Tensor leaf;
-  if (input.defined()) leaf = input.detach().requires_grad_();
+                         const models::StepContext& context, Keep keep) {
+  if (keep == Keep::kInput) {
+    records_.push_back({.input = input, .output = {}});
+    return forward_without_graph(block, parameters, input, context);
+  }
+  const at::Tensor leaf = as_leaf(input);
   at::Tensor output = block.forward(parameters, leaf, context);
   records_.push_back({leaf, output});
   return output.detach();
 }
 
-at::Tensor Tape::backward(const at::Tensor& output_gradient) {
+at::Tensor Tape::backward(const models::Block& block, const models::Parameters& parameters,
+                          const at::Tensor& output_gradient, const models::StepContext& context) {
   Record record = std::move(records_.back());
   records_.pop_back();
+  if (!record.output.defined()) {
+    record.input = as_leaf(record.input);
+    record.output = block.forward(parameters, record.input, context);
+  }
   record.output.backward(output_gradient);
   return record.input.defined() ? record.input.grad() : at::Tensor();
 }

@@ -8,7 +8,6 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
-#include "strake/monitor/flops.h"
 
 namespace strake::training {
 namespace {
@@ -22,8 +21,7 @@ data::BatchOptions batch_options(const TrainingOptions& options) {
           .seed = options.order_seed()};
 }
 
-double step_flops(const models::EncoderConfig& config, const data::TokenDataset& dataset,
-                  const data::GlobalStep& step) {
+monitor::PackedWork work_of(const data::TokenDataset& dataset, const data::GlobalStep& step) {
   monitor::PackedWork work;
   for (const data::MicroBatch& batch : step.micro_batches) {
     for (const int64_t i : batch) {
@@ -31,11 +29,7 @@ double step_flops(const models::EncoderConfig& config, const data::TokenDataset&
       work += {.tokens = length, .sequences = 1, .squared_lengths = length * length};
     }
   }
-  return monitor::training_flops({.num_layers = config.num_hidden_layers,
-                                  .hidden_size = config.hidden_size,
-                                  .intermediate_size = config.intermediate_size,
-                                  .num_labels = config.num_labels()},
-                                 work);
+  return work;
 }
 
 }  // namespace
@@ -90,7 +84,7 @@ TrainReport Trainer::run() {
     const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
     state_.step = step.step;
     state_.cursor = global.next;
-    state_.flops += step_flops(inputs_.model.config(), inputs_.train, global);
+    state_.flops += inputs_.training_flops(work_of(inputs_.train, global));
     after_step(step, epoch_ended);
   }
   finish(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -153,13 +147,11 @@ void Trainer::log_entry(Json entry) {
 }
 
 void Trainer::evaluate_now() {
-  const models::ParameterSource source = [this](size_t i) { return parameters_.gather(i, nullptr); };
-  report_.last_evaluation =
-      evaluate(inputs_.model, source, comm_, *inputs_.evaluation, options_.per_device_eval_batch_size);
+  report_.last_evaluation = inputs_.evaluate();
   const Evaluation& evaluation = *report_.last_evaluation;
   Json entry{{"eval_loss", evaluation.loss},
              {"eval_runtime", evaluation.seconds},
-             {"eval_samples_per_second", static_cast<double>(inputs_.evaluation->size()) / evaluation.seconds}};
+             {"eval_samples_per_second", static_cast<double>(evaluation.sequences) / evaluation.seconds}};
   for (const auto& [name, value] : evaluation.metrics) entry["eval_" + name] = value;
   log_entry(std::move(entry));
 }

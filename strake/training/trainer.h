@@ -8,6 +8,7 @@
 #include "strake/comm/comm.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/model.h"
+#include "strake/monitor/flops.h"
 #include "strake/monitor/trainer_state.h"
 #include "strake/optim/learning_rate.h"
 #include "strake/training/evaluator.h"
@@ -26,9 +27,10 @@ class RunListener {
 };
 
 struct TrainerInputs {
-  const models::SequenceClassifier& model;
+  const models::Model& model;
   const data::TokenDataset& train;
-  const data::TokenDataset* evaluation = nullptr;
+  std::function<Evaluation()> evaluate;                                   // collective; empty: there is no evaluation
+  std::function<double(const monitor::PackedWork&)> training_flops = {};  // of a step's batches
   std::filesystem::path output_dir;
   std::optional<std::filesystem::path> resume_from;  // a verified checkpoint folder
   Json fingerprint;                                  // what must not change between start and resume

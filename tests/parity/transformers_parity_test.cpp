@@ -6,10 +6,10 @@
 
 #include "strake/data/collate.h"
 #include "strake/inference/scorer.h"
-#include "strake/models/forward.h"
 #include "strake/models/weights.h"
 #include "strake/optim/learning_rate.h"
 #include "strake/tensors/checkpoint_files.h"
+#include "strake/training/evaluator.h"
 #include "strake/training/run_checkpoint.h"
 #include "strake/training/stepper.h"
 #include "tests/parity/parity_case.h"
@@ -37,8 +37,7 @@ struct ParityRun {
     training::read_model(model, parameters, parity.folder);
   }
   at::Tensor logits(const data::TokenDataset& dataset) {
-    return models::forward_logits(
-        model, [&](size_t i) { return parameters.gather(i, nullptr); }, data::collate(dataset, all_rows(dataset)));
+    return training::evaluate(model, parameters, comm, dataset, dataset.size()).logits;
   }
 
   training::TrainingOptions options;
@@ -111,7 +110,7 @@ TEST(BaseCheckpoint, GetsANewHeadAndKeepsItsPooler) {
   models::LoadReport report;
   for (const auto& block : model.blocks()) {
     at::Tensor flat = at::zeros({block->layout().numel()});
-    models::load_block(*block, {.config = config, .files = files, .seed = 7}, flat, report);
+    models::load_block(*block, {.model = model, .files = files, .seed = 7}, flat, report);
   }
   EXPECT_EQ(report.initialized, (std::vector<std::string>{"classifier.weight", "classifier.bias"}));
   EXPECT_TRUE(models::unused_names(model, files).empty());

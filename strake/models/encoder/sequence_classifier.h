@@ -1,0 +1,25 @@
+#pragma once
+
+#include "strake/models/encoder/config.h"
+#include "strake/models/model.h"
+
+namespace strake::models {
+
+// An encoder that gives each sequence a class or a number.
+class SequenceClassifier final : public Model {
+ public:
+  explicit SequenceClassifier(EncoderConfig config);
+
+  const EncoderConfig& config() const { return config_; }
+
+  // Of logits [S, num_labels]: cross entropy in fp32 for int64 labels [S], squared error for float labels [S].
+  at::Tensor loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const override;
+  int64_t num_targets(int64_t) const override { return 1; }
+  double initializer_range() const override { return config_.initializer_range; }
+  std::string checkpoint_prefix() const override;
+
+ private:
+  EncoderConfig config_;
+};
+
+}  // namespace strake::models

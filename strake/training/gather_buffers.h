@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace strake::training {
+
+// Memory for parameters that are there only while a block is at work. A tensor without memory keeps its shape, and
+// whatever views of it an autograd graph has saved see the memory that it is given next: FSDP's way to free and gather
+// parameters between forward and backward.
+class GatherBuffers {
+ public:
+  // Leaves `tensor` (contiguous, with storage of its own) without memory.
+  static void strip(const at::Tensor& tensor);
+  // Gives a stripped tensor memory: some that was returned, else new. Contents are undefined.
+  void attach(const at::Tensor& tensor);
+  // Takes the memory back.
+  void detach(const at::Tensor& tensor);
+
+ private:
+  struct Buffer {
+    size_t bytes;
+    at::DataPtr data;
+  };
+  std::vector<Buffer> free_;
+};
+
+}  // namespace strake::training

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace strake::training {
+
+// How much of a block's state one rank keeps.
+enum class Kept {
+  kWhole,       // all of it
+  kGroupShard,  // its piece within a group of ranks; every group has a copy
+  kWorldShard   // its piece among all ranks
+};
+
+enum class Gathered { kNever, kAfterUpdate, kForEachPass };  // when ranks complete their parameters
+enum class Reduced { kToAllRanks, kToShards };               // where the gradient of a step ends up
+
+// ZeRO (Rajbhandari et al., SC 2020) and FSDP's strategies: what a rank keeps of parameters, gradients and optimizer
+// state, when the parameters are gathered and where gradients are reduced to. The loop over blocks is the same for all.
+struct ShardingStage {
+  const char* name;
+  Kept parameters;
+  Kept gradients;
+  Kept optimizer;
+  Gathered gathered;
+  Reduced reduced;
+};
+
+// A block's gradient is reduced as soon as its backward pass ends, so the whole gradient of a model never exists unless
+// a rank is to keep it: stage 1 costs no more than stage 2. Hybrid sharding spreads gradients and optimizer state over
+// all ranks, parameters over the ranks of a group (a node).
+inline constexpr ShardingStage kZero0{"zero-0",     Kept::kWhole,     Kept::kWhole,
+                                      Kept::kWhole, Gathered::kNever, Reduced::kToAllRanks};
+inline constexpr ShardingStage kZero1{"zero-1",          Kept::kWhole,           Kept::kWorldShard,
+                                      Kept::kWorldShard, Gathered::kAfterUpdate, Reduced::kToShards};
+inline constexpr ShardingStage kZero2{"zero-2",          Kept::kWhole,           Kept::kWorldShard,
+                                      Kept::kWorldShard, Gathered::kAfterUpdate, Reduced::kToShards};
+inline constexpr ShardingStage kZero3{"zero-3",          Kept::kWorldShard,      Kept::kWorldShard,
+                                      Kept::kWorldShard, Gathered::kForEachPass, Reduced::kToShards};
+inline constexpr ShardingStage kHybrid{"hybrid",          Kept::kGroupShard,      Kept::kWorldShard,
+                                       Kept::kWorldShard, Gathered::kForEachPass, Reduced::kToShards};
+
+// How training state is spread over the ranks. Results do not depend on it.
+struct ShardingOptions {
+  ShardingStage stage = kZero2;
+  int64_t group_size = 1;             // hybrid: ranks of a group; divides the number of ranks
+  int64_t persistence_threshold = 0;  // elements: smaller blocks keep whole parameters in any stage
+  bool share_between_threads = true;  // ranks that are threads of one process keep one copy of the parameters
+};
+
+}  // namespace strake::training
