@@ -50,10 +50,14 @@ void remove_checkpoint(const fs::path& folder) {
 
 }  // namespace
 
+fs::path temporary_folder(const fs::path& output_dir, int64_t step) {
+  return output_dir / fmt::format("{}{}.tmp", kTemporaryPrefix, step);
+}
+
 CheckpointWriter::CheckpointWriter(fs::path output_dir, int64_t step)
     : output_dir_(std::move(output_dir)), step_(step) {
   final_ = output_dir_ / fmt::format("{}{}", kPrefix, step);
-  temporary_ = output_dir_ / fmt::format("{}{}.tmp", kTemporaryPrefix, step);
+  temporary_ = temporary_folder(output_dir_, step);
   std::error_code error;
   fs::remove_all(temporary_, error);
   strake::create_directories(temporary_);

@@ -11,8 +11,8 @@
 // recognised and never loaded.
 namespace strake::checkpoint {
 
-// Writes one checkpoint. Files go into a hidden sibling folder, path(); commit() checksums them, makes them durable
-// and renames the folder into place. Without commit() the destructor removes it. One writer at a time.
+// Writes one checkpoint. Files go into a hidden sibling folder, temporary_folder(); commit() checksums them, makes them
+// durable and renames the folder into place. Without commit() the destructor removes it. One writer at a time.
 class CheckpointWriter {
  public:
   CheckpointWriter(std::filesystem::path output_dir, int64_t step);
@@ -31,6 +31,10 @@ class CheckpointWriter {
   int64_t step_;
   bool committed_ = false;
 };
+
+// Where the checkpoint of a step is written until it is complete: all ranks write into the folder that rank 0's
+// CheckpointWriter makes.
+std::filesystem::path temporary_folder(const std::filesystem::path& output_dir, int64_t step);
 
 struct CheckpointFolder {
   std::filesystem::path path;

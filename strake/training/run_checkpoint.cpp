@@ -1,12 +1,14 @@
 #include "strake/training/run_checkpoint.h"
 
-#include <ATen/ops/zeros.h>
+#include <algorithm>
+#include <array>
+#include <charconv>
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/json.h"
-#include "strake/models/weights.h"
 #include "strake/tensors/safetensors.h"
+#include "strake/training/model_files.h"
 
 namespace strake::training {
 namespace {
@@ -14,51 +16,81 @@ namespace fs = std::filesystem;
 
 using tensors::SafetensorsWriter;
 
-constexpr const char* kModelFile = "model.safetensors";
-constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "strake_state.json";
+constexpr std::string_view kOptimizerPrefix = "optimizer-";
 
-const std::map<std::string, std::string> kMetadata{{"format", "pt"}};
+// Each rank's piece of a block's optimizer state, flat; where it begins in the block is written as metadata.
+constexpr std::array<const char*, 2> kMoments{".exp_avg", ".exp_avg_sq"};
 
-// In the order in which named_weights gives the tensors.
-std::vector<SafetensorsWriter::Entry> model_entries(const models::Model& model) {
+std::array<at::Tensor*, 2> moments_of(BlockShard& shard) { return {&shard.exp_avg, &shard.exp_avg_sq}; }
+
+void write_optimizer_piece(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
   std::vector<SafetensorsWriter::Entry> entries;
-  for (const auto& block : model.blocks()) {
-    for (size_t i = 0; i < block->parameters().size(); ++i) {
-      const auto& names = block->parameters()[i].checkpoint_names;
-      std::vector<int64_t> shape = block->parameters()[i].shape;
-      if (names.size() > 1) shape[0] /= static_cast<int64_t>(names.size());
-      for (const std::string& name : names) entries.push_back({name, at::kFloat, shape});
-    }
-  }
-  return entries;
-}
-
-void write_weights(const models::Model& model, ShardedParameters& parameters, SafetensorsWriter* writer) {
+  std::vector<at::Tensor> pieces;
+  std::map<std::string, std::string> begins;
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    const at::Tensor whole = parameters.gather_whole(i, parameters.block(i).master);
-    if (writer == nullptr) continue;
-    for (const auto& [name, tensor] : models::named_weights(*model.blocks()[i], whole)) writer->write(tensor);
+    BlockShard& shard = parameters.block(i);
+    const int64_t size = shard.layout.size(parameters.rank());
+    if (size == 0) continue;
+    const std::string& name = model.blocks()[i]->name();
+    begins[name] = std::to_string(shard.layout.begin(parameters.rank()));
+    for (size_t m = 0; m < kMoments.size(); ++m) {
+      entries.push_back({name + kMoments[m], at::kFloat, {size}});
+      pieces.push_back(moments_of(shard)[m]->narrow(0, shard.layout.begin(parameters.rank()) - shard.begin, size));
+    }
   }
+  const std::string name =
+      fmt::format("{}{:05}-of-{:05}.safetensors", kOptimizerPrefix, parameters.rank() + 1, parameters.num_ranks());
+  SafetensorsWriter writer(folder / name, std::move(entries), begins);
+  for (const at::Tensor& piece : pieces) writer.write(piece);
+  writer.commit();
 }
 
-void write_moments(ShardedParameters& parameters, SafetensorsWriter* writer) {
+// Where the file's piece of a block begins, or nothing if it has none.
+std::optional<int64_t> piece_begin(const tensors::SafetensorsFile& file, const std::string& block) {
+  const auto found = file.metadata().find(block);
+  if (found == file.metadata().end()) return std::nullopt;
+  int64_t begin = 0;
+  const char* end = found->second.data() + found->second.size();
+  const auto parsed = std::from_chars(found->second.data(), end, begin);
+  require(parsed.ec == std::errc{} && parsed.ptr == end && begin >= 0, ErrorKind::kConfig,
+          "{}: '{}' is no position of block '{}'", file.path().string(), printable(found->second), block);
+  return begin;
+}
+
+// Copies what `piece`, the block's elements from `piece_begin` on, has of this rank's own part; returns how much.
+int64_t copy_overlap(const at::Tensor& piece, int64_t piece_begin, const BlockShard& shard, const at::Tensor& own) {
+  const int64_t begin = std::max(piece_begin, shard.begin);
+  const int64_t end = std::min(piece_begin + piece.numel(), shard.begin + own.numel());
+  if (begin >= end) return 0;
+  own.narrow(0, begin - shard.begin, end - begin).copy_(piece.narrow(0, begin - piece_begin, end - begin));
+  return end - begin;
+}
+
+void read_optimizer(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+  std::vector<tensors::SafetensorsFile> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with(kOptimizerPrefix)) files.emplace_back(entry.path());
+  }
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    for (const at::Tensor& moment : {parameters.block(i).exp_avg, parameters.block(i).exp_avg_sq}) {
-      const at::Tensor whole = parameters.gather_whole(i, moment);
-      if (writer != nullptr) writer->write(whole);
+    const models::Block& block = *model.blocks()[i];
+    BlockShard& shard = parameters.block(i);
+    for (size_t m = 0; m < kMoments.size(); ++m) {
+      const at::Tensor& own = *moments_of(shard)[m];
+      int64_t found = 0;
+      for (const tensors::SafetensorsFile& file : files) {
+        const auto begin = piece_begin(file, block.name());
+        if (!begin) continue;
+        const at::Tensor piece = file.read(block.name() + kMoments[m]);
+        require(
+            piece.dim() == 1 && piece.scalar_type() == at::kFloat && *begin <= block.layout().numel() - piece.numel(),
+            ErrorKind::kConfig, "{}: '{}{}' does not fit the model", file.path().string(), block.name(), kMoments[m]);
+        found += copy_overlap(piece, *begin, shard, own);
+      }
+      require(found == own.numel(), ErrorKind::kConfig, "{}: the optimizer files have {} of {} elements of '{}{}'",
+              folder.string(), found, own.numel(), block.name(), kMoments[m]);
     }
   }
-}
-
-std::vector<SafetensorsWriter::Entry> moment_entries(const models::Model& model) {
-  std::vector<SafetensorsWriter::Entry> entries;
-  for (const auto& block : model.blocks()) {
-    for (const char* moment : {".exp_avg", ".exp_avg_sq"}) {
-      entries.push_back({block->name() + moment, at::kFloat, {block->layout().numel()}});
-    }
-  }
-  return entries;
 }
 
 Json to_json(const RunState& state) {
@@ -103,23 +135,11 @@ void check_fingerprint(const Json& saved, const Json& now, const std::string& so
 
 }  // namespace
 
-void write_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
-  std::optional<SafetensorsWriter> writer;
-  if (parameters.rank() == 0) writer.emplace(folder / kModelFile, model_entries(model), kMetadata);
-  write_weights(model, parameters, writer ? &*writer : nullptr);
-  if (writer) writer->commit();
-}
-
 void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
                const Json& fingerprint, const fs::path& folder) {
-  write_model(model, parameters, folder);
-  std::optional<SafetensorsWriter> writer;
-  if (parameters.rank() == 0) {
-    writer.emplace(folder / kOptimizerFile, moment_entries(model), std::map<std::string, std::string>{});
-  }
-  write_moments(parameters, writer ? &*writer : nullptr);
-  if (!writer) return;
-  writer->commit();
+  write_model_parts(model, parameters, folder);
+  write_optimizer_piece(model, parameters, folder);
+  if (parameters.rank() != 0) return;
   const Json document{{"state", to_json(state)}, {"fingerprint", fingerprint}};
   write_file_atomically(folder / kStateFile, document.dump(2) + "\n");
 }
@@ -130,32 +150,8 @@ RunState read_run(const models::Model& model, ShardedParameters& parameters, con
   const Json document = read_json(folder / kStateFile, kMaxConfigBytes);
   check_fingerprint(get_required<Json>(document, "fingerprint", source), fingerprint, source);
   read_model(model, parameters, folder);
-  const tensors::SafetensorsFile moments(folder / kOptimizerFile);
-  for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    const models::Block& block = *model.blocks()[i];
-    BlockShard& shard = parameters.block(i);
-    for (auto& [name, target] : {std::pair{block.name() + ".exp_avg", &shard.exp_avg},
-                                 std::pair{block.name() + ".exp_avg_sq", &shard.exp_avg_sq}}) {
-      const at::Tensor whole = moments.read(name);
-      require(whole.dim() == 1 && whole.numel() == block.layout().numel() && whole.scalar_type() == at::kFloat,
-              ErrorKind::kConfig, "{}: '{}' does not fit the model", moments.path().string(), name);
-      target->copy_(parameters.own_part(i, whole));
-    }
-  }
+  read_optimizer(model, parameters, folder);
   return state_from(get_required<Json>(document, "state", source), source);
-}
-
-void read_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
-  const tensors::CheckpointFiles files(folder);
-  for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    const models::Block& block = *model.blocks()[i];
-    at::Tensor whole = at::zeros({block.layout().numel()});
-    models::LoadReport report;
-    models::load_block(block, {.model = model, .files = files}, whole, report);
-    require(report.initialized.empty(), ErrorKind::kConfig, "{} lacks tensor '{}'", folder.string(),
-            report.initialized.empty() ? "" : report.initialized.front());
-    parameters.assign(i, whole);
-  }
 }
 
 }  // namespace strake::training

@@ -24,19 +24,15 @@ struct RunState {
   double flops = 0;
 };
 
-// Collective; rank 0 writes. model.safetensors (fp32 master weights under Hugging Face's names).
-void write_model(const models::Model& model, ShardedParameters& parameters, const std::filesystem::path& folder);
-
-// Collective; rank 0 writes. model.safetensors, optimizer.safetensors and strake_state.json: with these a run goes on
-// bit for bit, on any number of ranks. `fingerprint` names what must be the same on resuming.
+// Each rank writes its part into `folder`, which exists: the model (write_model_parts), optimizer-0000R-of-0000W
+// .safetensors with its piece of the optimizer's state, and rank 0 strake_state.json. With these a run goes on bit for
+// bit, on any number of ranks and in any ZeRO stage. `fingerprint` names what must be the same on resuming. Collective.
 void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
                const Json& fingerprint, const std::filesystem::path& folder);
 
-// Every rank reads its shard. Error (kConfig) if the checkpoint's fingerprint differs: names the first difference.
+// Every rank reads what it keeps. Collective. Error (kConfig) if the checkpoint's fingerprint differs: names the first
+// difference.
 RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,
                   const std::filesystem::path& folder);
-
-// Weights only, from model.safetensors of a checkpoint.
-void read_model(const models::Model& model, ShardedParameters& parameters, const std::filesystem::path& folder);
 
 }  // namespace strake::training

@@ -44,6 +44,7 @@ class ShardedParameters {
   size_t num_blocks() const { return blocks_.size(); }
   BlockShard& block(size_t i) { return blocks_[i]; }
   int rank() const { return comm_.rank(); }
+  int num_ranks() const { return comm_.size(); }
   const ShardingStage& stage() const { return stage_; }
   // The rank's communication thread; none for a lone rank.
   comm::CommQueue* queue() { return queue_.get(); }

@@ -8,6 +8,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
+#include "strake/training/model_files.h"
 
 namespace strake::training {
 namespace {
@@ -191,8 +192,10 @@ bool Trainer::out_of_patience() const {
 void Trainer::save() {
   std::optional<checkpoint::CheckpointWriter> writer;
   if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
-  const fs::path folder = writer ? writer->path() : fs::path();
+  comm_.barrier();  // the folder is there
+  const fs::path folder = checkpoint::temporary_folder(inputs_.output_dir, state_.step);
   write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
+  comm_.barrier();  // all parts are there
   const bool keeps_best = options_.load_best_model_at_end && state_.best_metric.has_value();
   const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);
   if (keeps_best) history_.best_model_checkpoint = best.string();

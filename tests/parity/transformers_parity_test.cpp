@@ -10,7 +10,7 @@
 #include "strake/optim/learning_rate.h"
 #include "strake/tensors/checkpoint_files.h"
 #include "strake/training/evaluator.h"
-#include "strake/training/run_checkpoint.h"
+#include "strake/training/model_files.h"
 #include "strake/training/stepper.h"
 #include "tests/parity/parity_case.h"
 

@@ -1,0 +1,105 @@
+#include "strake/training/model_files.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <optional>
+
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/json.h"
+#include "strake/models/weights.h"
+#include "strake/tensors/safetensors.h"
+
+namespace strake::training {
+namespace {
+namespace fs = std::filesystem;
+
+using tensors::SafetensorsWriter;
+
+constexpr const char* kModelFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+// Which rank writes a block: contiguous runs of blocks of about the same size.
+std::vector<int> block_writers(const models::Model& model, int ranks) {
+  int64_t total = 0;
+  for (const auto& block : model.blocks()) total += block->layout().numel();
+  std::vector<int> writers;
+  int64_t before = 0;
+  for (const auto& block : model.blocks()) {
+    const int64_t middle = before + block->layout().numel() / 2;
+    writers.push_back(static_cast<int>(middle * ranks / std::max<int64_t>(total, 1)));
+    before += block->layout().numel();
+  }
+  return writers;
+}
+
+std::vector<SafetensorsWriter::Entry> entries_of(const models::Model& model, const std::vector<int>& writers,
+                                                 int rank) {
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (size_t i = 0; i < writers.size(); ++i) {
+    if (writers[i] != rank) continue;
+    for (const models::ParameterSpec& spec : model.blocks()[i]->parameters()) {
+      std::vector<int64_t> shape = spec.shape;
+      if (spec.checkpoint_names.size() > 1) shape[0] /= static_cast<int64_t>(spec.checkpoint_names.size());
+      for (const std::string& name : spec.checkpoint_names) entries.push_back({name, at::kFloat, shape});
+    }
+  }
+  return entries;
+}
+
+std::string part_name(int rank, int ranks) { return fmt::format("model-{:05}-of-{:05}.safetensors", rank + 1, ranks); }
+
+// Blocks whose writer is this rank go to `path`.
+void write_blocks(const models::Model& model, ShardedParameters& parameters, const std::vector<int>& writers,
+                  const fs::path& path) {
+  std::optional<SafetensorsWriter> file;
+  if (std::ranges::find(writers, parameters.rank()) != writers.end()) {
+    file.emplace(path, entries_of(model, writers, parameters.rank()),
+                 std::map<std::string, std::string>{{"format", "pt"}});
+  }
+  for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+    const at::Tensor whole = parameters.gather_whole(i, parameters.block(i).master);
+    if (writers[i] != parameters.rank()) continue;
+    for (const auto& [name, tensor] : models::named_weights(*model.blocks()[i], whole)) file->write(tensor);
+  }
+  if (file) file->commit();
+}
+
+void write_index(const models::Model& model, const std::vector<int>& writers, int ranks, const fs::path& folder) {
+  Json names = Json::object();
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const auto& entry : entries_of(model, writers, rank)) names[entry.name] = part_name(rank, ranks);
+  }
+  const auto bytes = model.num_parameters() * static_cast<int64_t>(sizeof(float));
+  const Json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", names}};
+  write_file_atomically(folder / kIndexFile, index.dump(2) + "\n");
+}
+
+}  // namespace
+
+void write_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+  write_blocks(model, parameters, std::vector<int>(parameters.num_blocks(), 0), folder / kModelFile);
+}
+
+void write_model_parts(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+  const int ranks = parameters.num_ranks();
+  if (ranks == 1) return write_model(model, parameters, folder);
+  const std::vector<int> writers = block_writers(model, ranks);
+  write_blocks(model, parameters, writers, folder / part_name(parameters.rank(), ranks));
+  if (parameters.rank() == 0) write_index(model, writers, ranks, folder);
+}
+
+void read_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+  const tensors::CheckpointFiles files(folder);
+  for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+    const models::Block& block = *model.blocks()[i];
+    at::Tensor whole = at::zeros({block.layout().numel()});
+    models::LoadReport report;
+    models::load_block(block, {.model = model, .files = files}, whole, report);
+    require(report.initialized.empty(), ErrorKind::kConfig, "{} lacks tensor '{}'", folder.string(),
+            report.initialized.empty() ? "" : report.initialized.front());
+    parameters.assign(i, whole);
+  }
+}
+
+}  // namespace strake::training

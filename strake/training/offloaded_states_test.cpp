@@ -1,0 +1,64 @@
+#include "strake/training/offloaded_states.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace strake::training {
+namespace {
+
+constexpr std::array<int64_t, 4> kCounts{5000, 0, 12345, 7};
+
+class OffloadedStatesOf : public testing::TestWithParam<std::pair<int64_t, int>> {
+ protected:
+  OffloadedStates states_{kCounts,
+                          3,
+                          {.folder = std::filesystem::temp_directory_path(),
+                           .window_elements = GetParam().first,
+                           .buffers = GetParam().second,
+                           .file = {.threads = 2, .block_bytes = 4096}}};
+};
+
+TEST_P(OffloadedStatesOf, BeginAsZerosAndKeepWhatIsWritten) {
+  EXPECT_TRUE(states_.read(2, 1).equal(at::zeros({kCounts[2]})));
+  const at::Tensor values = at::arange(kCounts[2]).to(at::kFloat);
+  states_.write(2, 1, values);
+  EXPECT_TRUE(states_.read(2, 1).equal(values));
+  EXPECT_TRUE(states_.read(2, 0).equal(at::zeros({kCounts[2]}))) << "its neighbours are untouched";
+  EXPECT_TRUE(states_.read(2, 2).equal(at::zeros({kCounts[2]})));
+}
+
+TEST_P(OffloadedStatesOf, AreUpdatedElementByElementInEachPass) {
+  for (int pass = 1; pass <= 3; ++pass) {
+    int64_t seen = 0;
+    states_.update_all([&](const OffloadedStates::Window& window, std::span<float* const> arrays) {
+      seen += window.count;
+      for (int64_t i = 0; i < window.count; ++i) {
+        arrays[0][i] += 1;
+        arrays[1][i] += static_cast<float>(window.begin + i);
+        arrays[2][i] = arrays[0][i] * 10 + static_cast<float>(window.block);
+      }
+    });
+    EXPECT_EQ(seen, kCounts[0] + kCounts[2] + kCounts[3]);
+  }
+  for (const size_t block : {size_t{0}, size_t{2}, size_t{3}}) {
+    const at::Tensor index = at::arange(kCounts[block]).to(at::kFloat);
+    EXPECT_TRUE(states_.read(block, 0).equal(at::zeros({kCounts[block]}) + 3));
+    EXPECT_TRUE(states_.read(block, 1).equal(index * 3));
+    EXPECT_TRUE(states_.read(block, 2).equal(at::zeros({kCounts[block]}) + 30 + static_cast<int64_t>(block)));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Windows, OffloadedStatesOf,
+                         testing::Values(std::pair{1024, 2}, std::pair{1000, 3}, std::pair{4096, 4},
+                                         std::pair{1 << 20, 8}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.first) + "Elements" + std::to_string(info.param.second) +
+                                  "Buffers";
+                         });
+
+}  // namespace
+}  // namespace strake::training
