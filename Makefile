@@ -44,7 +44,7 @@ asan: ## Run the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan: ## Run the tests of core and comm under ThreadSanitizer
 	@tools/setup.sh build
 	@cmake --preset tsan >/dev/null && cmake --build --preset tsan -j $(JOBS) --target core_tests comm_tests
-	@ctest --test-dir build-tsan -R '^(core|comm)\.' --output-on-failure
+	@ctest --preset tsan
 
 clean: ## Remove build folders (the virtual environment stays)
 	@rm -rf build build-dev build-asan build-tsan

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 
 namespace strake {
 
@@ -19,6 +20,11 @@ inline int num_threads() { return omp_get_max_threads(); }
 // Applies to the calling thread only, so that every rank thread has its own count.
 inline void set_num_threads(int threads) { omp_set_num_threads(threads); }
 
+// Calls work(id, size) once for every id in [0, size), each on a thread of its own and all at the same time, and
+// returns when all have returned. `size` is `threads`, or less if the system gives fewer. Exceptions must not leave
+// `work`.
+void run_team(int threads, const std::function<void(int id, int size)>& work);
+
 // Calls body(begin, end) on disjoint ranges covering [0, count), each a multiple of `grain` long but for the last.
 // Ranges depend on the thread count: a body whose result depends on the cut must do its own fixed cutting.
 // Exceptions must not leave `body`.
@@ -30,14 +36,12 @@ void parallel_for(int64_t count, int64_t grain, const Body& body) {
     if (count > 0) body(int64_t{0}, count);
     return;
   }
-#pragma omp parallel num_threads(threads)
-  {
-    const int64_t used = omp_get_num_threads();
-    const int64_t id = omp_get_thread_num();
-    const int64_t begin = std::min(count, grains * id / used * grain);
-    const int64_t end = std::min(count, grains * (id + 1) / used * grain);
+  const auto work = [&](int id, int size) {
+    const int64_t begin = std::min(count, grains * id / size * grain);
+    const int64_t end = std::min(count, grains * (id + 1) / size * grain);
     if (begin < end) body(begin, end);
-  }
+  };
+  run_team(threads, std::cref(work));  // by reference: a copy would be allocated
 }
 
 }  // namespace strake

@@ -25,6 +25,23 @@ TEST(Threads, ParallelForCoversEveryIndexOnce) {
   }
 }
 
+TEST(Threads, TeamsAndTheirCallerSeeWhatWasWrittenBefore) {
+  set_num_threads(3);
+  constexpr int64_t kCount = 300;
+  std::vector<int64_t> values(kCount, 0);
+  for (int64_t round = 0; round < 50; ++round) {
+    const auto add = [&](bool backwards) {
+      parallel_for(kCount, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++values[backwards ? kCount - 1 - i : i];
+      });
+    };
+    add(false);
+    add(true);
+    for (int64_t& value : values) ++value;
+  }
+  EXPECT_EQ(values, std::vector<int64_t>(kCount, 150));
+}
+
 TEST(Threads, CountBelongsToTheCallingThread) {
   set_num_threads(2);
   std::thread([] { set_num_threads(1); }).join();
