@@ -298,9 +298,12 @@ training::TrainReport train(const TrainConfig& config) {
   try {
     return run();
   } catch (const std::exception& error) {
-    if (mpi) mpi->abort(error.what());
+    if (mpi) mpi->abort(ErrorKind::kInternal, error.what());
     throw;
   }
 }
 
 }  // namespace strake::tasks
+  } catch (const Error& error) {
+    if (mpi) mpi->abort(error.kind(), error.what());
+    throw;
