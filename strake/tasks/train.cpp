@@ -216,6 +216,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setu
                                  .resume_from = resume_from,
                                  .fingerprint = run_fingerprint(config, setup, comm.size()),
                                  .write_companions =
+          {"training_data_crc32c", setup.train.fingerprint()},  // after the counts, which say more, in the alphabet
                                      [&](const fs::path& folder) {
                                        write_file_atomically(folder / "config.json",
                                                              models::to_json_text(setup.model_config, "float32"));

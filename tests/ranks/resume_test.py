@@ -222,3 +222,18 @@ def test_overwriting_starts_over(inputs, uninterrupted, killed):
     outcome = run(train_command(inputs, killed, overwrite_output_dir=True))
     assert outcome.code == 0, outcome.err
     assert_same_end(killed, uninterrupted)
+@pytest.mark.parametrize("change", [{"label": "positive"}, {"text": "happy"}], ids=lambda change: next(iter(change)))
+def test_resuming_with_as_much_other_data_is_refused(inputs, killed, tmp_path, change):
+    rows = reviews(38)
+    i = next(i for i, row in enumerate(rows) if row["label"] == "negative" and "sad" in row["text"].split())
+    if "text" in change:
+        change = {"text": rows[i]["text"].replace("sad", "bad")}
+    rows[i] |= change
+    other = write_table(tmp_path / "other.parquet", rows)
+    before = files_in(killed)
+    outcome = run(train_command(inputs | {"train_file": other}, killed, resume_from_checkpoint="true"))
+    assert outcome.code == 2
+    assert "training_data_crc32c = " in outcome.err
+    assert files_in(killed) == before
+
+
