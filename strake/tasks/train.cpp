@@ -14,9 +14,11 @@
 #include "strake/core/file.h"
 #include "strake/core/log.h"
 #include "strake/core/memory.h"
+#include "strake/core/nearest_name.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
 #include "strake/models/weights.h"
+#include "strake/monitor/evaluation_metrics.h"
 #include "strake/tasks/run_log.h"
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/linear_products.h"
@@ -114,6 +116,20 @@ data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::
   return dataset;
 }
 
+// Every evaluation reports the loss and these.
+void require_known_metric(const training::TrainingOptions& options, models::ProblemType problem) {
+  const bool regression = problem == models::ProblemType::kRegression;
+  std::vector<std::string> known{"loss"};
+  for (const auto& [name, value] :
+       regression ? monitor::RegressionMetrics().named_values() : monitor::ClassificationMetrics().named_values()) {
+    known.push_back(name);
+  }
+  const std::string wanted = options.best_metric_name().substr(std::string_view("eval_").size());
+  require(std::ranges::find(known, wanted) != known.end(), ErrorKind::kUsage,
+          "--metric_for_best_model {} is none of the metrics of {}: {}{}", printable(options.metric_for_best_model),
+          regression ? "regression" : "classification", fmt::join(known, ", "), did_you_mean(wanted, known));
+}
+
 TrainSetup load_setup(const TrainConfig& config, int workers) {
   TrainSetup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
                    .tokenizer = tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path
@@ -127,6 +143,7 @@ TrainSetup load_setup(const TrainConfig& config, int workers) {
   setup.train = load_split(config, config.train_file, labels, setup, workers);
   if (!config.validation_file.empty()) {
     setup.evaluation = load_split(config, config.validation_file, labels, setup, workers);
+  require_known_metric(config.training, labels.problem());
   }
   return setup;
 }

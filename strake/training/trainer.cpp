@@ -177,12 +177,7 @@ void Trainer::evaluate_now() {
 void Trainer::track_best() {
   const std::string name = options_.best_metric_name();
   const Json& entry = history_.log_history.back();
-  if (!entry.contains(name)) {
-    std::string known;
-    for (const auto& [key, value] : entry.items()) known += key.starts_with("eval_") ? " " + key.substr(5) : "";
-    fail(ErrorKind::kUsage, "--metric_for_best_model {} is none of the metrics of this model:{}", name.substr(5),
-         known);
-  }
+  require(entry.contains(name), ErrorKind::kInternal, "an evaluation without {}", name);
   const double value = entry[name].get<double>();
   const double gain = !state_.best_metric           ? INFINITY
                       : options_.larger_is_better() ? value - *state_.best_metric

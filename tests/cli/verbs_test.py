@@ -337,15 +337,6 @@ def test_evaluation_by_steps_and_its_metric(folder, tmp_path):
     assert result["accuracy"] == max(entry["eval_accuracy"] for entry in entries)
 
 
-def test_a_metric_that_does_not_exist_is_named(folder, tmp_path):
-    flags = evaluated(folder) | {"save_strategy": "epoch", "load_best_model_at_end": True}
-    with pytest.raises(AssertionError) as raised:
-        train(folder, tmp_path, metric_for_best_model="bleu", **flags)
-    assert "exit code 2" in str(raised.value)
-    assert "--metric_for_best_model bleu is none of the metrics of this model" in str(raised.value)
-    assert "accuracy" in str(raised.value) and "f1" in str(raised.value)
-
-
 def test_trained_head_is_kept_and_its_labels(folder, classifier, tmp_path):
     table = write_table(tmp_path / "positive.parquet", [row for row in ROWS if row["label"] == "positive"])
     train(folder, tmp_path / "more", model_name_or_path=classifier, train_file=table, max_steps=1)
