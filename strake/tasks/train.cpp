@@ -111,8 +111,8 @@ data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::
   int64_t longest = 0;
   for (int64_t i = 0; i < dataset.size(); ++i) longest = std::max(longest, dataset.length(i));
   require(longest <= setup.model_config.max_sequence_length(), ErrorKind::kConfig,
-          "{}: sequences of {} tokens do not fit the model's {} positions: lower --max_seq_length", paths.front(),
-          longest, setup.model_config.max_sequence_length());
+          "{}: sequences of {} tokens do not fit the model's {} positions: prepare it with a lower --max_seq_length",
+          paths.front(), longest, setup.model_config.max_sequence_length());
   return dataset;
 }
 
@@ -130,20 +130,41 @@ void require_known_metric(const training::TrainingOptions& options, models::Prob
           regression ? "regression" : "classification", fmt::join(known, ", "), did_you_mean(wanted, known));
 }
 
+// Text was read and cut when token files were made: what was said about it and is not so is refused.
+void require_flags_of_tokens(const TrainConfig& config, bool reads_text) {
+  for (const auto* paths : {&config.train_file, &config.validation_file}) {
+    if (!are_token_files(*paths)) continue;
+    for (const char* flag : {"text_column", "text_pair_column", "label_column", "encoding"}) {
+      require(reads_text || !config.given.contains(flag), ErrorKind::kUsage,
+              "--{} cannot apply to {}: it was prepared already; leave the flag out", flag, paths->front());
+    }
+    for (const std::string& path : *paths) {
+      const int64_t prepared = data::TokenFileReader(path).info().max_length;
+      require(!config.given.contains("max_seq_length") || prepared == config.text.max_seq_length, ErrorKind::kUsage,
+              "--max_seq_length {} contradicts {}: it was prepared already, with {}; leave the flag out or prepare it "
+              "again",
+              config.text.max_seq_length, path, prepared);
+    }
+  }
+}
+
 TrainSetup load_setup(const TrainConfig& config, int workers) {
   TrainSetup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
                    .tokenizer = tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path
                                                                                           : config.tokenizer_name),
                    .train = data::TokenDatasetBuilder("").build()};
-  require(config.text.max_seq_length <= setup.model_config.max_sequence_length(), ErrorKind::kUsage,
+  const bool reads_text = !are_token_files(config.train_file) ||
+                          (!config.validation_file.empty() && !are_token_files(config.validation_file));
+  require_flags_of_tokens(config, reads_text);
+  require(!reads_text || config.text.max_seq_length <= setup.model_config.max_sequence_length(), ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
           setup.model_config.max_sequence_length());
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
+  require_known_metric(config.training, labels.problem());
   setup.train = load_split(config, config.train_file, labels, setup, workers);
   if (!config.validation_file.empty()) {
     setup.evaluation = load_split(config, config.validation_file, labels, setup, workers);
-  require_known_metric(config.training, labels.problem());
   }
   return setup;
 }
@@ -195,6 +216,7 @@ Json run_fingerprint(const TrainConfig& config, const TrainSetup& setup, int num
           {"dataloader_drop_last", options.dataloader_drop_last},
           {"train_sequences", setup.train.size()},
           {"train_tokens", setup.train.total_tokens()},
+          {"training_data_crc32c", setup.train.fingerprint()},  // after the counts, which say more, in the alphabet
           {"tokenizer", setup.tokenizer->fingerprint()},
           {"num_labels", setup.model_config.num_labels()}};
 }
@@ -233,7 +255,6 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setu
                                  .resume_from = resume_from,
                                  .fingerprint = run_fingerprint(config, setup, comm.size()),
                                  .write_companions =
-          {"training_data_crc32c", setup.train.fingerprint()},  // after the counts, which say more, in the alphabet
                                      [&](const fs::path& folder) {
                                        write_file_atomically(folder / "config.json",
                                                              models::to_json_text(setup.model_config, "float32"));
@@ -315,6 +336,9 @@ training::TrainReport train(const TrainConfig& config) {
   };
   try {
     return run();
+  } catch (const Error& error) {
+    if (mpi) mpi->abort(error.kind(), error.what());
+    throw;
   } catch (const std::exception& error) {
     if (mpi) mpi->abort(ErrorKind::kInternal, error.what());
     throw;
@@ -322,6 +346,3 @@ training::TrainReport train(const TrainConfig& config) {
 }
 
 }  // namespace strake::tasks
-  } catch (const Error& error) {
-    if (mpi) mpi->abort(error.kind(), error.what());
-    throw;

@@ -231,6 +231,11 @@ def test_tokenize_there_and_back(folder, tmp_path):
     decoded = [json.loads(line)["text"] for line in back.read_text().splitlines()]
     assert decoded == ["good film", "", "the book was bad", "a cafe"]
     printed = strake("tokenize", tokenizer=folder / "base", input=source).out
+    # Columns are those of the file that is still text; the length is what the tokens were cut to, so it may be left out.
+    mixed = evaluated(folder) | {"text_column": "text", "label_column": "label"}
+    train(folder, tmp_path / "mixed", train_file=tokens, **mixed)
+    train(folder, tmp_path / "unsaid", train_file=tokens, max_seq_length=None)
+    assert losses(tmp_path / "mixed") == losses(tmp_path / "unsaid") == losses(tmp_path / "text")
     assert printed == ids.read_text()
 
 
