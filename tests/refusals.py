@@ -21,8 +21,9 @@ def make_shared(folder):
     }
     strake("train", output_dir=folder / "classifier", **flags)
     strake("train", output_dir=folder / "regressor", label_column="score", **flags)
-    strake("prepare", tokenizer=base, input=data, output=folder / "unlabelled_tokens.parquet")
-    strake("prepare", tokenizer=base, input=data, label_column="label", output=folder / "tokens.parquet")
+    tokens = {"tokenizer": base, "input": data, "max_seq_length": 32}
+    strake("prepare", output=folder / "unlabelled_tokens.parquet", **tokens)
+    strake("prepare", output=folder / "tokens.parquet", label_column="label", **tokens)
     return folder
 
 

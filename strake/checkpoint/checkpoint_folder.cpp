@@ -147,7 +147,9 @@ void remove_leftovers(const fs::path& output_dir) {
   std::error_code error;
   std::vector<fs::path> leftovers;
   for (const auto& entry : fs::directory_iterator(output_dir, error)) {
-    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) leftovers.push_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    const bool is_file = entry.symlink_status(error).type() == fs::file_type::regular;
+    if (name.starts_with(kTemporaryPrefix) || (is_file && is_atomic_leftover(name))) leftovers.push_back(entry.path());
   }
   for (const fs::path& path : leftovers) {
     log::info("removing {}, left by an interrupted save", path.string());

@@ -54,7 +54,7 @@ std::optional<CheckpointFolder> newest_sound_checkpoint(const std::filesystem::p
 void prune_checkpoints(const std::filesystem::path& output_dir, int64_t limit,
                        const std::optional<std::filesystem::path>& best);
 
-// Deletes what interrupted writers left in `output_dir`.
+// Deletes what interrupted writers left in `output_dir`: folders of checkpoints and temporary files of AtomicFile.
 void remove_leftovers(const std::filesystem::path& output_dir);
 
 }  // namespace strake::checkpoint

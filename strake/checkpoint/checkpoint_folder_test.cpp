@@ -51,6 +51,18 @@ TEST_F(CheckpointFolderTest, AnInterruptedSaveLeavesNothingThatCounts) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
 }
 
+TEST_F(CheckpointFolderTest, TemporaryFilesOfAKilledWriteAreRemovedAndNothingElse) {
+  const std::vector<std::string> kept{"model.safetensors", "model.safetensors.tmp", "notes.tmp-1", "a.tmp-1-2.bak"};
+  for (const std::string& name : kept) write_file_atomically(folder_ / name, "kept");
+  fs::create_directories(folder_ / "folder.tmp-1-2");
+  fs::create_symlink(folder_ / "model.safetensors", folder_ / "link.tmp-1-2");
+  write_file_atomically(folder_ / "model.safetensors.tmp-4711-3", "half");  // as kill -9 leaves it
+  remove_leftovers(folder_);
+  EXPECT_FALSE(fs::exists(folder_ / "model.safetensors.tmp-4711-3"));
+  for (const std::string& name : kept) EXPECT_TRUE(fs::exists(folder_ / name)) << name;
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), static_cast<std::ptrdiff_t>(kept.size() + 2));
+}
+
 TEST_F(CheckpointFolderTest, DamageIsFoundAndTheOlderCheckpointIsTaken) {
   save(1);
   const fs::path newest = save(2);

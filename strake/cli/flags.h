@@ -79,7 +79,8 @@ Json to_json(const std::optional<T>& field) {
   return field ? Json(*field) : Json();
 }
 
-// Fills `config` from the command line. False: help or the configuration was printed, nothing is to be run.
+// Fills `config` from the command line, with the names of what was on it or in --config if it has a place for them
+// (`given`). False: help or the configuration was printed, nothing is to be run.
 template <typename Config>
 bool parse_config(const VerbText& text, std::vector<std::string> arguments, Config& config, std::ostream& out) {
   CLI::App app(text.summary, "strake " + text.name);
@@ -90,6 +91,11 @@ bool parse_config(const VerbText& text, std::vector<std::string> arguments, Conf
                        [&](const char* name, auto& field, const char* help) { add_flag(app, name, field, help); });
   add_flag(app, "print_config", print_config, "print the resolved configuration as JSON and stop");
   if (!parse_arguments(app, std::move(arguments))) return false;
+  if constexpr (requires { config.given; }) {
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->count() > 0) config.given.insert(option->get_single_name());
+    }
+  }
   if (!print_config) return true;
   config.validate();
   nlohmann::ordered_json json;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "strake/core/error.h"
 #include "strake/tensors/flat_layout.h"
 
 namespace strake::comm {
@@ -50,8 +51,8 @@ class Comm {
   virtual std::unique_ptr<Comm> split(int color) = 0;
 
   // Makes every other rank's present or next collective throw, with this rank's number and `reason`. Called once, by a
-  // rank that gives up.
-  virtual void abort(const std::string& reason) = 0;
+  // rank that gives up. Where ranks are processes, ends all of them with the exit code of `kind`.
+  virtual void abort(ErrorKind kind, const std::string& reason) = 0;
 };
 
 // One rank: every collective is the identity.
@@ -69,7 +70,7 @@ class SelfComm final : public Comm {
   void barrier() override {}
   at::Tensor share(int64_t numel, at::ScalarType dtype) override;
   std::unique_ptr<Comm> split(int) override { return std::make_unique<SelfComm>(); }
-  void abort(const std::string&) override {}
+  void abort(ErrorKind, const std::string&) override {}
 };
 
 // Element [r * values.size() + i] of the result is values[i] of rank r. For a few numbers, such as losses and counts.

@@ -142,9 +142,9 @@ class MpiComm final : public Comm {
     return std::make_unique<MpiComm>(part);
   }
 
-  void abort(const std::string& reason) override {
-    log::error("rank {} of {} stops the job: {}", rank_, size_, reason);
-    MPI_Abort(MPI_COMM_WORLD, exit_code(ErrorKind::kComm));
+  void abort(ErrorKind kind, const std::string& reason) override {
+    log::error("rank {} of {} stops the job: {} error: {}", rank_, size_, to_string(kind), reason);
+    MPI_Abort(MPI_COMM_WORLD, exit_code(kind));
   }
 
  private:

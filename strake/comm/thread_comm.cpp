@@ -188,7 +188,9 @@ class ThreadComm final : public Comm {
   void send(const at::Tensor& values, int destination) override { group_.send(values, rank_, destination); }
   void recv(at::Tensor& values, int source) override { group_.recv(values, source, rank_); }
   void barrier() override { group_.wait(); }
-  void abort(const std::string& reason) override { group_.abort(fmt::format("rank {} stopped: {}", rank_, reason)); }
+  void abort(ErrorKind /*kind*/, const std::string& reason) override {
+    group_.abort(fmt::format("rank {} stopped: {}", rank_, reason));
+  }
 
  private:
   void publish(const at::Tensor& values) {
@@ -222,10 +224,12 @@ void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>
       if (!first_error) first_error = std::current_exception();
       try {
         throw;
+      } catch (const Error& error) {
+        comm.abort(error.kind(), error.what());
       } catch (const std::exception& error) {
-        comm.abort(error.what());
+        comm.abort(ErrorKind::kInternal, error.what());
       } catch (...) {
-        comm.abort("unknown error");
+        comm.abort(ErrorKind::kInternal, "unknown error");
       }
     }
   };

@@ -17,6 +17,8 @@ namespace strake {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr std::string_view kTemporaryMark = ".tmp";
+
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -37,6 +39,14 @@ bool is_plain_name(const std::string& name) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
            c == '-';
   });
+}
+
+// Cuts "-<digits>" off the end of `name`; false if it does not end so.
+bool drop_number(std::string_view& name) {
+  const size_t kept = name.find_last_not_of("0123456789") + 1;  // npos + 1 is 0
+  if (kept == 0 || kept == name.size() || name[kept - 1] != '-') return false;
+  name = name.substr(0, kept - 1);
+  return true;
 }
 
 bool is_below(const fs::path& path, const fs::path& directory) {
@@ -102,7 +112,7 @@ void create_directories(const fs::path& directory) {
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   static std::atomic<uint64_t> counter{0};
   temporary_ = path_;
-  temporary_ += fmt::format(".tmp-{}-{}", ::getpid(), counter++);
+  temporary_ += fmt::format("{}-{}-{}", kTemporaryMark, ::getpid(), counter++);
   descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   require(descriptor_ >= 0, ErrorKind::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));
 }
@@ -140,6 +150,11 @@ void AtomicFile::commit() {
   ::close(descriptor_);
   descriptor_ = -1;
   sync_directory(path_.parent_path());
+}
+
+bool is_atomic_leftover(std::string_view name) {
+  return drop_number(name) && drop_number(name) && name.size() > kTemporaryMark.size() &&
+         name.ends_with(kTemporaryMark);
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {

@@ -47,6 +47,9 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// True for the names of AtomicFile's temporary siblings: "model.safetensors.tmp-<process>-<number>".
+bool is_atomic_leftover(std::string_view name);
+
 // AtomicFile in one call.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 

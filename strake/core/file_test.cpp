@@ -62,6 +62,18 @@ TEST_F(FileTest, FailedWriteLeavesTheOldFile) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
 }
 
+TEST_F(FileTest, TemporaryFilesAreKnownByTheirNames) {
+  const AtomicFile file(folder_ / "model.safetensors");
+  EXPECT_TRUE(is_atomic_leftover(file.temporary_path().filename().string())) << file.temporary_path();
+  EXPECT_TRUE(is_atomic_leftover("model-1.safetensors.tmp-812-0"));
+  for (const char* other : {"", "-", "1", "model.safetensors", "model.safetensors.tmp", "model.safetensors.tmp-812",
+                            "model.safetensors.tmp-812-", "model.safetensors.tmp--0", "model.safetensors.tmp-812-0.bak",
+                            "model.safetensors.tmp-812-x", "model.safetensors.tmp-a12-0", "tmp-812-0", ".tmp-812-0",
+                            "model.safetensors-812-0", "checkpoint-12-3", "12-3"}) {
+    EXPECT_FALSE(is_atomic_leftover(other)) << other;
+  }
+}
+
 TEST_F(FileTest, ReadFileRefusesFifosDirectoriesAndHugeFiles) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   EXPECT_NE(error_of([&] { read_file(folder_ / "fifo", 10); }).find("not a regular file"), std::string::npos);

@@ -1,7 +1,6 @@
 #include "strake/core/json.h"
 
 #include <cmath>
-#include <unordered_set>
 #include <vector>
 
 #include "strake/core/file.h"
@@ -9,44 +8,55 @@
 namespace strake {
 namespace {
 
-// Refuses deep nesting and duplicate keys before any tree is built: nlohmann's DOM parser allows both. The SAX parser
-// itself is iterative, so depth cannot overflow the stack here.
-class HostileJsonCheck : public nlohmann::json_sax<Json> {
+// Builds the tree while parsing: nlohmann's own DOM parser allows deep nesting and duplicate keys. The SAX parser is
+// iterative, so depth cannot overflow the stack before it is refused.
+class TreeBuilder : public nlohmann::json_sax<Json> {
  public:
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool null() override { return put(nullptr); }
+  bool boolean(bool value) override { return put(value); }
+  bool number_integer(number_integer_t value) override { return put(value); }
+  bool number_unsigned(number_unsigned_t value) override { return put(value); }
   bool number_float(number_float_t value, const string_t& text) override {
-    return std::isfinite(value) || refuse("number " + text + " is out of range");
+    return std::isfinite(value) ? put(value) : refuse("number " + text + " is out of range");
   }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override {
-    keys_.emplace_back();
-    return enter();
-  }
+  bool string(string_t& value) override { return put(std::move(value)); }
+  bool binary(binary_t&) override { return refuse("binary value"); }
+  bool start_object(size_t) override { return enter(Json::object()); }
   bool key(string_t& name) override {
-    return keys_.back().insert(name).second || refuse("key '" + printable(name) + "' occurs twice in one object");
+    const auto [member, is_new] = open_.back()->emplace(std::move(name), nullptr);
+    member_ = &*member;
+    return is_new || refuse("key '" + printable(member.key()) + "' occurs twice in one object");
   }
-  bool end_object() override {
-    keys_.pop_back();
-    return leave();
-  }
-  bool start_array(size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool start_array(size_t) override { return enter(Json::array()); }
   bool end_array() override { return leave(); }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) override {
     return refuse(fmt::format("not valid JSON at byte {}: {}", position, printable(error.what(), 160)));
   }
 
+  Json take() { return std::move(root_); }
   const std::string& problem() const { return problem_; }
 
  private:
-  static constexpr int kMaxDepth = 64;
+  static constexpr size_t kMaxDepth = 64;
 
-  bool enter() { return ++depth_ <= kMaxDepth || refuse(fmt::format("nested deeper than {} levels", kMaxDepth)); }
+  // Where the next value of the innermost open array or object belongs.
+  Json& place(Json&& value) {
+    if (open_.empty()) return root_ = std::move(value);
+    if (open_.back()->is_object()) return *member_ = std::move(value);
+    return open_.back()->emplace_back(std::move(value));
+  }
+  bool put(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool enter(Json container) {
+    if (open_.size() == kMaxDepth) return refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
+    open_.push_back(&place(std::move(container)));
+    return true;
+  }
   bool leave() {
-    --depth_;
+    open_.pop_back();
     return true;
   }
   bool refuse(std::string problem) {
@@ -54,18 +64,19 @@ class HostileJsonCheck : public nlohmann::json_sax<Json> {
     return false;
   }
 
-  int depth_ = 0;
-  std::vector<std::unordered_set<std::string>> keys_;
+  Json root_;
+  std::vector<Json*> open_;  // arrays and objects around the next value; an array grows only while it is the innermost
+  Json* member_ = nullptr;   // value of the last key
   std::string problem_;
 };
 
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& source) {
-  HostileJsonCheck check;
-  const bool sound = Json::sax_parse(text, &check);
-  require(sound, ErrorKind::kConfig, "{}: {}", source, check.problem());
-  return Json::parse(text);
+  TreeBuilder builder;
+  const bool sound = Json::sax_parse(text, &builder);
+  require(sound, ErrorKind::kConfig, "{}: {}", source, builder.problem());
+  return builder.take();
 }
 
 Json read_json(const std::filesystem::path& path, uint64_t max_bytes) {

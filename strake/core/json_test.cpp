@@ -25,6 +25,26 @@ TEST(Json, HostileTextIsRefusedWithItsSource) {
   EXPECT_EQ(error_of(R"({"a": {"b": [1, 2.5, "x", null, true]}, "b": 1})"), "no error");
 }
 
+TEST(Json, TheTreeIsThatOfTheText) {
+  const std::string text =
+      R"({"b": {"a": [[], {}, [1, [2, {"x": null}]], "s\u00e9\n"], "z": {"b": 1}}, "a": [-1, 1.5, true, "", 1e2],)"
+      R"( "large": 18446744073709551615, "": false})";
+  EXPECT_EQ(parse_json(text, "c"), Json::parse(text));
+  EXPECT_EQ(parse_json(text, "c").dump(), Json::parse(text).dump());
+  for (const char* scalar : {"3", "-0.5", "\"x\"", "null", "true", "[]", "{}"}) {
+    EXPECT_EQ(parse_json(scalar, "c"), Json::parse(scalar));
+  }
+  const std::string deepest = std::string(64, '[') + std::string(64, ']');
+  EXPECT_EQ(parse_json(deepest, "c"), Json::parse(deepest));
+  EXPECT_NE(error_of("[" + deepest + "]").find("deeper than 64"), std::string::npos);
+}
+
+TEST(Json, KeysMayRepeatInOtherObjectsOnly) {
+  EXPECT_EQ(error_of(R"({"a": {"a": [{"a": 1}, {"a": 2}]}, "b": {"a": 3}})"), "no error");
+  EXPECT_NE(error_of(R"({"b": [{"a": 1, "c": {}, "a": 2}]})").find("key 'a' occurs twice"), std::string::npos);
+  EXPECT_NE(error_of(R"({"": 1, "": 2})").find("key '' occurs twice"), std::string::npos);
+}
+
 TEST(Json, TypedAccessNamesTheKey) {
   const Json object = parse_json(R"({"n": 3, "s": "x", "f": 1.5, "z": null})", "c");
   EXPECT_EQ(get_required<int>(object, "n", "c"), 3);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "strake/core/crc32c.h"
 #include "strake/core/error.h"
 
 namespace strake::data {
@@ -35,6 +36,21 @@ void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::st
   if (const auto* class_label = std::get_if<int32_t>(&row.label)) {
     require(*class_label >= 0, ErrorKind::kData, "{}: row {} has the negative class {}", source, row.row, *class_label);
   }
+}
+
+uint32_t TokenDataset::fingerprint() const {
+  const auto kind = static_cast<uint32_t>(label_kind_);
+  uint32_t crc = crc32c(&kind, sizeof(kind));
+  const auto add = [&crc](const auto& values) {
+    crc = crc32c(values.data(), values.size() * sizeof(values.front()), crc);
+  };
+  add(tokens_);
+  add(offsets_);
+  add(second_begin_);
+  add(class_labels_);
+  add(number_labels_);
+  add(rows_);
+  return crc;
 }
 
 void TokenDatasetBuilder::reserve(int64_t sequences, int64_t tokens) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "strake/data/length_codec.h"
 #include "strake/data/table_reader.h"
@@ -78,6 +79,42 @@ TEST_F(TokenFileTest, SequencesLabelsAndRowsComeBack) {
       EXPECT_EQ(set.max_token_id(), largest);
     }
   }
+}
+
+TEST_F(TokenFileTest, TheFingerprintOfADatasetIsThatOfItsContent) {
+  const std::vector<int32_t> ids{7, 8, 9};
+  const auto fingerprint = [](std::initializer_list<TokenRow> rows) {
+    TokenDatasetBuilder builder("test");
+    for (const TokenRow& row : rows) builder.append(row);
+    return builder.build().fingerprint();
+  };
+  const auto all = std::span(ids);
+  const TokenRow first{.ids = all.first(2), .label = 0, .row = 0};
+  const TokenRow second{.ids = all.last(1), .label = 1, .row = 1};
+  const uint32_t expected = fingerprint({first, second});
+  EXPECT_EQ(fingerprint({first, second}), expected);
+  TokenRow moved = first;
+  moved.ids = all.last(2);  // as many other tokens
+  TokenRow relabelled = second;
+  relabelled.label = 0;
+  TokenRow renumbered = second;
+  renumbered.row = 5;
+  TokenRow paired = first;
+  paired.second_begin = 1;
+  const TokenRow shorter{.ids = all.first(1), .label = 0, .row = 0};
+  const TokenRow longer{.ids = all.last(2), .label = 1, .row = 1};
+  const std::set<uint32_t> different{expected,
+                                     fingerprint({second, first}),
+                                     fingerprint({moved, second}),
+                                     fingerprint({first, relabelled}),
+                                     fingerprint({first, renumbered}),
+                                     fingerprint({paired, second}),
+                                     fingerprint({shorter, longer})};
+  EXPECT_EQ(different.size(), 7U);
+  const TokenFileInfo info = classes();
+  const auto loaded = load_token_files({write_tokens("t.parquet", info, 0, 100)}).dataset.fingerprint();
+  EXPECT_EQ(load_token_files({write_tokens("u.parquet", info, 0, 100)}).dataset.fingerprint(), loaded);
+  EXPECT_NE(load_token_files({write_tokens("v.parquet", info, 1, 101)}).dataset.fingerprint(), loaded);
 }
 
 TEST_F(TokenFileTest, TheFooterAloneGivesInfoAndLengths) {

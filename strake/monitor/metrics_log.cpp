@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint64_t kMaxLogBytes = uint64_t{1} << 30;
 
-enum class Line { kKept, kBeyondStep, kTorn };
+enum class Line { kKept, kWrittenAgain, kTorn };
 
 Line judge(std::string_view line, int64_t step) {
   Json object;
@@ -31,10 +31,10 @@ Line judge(std::string_view line, int64_t step) {
   if (!object.is_object()) return Line::kTorn;
   const auto found = object.find("step");
   const bool beyond = found != object.end() && found->is_number() && found->get<double>() > static_cast<double>(step);
-  return beyond ? Line::kBeyondStep : Line::kKept;
+  return beyond || object.contains("train_runtime") ? Line::kWrittenAgain : Line::kKept;
 }
 
-// The lines of `text` that belong to updates up to `step`.
+// The lines of `text` that belong to updates up to `step`, but for the closing one.
 std::string lines_up_to(std::string_view text, int64_t step, const fs::path& path) {
   std::string kept;
   for (size_t number = 1; !text.empty(); ++number) {

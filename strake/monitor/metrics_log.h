@@ -14,8 +14,9 @@ class MetricsLog {
   // Starts a new log; an existing file is emptied.
   static MetricsLog start(const std::filesystem::path& path);
 
-  // Continues the log of a run that goes on after optimizer update `step`: an atomic rewrite removes lines with a
-  // "step" beyond it, which the run will write again, and torn lines (a crash, a power cut). An absent file is created.
+  // Continues the log of a run that goes on after optimizer update `step`: an atomic rewrite removes what the run will
+  // write again, lines with a "step" beyond it and the closing line (with "train_runtime"), and torn lines (a crash, a
+  // power cut). An absent file is created.
   static MetricsLog resume(const std::filesystem::path& path, int64_t step);
 
   MetricsLog(MetricsLog&& other) noexcept;

@@ -51,6 +51,12 @@ TEST_F(MetricsLogTest, ResumeDropsWhatTheRunWillWriteAgain) {
   EXPECT_EQ(content(), "{\"step\":10}\n{\"step\":20}\n{\"eval_loss\":0.5,\"step\":20}\n{\"again\":true,\"step\":30}\n");
 }
 
+TEST_F(MetricsLogTest, ResumeDropsTheClosingLine) {
+  write_file_atomically(path_, "{\"loss\":0.5,\"step\":20}\n{\"step\":20,\"train_runtime\":1.5}\n");
+  MetricsLog::resume(path_, 20);
+  EXPECT_EQ(content(), "{\"loss\":0.5,\"step\":20}\n");
+}
+
 TEST_F(MetricsLogTest, ResumeDropsTornLines) {
   using namespace std::string_literals;
   write_file_atomically(path_, "{\"step\":1}\n\0\0\0\n[3]\n{\"step\":2}\n{\"step\":3,\"lo"s);

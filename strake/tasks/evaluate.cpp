@@ -1,10 +1,6 @@
 #include "strake/tasks/evaluate.h"
 
-#include <chrono>
-
 #include "strake/core/error.h"
-#include "strake/core/threads.h"
-#include "strake/tensors/compute_threads.h"
 
 namespace strake::tasks {
 namespace {
@@ -37,25 +33,19 @@ void EvaluateConfig::validate() const {
 
 EvaluateReport evaluate(const EvaluateConfig& config) {
   config.validate();
-  const auto start = std::chrono::steady_clock::now();
-  tensors::set_compute_threads(threads_per_rank(1));
-  const inference::Scorer scorer(config.score.model_name_or_path,
-                                 config.score.bf16 ? inference::Precision::kBf16 : inference::Precision::kFp32);
-  const auto tokenizer = tokenizers::Tokenizer::load(config.score.model_name_or_path);
-  const double load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const LabelMap labels = LabelMap::of(scorer.config());
+  const ScoringModel model = load_scoring_model(config.score);
+  const LabelMap labels = LabelMap::of(model.scorer.config());
   const bool regression = labels.problem() == models::ProblemType::kRegression;
   Comparison comparison;
   EvaluateReport report;
-  report.score =
-      score_rows(config.score, scorer, tokenizer, &labels,
-                 [&](const EncodedRows& rows, const at::Tensor& logits) { comparison.add(rows, logits, regression); });
-  report.score.load_seconds = load_seconds;
+  report.score = score_rows(config.score, model, &labels, [&](const EncodedRows& rows, const at::Tensor& logits) {
+    comparison.add(rows, logits, regression);
+  });
   require(report.score.rows > 0, ErrorKind::kData, "{} has no rows", config.score.input.front());
   report.metrics =
       regression ? monitor::regression_metrics(comparison.predicted_numbers, comparison.actual_numbers).named_values()
                  : monitor::classification_metrics(comparison.predicted_classes, comparison.actual_classes,
-                                                   scorer.config().num_labels())
+                                                   model.scorer.config().num_labels())
                        .named_values();
   return report;
 }

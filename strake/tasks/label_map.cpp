@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
 
 #include "strake/core/error.h"
+#include "strake/core/log.h"
 
 namespace strake::tasks {
 namespace {
@@ -16,6 +18,39 @@ std::optional<int64_t> parse_integer(const std::string& text) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+bool is_finite_number(const std::string& text) {
+  double value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  return parsed.ec == std::errc{} && parsed.ptr == text.data() + text.size() && std::isfinite(value);
+}
+
+// The different values of a label column.
+class SeenLabels {
+ public:
+  // All values of an untyped column (CSV) are text: what they are is seen from all of them.
+  explicit SeenLabels(bool untyped) : may_be_numbers_(untyped) {}
+
+  void add(const std::string& text) {
+    if (names_.size() <= kMostClasses && !names_.insert(text).second) return;
+    may_be_numbers_ = may_be_numbers_ && is_finite_number(text);
+    any_fraction_ = any_fraction_ || text.find_first_of(".eE") != std::string::npos;
+  }
+  // As pandas tells floating point columns from integer ones.
+  bool are_decimals() const { return may_be_numbers_ && any_fraction_; }
+  bool are_too_many() const { return names_.size() > kMostClasses && !may_be_numbers_; }
+  const std::set<std::string>& names() const { return names_; }
+
+ private:
+  std::set<std::string> names_;  // at most kMostClasses and one more
+  bool may_be_numbers_;
+  bool any_fraction_ = false;
+};
+
+bool is_untyped(const data::TableSource& source, const data::TableReader& reader) {
+  const data::TableFormat format = source.format.value_or(data::format_of(reader.files().front()));
+  return format == data::TableFormat::kCsv || format == data::TableFormat::kTsv;
 }
 
 std::vector<std::string> sorted_names(const std::set<std::string>& seen) {
@@ -66,23 +101,37 @@ LabelMap LabelMap::collect(const data::TableSource& source, const std::string& c
   data::TableSource only_labels = source;
   only_labels.columns = {column};
   data::TableReader reader(only_labels);
-  std::set<std::string> seen;
+  const std::string first = source.paths.front().string();
+  SeenLabels seen(!problem && is_untyped(source, reader));
+  const auto require_few = [&](bool few) {
+    require(few, ErrorKind::kData,
+            "{}: column '{}' has more than {} different labels: is it the label column? For numbers pass "
+            "--problem_type regression",
+            first, column, kMostClasses);
+  };
+  bool decimals = false;
   while (const auto table = reader.next()) {
     const data::LabelColumn labels = table->labels(column);
-    if (!problem && labels.kind() == data::LabelKind::kNumber) problem = models::ProblemType::kRegression;
     if (problem == models::ProblemType::kRegression) return numbers();
+    decimals = !problem && labels.kind() == data::LabelKind::kNumber;
+    if (decimals) break;
     for (int64_t row = 0; row < labels.size(); ++row) {
       require(!labels.is_null(row), ErrorKind::kData, "{}: column '{}' has no label", table->where(row), column);
-      seen.insert(labels.text(row));
-      require(seen.size() <= kMostClasses, ErrorKind::kData,
-              "{}: column '{}' has more than {} different labels: is it the label column? For numbers pass "
-              "--problem_type regression",
-              source.paths.front().string(), column, kMostClasses);
+      seen.add(labels.text(row));
+      require_few(!seen.are_too_many());
     }
   }
-  require(seen.size() >= 2, ErrorKind::kData, "{}: column '{}' has {} different labels; a classifier needs at least 2",
-          source.paths.front().string(), column, seen.size());
-  return classes(sorted_names(seen));
+  if (decimals || seen.are_decimals()) {
+    log::info(
+        "{}: column '{}' holds decimal numbers: regression (--problem_type single_label_classification would "
+        "make each of them a class)",
+        first, column);
+    return numbers();
+  }
+  require_few(seen.names().size() <= kMostClasses);
+  require(seen.names().size() >= 2, ErrorKind::kData,
+          "{}: column '{}' has {} different labels; a classifier needs at least 2", first, column, seen.names().size());
+  return classes(sorted_names(seen.names()));
 }
 
 Label LabelMap::map(const data::LabelColumn& column, int64_t row, const data::Table& table) const {

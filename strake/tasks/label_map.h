@@ -24,7 +24,8 @@ class LabelMap {
   // As the labels of a model that has been fine-tuned before.
   static LabelMap of(const models::EncoderConfig& config);
   // From one pass over the column, as Hugging Face's run_classification does: floating point means regression,
-  // everything else classes, sorted (integers by value, text by bytes).
+  // everything else classes, sorted (integers by value, text by bytes). A CSV column is floating point, as for pandas,
+  // if all of its values are numbers and not all are written as integers.
   static LabelMap collect(const data::TableSource& source, const std::string& column,
                           std::optional<models::ProblemType> problem);
 

@@ -2,12 +2,8 @@
 
 #include <ATen/ops/softmax.h>
 
-#include <chrono>
-
 #include "strake/core/error.h"
-#include "strake/core/threads.h"
 #include "strake/data/table_writer.h"
-#include "strake/tensors/compute_threads.h"
 
 namespace strake::tasks {
 namespace {
@@ -45,22 +41,17 @@ void PredictConfig::validate() const {
 
 ScoreReport predict(const PredictConfig& config) {
   config.validate();
-  const auto start = std::chrono::steady_clock::now();
-  tensors::set_compute_threads(threads_per_rank(1));
-  const inference::Scorer scorer(config.score.model_name_or_path,
-                                 config.score.bf16 ? inference::Precision::kBf16 : inference::Precision::kFp32);
-  const auto tokenizer = tokenizers::Tokenizer::load(config.score.model_name_or_path);
-  const double load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const ScoringModel model = load_scoring_model(config.score);
+  const models::EncoderConfig& encoder = model.scorer.config();
   data::TableWriter writer(config.output, {.metadata = {{"strake.model", config.score.model_name_or_path},
                                                         {"strake.precision", config.score.bf16 ? "bf16" : "fp32"}}});
-  const bool regression = scorer.config().problem() == models::ProblemType::kRegression;
-  ScoreReport report =
-      score_rows(config.score, scorer, tokenizer, nullptr, [&](const EncodedRows& rows, const at::Tensor& logits) {
-        const auto columns = regression ? number_columns(logits) : class_columns(scorer.config(), logits);
+  const bool regression = encoder.problem() == models::ProblemType::kRegression;
+  const ScoreReport report =
+      score_rows(config.score, model, nullptr, [&](const EncodedRows& rows, const at::Tensor& logits) {
+        const auto columns = regression ? number_columns(logits) : class_columns(encoder, logits);
         writer.append(rows.table, columns);
       });
   writer.finish();
-  report.load_seconds = load_seconds;
   return report;
 }
 

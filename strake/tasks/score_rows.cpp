@@ -10,6 +10,7 @@
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
 #include "strake/data/collate.h"
+#include "strake/tensors/compute_threads.h"
 
 namespace strake::tasks {
 namespace {
@@ -67,14 +68,24 @@ void ScoreConfig::validate() const {
           max_tokens_per_batch);
 }
 
-ScoreReport score_rows(const ScoreConfig& config, const inference::Scorer& scorer,
-                       std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const LabelMap* labels,
+ScoringModel load_scoring_model(const ScoreConfig& config) {
+  const auto start = std::chrono::steady_clock::now();
+  tensors::set_compute_threads(threads_per_rank(1));
+  ScoringModel model{
+      .scorer = {config.model_name_or_path, config.bf16 ? inference::Precision::kBf16 : inference::Precision::kFp32},
+      .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path)};
+  model.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return model;
+}
+
+ScoreReport score_rows(const ScoreConfig& config, const ScoringModel& model, const LabelMap* labels,
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink) {
   const auto start = std::chrono::steady_clock::now();
+  const inference::Scorer& scorer = model.scorer;
   require(config.text.max_seq_length <= scorer.config().max_sequence_length(), ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
           scorer.config().max_sequence_length());
-  ScoreReport report;
+  ScoreReport report{.load_seconds = model.load_seconds};
   const data::TableSource source = make_source(config.input, config.text.encoding);
   const auto score = [&](const EncodedRows& rows) {
     const data::TokenDataset dataset = dataset_of(rows);
@@ -87,7 +98,7 @@ ScoreReport score_rows(const ScoreConfig& config, const inference::Scorer& score
     report.rows += rows.num_rows();
     report.tokens += dataset.total_tokens();
   };
-  for_each_encoded(source, std::move(tokenizer), config.text, labels, 1, score);
+  for_each_encoded(source, model.tokenizer, config.text, labels, 1, score);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,10 +43,17 @@ struct ScoreReport {
   double seconds = 0;       // everything else
 };
 
+// What --model_name_or_path names, ready to score on all cores.
+struct ScoringModel {
+  inference::Scorer scorer;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  double load_seconds = 0;
+};
+ScoringModel load_scoring_model(const ScoreConfig& config);
+
 // Scores rows in constant memory: chunks are read and tokenized ahead, each is scored in batches cut by tokens from its
-// rows sorted by length. `sink` gets the chunks in order with logits fp32 [rows, num_labels].
-ScoreReport score_rows(const ScoreConfig& config, const inference::Scorer& scorer,
-                       std::shared_ptr<const tokenizers::Tokenizer> tokenizer, const LabelMap* labels,
+// rows sorted by length. `labels` may be null. `sink` gets the chunks in order with logits fp32 [rows, num_labels].
+ScoreReport score_rows(const ScoreConfig& config, const ScoringModel& model, const LabelMap* labels,
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink);
 
 }  // namespace strake::tasks

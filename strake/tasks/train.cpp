@@ -14,9 +14,11 @@
 #include "strake/core/file.h"
 #include "strake/core/log.h"
 #include "strake/core/memory.h"
+#include "strake/core/nearest_name.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
 #include "strake/models/weights.h"
+#include "strake/monitor/evaluation_metrics.h"
 #include "strake/tasks/run_log.h"
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/linear_products.h"
@@ -109,9 +111,41 @@ data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::
   int64_t longest = 0;
   for (int64_t i = 0; i < dataset.size(); ++i) longest = std::max(longest, dataset.length(i));
   require(longest <= setup.model_config.max_sequence_length(), ErrorKind::kConfig,
-          "{}: sequences of {} tokens do not fit the model's {} positions: lower --max_seq_length", paths.front(),
-          longest, setup.model_config.max_sequence_length());
+          "{}: sequences of {} tokens do not fit the model's {} positions: prepare it with a lower --max_seq_length",
+          paths.front(), longest, setup.model_config.max_sequence_length());
   return dataset;
+}
+
+// Every evaluation reports the loss and these.
+void require_known_metric(const training::TrainingOptions& options, models::ProblemType problem) {
+  const bool regression = problem == models::ProblemType::kRegression;
+  std::vector<std::string> known{"loss"};
+  for (const auto& [name, value] :
+       regression ? monitor::RegressionMetrics().named_values() : monitor::ClassificationMetrics().named_values()) {
+    known.push_back(name);
+  }
+  const std::string wanted = options.best_metric_name().substr(std::string_view("eval_").size());
+  require(std::ranges::find(known, wanted) != known.end(), ErrorKind::kUsage,
+          "--metric_for_best_model {} is none of the metrics of {}: {}{}", printable(options.metric_for_best_model),
+          regression ? "regression" : "classification", fmt::join(known, ", "), did_you_mean(wanted, known));
+}
+
+// Text was read and cut when token files were made: what was said about it and is not so is refused.
+void require_flags_of_tokens(const TrainConfig& config, bool reads_text) {
+  for (const auto* paths : {&config.train_file, &config.validation_file}) {
+    if (!are_token_files(*paths)) continue;
+    for (const char* flag : {"text_column", "text_pair_column", "label_column", "encoding"}) {
+      require(reads_text || !config.given.contains(flag), ErrorKind::kUsage,
+              "--{} cannot apply to {}: it was prepared already; leave the flag out", flag, paths->front());
+    }
+    for (const std::string& path : *paths) {
+      const int64_t prepared = data::TokenFileReader(path).info().max_length;
+      require(!config.given.contains("max_seq_length") || prepared == config.text.max_seq_length, ErrorKind::kUsage,
+              "--max_seq_length {} contradicts {}: it was prepared already, with {}; leave the flag out or prepare it "
+              "again",
+              config.text.max_seq_length, path, prepared);
+    }
+  }
 }
 
 TrainSetup load_setup(const TrainConfig& config, int workers) {
@@ -119,11 +153,15 @@ TrainSetup load_setup(const TrainConfig& config, int workers) {
                    .tokenizer = tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path
                                                                                           : config.tokenizer_name),
                    .train = data::TokenDatasetBuilder("").build()};
-  require(config.text.max_seq_length <= setup.model_config.max_sequence_length(), ErrorKind::kUsage,
+  const bool reads_text = !are_token_files(config.train_file) ||
+                          (!config.validation_file.empty() && !are_token_files(config.validation_file));
+  require_flags_of_tokens(config, reads_text);
+  require(!reads_text || config.text.max_seq_length <= setup.model_config.max_sequence_length(), ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
           setup.model_config.max_sequence_length());
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
+  require_known_metric(config.training, labels.problem());
   setup.train = load_split(config, config.train_file, labels, setup, workers);
   if (!config.validation_file.empty()) {
     setup.evaluation = load_split(config, config.validation_file, labels, setup, workers);
@@ -178,6 +216,7 @@ Json run_fingerprint(const TrainConfig& config, const TrainSetup& setup, int num
           {"dataloader_drop_last", options.dataloader_drop_last},
           {"train_sequences", setup.train.size()},
           {"train_tokens", setup.train.total_tokens()},
+          {"training_data_crc32c", setup.train.fingerprint()},  // after the counts, which say more, in the alphabet
           {"tokenizer", setup.tokenizer->fingerprint()},
           {"num_labels", setup.model_config.num_labels()}};
 }
@@ -305,8 +344,11 @@ training::TrainReport train(const TrainConfig& config) {
   };
   try {
     return run();
+  } catch (const Error& error) {
+    if (mpi) mpi->abort(error.kind(), error.what());
+    throw;
   } catch (const std::exception& error) {
-    if (mpi) mpi->abort(error.what());
+    if (mpi) mpi->abort(ErrorKind::kInternal, error.what());
     throw;
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct TrainConfig {
   bool disable_tqdm = false;
   std::string log_level = "info";
   bool dry_run = false;
+  std::set<std::string> given;  // names of fields that the user set, also if to their defaults
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {

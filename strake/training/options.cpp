@@ -26,8 +26,13 @@ Interval parse_interval(const std::string& text, const char* flag) {
 }
 
 void TrainingOptions::validate() const {
+  visit_fields(*this, [](const char* flag, const auto& value, const char*) {
+    if constexpr (std::is_same_v<decltype(value), const double&>) {
+      require(std::isfinite(value), ErrorKind::kUsage, "--{} {} is not a finite number", flag, value);
+    }
+  });
   const auto positive = [](double value, const char* flag) {
-    require(value > 0 && std::isfinite(value), ErrorKind::kUsage, "--{} {} must be positive", flag, value);
+    require(value > 0, ErrorKind::kUsage, "--{} {} must be positive", flag, value);
   };
   const auto share = [](double value, const char* flag) {
     require(value >= 0 && value < 1, ErrorKind::kUsage, "--{} {} is not in [0, 1)", flag, value);

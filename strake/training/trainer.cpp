@@ -33,6 +33,16 @@ monitor::PackedWork work_of(const data::TokenDataset& dataset, const data::Globa
   return work;
 }
 
+// The closing entry that `output_dir` has already if it is of the same run, else `closing`.
+Json earlier_closing(const fs::path& output_dir, const Json& closing) {
+  const fs::path path = output_dir / "trainer_state.json";
+  if (!fs::exists(path)) return closing;
+  const auto state = monitor::trainer_state_from_json(read_json(path, kMaxIndexBytes), path.string());
+  const Json last = state.log_history.empty() ? Json::object() : state.log_history.back();
+  const auto is_same = [&](const char* key) { return last.contains(key) && last[key] == closing[key]; };
+  return last.contains("train_runtime") && is_same("train_loss") && is_same("total_flos") ? last : closing;
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm& comm, TrainingOptions options)
@@ -160,12 +170,7 @@ void Trainer::evaluate_now() {
 void Trainer::track_best() {
   const std::string name = options_.best_metric_name();
   const Json& entry = history_.log_history.back();
-  if (!entry.contains(name)) {
-    std::string known;
-    for (const auto& [key, value] : entry.items()) known += key.starts_with("eval_") ? " " + key.substr(5) : "";
-    fail(ErrorKind::kUsage, "--metric_for_best_model {} is none of the metrics of this model:{}", name.substr(5),
-         known);
-  }
+  require(entry.contains(name), ErrorKind::kInternal, "an evaluation without {}", name);
   const double value = entry[name].get<double>();
   const double gain = !state_.best_metric           ? INFINITY
                       : options_.larger_is_better() ? value - *state_.best_metric
@@ -224,11 +229,14 @@ void Trainer::finish(double seconds) {
   report_.tokens_per_second = static_cast<double>(tokens_done_) / seconds;
   report_.best_metric = state_.best_metric;
   report_.best_step = state_.best_step;
-  log_entry({{"train_loss", report_.mean_loss},
-             {"train_runtime", seconds},
-             {"train_samples_per_second", report_.samples_per_second},
-             {"train_tokens_per_second", report_.tokens_per_second},
-             {"total_flos", state_.flops}});
+  Json closing{{"train_loss", report_.mean_loss},
+               {"train_runtime", seconds},
+               {"train_samples_per_second", report_.samples_per_second},
+               {"train_tokens_per_second", report_.tokens_per_second},
+               {"total_flos", state_.flops}};
+  // A finished run that is resumed has nothing to do: what it took stays on record.
+  if (sequences_done_ == 0) closing = earlier_closing(inputs_.output_dir, closing);
+  log_entry(std::move(closing));
   if (options_.load_best_model_at_end && state_.best_metric && state_.best_step != state_.step) {
     const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);
     log::info("loading the best model, {} = {} at step {}", options_.best_metric_name(), *state_.best_metric,

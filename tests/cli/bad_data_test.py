@@ -158,6 +158,21 @@ def test_regression_label_that_is_not_finite(place):
     place.refuses(DATA, place.train(train_file=table, label_column="score"), f"{table}, row 40", "a finite number")
 
 
+@pytest.mark.parametrize(
+    ("label", "metric", "named"),
+    [
+        ("label", "acuracy", ["acuracy is none of the metrics of classification", "did you mean 'accuracy'?"]),
+        ("label", "mse", ["mse is none", "loss, accuracy, f1, precision, recall, matthews_correlation"]),
+        ("label", "eval_runtime", ["eval_runtime is none"]),
+        ("score", "accuracy", ["accuracy is none of the metrics of regression: loss, mse, mae, pearson, spearmanr"]),
+    ],
+)
+def test_metric_that_the_labels_do_not_have(place, label, metric, named):
+    validation = {"validation_file": place.shared / "train.parquet", "eval_strategy": "epoch", "label_column": label}
+    place.refuses(USAGE, place.train(metric_for_best_model=metric, **validation), "--metric_for_best_model", *named)
+    place.refuses(USAGE, place.train(metric_for_best_model=metric, label_column=label, dry_run=True), *named)
+
+
 def test_a_single_class(place):
     table = place.table("one.parquet", [ROWS[0], ROWS[0]])
     place.refuses(DATA, place.train(train_file=table), f"{table}: column 'label' has 1 different labels", "at least 2")

@@ -108,6 +108,8 @@ BAD_VALUES = [
     ("train", {"eval_steps": -1}, ["--eval_steps -1"]),
     ("train", {"save_total_limit": -1}, ["--save_total_limit -1"]),
     ("train", {"weight_decay": -0.1}, ["--weight_decay -0.1"]),
+    ("train", {"weight_decay": "inf"}, ["--weight_decay inf is not a finite number"]),
+    ("train", {"max_grad_norm": "nan"}, ["--max_grad_norm nan is not a finite number"]),
     ("train", {"max_grad_norm": -1}, ["--max_grad_norm -1"]),
     ("train", {"adam_beta1": 1}, ["--adam_beta1 1 is not in [0, 1)"]),
     ("train", {"adam_beta2": -0.1}, ["--adam_beta2 -0.1 is not in [0, 1)"]),

@@ -105,9 +105,31 @@ def test_tokens_without_labels(place):
 def test_tokens_with_other_labels_than_the_training_data(place):
     table = place.table("stars.parquet", [{"text": "good", "label": i} for i in range(3)])
     stars = place.path / "stars_tokens.parquet"
-    strake("prepare", tokenizer=place.shared / "base", input=table, label_column="label", output=stars)
+    flags = {"label_column": "label", "max_seq_length": 32}
+    strake("prepare", tokenizer=place.shared / "base", input=table, output=stars, **flags)
     line = place.train(validation_file=stars, eval_strategy="epoch")
     place.refuses(DATA, line, stars, "0, 1, 2", "negative, positive")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("text_column", "text"), ("text_pair_column", "second"), ("label_column", "label"), ("encoding", "utf-8")],
+)
+def test_flags_about_text_that_was_prepared_already(place, flag, value):
+    tokens = place.shared / "tokens.parquet"
+    named = [f"--{flag} cannot apply to {tokens}", "prepared already"]
+    place.refuses(USAGE, place.train(train_file=tokens, **{flag: value}), *named)
+    config = place.file("run.toml", f"{flag} = '{value}'\n")
+    place.refuses(USAGE, place.train(train_file=tokens, config=config), *named)
+
+
+@pytest.mark.parametrize("length", [16, 128])
+def test_another_length_than_that_of_the_tokens(place, length):
+    tokens = place.shared / "tokens.parquet"
+    named = [f"--max_seq_length {length} contradicts {tokens}", "prepared already, with 32"]
+    place.refuses(USAGE, place.train(train_file=tokens, max_seq_length=length), *named)
+    line = place.train(validation_file=tokens, eval_strategy="epoch", max_seq_length=length)
+    place.refuses(USAGE, line, *named)
 
 
 def test_tokens_where_text_is_expected(place):

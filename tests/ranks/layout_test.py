@@ -121,6 +121,21 @@ def test_ranks_as_mpi_processes(inputs, alone, tmp_path, setting):
     assert_same_run(tmp_path, alone(setting))
 
 
+def test_the_exit_code_of_a_job_is_that_of_its_error(inputs, tmp_path):
+    (tmp_path / "file").write_text("not a folder")  # only rank 0 looks at the output folder
+    bad = write_table(tmp_path / "bad.parquet", [row | {"label": None} for row in reviews(4)])
+    assert run_mpi(inputs, tmp_path / "checkpoints", 2, save_strategy="epoch").code == 0
+    cases = [
+        ("checkpoints", {}, 2, "usage error: --output_dir"),
+        ("out", {"train_file": bad}, 3, "data error: "),
+        ("file", {}, 4, "file error: "),
+    ]
+    for folder, flags, code, message in cases:
+        outcome = run_mpi(inputs | flags, tmp_path / folder, 2)
+        assert outcome.code == code, outcome.err
+        assert f"stops the job: {message}" in outcome.err
+
+
 def test_ranks_from_a_torchrun_environment(inputs, alone, tmp_path):
     outcome = run_torchrun(inputs, tmp_path, 2)
     assert outcome.code == 0, outcome.err

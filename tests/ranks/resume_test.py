@@ -163,9 +163,39 @@ def test_a_damaged_checkpoint_asked_for_by_name_is_refused(inputs, killed):
 
 def test_resuming_a_finished_run_changes_nothing(inputs, uninterrupted, tmp_path):
     again = shutil.copytree(uninterrupted, tmp_path / "again")
+    for ranks in (1, 2):
+        outcome = run(train_command(inputs, again, ranks, resume_from_checkpoint="true"))
+        assert outcome.code == 0, outcome.err
+        assert files_in(again) == files_in(uninterrupted)
+
+
+def closings(entries):
+    return [entry["step"] for entry in entries if "train_runtime" in entry]
+
+
+def test_a_run_that_goes_on_after_its_end_has_one_closing_line(inputs, uninterrupted, tmp_path):
+    again = shutil.copytree(uninterrupted, tmp_path / "again")
+    outcome = run(train_command(inputs, again, resume_from_checkpoint="true", max_steps=STEPS + 3))
+    assert outcome.code == 0, outcome.err
+    assert closings(metrics(uninterrupted)) == [STEPS]
+    assert closings(metrics(again)) == [STEPS + 3]
+    assert json.loads((again / "trainer_state.json").read_text())["log_history"] == metrics(again)
+
+
+def test_a_run_killed_in_its_final_write_is_finished(inputs, uninterrupted, tmp_path):
+    again = shutil.copytree(uninterrupted, tmp_path / "again")
+    (again / "trainer_state.json").unlink()
+    (again / "model.safetensors").rename(again / "model.safetensors.tmp-4711-60")
+    (again / "config.json.tmp-4711-61").write_text("{")
+    (again / "notes.tmp").write_text("mine")
     outcome = run(train_command(inputs, again, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
+    assert "model.safetensors.tmp-4711-60, left by an interrupted save" in outcome.err
+    assert (again / "notes.tmp").read_text() == "mine"
+    (again / "notes.tmp").unlink()
     assert_same_end(again, uninterrupted)
+    assert closings(metrics(again)) == [STEPS]
+    assert json.loads((again / "trainer_state.json").read_text())["log_history"] == metrics(again)
 
 
 def test_resuming_a_run_that_stopped_early_does_not_go_on(inputs, tmp_path):
@@ -207,6 +237,21 @@ def test_resuming_with_other_data_is_refused(inputs, killed, tmp_path):
     outcome = run(train_command(inputs | {"train_file": other}, killed, resume_from_checkpoint="true"))
     assert outcome.code == 2
     assert "train_sequences = 38, now it is 39" in outcome.err
+
+
+@pytest.mark.parametrize("change", [{"label": "positive"}, {"text": "happy"}], ids=lambda change: next(iter(change)))
+def test_resuming_with_as_much_other_data_is_refused(inputs, killed, tmp_path, change):
+    rows = reviews(38)
+    i = next(i for i, row in enumerate(rows) if row["label"] == "negative" and "sad" in row["text"].split())
+    if "text" in change:
+        change = {"text": rows[i]["text"].replace("sad", "bad")}
+    rows[i] |= change
+    other = write_table(tmp_path / "other.parquet", rows)
+    before = files_in(killed)
+    outcome = run(train_command(inputs | {"train_file": other}, killed, resume_from_checkpoint="true"))
+    assert outcome.code == 2
+    assert "training_data_crc32c = " in outcome.err
+    assert files_in(killed) == before
 
 
 def test_a_folder_with_checkpoints_is_not_started_over_unasked(inputs, killed):

@@ -5,20 +5,6 @@
 namespace strake::models {
 namespace {
 
-constexpr EncoderNames kNames{.prefix = "bert.",
-                              .word_embeddings = "embeddings.word_embeddings",
-                              .position_embeddings = "embeddings.position_embeddings",
-                              .token_type_embeddings = "embeddings.token_type_embeddings",
-                              .embeddings_norm = "embeddings.LayerNorm",
-                              .query = "encoder.layer.{}.attention.self.query",
-                              .key = "encoder.layer.{}.attention.self.key",
-                              .value = "encoder.layer.{}.attention.self.value",
-                              .attention_output = "encoder.layer.{}.attention.output.dense",
-                              .attention_norm = "encoder.layer.{}.attention.output.LayerNorm",
-                              .intermediate = "encoder.layer.{}.intermediate.dense",
-                              .output = "encoder.layer.{}.output.dense",
-                              .output_norm = "encoder.layer.{}.output.LayerNorm"};
-
 std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_site) {
   return std::make_unique<ClassificationHeadBlock>(
       config,
@@ -31,6 +17,22 @@ std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_sit
 
 }  // namespace
 
-EncoderFamily bert_family() { return {"bert", "BertForSequenceClassification", kNames, &make_head}; }
+EncoderNames bert_names(const char* prefix) {
+  return {.prefix = prefix,
+          .word_embeddings = "embeddings.word_embeddings",
+          .position_embeddings = "embeddings.position_embeddings",
+          .token_type_embeddings = "embeddings.token_type_embeddings",
+          .embeddings_norm = "embeddings.LayerNorm",
+          .query = "encoder.layer.{}.attention.self.query",
+          .key = "encoder.layer.{}.attention.self.key",
+          .value = "encoder.layer.{}.attention.self.value",
+          .attention_output = "encoder.layer.{}.attention.output.dense",
+          .attention_norm = "encoder.layer.{}.attention.output.LayerNorm",
+          .intermediate = "encoder.layer.{}.intermediate.dense",
+          .output = "encoder.layer.{}.output.dense",
+          .output_norm = "encoder.layer.{}.output.LayerNorm"};
+}
+
+EncoderFamily bert_family() { return {"bert", "BertForSequenceClassification", bert_names("bert."), &make_head}; }
 
 }  // namespace strake::models

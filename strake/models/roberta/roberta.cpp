@@ -1,23 +1,10 @@
 #include "strake/models/roberta/roberta.h"
 
+#include "strake/models/bert/bert.h"
 #include "strake/models/encoder/classification_head.h"
 
 namespace strake::models {
 namespace {
-
-constexpr EncoderNames kNames{.prefix = "roberta.",
-                              .word_embeddings = "embeddings.word_embeddings",
-                              .position_embeddings = "embeddings.position_embeddings",
-                              .token_type_embeddings = "embeddings.token_type_embeddings",
-                              .embeddings_norm = "embeddings.LayerNorm",
-                              .query = "encoder.layer.{}.attention.self.query",
-                              .key = "encoder.layer.{}.attention.self.key",
-                              .value = "encoder.layer.{}.attention.self.value",
-                              .attention_output = "encoder.layer.{}.attention.output.dense",
-                              .attention_norm = "encoder.layer.{}.attention.output.LayerNorm",
-                              .intermediate = "encoder.layer.{}.intermediate.dense",
-                              .output = "encoder.layer.{}.output.dense",
-                              .output_norm = "encoder.layer.{}.output.LayerNorm"};
 
 std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_site) {
   return std::make_unique<ClassificationHeadBlock>(
@@ -31,6 +18,8 @@ std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_sit
 
 }  // namespace
 
-EncoderFamily roberta_family() { return {"roberta", "RobertaForSequenceClassification", kNames, &make_head}; }
+EncoderFamily roberta_family() {
+  return {"roberta", "RobertaForSequenceClassification", bert_names("roberta."), &make_head};
+}
 
 }  // namespace strake::models

@@ -1,0 +1,84 @@
+#include "strake/tasks/label_map.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "strake/core/error.h"
+
+namespace strake::tasks {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class LabelMapTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("strake_label_map_test_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // A file with one column of these values, a line each.
+  data::TableSource column(const std::string& name, const std::vector<std::string>& lines) const {
+    std::ofstream file(folder_ / name);
+    for (const std::string& line : lines) file << line << "\n";
+    return {.paths = {folder_ / name}};
+  }
+  LabelMap of_csv(std::vector<std::string> values, std::optional<models::ProblemType> problem = std::nullopt) const {
+    values.insert(values.begin(), "label");
+    return LabelMap::collect(column("labels.csv", values), "label", problem);
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(LabelMapTest, CsvColumnsOfDecimalNumbersMeanRegression) {
+  for (const std::vector<std::string>& values :
+       {std::vector<std::string>{"0.5", "2"}, {"1", "2", "3.0"}, {"-1e3", "4"}, {"\"0.5\"", "\"1.5\""}, {"0.5"}}) {
+    EXPECT_EQ(of_csv(values).problem(), models::ProblemType::kRegression) << values.front();
+  }
+  const auto tsv = column("labels.tsv", {"label\tx", "0.5\ta", "1\tb"});
+  EXPECT_EQ(LabelMap::collect(tsv, "label", std::nullopt).problem(), models::ProblemType::kRegression);
+}
+
+TEST_F(LabelMapTest, OtherCsvColumnsMeanClasses) {
+  EXPECT_THAT(of_csv({"10", "9", "-1", "9"}).names(), ElementsAre("-1", "9", "10"));
+  EXPECT_THAT(of_csv({"0.5", "1.5", "unknown"}).names(), ElementsAre("0.5", "1.5", "unknown"));
+  EXPECT_THAT(of_csv({"v1.0", "v2.0"}).names(), ElementsAre("v1.0", "v2.0"));
+  EXPECT_THAT(of_csv({"inf", "nan"}).names(), ElementsAre("inf", "nan"));
+  EXPECT_THAT(of_csv({"3 stars", "3.5 stars"}).names(), ElementsAre("3 stars", "3.5 stars"));
+  EXPECT_EQ(of_csv({"123456789012345678901", "2"}).problem(), models::ProblemType::kSingleLabelClassification);
+}
+
+TEST_F(LabelMapTest, AProblemTypeThatIsGivenCounts) {
+  EXPECT_THAT(of_csv({"0.5", "1.0", "0.5"}, models::ProblemType::kSingleLabelClassification).names(),
+              ElementsAre("0.5", "1.0"));
+  EXPECT_EQ(of_csv({"1", "2"}, models::ProblemType::kRegression).problem(), models::ProblemType::kRegression);
+}
+
+TEST_F(LabelMapTest, FormatsWithTypesSayWhatTheirColumnsAre) {
+  const auto text = column("text.jsonl", {R"({"label": "0.5"})", R"({"label": "1.5"})"});
+  EXPECT_THAT(LabelMap::collect(text, "label", std::nullopt).names(), ElementsAre("0.5", "1.5"));
+  const auto numbers = column("numbers.jsonl", {R"({"label": 0.5})", R"({"label": 1.5})"});
+  EXPECT_EQ(LabelMap::collect(numbers, "label", std::nullopt).problem(), models::ProblemType::kRegression);
+}
+
+TEST_F(LabelMapTest, ManyDifferentNumbersAreNoClasses) {
+  std::vector<std::string> values;
+  for (int i = 0; i <= 100'000; ++i) values.push_back(std::to_string(i));
+  try {
+    of_csv(values);
+    FAIL() << "100001 classes";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("more than 100000 different labels"));
+  }
+  values.emplace_back("0.5");
+  EXPECT_EQ(of_csv(values).problem(), models::ProblemType::kRegression) << "whatever comes last";
+}
+
+}  // namespace
+}  // namespace strake::tasks
