@@ -29,11 +29,11 @@ constexpr std::array kKeys{
     accepted("activation_checkpointing.partition_activations", kBool, "false", kNoTensorParallel),
     honoured("activation_checkpointing.cpu_checkpointing", kBool, "false"),
     accepted("activation_checkpointing.contiguous_memory_optimization", kBool, "false",
-             "activations live in one buffer per block"),
+             "how activations are stored is up to the trainer"),
     honoured("activation_checkpointing.number_checkpoints", kInteger, "null").range(0),
     accepted("activation_checkpointing.synchronize_checkpoint_boundary", kBool, "false",
              "recomputation needs no synchronization"),
-    accepted("activation_checkpointing.profile", kBool, "false", "the closing table has the times"),
+    accepted("activation_checkpointing.profile", kBool, "false", "metrics.jsonl has the times"),
 
     section("pipeline"),
     refused("pipeline.stages", kInteger, "1", "pipeline stages are not there yet")

@@ -56,7 +56,7 @@ constexpr std::array kKeys{
     accepted("zero_optimization.override_module_apply", kBool, "true", kNoModules),
     accepted("zero_optimization.pipeline_loading_checkpoint", kBool, "false", "there are no pipeline stages"),
     accepted("zero_optimization.log_trace_cache_warnings", kBool, "false", "the schedule is known, not traced"),
-    accepted("zero_optimization.enable_sanity_checks", kBool, "false", "they are always on"),
+    accepted("zero_optimization.enable_sanity_checks", kBool, "false", "layouts are always checked"),
     accepted("zero_optimization.save_muon_momentum_buffer_in_memory", kBool, "false", "there is no Muon"),
     accepted("zero_optimization.grad_hooks", kBool, "true", kNoModules),
     section("zero_optimization.leaf_module"),
@@ -79,7 +79,7 @@ constexpr std::array kKeys{
     honoured("zero_optimization.offload_optimizer.pipeline_read", kBool, "false"),
     honoured("zero_optimization.offload_optimizer.pipeline_write", kBool, "false"),
     accepted("zero_optimization.offload_optimizer.fast_init", kBool, "false",
-             "state that is zero is not written before its first use"),
+             "there is one way to set up the state"),
     honoured("zero_optimization.offload_optimizer.ratio", kNumber, "1.0").range(0, 1),
     refused("zero_optimization.offload_optimizer.super_offload", kBool, "false",
             "speculative updates (SuperOffload) are not there"),
@@ -99,8 +99,8 @@ constexpr std::array kKeys{
     accepted("zero_optimization.zenflow.full_warm_up_rounds", kInteger, "0", kZenFlow),
     accepted("zero_optimization.zenflow.pt_reserved_cores_perc", kNumber, "0.5", kZenFlow).range(0, 1),
 
-    honoured("zero_optimization.cpu_offload", kBool, "null"),        // becomes offload_optimizer.device
-    honoured("zero_optimization.cpu_offload_param", kBool, "null"),  // becomes offload_param.device
+    accepted("zero_optimization.cpu_offload", kBool, "null", "becomes offload_optimizer.device"),
+    accepted("zero_optimization.cpu_offload_param", kBool, "null", "becomes offload_param.device"),
     noticed("zero_optimization.cpu_offload_use_pin_memory", kBool, "null",
             "deprecated and without effect in DeepSpeed too; use pin_memory in offload_param and offload_optimizer"),
     noticed("allgather_size", kInteger, "null",
