@@ -54,7 +54,7 @@ void DsResolver::link(const std::string& key, const Flag& flag, Missing missing)
   } else if (file_.is_auto(key)) {
     set(key, flag.value, fmt::format("auto <- --{}", flag.name));
   } else if (given(flag.name) || missing == Missing::kFlag) {
-    set(key, flag.value, fmt::format("--{}", flag.name));
+    set(key, flag.value, fmt::format("--{}{}", flag.name, given(flag.name) ? "" : ", default"));
   } else {
     set(key, ds_schema().find(key)->default_value(), "default");
   }
@@ -75,6 +75,9 @@ void DsResolver::resolve_batch() {
                         accumulation_key, micro_key));
   std::optional<int64_t> micro = settings_[micro_key].value.get<int64_t>();
   std::optional<int64_t> accumulation = settings_[accumulation_key].value.get<int64_t>();
+  if (*micro <= 0 || *accumulation <= 0)
+    return problem(fmt::format("batch sizes must be positive: {}={}, {}={}", micro_key, *micro, accumulation_key,
+                               *accumulation));
   if (!total) {
     const double batch = static_cast<double>(*micro) * static_cast<double>(*accumulation) *
                          static_cast<double>(inputs_.world_size);
