@@ -103,7 +103,7 @@ struct DsConfig {
   std::optional<DsScheduler> scheduler;  // none: the flags decide
   double gradient_clipping = 0;          // 0: off
   DsDtype compute_dtype = DsDtype::kFp32;
-  DsLossScaling loss_scaling;             // for fp16
+  DsLossScaling loss_scaling;  // for fp16
   std::optional<DsDtype> grad_accum_dtype;
   std::optional<DsDtype> param_dtype;
   std::optional<DsDtype> communication_dtype;

@@ -44,8 +44,8 @@ std::string format_table(const std::vector<DsRow>& rows) {
   }
   std::string table;
   for (const DsRow& row : rows)
-    table += fmt::format("{:<{}}  {:<{}}  {}\n", row.key, key_width, printable(row.value.dump()), value_width,
-                         row.origin);
+    table +=
+        fmt::format("{:<{}}  {:<{}}  {}\n", row.key, key_width, printable(row.value.dump()), value_width, row.origin);
   return table;
 }
 

@@ -10,13 +10,14 @@
 #include "strake/training/options.h"
 
 // ds_config.json meets the flags, as in the Transformers integration of DeepSpeed, with one difference: Transformers
-// compares the file with every flag, typed or not, and so refuses "train_micro_batch_size_per_gpu": 16 to whoever leaves
+// compares the file with every flag, typed or not, and so refuses "train_micro_batch_size_per_gpu": 16 to whoever
+// leaves
 // --per_device_train_batch_size at its default of 8. Here a default that nobody typed gives way to the file; only flags
 // that were given are compared.
 namespace strake::training {
 
 struct ResolveInputs {
-  const TrainingOptions& options;
+  TrainingOptions options;
   std::set<std::string> given_flags;  // names without "--" that the user gave, on the command line or in --config
   int64_t world_size = 1;
   bool fp16 = false;                   // --fp16
@@ -39,7 +40,8 @@ struct ResolvedDsConfig {
 };
 
 // Fills in "auto" and what the file leaves out:
-//   batch sizes     train_batch_size = micro-batch * accumulation * ranks; any two give the third. "auto" takes the flag;
+//   batch sizes     train_batch_size = micro-batch * accumulation * ranks; any two give the third. "auto" takes the
+//   flag;
 //                   where train_batch_size is a number, accumulation gives way unless its flag was given.
 //   optimizer       lr, betas, eps, weight_decay from the flags; DeepSpeed's default where the key is missing and the
 //                   flag not given.
@@ -47,7 +49,8 @@ struct ResolvedDsConfig {
 //                   `total_steps`; null while that is unknown. A pure function: resolve again when it is known.
 //   bucket sizes    hidden^2, 0.9 hidden^2 (stage 3) and 10 hidden (stage 3) elements.
 //   all else        a key that is missing leaves its flag to decide, where it has one.
-// Error (kConfig) listing all contradictions as "ds name=value vs --flag=value" and every combination DeepSpeed refuses.
+// Error (kConfig) listing all contradictions as "ds name=value vs --flag=value" and every combination DeepSpeed
+// refuses.
 ResolvedDsConfig resolve(const CheckedValues& file, const ResolveInputs& inputs);
 
 // Rows in aligned columns: key, value, origin.

@@ -76,11 +76,11 @@ void DsResolver::resolve_batch() {
   std::optional<int64_t> micro = settings_[micro_key].value.get<int64_t>();
   std::optional<int64_t> accumulation = settings_[accumulation_key].value.get<int64_t>();
   if (*micro <= 0 || *accumulation <= 0)
-    return problem(fmt::format("batch sizes must be positive: {}={}, {}={}", micro_key, *micro, accumulation_key,
-                               *accumulation));
+    return problem(
+        fmt::format("batch sizes must be positive: {}={}, {}={}", micro_key, *micro, accumulation_key, *accumulation));
   if (!total) {
-    const double batch = static_cast<double>(*micro) * static_cast<double>(*accumulation) *
-                         static_cast<double>(inputs_.world_size);
+    const double batch =
+        static_cast<double>(*micro) * static_cast<double>(*accumulation) * static_cast<double>(inputs_.world_size);
     constexpr double kLargestBatch = 1e15;
     if (batch > kLargestBatch) return problem(fmt::format("a train_batch_size of {:.0f} is out of range", batch));
     set("train_batch_size", *micro * *accumulation * inputs_.world_size,
@@ -100,7 +100,8 @@ void DsResolver::derive_batch(int64_t total, std::optional<int64_t> micro, std::
   const int64_t world = inputs_.world_size;
   const auto divide = [&](const char* key, int64_t known, const char* known_key) -> int64_t {
     if (total / world % known == 0 && total % world == 0) {
-      set(key, total / world / known, fmt::format("train_batch_size {} / {} {} / {} ranks", total, known_key, known, world));
+      set(key, total / world / known,
+          fmt::format("train_batch_size {} / {} {} / {} ranks", total, known_key, known, world));
       return total / world / known;
     }
     problem(fmt::format("train_batch_size={} is not a multiple of {}={} * {} ranks", total, known_key, known, world));
@@ -113,10 +114,11 @@ void DsResolver::derive_batch(int64_t total, std::optional<int64_t> micro, std::
     if (derived > 0) set("gradient_accumulation_steps", *accumulation, settings_["gradient_accumulation_steps"].origin);
   } else if (total % world != 0 || *micro > total || total / world % *micro != 0 ||
              total / world / *micro != *accumulation) {
-    problem(fmt::format("train_batch_size={} is not train_micro_batch_size_per_gpu={} * gradient_accumulation_steps={} "
-                        "* {} ranks = {:.0f}",
-                        total, *micro, *accumulation, world,
-                        static_cast<double>(*micro) * static_cast<double>(*accumulation) * static_cast<double>(world)));
+    problem(
+        fmt::format("train_batch_size={} is not train_micro_batch_size_per_gpu={} * gradient_accumulation_steps={} "
+                    "* {} ranks = {:.0f}",
+                    total, *micro, *accumulation, world,
+                    static_cast<double>(*micro) * static_cast<double>(*accumulation) * static_cast<double>(world)));
   }
 }
 
@@ -130,13 +132,14 @@ void DsResolver::resolve_optimizer() {
   link("optimizer.params.eps", {"adam_epsilon", options.adam_epsilon}, Missing::kDefault);
   link("optimizer.params.weight_decay", {"weight_decay", options.weight_decay}, Missing::kDefault);
   resolve_betas();
-  const bool coupled = file_.values.at("optimizer.type") == "Adam" &&
-                       file_value("optimizer.params.adam_w_mode").value_or(true) == false;
+  const bool coupled =
+      file_.values.at("optimizer.type") == "Adam" && file_value("optimizer.params.adam_w_mode").value_or(true) == false;
   const double weight_decay = settings_["optimizer.params.weight_decay"].value.get<double>();
   if (coupled && weight_decay != 0)
-    problem(fmt::format("optimizer.params.adam_w_mode=false adds weight_decay={} to the gradient, which is not there; "
-                        "AdamW's decoupled decay is",
-                        weight_decay));
+    problem(
+        fmt::format("optimizer.params.adam_w_mode=false adds weight_decay={} to the gradient, which is not there; "
+                    "AdamW's decoupled decay is",
+                    weight_decay));
 }
 
 // Two flags for one key: each is compared, or used, on its own.

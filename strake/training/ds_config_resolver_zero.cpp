@@ -19,7 +19,8 @@ void DsResolver::resolve_scheduler() {
     return;
   }
   set("scheduler.type", *type, "file");
-  if (given("lr_scheduler_type")) mismatch("scheduler.type", *type, "lr_scheduler_type", inputs_.options.lr_scheduler_type);
+  if (given("lr_scheduler_type"))
+    mismatch("scheduler.type", *type, "lr_scheduler_type", inputs_.options.lr_scheduler_type);
   for (const auto& [owner, name, fallback] : ds_schedule_parameters()) {
     if (owner != type->get<std::string>()) continue;
     if (fallback == "required" && !file_.has(fmt::format("scheduler.params.{}", name)))
@@ -54,9 +55,9 @@ void DsResolver::resolve_schedule_parameter(const std::string& name, const Json&
     set(key, inputs_.total_steps ? Json(*inputs_.total_steps) : Json(),
         inputs_.total_steps ? "auto <- number of steps" : fmt::format("auto, {}", kUnknownSteps));
   } else if (inputs_.total_steps || options.warmup_steps > 0 || options.warmup_ratio == 0) {
-    const int64_t steps = optim::resolve_warmup_steps(
-        {.steps = static_cast<double>(options.warmup_steps), .ratio = options.warmup_ratio},
-        inputs_.total_steps.value_or(0));
+    const int64_t steps =
+        optim::resolve_warmup_steps({.steps = static_cast<double>(options.warmup_steps), .ratio = options.warmup_ratio},
+                                    inputs_.total_steps.value_or(0));
     set(key, std::max<int64_t>(1, steps), "auto <- --warmup_steps, --warmup_ratio");
   } else {
     set(key, Json(), fmt::format("auto, {}", kUnknownSteps));
@@ -75,8 +76,9 @@ void DsResolver::check_schedule(const std::string& type) {
     return first == settings_.end() || second == settings_.end() || first->second.value.is_null() ||
            second->second.value.is_null() || first->second.value.get<double>() <= second->second.value.get<double>();
   };
-  for (const auto& [low, high] : {std::pair{"warmup_min_lr", "warmup_max_lr"}, std::pair{"cycle_min_lr", "cycle_max_lr"},
-                                  std::pair{"cycle_min_mom", "cycle_max_mom"}}) {
+  for (const auto& [low, high] :
+       {std::pair{"warmup_min_lr", "warmup_max_lr"}, std::pair{"cycle_min_lr", "cycle_max_lr"},
+        std::pair{"cycle_min_mom", "cycle_max_mom"}}) {
     if (!ordered(low, high)) problem(fmt::format("scheduler.params: {} is above {}", low, high));
   }
   if (!ordered("warmup_num_steps", "total_num_steps"))
@@ -90,8 +92,8 @@ void DsResolver::resolve_zero() {
     if (!file_.is_auto(key)) return;
     if (name != "reduce_bucket_size" && stage != 3) return set(key, ds_schema().find(key)->default_value(), "default");
     if (!inputs_.hidden_size)
-      return problem(fmt::format("{}=\"auto\" follows from hidden_size, which this model does not have; write a number",
-                                 key));
+      return problem(
+          fmt::format("{}=\"auto\" follows from hidden_size, which this model does not have; write a number", key));
     set(key, size(*inputs_.hidden_size), fmt::format("auto <- {}, hidden_size {}", formula, *inputs_.hidden_size));
   };
   from_hidden("reduce_bucket_size", [](int64_t hidden) { return hidden * hidden; }, "hidden^2");
@@ -113,8 +115,8 @@ void DsResolver::resolve_nebula() {
     settings_.erase(key);
   } else if (given("save_total_limit")) {
     settings_.erase(key);
-    notices_.push_back(fmt::format("{}: --save_total_limit {} was given and decides", key,
-                                   inputs_.options.save_total_limit));
+    notices_.push_back(
+        fmt::format("{}: --save_total_limit {} was given and decides", key, inputs_.options.save_total_limit));
   } else if (!file_.has(key)) {
     set(key, ds_schema().find(key)->default_value(), "default");
   }

@@ -81,9 +81,13 @@ class Checker {
   // True if "auto" is all there is to say about the key.
   bool check_auto(const KeyRule& rule, const std::string& canonical) {
     switch (auto_meaning(rule)) {
-      case AutoMeaning::kFromFlags: result_.values[canonical] = "auto"; return true;
-      case AutoMeaning::kDefault: return true;
-      default: return false;
+      case AutoMeaning::kFromFlags:
+        result_.values[canonical] = "auto";
+        return true;
+      case AutoMeaning::kDefault:
+        return true;
+      default:
+        return false;
     }
   }
 

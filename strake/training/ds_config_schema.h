@@ -9,7 +9,8 @@
 
 #include "strake/core/json.h"
 
-// Checking a configuration file against a table of its keys: what DeepSpeed leaves to pydantic, or does not check at all.
+// Checking a configuration file against a table of its keys: what DeepSpeed leaves to pydantic, or does not check at
+// all.
 namespace strake::training {
 
 enum class ValueType {
@@ -43,9 +44,9 @@ enum class AutoMeaning {
 };
 
 struct KeyRule {
-  std::string_view path;                // "zero_optimization.stage"
-  ValueType type = ValueType::kText;    //
-  std::string_view fallback = "null";   // default as JSON; keys whose default is null may be null
+  std::string_view path;               // "zero_optimization.stage"
+  ValueType type = ValueType::kText;   //
+  std::string_view fallback = "null";  // default as JSON; keys whose default is null may be null
   KeyStatus status = KeyStatus::kHonoured;
   std::string_view reason;
   AutoMeaning auto_meaning = AutoMeaning::kAsSection;

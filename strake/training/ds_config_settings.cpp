@@ -22,9 +22,7 @@ class Section {
   int64_t integer(const std::string& key) const { return value(key).get<int64_t>(); }
   double number(const std::string& key) const { return value(key).get<double>(); }
   bool flag(const std::string& key) const { return value(key).get<bool>(); }
-  std::string text(const std::string& key) const {
-    return value(key).is_null() ? "" : value(key).get<std::string>();
-  }
+  std::string text(const std::string& key) const { return value(key).is_null() ? "" : value(key).get<std::string>(); }
   std::optional<DsDtype> optional_dtype(const std::string& key) const {
     if (value(key).is_null()) return std::nullopt;
     return dtype(text(key));
@@ -120,28 +118,29 @@ DsAio typed_aio(const DsSettings& settings) {
 
 DsConfig typed_config(const DsSettings& settings) {
   const Section root(settings, "");
-  DsConfig config{.train_batch_size = root.integer("train_batch_size"),
-                  .train_micro_batch_size_per_gpu = root.integer("train_micro_batch_size_per_gpu"),
-                  .gradient_accumulation_steps = root.integer("gradient_accumulation_steps"),
-                  .dataloader_drop_last = root.flag("dataloader_drop_last"),
-                  .gradient_clipping = root.number("gradient_clipping"),
-                  .compute_dtype = root.flag("bf16.enabled")   ? DsDtype::kBf16
-                                   : root.flag("fp16.enabled") ? DsDtype::kFp16
-                                                               : DsDtype::kFp32,
-                  .loss_scaling = typed_loss_scaling(settings),
-                  .grad_accum_dtype = root.optional_dtype("data_types.grad_accum_dtype"),
-                  .param_dtype = root.optional_dtype("data_types.param_dtype"),
-                  .communication_dtype = root.optional_dtype("communication_data_type"),
-                  .prescale_gradients = root.flag("prescale_gradients"),
-                  .gradient_predivide_factor = root.number("gradient_predivide_factor"),
-                  .zero = typed_zero(settings),
-                  .aio = typed_aio(settings),
-                  .activation_checkpointing =
-                      {.cpu_checkpointing = root.flag("activation_checkpointing.cpu_checkpointing"),
-                       .number_checkpoints = root.optional_integer("activation_checkpointing.number_checkpoints")},
-                  .use_node_local_storage = root.flag("checkpoint.use_node_local_storage"),
-                  .wall_clock_breakdown = root.flag("wall_clock_breakdown"),
-                  .dump_state = root.flag("dump_state")};
+  DsConfig config{
+      .train_batch_size = root.integer("train_batch_size"),
+      .train_micro_batch_size_per_gpu = root.integer("train_micro_batch_size_per_gpu"),
+      .gradient_accumulation_steps = root.integer("gradient_accumulation_steps"),
+      .dataloader_drop_last = root.flag("dataloader_drop_last"),
+      .gradient_clipping = root.number("gradient_clipping"),
+      .compute_dtype = root.flag("bf16.enabled")   ? DsDtype::kBf16
+                       : root.flag("fp16.enabled") ? DsDtype::kFp16
+                                                   : DsDtype::kFp32,
+      .loss_scaling = typed_loss_scaling(settings),
+      .grad_accum_dtype = root.optional_dtype("data_types.grad_accum_dtype"),
+      .param_dtype = root.optional_dtype("data_types.param_dtype"),
+      .communication_dtype = root.optional_dtype("communication_data_type"),
+      .prescale_gradients = root.flag("prescale_gradients"),
+      .gradient_predivide_factor = root.number("gradient_predivide_factor"),
+      .zero = typed_zero(settings),
+      .aio = typed_aio(settings),
+      .activation_checkpointing = {.cpu_checkpointing = root.flag("activation_checkpointing.cpu_checkpointing"),
+                                   .number_checkpoints =
+                                       root.optional_integer("activation_checkpointing.number_checkpoints")},
+      .use_node_local_storage = root.flag("checkpoint.use_node_local_storage"),
+      .wall_clock_breakdown = root.flag("wall_clock_breakdown"),
+      .dump_state = root.flag("dump_state")};
   if (settings.contains("optimizer.type")) config.optimizer = typed_optimizer(settings);
   if (settings.contains("scheduler.type")) config.scheduler = typed_scheduler(settings);
   if (settings.contains("nebula.num_of_version_in_retention"))

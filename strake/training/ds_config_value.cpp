@@ -23,17 +23,27 @@ const char* expectation(ValueType type) {
   switch (type) {
     case ValueType::kSection:
     case ValueType::kObject:
-    case ValueType::kSwitched: return "an object";
+    case ValueType::kSwitched:
+      return "an object";
     case ValueType::kBool:
-    case ValueType::kBoolText: return "true or false";
-    case ValueType::kBoolOrText: return "true, false or a text";
-    case ValueType::kInteger: return "an integer";
-    case ValueType::kNumber: return "a number";
-    case ValueType::kText: return "a text";
-    case ValueType::kIntegerList: return "a list of integers";
-    case ValueType::kTextList: return "a list of texts";
-    case ValueType::kNumberPair: return "a list of two numbers";
-    case ValueType::kList: return "a list";
+    case ValueType::kBoolText:
+      return "true or false";
+    case ValueType::kBoolOrText:
+      return "true, false or a text";
+    case ValueType::kInteger:
+      return "an integer";
+    case ValueType::kNumber:
+      return "a number";
+    case ValueType::kText:
+      return "a text";
+    case ValueType::kIntegerList:
+      return "a list of integers";
+    case ValueType::kTextList:
+      return "a list of texts";
+    case ValueType::kNumberPair:
+      return "a list of two numbers";
+    case ValueType::kList:
+      return "a list";
   }
   return "";
 }
@@ -66,8 +76,8 @@ std::string type_hint(const KeyRule& rule, const Json& value) {
 
 ValueProblem wrong_type(const KeyRule& rule, const Json& value) {
   const char* what = value == "auto" ? ", and \"auto\" is not resolved for this key" : "";
-  return {fmt::format("found {}, expected {}{}{}", describe(value), expectation(rule.type), what,
-                      type_hint(rule, value))};
+  return {
+      fmt::format("found {}, expected {}{}{}", describe(value), expectation(rule.type), what, type_hint(rule, value))};
 }
 
 std::optional<int64_t> whole_number(const Json& value) {
@@ -112,8 +122,8 @@ Checked check_choice(const KeyRule& rule, const std::string& text) {
   }
   for (const std::string& choice : choices)
     if (lower_case(choice) == lower_case(text)) return Json(choice);
-  return ValueProblem{fmt::format("\"{}\" is none of {}{}", printable(text), fmt::join(choices, ", "),
-                                  did_you_mean(text, choices))};
+  return ValueProblem{
+      fmt::format("\"{}\" is none of {}{}", printable(text), fmt::join(choices, ", "), did_you_mean(text, choices))};
 }
 
 Checked check_bool_text(const KeyRule& rule, const Json& value) {
@@ -132,8 +142,8 @@ Checked check_list(const KeyRule& rule, const Json& value) {
     const bool fits = rule.type == ValueType::kList || (rule.type == ValueType::kTextList && item.is_string()) ||
                       (rule.type == ValueType::kNumberPair && item.is_number()) ||
                       (rule.type == ValueType::kIntegerList && item.is_number_integer());
-    if (!fits) return ValueProblem{fmt::format("found {} in the list, expected {}", describe(item),
-                                               expectation(rule.type))};
+    if (!fits)
+      return ValueProblem{fmt::format("found {} in the list, expected {}", describe(item), expectation(rule.type))};
     if (rule.type != ValueType::kNumberPair) continue;
     const Checked checked = in_range(rule, item, item);
     if (std::holds_alternative<ValueProblem>(checked)) return checked;
@@ -161,20 +171,26 @@ Checked check_value(const KeyRule& rule, const Json& value) {
   switch (rule.type) {
     case ValueType::kSection:
     case ValueType::kObject:
-    case ValueType::kSwitched: return value.is_object() ? Checked(value) : wrong_type(rule, value);
-    case ValueType::kBool: return value.is_boolean() ? Checked(value) : wrong_type(rule, value);
-    case ValueType::kBoolText: return check_bool_text(rule, value);
+    case ValueType::kSwitched:
+      return value.is_object() ? Checked(value) : wrong_type(rule, value);
+    case ValueType::kBool:
+      return value.is_boolean() ? Checked(value) : wrong_type(rule, value);
+    case ValueType::kBoolText:
+      return check_bool_text(rule, value);
     case ValueType::kBoolOrText:
       if (value.is_boolean()) return value;
       [[fallthrough]];
     case ValueType::kText:
       return value.is_string() ? check_choice(rule, value.get<std::string>()) : wrong_type(rule, value);
-    case ValueType::kInteger: return check_integer(rule, value);
-    case ValueType::kNumber: return value.is_number() ? in_range(rule, value, value) : wrong_type(rule, value);
+    case ValueType::kInteger:
+      return check_integer(rule, value);
+    case ValueType::kNumber:
+      return value.is_number() ? in_range(rule, value, value) : wrong_type(rule, value);
     case ValueType::kIntegerList:
     case ValueType::kTextList:
     case ValueType::kNumberPair:
-    case ValueType::kList: return check_list(rule, value);
+    case ValueType::kList:
+      return check_list(rule, value);
   }
   return wrong_type(rule, value);
 }

@@ -22,7 +22,7 @@ struct Strategy {
 };
 
 constexpr std::array kStrategies{
-    Strategy{"full_shard", 3, false},   Strategy{"shard_grad_op", 2, false},      Strategy{"no_shard", 0, false},
+    Strategy{"full_shard", 3, false},  Strategy{"shard_grad_op", 2, false},     Strategy{"no_shard", 0, false},
     Strategy{"hybrid_shard", 3, true}, Strategy{"hybrid_shard_zero2", 2, true},
 };
 
@@ -46,8 +46,7 @@ constexpr std::array kKeys{
         .one_of("TRANSFORMER_BASED_WRAP|SIZE_BASED_WRAP|NO_WRAP"),
     accepted("transformer_layer_cls_to_wrap", kTextList, "null", kBlocks),
     accepted("min_num_params", kInteger, "0", kBlocks).range(0),
-    accepted("backward_prefetch", kText, "\"no_prefetch\"", kSchedule)
-        .one_of("backward_pre|backward_post|no_prefetch"),
+    accepted("backward_prefetch", kText, "\"no_prefetch\"", kSchedule).one_of("backward_pre|backward_post|no_prefetch"),
     accepted("forward_prefetch", kBoolText, "false", kSchedule),
     accepted("limit_all_gathers", kBoolText, "true", "blocks are gathered only as they are needed"),
     accepted("use_orig_params", kBoolText, "true", "parameters always keep their names"),
@@ -144,10 +143,10 @@ FsdpOptions parse_fsdp(const std::string& words, const std::string& config) {
                              : configured != nullptr   ? configured
                                                        : find_strategy("full_shard");
   const FsdpOptions options{.stage = strategy->stage,
-                      .hybrid = strategy->hybrid,
-                      .offload = asked.offload || is_on(values, "cpu_offload"),
-                      .activation_checkpointing = is_on(values, "activation_checkpointing"),
-                      .notices = values.notices};
+                            .hybrid = strategy->hybrid,
+                            .offload = asked.offload || is_on(values, "cpu_offload"),
+                            .activation_checkpointing = is_on(values, "activation_checkpointing"),
+                            .notices = values.notices};
   require(!options.offload || options.stage > 0, ErrorKind::kUsage,
           "--fsdp: offload needs shards; no_shard keeps everything on every rank");
   return options;

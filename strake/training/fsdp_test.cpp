@@ -54,7 +54,8 @@ TEST(Fsdp, ReadsTheConfigurationWithOrWithoutItsPrefix) {
 }
 
 TEST(Fsdp, RefusesUnknownAndContradictoryWords) {
-  EXPECT_THAT(refusal("full_shards", ""), HasSubstr("--fsdp: unknown option 'full_shards'; did you mean 'full_shard'?"));
+  EXPECT_THAT(refusal("full_shards", ""),
+              HasSubstr("--fsdp: unknown option 'full_shards'; did you mean 'full_shard'?"));
   EXPECT_THAT(refusal("full_shard no_shard", ""), HasSubstr("full_shard and no_shard contradict each other"));
   EXPECT_THAT(refusal("no_shard offload", ""), HasSubstr("offload needs shards"));
   EXPECT_THAT(refusal("shard_grad_op", R"({"reshard_after_forward": true})"),
