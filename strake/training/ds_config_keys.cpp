@@ -53,11 +53,9 @@ constexpr std::array kHints{
     KeyHint{"deepspeed_multinode_launcher", kOfAccelerate},
     KeyHint{"deepspeed_config_file", kOfAccelerate},
     KeyHint{"zero_optimization.cpu_offload_params", "the key is 'zero_optimization.offload_param.device'"},
-    KeyHint{"zero_optimization.cpu_offload_optimizer", "the key is 'zero_optimization.offload_optimizer.device'"},
     KeyHint{"bf16.check_overflow", "the key is 'bf16.check_grad_overflow'"},
     KeyHint{"bf16.loss_scale", "bfloat16 needs no loss scaling; leave it out"},
     KeyHint{"compile.enabled", "the key is 'compile.deepcompile'"},
-    KeyHint{"nebula.persistent_path", "the key is 'nebula.persistent_storage_path'"},
 };
 
 constexpr std::array kScheduleParameters{

@@ -7,8 +7,8 @@
 namespace strake::training {
 
 // Every key of DeepSpeed's ds_config.json at every level, with defaults from its code (deepspeedai/DeepSpeed@edaa7221,
-// August 2026). A key is refused if ignoring it would change the trained weights, or the memory or traffic of the run,
-// other than the user asked; what only reports or stores is accepted with a notice.
+// August 2026). A key is refused if ignoring it would give other weights, or need more memory or traffic, than the user
+// asked for; what only reports or stores is accepted with a notice.
 const Schema& ds_schema();
 
 // What a scheduler takes; "required" has no default. Defaults from deepspeed/runtime/lr_schedules.py.

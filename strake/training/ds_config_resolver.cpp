@@ -19,6 +19,8 @@ DsSettings DsResolver::run() {
   resolve_scheduler();
   resolve_zero();
   resolve_nebula();
+  if (file_value("flops_profiler.enabled").value_or(false) == true && settings_["wall_clock_breakdown"].value == false)
+    set("wall_clock_breakdown", true, "flops_profiler.enabled");
   check_precision();
   check_zero();
   std::vector<std::string> all = mismatches_;
@@ -38,7 +40,9 @@ void DsResolver::start() {
     const std::string key(rule.path);
     if (rule.type == ValueType::kSection || key.starts_with("scheduler.")) continue;
     const std::optional<Json> value = file_value(key);
-    if (value) {
+    if (value && key == "comet.api_key") {
+      set(key, "(not shown)", "file, no effect");  // rows are logged and saved
+    } else if (value) {
       const bool idle = rule.status != KeyStatus::kHonoured && *value != rule.default_value();
       set(key, *value, idle ? fmt::format("file, no effect: {}", rule.reason) : "file");
     } else if (rule.status == KeyStatus::kHonoured && !key.starts_with("optimizer.") && !key.starts_with("nebula.")) {
@@ -95,7 +99,7 @@ void DsResolver::resolve_batch() {
   derive_batch(*total, micro, accumulation);
 }
 
-// At least one of the two is known; values are at most 1e9, so two of them cannot overflow.
+// At least one of the two is known. Divides only, so nothing can overflow.
 void DsResolver::derive_batch(int64_t total, std::optional<int64_t> micro, std::optional<int64_t> accumulation) {
   const int64_t world = inputs_.world_size;
   const auto divide = [&](const char* key, int64_t known, const char* known_key) -> int64_t {
@@ -134,7 +138,10 @@ void DsResolver::resolve_optimizer() {
   resolve_betas();
   const bool coupled =
       file_.values.at("optimizer.type") == "Adam" && file_value("optimizer.params.adam_w_mode").value_or(true) == false;
-  const double weight_decay = settings_["optimizer.params.weight_decay"].value.get<double>();
+  const bool torch_adam = file_value("optimizer.params.torch_adam").value_or(false) == true;
+  DsSetting& decay = settings_["optimizer.params.weight_decay"];
+  if (torch_adam && !coupled && decay.origin == "default") decay = {0.01, "default of torch.optim.AdamW"};
+  const double weight_decay = decay.value.get<double>();
   if (coupled && weight_decay != 0)
     problem(
         fmt::format("optimizer.params.adam_w_mode=false adds weight_decay={} to the gradient, which is not there; "

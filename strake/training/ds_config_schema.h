@@ -14,19 +14,19 @@
 namespace strake::training {
 
 enum class ValueType {
-  kSection,      // an object whose keys are in the table too
-  kObject,       // any object, not looked into
-  kSwitched,     // any object; counts as set only if it holds "enabled": true at some depth
-  kBool,         // true or false
-  kBoolText,     // true or false, also as text
-  kBoolOrText,   // either, unchanged
-  kInteger,      // 64 bits; 5e8 is one, 2.5 and "8" are not
-  kNumber,       //
-  kText,         //
-  kIntegerList,  //
-  kTextList,     // a single text stands for a list of one
-  kNumberPair,   // [0.9, 0.999]
-  kList          // any list, not looked into
+  kSection,     // an object whose keys are in the table too
+  kObject,      // any object, not looked into
+  kSwitched,    // any object; counts as set only if it holds "enabled": true at some depth
+  kBool,        // true or false
+  kBoolText,    // true or false, also as text
+  kBoolOrText,  // either, unchanged
+  kInteger,     // 64 bits; 5e8 is one, 2.5 and "8" are not
+  kNumber,
+  kText,
+  kIntegerList,
+  kTextList,    // a single text stands for a list of one
+  kNumberPair,  // [0.9, 0.999]
+  kList         // any list, not looked into
 };
 
 enum class KeyStatus {
@@ -44,8 +44,8 @@ enum class AutoMeaning {
 };
 
 struct KeyRule {
-  std::string_view path;               // "zero_optimization.stage"
-  ValueType type = ValueType::kText;   //
+  std::string_view path;  // "zero_optimization.stage"
+  ValueType type = ValueType::kText;
   std::string_view fallback = "null";  // default as JSON; keys whose default is null may be null
   KeyStatus status = KeyStatus::kHonoured;
   std::string_view reason;
