@@ -14,6 +14,9 @@ namespace strake::models {
 // loss().
 class Model {
  public:
+  Model() = default;
+  Model(Model&&) = default;
+  Model& operator=(Model&&) = default;
   virtual ~Model() = default;
 
   std::span<const std::unique_ptr<Block>> blocks() const { return blocks_; }

@@ -20,6 +20,7 @@
 #include "strake/models/weights.h"
 #include "strake/monitor/evaluation_metrics.h"
 #include "strake/tasks/run_log.h"
+#include "strake/tasks/sharding_flags.h"
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/linear_products.h"
 
@@ -241,11 +242,17 @@ void load_weights(const models::SequenceClassifier& model, const TrainConfig& co
   if (!unused.empty()) log::info("not used from the checkpoint: {}", fmt::join(unused, ", "));
 }
 
-training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setup,
-                               const std::optional<fs::path>& resume_from, comm::Comm& comm) {
+// How a run begins, beside its data.
+struct Start {
+  std::optional<fs::path> resume_from;
+  std::string sharding_record;  // ds_config_resolved.json, if not empty
+};
+
+training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setup, const Start& start,
+                               comm::Comm& comm) {
   const models::SequenceClassifier model(setup.model_config);
   training::ShardedParameters parameters(model, comm, config.training);
-  if (!resume_from) load_weights(model, config, parameters);
+  if (!start.resume_from) load_weights(model, config, parameters);
   std::unique_ptr<RunLog> run_log;
   if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config);
   const auto evaluate = [&] {
@@ -261,7 +268,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setu
       .evaluate = setup.evaluation ? std::function<training::Evaluation()>(evaluate) : nullptr,
       .training_flops = [&](const monitor::PackedWork& work) { return monitor::training_flops(shape, work); },
       .output_dir = config.output_dir,
-      .resume_from = resume_from,
+      .resume_from = start.resume_from,
       .fingerprint = run_fingerprint(config, setup, comm.size()),
       .write_companions =
           [&](const fs::path& folder) {
@@ -272,11 +279,22 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setu
   training::Trainer trainer(std::move(inputs), parameters, comm, config.training);
   if (run_log) {
     start_output_folder(config);
-    run_log->open(resume_from);
+    if (!start.sharding_record.empty()) {
+      write_file_atomically(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
+    }
+    run_log->open(start.resume_from);
   }
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
   return report;
+}
+
+void log_sharding(const TrainConfig& config, const ShardingRequest& request) {
+  for (const std::string& notice : request.notices) log::info("{}", notice);
+  if (!request.table.empty()) log::info("settings of --deepspeed:\n{}", request.table);
+  if (config.deepspeed.empty() && config.fsdp.empty()) return;
+  log::info("sharding {}{}", config.training.sharding.stage.name,
+            config.training.gradient_checkpointing ? ", activations are computed again" : "");
 }
 
 void log_environment(const TrainConfig& config, const TrainSetup& setup, int num_ranks, int threads) {
@@ -308,9 +326,10 @@ void TrainConfig::validate() const {
   training.validate();
 }
 
-training::TrainReport train(const TrainConfig& config) {
+training::TrainReport train(const TrainConfig& given) {
   keep_freed_memory();
-  config.validate();
+  given.validate();
+  TrainConfig config = given;
   log::set_level(log::parse_level(config.log_level));
   const auto environment = comm::detect_rank_environment();
   const bool under_launcher = environment && environment->size > 1;
@@ -325,19 +344,25 @@ training::TrainReport train(const TrainConfig& config) {
   tensors::set_compute_threads(threads);
 
   const auto run = [&]() -> training::TrainReport {
+    const ShardingRequest sharding = apply_sharding_flags(
+        config, {.world = num_ranks, .per_node = under_launcher ? environment->local_size : num_ranks},
+        models::read_encoder_config(config.model_name_or_path).hidden_size);
+    config.validate();
+    log_sharding(config, sharding);
     const TrainSetup setup = load_setup(config, under_launcher ? threads : available_cores());
     log_environment(config, setup, num_ranks, threads);
     if (config.dry_run) return {};
     if (!mpi || mpi->rank() == 0) check_output_folder(config);
+    const auto record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n";
     const auto resume_from = find_resume(config);
-    if (mpi) return run_rank(config, setup, resume_from, *mpi);
+    if (mpi) return run_rank(config, setup, {resume_from, record}, *mpi);
     if (num_ranks == 1) {
       comm::SelfComm self;
-      return run_rank(config, setup, resume_from, self);
+      return run_rank(config, setup, {resume_from, record}, self);
     }
     training::TrainReport report;
     comm::run_ranks(num_ranks, threads, [&](comm::Comm& comm) {
-      training::TrainReport own = run_rank(config, setup, resume_from, comm);
+      training::TrainReport own = run_rank(config, setup, {resume_from, record}, comm);
       if (comm.rank() == 0) report = std::move(own);
     });
     return report;

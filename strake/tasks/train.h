@@ -23,6 +23,9 @@ struct TrainConfig {
   bool overwrite_output_dir = false;
   std::string resume_from_checkpoint;
   int64_t ranks = 1;
+  std::string deepspeed;
+  std::string fsdp;
+  std::string fsdp_config;
   training::TrainingOptions training;
   std::string report_to = "none";
   bool disable_tqdm = false;
@@ -48,6 +51,9 @@ struct TrainConfig {
     visit("resume_from_checkpoint", self.resume_from_checkpoint,
           "a checkpoint folder, or true for the newest sound one");
     visit("ranks", self.ranks, "data-parallel ranks, as threads of this process");
+    visit("deepspeed", self.deepspeed, "a ds_config.json (file or inline JSON): ZeRO stage, batch sizes, precision");
+    visit("fsdp", self.fsdp, "full_shard, shard_grad_op, hybrid_shard or no_shard, with auto_wrap and offload");
+    visit("fsdp_config", self.fsdp_config, "details of --fsdp, a JSON file or inline JSON");
     training::TrainingOptions::visit_fields(self.training, visit);
     visit("report_to", self.report_to, "none (TensorBoard is planned)");
     visit("disable_tqdm", self.disable_tqdm, "no progress bar");

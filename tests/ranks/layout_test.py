@@ -121,6 +121,42 @@ def test_ranks_as_mpi_processes(inputs, alone, tmp_path, setting):
     assert_same_run(tmp_path, alone(setting))
 
 
+STAGES = {
+    "zero0": {"deepspeed": '{"zero_optimization": {"stage": 0}}'},
+    "zero1": {"deepspeed": '{"zero_optimization": {"stage": 1}}'},
+    "zero2": {"deepspeed": '{"zero_optimization": {"stage": 2}}'},
+    "zero3": {"deepspeed": '{"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}}'},
+    "full_shard": {"fsdp": "full_shard auto_wrap"},
+    "recompute": {"gradient_checkpointing": True},
+}
+HYBRID = '{"zero_optimization": {"stage": 3, "mics_shard_size": 2, "stage3_param_persistence_threshold": 0}}'
+
+
+@pytest.mark.parametrize("setting", ["clipped", "bf16"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stage_gives_the_same_bits(inputs, alone, tmp_path, stage, setting):
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        outcome = run_threads(inputs, folder, ranks, **SETTINGS[setting], **STAGES[stage])
+        assert outcome.code == 0, outcome.err
+        assert_same_run(folder, alone(setting))
+
+
+@pytest.mark.parametrize("stage", ["zero0", "zero2", "zero3"])
+def test_every_stage_gives_the_same_bits_as_processes(inputs, alone, tmp_path, stage):
+    """Processes share no memory, so stage 3 gathers each block's parameters for each pass."""
+    outcome = run_mpi(inputs, tmp_path, 2, **SETTINGS["clipped"], **STAGES[stage])
+    assert outcome.code == 0, outcome.err
+    assert_same_run(tmp_path, alone("clipped"))
+
+
+def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path):
+    outcome = run_mpi(inputs, tmp_path, 4, **SETTINGS["clipped"], deepspeed=HYBRID)
+    assert outcome.code == 0, outcome.err
+    assert "sharding hybrid" in outcome.err
+    assert_same_run(tmp_path, alone("clipped"))
+
+
 def test_the_exit_code_of_a_job_is_that_of_its_error(inputs, tmp_path):
     (tmp_path / "file").write_text("not a folder")  # only rank 0 looks at the output folder
     bad = write_table(tmp_path / "bad.parquet", [row | {"label": None} for row in reviews(4)])

@@ -1,0 +1,99 @@
+#include "strake/tasks/sharding_flags.h"
+
+#include "strake/core/error.h"
+#include "strake/tasks/train.h"
+#include "strake/training/ds_config_resolve.h"
+#include "strake/training/fsdp.h"
+
+namespace strake::tasks {
+namespace {
+
+using training::DsConfig;
+using training::DsDevice;
+using training::DsDtype;
+
+const training::ShardingStage& stage_of(int64_t number) {
+  switch (number) {
+    case 0:
+      return training::kZero0;
+    case 1:
+      return training::kZero1;
+    case 2:
+      return training::kZero2;
+    default:
+      return training::kZero3;
+  }
+}
+
+// Settings that the parser understands and the trainer cannot do yet: an error, never a run that ignores them.
+void refuse_missing(const DsConfig& config, const std::string& source) {
+  const auto require_default = [&](bool is_default, const char* key, const char* instead) {
+    require(is_default, ErrorKind::kConfig, "{}: {} is not there yet{}", source, key, instead);
+  };
+  const auto is_fp32 = [](const std::optional<DsDtype>& dtype) { return !dtype || *dtype == DsDtype::kFp32; };
+  require_default(config.compute_dtype != DsDtype::kFp16, "fp16", "; use bf16");
+  require_default(!config.scheduler, "scheduler", "; leave it out and use --lr_scheduler_type");
+  require_default(is_fp32(config.grad_accum_dtype), "data_types.grad_accum_dtype other than fp32", "");
+  require_default(is_fp32(config.param_dtype), "data_types.param_dtype other than fp32", "");
+  require_default(is_fp32(config.communication_dtype), "communication_data_type other than fp32", "");
+  require_default(config.zero.offload_param.device != DsDevice::kNvme, "offload_param to nvme", "");
+  require_default(config.zero.offload_optimizer.device != DsDevice::kNvme, "offload_optimizer to nvme", "");
+}
+
+training::ShardingOptions sharding_of(const training::DsZero& zero, const RankCount& ranks) {
+  training::ShardingOptions sharding{.stage = stage_of(zero.stage)};
+  if (zero.stage < 3) return sharding;
+  sharding.persistence_threshold = zero.param_persistence_threshold;
+  const int64_t group = zero.mics_shard_size > 0 ? zero.mics_shard_size : zero.hpz_partition_size;
+  if (group <= 1 || group == ranks.world) return sharding;
+  require(ranks.world % group == 0, ErrorKind::kConfig,
+          "zero_optimization.{} {} does not divide the number of ranks, {}",
+          zero.mics_shard_size > 0 ? "mics_shard_size" : "zero_hpz_partition_size", group, ranks.world);
+  sharding.stage = training::kHybrid;
+  sharding.group_size = group;
+  return sharding;
+}
+
+ShardingRequest apply_deepspeed(TrainConfig& config, const RankCount& ranks, int64_t hidden_size) {
+  const training::CheckedValues file = training::parse_ds_config(config.deepspeed);
+  training::ResolvedDsConfig resolved = training::resolve(
+      file,
+      {.options = config.training, .given_flags = config.given, .world_size = ranks.world, .hidden_size = hidden_size});
+  refuse_missing(resolved.config, resolved.source);
+  training::apply(resolved.config, config.training);
+  config.training.sharding = sharding_of(resolved.config.zero, ranks);
+  const auto& zero = resolved.config.zero;
+  if (zero.offload_param.device == DsDevice::kCpu || zero.offload_optimizer.device == DsDevice::kCpu) {
+    resolved.notices.push_back("offload to cpu: without a GPU all state is in CPU memory anyway");
+  }
+  return {.table = format_table(resolved.rows), .record = to_json(resolved), .notices = resolved.notices};
+}
+
+ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
+  const training::FsdpOptions fsdp = training::parse_fsdp(config.fsdp, config.fsdp_config);
+  training::ShardingOptions sharding{.stage = stage_of(fsdp.stage)};
+  if (fsdp.hybrid && fsdp.stage == 3 && ranks.per_node > 1 && ranks.per_node < ranks.world) {
+    require(ranks.world % ranks.per_node == 0, ErrorKind::kUsage,
+            "--fsdp hybrid_shard: {} ranks are not spread evenly over nodes of {}", ranks.world, ranks.per_node);
+    sharding.stage = training::kHybrid;
+    sharding.group_size = ranks.per_node;
+  }
+  config.training.sharding = sharding;
+  if (fsdp.activation_checkpointing) config.training.gradient_checkpointing = true;
+  ShardingRequest request{.table = {}, .record = {}, .notices = fsdp.notices};
+  if (fsdp.offload) request.notices.push_back("offload: without a GPU all state is in CPU memory anyway");
+  return request;
+}
+
+}  // namespace
+
+ShardingRequest apply_sharding_flags(TrainConfig& config, const RankCount& ranks, int64_t hidden_size) {
+  require(config.deepspeed.empty() || config.fsdp.empty(), ErrorKind::kUsage,
+          "--deepspeed and --fsdp contradict each other");
+  require(config.fsdp_config.empty() || !config.fsdp.empty(), ErrorKind::kUsage, "--fsdp_config needs --fsdp");
+  if (!config.deepspeed.empty()) return apply_deepspeed(config, ranks, hidden_size);
+  if (!config.fsdp.empty()) return apply_fsdp(config, ranks);
+  return {};
+}
+
+}  // namespace strake::tasks

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "strake/core/json.h"
+#include "strake/training/options.h"
+
+namespace strake::tasks {
+
+struct TrainConfig;
+
+// What --deepspeed or --fsdp make of a run.
+struct ShardingRequest {
+  std::string table;                 // of the resolved settings, for people; empty without --deepspeed
+  nlohmann::ordered_json record;     // the same for ds_config_resolved.json; null without --deepspeed
+  std::vector<std::string> notices;  // to be logged once
+};
+
+// The ranks the run has.
+struct RankCount {
+  int64_t world = 1;
+  int64_t per_node = 1;
+};
+
+// Sets config.training as --deepspeed, or --fsdp and --fsdp_config, say. Error (kUsage, kConfig) for contradictions and
+// for what is not there.
+ShardingRequest apply_sharding_flags(TrainConfig& config, const RankCount& ranks, int64_t hidden_size);
+
+}  // namespace strake::tasks

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "strake/training/ds_config_schema.h"
+
+// DeepSpeed's configuration file, ds_config.json: parse_ds_config here, then resolve in ds_config_resolve.h.
+namespace strake::training {
+
+// The file behind --deepspeed (a path, inline JSON or base64; see read_config_source), checked against ds_schema():
+// values have their types, deprecated keys are translated, "auto" stays where Transformers fills it in.
+// Error (kConfig) listing every problem: unknown keys at any level, wrong types, what is refused and why.
+CheckedValues parse_ds_config(const std::string& argument);
+
+enum class DsDevice { kNone, kCpu, kNvme };
+enum class DsDtype { kFp32, kFp16, kBf16 };
+
+struct DsOptimizer {
+  std::string type;  // "AdamW"; DeepSpeed's Adam is AdamW too unless adam_w_mode is false
+  double learning_rate = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  double weight_decay = 0;
+};
+
+// Parameters by DeepSpeed's names, complete: what the file leaves out has its default.
+struct DsScheduler {
+  std::string type;  // LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR or WarmupCosineLR
+  Json params;       // total_num_steps and warmup_num_steps are null where they wait for the number of steps
+};
+
+struct DsLossScaling {
+  double loss_scale = 0;  // 0: dynamic
+  int64_t initial_scale_power = 0;
+  int64_t loss_scale_window = 0;
+  int64_t hysteresis = 0;
+  bool consecutive_hysteresis = false;
+  double min_loss_scale = 0;
+};
+
+struct DsOffloadParam {
+  DsDevice device = DsDevice::kNone;
+  std::string nvme_path;
+  int64_t buffer_count = 0;
+  int64_t buffer_size = 0;  // elements
+  int64_t max_in_cpu = 0;   // elements
+  bool pin_memory = false;
+};
+
+struct DsOffloadOptimizer {
+  DsDevice device = DsDevice::kNone;
+  std::string nvme_path;
+  int64_t buffer_count = 0;
+  bool pin_memory = false;
+  bool pipeline_read = false;
+  bool pipeline_write = false;
+  double ratio = 1;  // share of the state that is offloaded
+};
+
+// Sizes are elements, not bytes.
+struct DsZero {
+  int64_t stage = 0;
+  int64_t reduce_bucket_size = 0;
+  int64_t allgather_bucket_size = 0;
+  bool overlap_comm = false;
+  int64_t sub_group_size = 0;
+  int64_t prefetch_bucket_size = 0;
+  int64_t param_persistence_threshold = 0;
+  int64_t model_persistence_threshold = 0;
+  int64_t max_live_parameters = 0;
+  bool gather_16bit_weights_on_model_save = false;
+  int64_t hpz_partition_size = 1;  // ranks that share a second copy of the parameters; 1: none
+  int64_t mics_shard_size = -1;    // ranks that share one copy of the state; -1: all
+  DsOffloadParam offload_param;
+  DsOffloadOptimizer offload_optimizer;
+};
+
+struct DsAio {
+  int64_t block_size = 0;  // bytes
+  int64_t queue_depth = 0;
+  int64_t intra_op_parallelism = 0;
+  bool single_submit = false;
+  bool overlap_events = false;
+};
+
+// The section alone turns nothing on, as in DeepSpeed: --gradient_checkpointing does.
+struct DsActivationCheckpointing {
+  bool cpu_checkpointing = false;
+  std::optional<int64_t> number_checkpoints;
+};
+
+// What a run does because of its ds_config.json: only what is honoured, resolved, with DeepSpeed's defaults.
+struct DsConfig {
+  int64_t train_batch_size = 0;  // sequences of an optimizer step, of all ranks
+  int64_t train_micro_batch_size_per_gpu = 0;
+  int64_t gradient_accumulation_steps = 0;
+  bool dataloader_drop_last = false;
+  std::optional<DsOptimizer> optimizer;  // none: the flags decide
+  std::optional<DsScheduler> scheduler;  // none: the flags decide
+  double gradient_clipping = 0;          // 0: off
+  DsDtype compute_dtype = DsDtype::kFp32;
+  DsLossScaling loss_scaling;  // for fp16
+  std::optional<DsDtype> grad_accum_dtype;
+  std::optional<DsDtype> param_dtype;
+  std::optional<DsDtype> communication_dtype;
+  bool prescale_gradients = false;
+  double gradient_predivide_factor = 1;
+  DsZero zero;
+  DsAio aio;
+  DsActivationCheckpointing activation_checkpointing;
+  bool use_node_local_storage = false;
+  std::optional<int64_t> save_total_limit;  // nebula.num_of_version_in_retention, if nebula is enabled
+  bool wall_clock_breakdown = false;
+  bool dump_state = false;
+};
+
+}  // namespace strake::training

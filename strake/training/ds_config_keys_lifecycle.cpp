@@ -1,0 +1,192 @@
+#include <array>
+
+#include "strake/training/ds_config_keys.h"
+
+namespace strake::training {
+namespace {
+
+using enum ValueType;
+
+constexpr std::string_view kMetrics = "metrics.jsonl has the metrics";
+constexpr std::string_view kFlopsTable = "the closing table and metrics.jsonl have the FLOPs; no other file is written";
+constexpr std::string_view kOwnWriter = "checkpoints have one writer";
+constexpr std::string_view kNoTuner = "training uses the values given; it does not tune them yet";
+constexpr std::string_view kNoElasticity = "batch sizes do not follow the number of ranks";
+constexpr std::string_view kNoCurriculum = "curricula are not there; data comes in the order of --seed";
+constexpr std::string_view kNoLayerDrop = "dropping layers is not there";
+constexpr std::string_view kNoEigenvalue = "eigenvalues serve quantization while training, which is not there";
+constexpr std::string_view kNebula =
+    "checkpoints are written to --output_dir before training goes on, when --save_strategy says; "
+    "persistent_storage_path and persistent_time_interval have no effect";
+
+// Keys of sections that are decided by their "enabled".
+constexpr KeyRule detail(std::string_view path, ValueType type, std::string_view fallback, std::string_view reason) {
+  return accepted(path, type, fallback, reason);
+}
+
+constexpr std::array kKeys{
+    accepted("steps_per_print", kNumber, "null", "--logging_steps decides").on_auto(AutoMeaning::kDefault),
+    honoured("wall_clock_breakdown", kBool, "false"),
+    accepted("memory_breakdown", kBool, "false", "the closing table has the memory"),
+    honoured("dump_state", kBool, "false"),
+    accepted("log_level", kText, "null", "errors, warnings and the run's progress are always logged"),
+    accepted("vocabulary_size", kInteger, "null", "the model knows it").range(1),
+    section("timers"),
+    section("timers.throughput", AutoMeaning::kDefault),
+    accepted("timers.throughput.enabled", kBool, "true", "throughput is always measured"),
+    accepted("timers.throughput.synchronized", kBool, "true", "throughput is always measured"),
+
+    section("tensorboard", AutoMeaning::kDefault),
+    noticed("tensorboard.enabled", kBool, "false",
+            "TensorBoard files are not written yet; metrics.jsonl has the metrics"),
+    detail("tensorboard.output_path", kText, "\"\"", kMetrics),
+    detail("tensorboard.job_name", kText, "\"DeepSpeedJobName\"", kMetrics),
+    section("wandb", AutoMeaning::kDefault),
+    noticed("wandb.enabled", kBool, "false", "nothing is sent to Weights & Biases; metrics.jsonl has the metrics"),
+    detail("wandb.group", kText, "null", kMetrics),
+    detail("wandb.team", kText, "null", kMetrics),
+    detail("wandb.project", kText, "\"deepspeed\"", kMetrics),
+    section("csv_monitor", AutoMeaning::kDefault),
+    noticed("csv_monitor.enabled", kBool, "false", "CSV files are not written; metrics.jsonl has the metrics"),
+    detail("csv_monitor.output_path", kText, "\"\"", kMetrics),
+    detail("csv_monitor.job_name", kText, "\"DeepSpeedJobName\"", kMetrics),
+    section("comet", AutoMeaning::kDefault),
+    noticed("comet.enabled", kBool, "false", "nothing is sent to Comet; metrics.jsonl has the metrics"),
+    detail("comet.samples_log_interval", kInteger, "100", kMetrics),
+    detail("comet.project", kText, "null", kMetrics),
+    detail("comet.workspace", kText, "null", kMetrics),
+    detail("comet.api_key", kText, "null", kMetrics),
+    detail("comet.experiment_name", kText, "null", kMetrics),
+    detail("comet.experiment_key", kText, "null", kMetrics),
+    detail("comet.online", kBool, "null", kMetrics),
+    detail("comet.mode", kText, "null", kMetrics),
+    section("comms_logger", AutoMeaning::kDefault),
+    noticed("comms_logger.enabled", kBool, "false",
+            "single operations are not logged; metrics.jsonl has the step times"),
+    detail("comms_logger.verbose", kBool, "false", kMetrics),
+    detail("comms_logger.prof_all", kBool, "true", kMetrics),
+    detail("comms_logger.debug", kBool, "false", kMetrics),
+    detail("comms_logger.prof_ops", kTextList, "[]", kMetrics),
+    section("flops_profiler", AutoMeaning::kDefault),
+    noticed("flops_profiler.enabled", kBool, "false", kFlopsTable),
+    detail("flops_profiler.recompute_fwd_factor", kNumber, "0.0", kFlopsTable),
+    detail("flops_profiler.profile_step", kInteger, "1", kFlopsTable),
+    detail("flops_profiler.module_depth", kInteger, "-1", kFlopsTable),
+    detail("flops_profiler.top_modules", kInteger, "1", kFlopsTable),
+    detail("flops_profiler.detailed", kBool, "true", kFlopsTable),
+    detail("flops_profiler.output_file", kText, "null", kFlopsTable),
+
+    section("checkpoint"),
+    accepted("checkpoint.tag_validation", kText, "\"Warn\"", "the ranks of a checkpoint are always checked")
+        .one_of("Warn|Ignore|Fail"),
+    accepted("checkpoint.load_universal", kBool, "false", "every checkpoint can be loaded at any number of ranks"),
+    honoured("checkpoint.use_node_local_storage", kBool, "false"),
+    section("checkpoint.parallel_write"),
+    accepted("checkpoint.parallel_write.pipeline_stage", kBool, "false", "there are no pipeline stages"),
+    accepted("checkpoint.checkpoint_serialization", kBool, "true", kOwnWriter),
+    section("checkpoint.writer"),
+    refused("checkpoint.writer.type", kText, "\"fast\"", "the mock writer would write nothing")
+        .one_of("mock|python|fast")
+        .allowing("\"python\""),
+    accepted("checkpoint.writer.io_buffer_size", kInteger, "67108864", kOwnWriter).range(1),
+    accepted("checkpoint.writer.io_buffer_double", kBool, "true", kOwnWriter),
+    accepted("checkpoint.writer.show_statistics", kBool, "false", kOwnWriter),
+    accepted("checkpoint.writer.data_parallel", kText, "null", kOwnWriter).one_of("replica|socket|machine"),
+    noticed("checkpoint.writer.decoupled", kBool, "false", "a checkpoint is written before training goes on"),
+    accepted("checkpoint.writer.io_multiplier", kInteger, "1", kOwnWriter).range(1),
+
+    section("nebula"),
+    noticed("nebula.enabled", kBool, "false", kNebula),
+    noticed("nebula.nebula_load_path", kText, "null", "give the folder to --resume_from_checkpoint"),
+    detail("nebula.persistent_storage_path", kText, "null", kNebula),
+    detail("nebula.persistent_time_interval", kInteger, "100", kNebula).range(0),
+    honoured("nebula.num_of_version_in_retention", kInteger, "2").range(1),
+    detail("nebula.enable_nebula_load", kBool, "true", "every checkpoint can be loaded"),
+    noticed("datastates_ckpt", kObject, "null", "a checkpoint is written before training goes on"),
+
+    section("elasticity"),
+    refused("elasticity.enabled", kBool, "false", kNoElasticity),
+    detail("elasticity.max_train_batch_size", kInteger, "2000", kNoElasticity),
+    detail("elasticity.micro_batch_sizes", kIntegerList, "[2,4,6]", kNoElasticity),
+    detail("elasticity.min_gpus", kInteger, "1", kNoElasticity),
+    detail("elasticity.max_gpus", kInteger, "10000", kNoElasticity),
+    detail("elasticity.min_time", kInteger, "0", kNoElasticity),
+    detail("elasticity.prefer_larger_batch", kBool, "true", kNoElasticity),
+    detail("elasticity.ignore_non_elastic_batch_info", kBool, "false", kNoElasticity),
+    detail("elasticity.version", kNumber, "0.2", kNoElasticity),
+    detail("elasticity.num_gpus_per_node", kInteger, "1", kNoElasticity),
+    detail("elasticity.model_parallel_size", kInteger, "1", kNoElasticity),
+
+    section("autotuning"),
+    noticed("autotuning.enabled", kBool, "false", kNoTuner),
+    detail("autotuning.fast", kBool, "true", kNoTuner),
+    detail("autotuning.results_dir", kText, "\"autotuning_results\"", kNoTuner),
+    detail("autotuning.exps_dir", kText, "\"autotuning_exps\"", kNoTuner),
+    detail("autotuning.overwrite", kBool, "true", kNoTuner),
+    detail("autotuning.start_profile_step", kInteger, "3", kNoTuner),
+    detail("autotuning.end_profile_step", kInteger, "5", kNoTuner),
+    detail("autotuning.metric", kText, "\"throughput\"", kNoTuner).one_of("throughput|latency|flops"),
+    detail("autotuning.metric_path", kText, "null", kNoTuner),
+    detail("autotuning.arg_mappings", kObject, "null", kNoTuner),  // keys may end in blanks
+    detail("autotuning.max_train_batch_size", kInteger, "null", kNoTuner),
+    detail("autotuning.min_train_batch_size", kInteger, "1", kNoTuner),
+    detail("autotuning.max_train_micro_batch_size_per_gpu", kInteger, "1024", kNoTuner),
+    detail("autotuning.min_train_micro_batch_size_per_gpu", kInteger, "1", kNoTuner),
+    detail("autotuning.num_tuning_micro_batch_sizes", kInteger, "3", kNoTuner),
+    detail("autotuning.mp_size", kInteger, "1", kNoTuner),
+    detail("autotuning.tuner_type", kText, "\"gridsearch\"", kNoTuner).one_of("gridsearch|random|model_based"),
+    detail("autotuning.tuner_early_stopping", kInteger, "5", kNoTuner),
+    detail("autotuning.tuner_num_trials", kInteger, "50", kNoTuner),
+    section("autotuning.model_info"),
+    detail("autotuning.model_info.profile", kBool, "false", kNoTuner),
+    detail("autotuning.model_info.num_params", kInteger, "null", kNoTuner),
+    detail("autotuning.model_info.hidden_size", kInteger, "null", kNoTuner),
+    detail("autotuning.model_info.num_layers", kInteger, "null", kNoTuner),
+    detail("autotuning.model_info_path", kText, "null", kNoTuner),
+
+    refused("curriculum_learning", kSwitched, "null", kNoCurriculum),
+    section("data_efficiency"),
+    refused("data_efficiency.enabled", kBool, "false", kNoCurriculum),
+    detail("data_efficiency.seed", kInteger, "1234", kNoCurriculum),
+    section("data_efficiency.data_sampling"),
+    refused("data_efficiency.data_sampling.enabled", kBool, "false", kNoCurriculum),
+    detail("data_efficiency.data_sampling.num_epochs", kInteger, "1000", kNoCurriculum),
+    detail("data_efficiency.data_sampling.num_workers", kInteger, "0", kNoCurriculum),
+    detail("data_efficiency.data_sampling.pin_memory", kBool, "false", kNoCurriculum),
+    refused("data_efficiency.data_sampling.curriculum_learning", kSwitched, "null", kNoCurriculum),
+    section("data_efficiency.data_sampling.dynamic_batching"),
+    refused("data_efficiency.data_sampling.dynamic_batching.enabled", kBool, "false",
+            "batches of a number of tokens are cut by --max_tokens_per_batch"),
+    detail("data_efficiency.data_sampling.dynamic_batching.lr_scaling_method", kText, "\"linear\"", kNoCurriculum),
+    detail("data_efficiency.data_sampling.dynamic_batching.min_batch_size", kInteger, "1", kNoCurriculum),
+    detail("data_efficiency.data_sampling.dynamic_batching.max_batch_size", kInteger, "null", kNoCurriculum),
+    detail("data_efficiency.data_sampling.dynamic_batching.sequence_picking_order", kText, "\"dataloader\"",
+           kNoCurriculum),
+    detail("data_efficiency.data_sampling.dynamic_batching.max_tokens", kInteger, "null", kNoCurriculum),
+    detail("data_efficiency.data_sampling.dynamic_batching.metrics_path", kText, "null", kNoCurriculum),
+    detail("data_efficiency.data_sampling.dynamic_batching.verbose", kBool, "false", kNoCurriculum),
+    section("data_efficiency.data_routing"),
+    refused("data_efficiency.data_routing.enabled", kBool, "false", "random layer-wise token dropping is not there"),
+    refused("data_efficiency.data_routing.random_ltd", kSwitched, "null",
+            "random layer-wise token dropping is not there"),
+
+    section("progressive_layer_drop"),
+    refused("progressive_layer_drop.enabled", kBool, "false", kNoLayerDrop),
+    detail("progressive_layer_drop.theta", kNumber, "1.0", kNoLayerDrop),
+    detail("progressive_layer_drop.gamma", kNumber, "0.001", kNoLayerDrop),
+    section("eigenvalue"),
+    refused("eigenvalue.enabled", kBool, "false", kNoEigenvalue),
+    detail("eigenvalue.verbose", kBool, "false", kNoEigenvalue),
+    detail("eigenvalue.max_iter", kInteger, "100", kNoEigenvalue),
+    detail("eigenvalue.tol", kNumber, "0.01", kNoEigenvalue),
+    detail("eigenvalue.stability", kNumber, "0.000001", kNoEigenvalue),
+    detail("eigenvalue.gas_boundary_resolution", kInteger, "1", kNoEigenvalue),
+    detail("eigenvalue.layer_name", kText, "\"bert.encoder.layer\"", kNoEigenvalue),
+    detail("eigenvalue.layer_num", kInteger, "0", kNoEigenvalue),
+};
+
+}  // namespace
+
+std::span<const KeyRule> ds_lifecycle_keys() { return kKeys; }
+
+}  // namespace strake::training

@@ -1,0 +1,249 @@
+#include "strake/training/ds_config_resolve.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "strake/core/error.h"
+
+namespace strake::training {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+ResolvedDsConfig resolved(const std::string& config, const ResolveInputs& inputs) {
+  return resolve(parse_ds_config(config), inputs);
+}
+
+std::string refusal(const std::string& config, const ResolveInputs& inputs) {
+  try {
+    resolved(config, inputs);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string refusal(const std::string& config) { return refusal(config, {.options = {}}); }
+
+const DsRow& row(const ResolvedDsConfig& config, const std::string& key) {
+  const auto found = std::ranges::find(config.rows, key, &DsRow::key);
+  if (found == config.rows.end()) fail(ErrorKind::kInternal, "no row {}", key);
+  return *found;
+}
+
+const std::string kDecay = R"({"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto",
+  "warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}}})";
+
+TEST(ResolveDsConfig, LeavesTheScheduleOpenUntilTheStepsAreKnown) {
+  const ResolvedDsConfig open = resolved(kDecay, {.options = {.warmup_ratio = 0.5}});
+  EXPECT_TRUE(open.config.scheduler->params.at("total_num_steps").is_null());
+  EXPECT_TRUE(open.config.scheduler->params.at("warmup_num_steps").is_null());
+  const ResolvedDsConfig known = resolved(kDecay, {.options = {.warmup_ratio = 0.5}, .total_steps = 9});
+  EXPECT_EQ(known.config.scheduler->params.at("warmup_num_steps"), 5);
+  // Without warm-up DeepSpeed still wants a positive number.
+  EXPECT_EQ(resolved(kDecay, {.options = {}}).config.scheduler->params.at("warmup_num_steps"), 1);
+}
+
+struct BatchCase {
+  std::string config;
+  int64_t micro;
+  int64_t accumulation;
+  int64_t total;
+};
+
+TEST(ResolveDsConfig, DerivesTheThirdBatchNumberFromTheOtherTwo) {
+  const std::vector<BatchCase> cases{
+      {R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4})", 4, 4, 64},
+      {R"({"train_batch_size": 64, "gradient_accumulation_steps": 2})", 8, 2, 64},
+      {R"({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2})", 4, 2, 32},
+      {R"({"train_batch_size": 64})", 16, 1, 64},
+      {R"({"train_micro_batch_size_per_gpu": 5})", 5, 1, 20},
+      {R"({})", 8, 1, 32},
+      {R"({"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 3})", 8, 3, 96},
+      {R"({"train_batch_size": 64, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"})",
+       8, 2, 64},
+      {R"({"train_batch_size": 64, "gradient_accumulation_steps": "auto"})", 16, 1, 64},
+      {R"({"train_batch_size": "auto", "gradient_accumulation_steps": 2})", 8, 2, 64},
+  };
+  for (const auto& [text, micro, accumulation, total] : cases) {
+    const DsConfig config = resolved(text, {.options = {}, .world_size = 4}).config;
+    EXPECT_EQ(config.train_micro_batch_size_per_gpu, micro) << text;
+    EXPECT_EQ(config.gradient_accumulation_steps, accumulation) << text;
+    EXPECT_EQ(config.train_batch_size, total) << text;
+  }
+}
+
+TEST(ResolveDsConfig, RefusesBatchNumbersThatDoNotFit) {
+  EXPECT_THAT(refusal(R"({"gradient_accumulation_steps": 4})"), HasSubstr("alone does not say how large a batch is"));
+  EXPECT_EQ(
+      refusal(R"({"gradient_accumulation_steps": 4})", {.options = {}, .given_flags = {"per_device_train_batch_size"}}),
+      "accepted");
+  EXPECT_THAT(refusal(R"({"train_batch_size": 6, "train_micro_batch_size_per_gpu": 4})"),
+              HasSubstr("train_batch_size=6 is not a multiple of train_micro_batch_size_per_gpu=4 * 1 ranks"));
+  EXPECT_THAT(refusal(R"({"train_batch_size": 6})", {.options = {}, .world_size = 4}),
+              HasSubstr("not a multiple of gradient_accumulation_steps=1 * 4 ranks"));
+  EXPECT_THAT(refusal(R"({"train_micro_batch_size_per_gpu": 1e9, "gradient_accumulation_steps": 1e9})"),
+              HasSubstr("is out of range"));
+  EXPECT_THAT(refusal("{}", {.options = {.per_device_train_batch_size = 0}}), HasSubstr("must be positive"));
+}
+
+TEST(ResolveDsConfig, ListsEveryContradictionToAFlagThatWasGiven) {
+  const std::string config = R"({"train_micro_batch_size_per_gpu": 16, "gradient_accumulation_steps": 2,
+    "gradient_clipping": 0.5, "bf16": {"enabled": false},
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}},
+    "scheduler": {"type": "WarmupDecayLR",
+                  "params": {"total_num_steps": 100, "warmup_num_steps": 10, "warmup_max_lr": 1e-4}}})";
+  const TrainingOptions options{.per_device_train_batch_size = 8,
+                                .max_steps = 50,
+                                .learning_rate = 2e-4,
+                                .adam_beta2 = 0.98,
+                                .lr_scheduler_type = "cosine",
+                                .bf16 = true};
+  const std::string text = refusal(config, {.options = options,
+                                            .given_flags = {"per_device_train_batch_size", "learning_rate",
+                                                            "adam_beta2", "bf16", "lr_scheduler_type", "max_steps"}});
+  EXPECT_THAT(text, HasSubstr("7 problems:"));
+  EXPECT_THAT(text, HasSubstr("- ds train_micro_batch_size_per_gpu=16 vs --per_device_train_batch_size=8\n"));
+  EXPECT_THAT(text, HasSubstr("- ds bf16.enabled=false vs --bf16=true\n"));
+  EXPECT_THAT(text, HasSubstr("- ds optimizer.params.lr=0.0001 vs --learning_rate=0.0002\n"));
+  EXPECT_THAT(text, HasSubstr("- ds optimizer.params.betas=[0.9,0.95] vs --adam_beta1, --adam_beta2=[0.9,0.98]\n"));
+  EXPECT_THAT(text, HasSubstr("- ds scheduler.type=\"WarmupDecayLR\" vs --lr_scheduler_type=\"cosine\"\n"));
+  EXPECT_THAT(text, HasSubstr("- ds scheduler.params.warmup_max_lr=0.0001 vs --learning_rate=0.0002"));
+  EXPECT_THAT(text, HasSubstr("- ds scheduler.params.total_num_steps=100 vs --max_steps=50"));
+  EXPECT_THAT(text, HasSubstr("leave these flags out, or write \"auto\" in the file"));
+  // The same values as defaults that nobody typed give way to the file.
+  const DsConfig resolved_config = resolved(config, {.options = options}).config;
+  EXPECT_EQ(resolved_config.train_micro_batch_size_per_gpu, 16);
+  EXPECT_EQ(resolved_config.optimizer->learning_rate, 1e-4);
+}
+
+TEST(ResolveDsConfig, UsesDeepSpeedsDefaultsForAnOptimizerThatSaysLittle) {
+  const std::string config =
+      R"({"train_batch_size": 8, "optimizer": {"type": "adam", "params": {"betas": [0.5, 0.9]}}})";
+  const TrainingOptions options{.learning_rate = 3e-5, .weight_decay = 0.2};
+  const DsOptimizer optimizer =
+      *resolved(config, {.options = options, .given_flags = {"weight_decay"}}).config.optimizer;
+  EXPECT_EQ(optimizer.type, "AdamW");
+  EXPECT_EQ(optimizer.learning_rate, 1e-3);  // FusedAdam's
+  EXPECT_EQ(optimizer.beta1, 0.5);
+  EXPECT_EQ(optimizer.epsilon, 1e-8);
+  EXPECT_EQ(optimizer.weight_decay, 0.2);
+}
+
+TEST(ResolveDsConfig, DecaysAsTorchDoesWhenTorchsAdamIsAskedFor) {
+  const auto decay = [](const std::string& optimizer) {
+    return resolved(R"({"optimizer": )" + optimizer + "}", {.options = {}}).config.optimizer->weight_decay;
+  };
+  EXPECT_EQ(decay(R"({"type": "AdamW"})"), 0.0);
+  EXPECT_EQ(decay(R"({"type": "AdamW", "params": {"torch_adam": true}})"), 0.01);
+  EXPECT_EQ(decay(R"({"type": "Adam", "params": {"torch_adam": true, "adam_w_mode": false}})"), 0.0);
+  EXPECT_EQ(decay(R"({"type": "AdamW", "params": {"torch_adam": true, "weight_decay": 0.3}})"), 0.3);
+}
+
+TEST(ResolveDsConfig, RefusesCombinationsAsDeepSpeedDoes) {
+  const auto with_zero = [](const std::string& zero) {
+    return refusal(R"({"train_batch_size": 8, "zero_optimization": {)" + zero + "}}");
+  };
+  EXPECT_THAT(refusal(R"({"fp16": {"enabled": true}, "bf16": {"enabled": true}})"), HasSubstr("cannot both be on"));
+  EXPECT_THAT(refusal(R"({"fp16": {"enabled": true}})", {.options = {.bf16 = true}, .given_flags = {"bf16"}}),
+              HasSubstr("fp16 (file) and bf16 (--bf16) cannot both be on"));
+  EXPECT_THAT(with_zero(R"("stage": 2, "offload_param": {"device": "cpu"})"),
+              HasSubstr("zero_optimization.offload_param.device=cpu needs stage 3, not 2"));
+  EXPECT_THAT(with_zero(R"("stage": 0, "cpu_offload": true)"),
+              HasSubstr("offload_optimizer.device=cpu needs stage 1 or above, not 0"));
+  EXPECT_THAT(with_zero(R"("stage": 2, "offload_optimizer": {"device": "cpu", "ratio": 0.5})"),
+              HasSubstr("ratio=0.5 needs stage 3"));
+  EXPECT_THAT(with_zero(R"("stage": 3, "offload_param": {"device": "nvme"})"),
+              HasSubstr("needs zero_optimization.offload_param.nvme_path"));
+  EXPECT_THAT(with_zero(R"("stage": 3, "mics_shard_size": 4)"), HasSubstr("mics_shard_size=4 does not divide 1 ranks"));
+  EXPECT_THAT(with_zero(R"("stage": 2, "zero_hpz_partition_size": 2)"),
+              HasSubstr("zero_hpz_partition_size=2 needs stage 3"));
+  EXPECT_THAT(refusal(R"({"optimizer": {"params": {"lr": 1e-3}}})"), HasSubstr("without optimizer.type"));
+  EXPECT_THAT(refusal(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0.1}}})"),
+              HasSubstr("adam_w_mode=false adds weight_decay=0.1 to the gradient"));
+  EXPECT_EQ(refusal(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})"), "accepted");
+}
+
+TEST(ResolveDsConfig, ChecksTheParametersOfTheScheduler) {
+  const auto with_scheduler = [](const std::string& scheduler) {
+    return refusal(R"({"scheduler": {)" + scheduler + "}}");
+  };
+  EXPECT_THAT(with_scheduler(R"("type": "WarmupDecayLR", "params": {})"),
+              HasSubstr("WarmupDecayLR needs scheduler.params.total_num_steps"));
+  EXPECT_THAT(with_scheduler(R"("type": "WarmupLR", "params": {"total_num_steps": 5})"),
+              HasSubstr("scheduler.params.total_num_steps is not a parameter of WarmupLR"));
+  EXPECT_THAT(with_scheduler(R"("type": "WarmupLR", "params": {"warmup_min_lr": 1, "warmup_max_lr": 0.1})"),
+              HasSubstr("warmup_min_lr is above warmup_max_lr"));
+  EXPECT_THAT(with_scheduler(R"("params": {"warmup_min_lr": 1})"), HasSubstr("without scheduler.type"));
+  EXPECT_EQ(with_scheduler(R"("type": "OneCycle", "params": {"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-4})"),
+            "accepted");
+  EXPECT_THAT(resolved(R"({"scheduler": {"type": "WarmupCosineLR",
+                                         "params": {"total_num_steps": 5, "warmup_num_steps": 10}}})",
+                       {.options = {}})
+                  .notices,
+              ElementsAre(HasSubstr("the run ends before its warm-up")));
+}
+
+TEST(ResolveDsConfig, LetsTheSaveLimitFlagGoBeforeNebula) {
+  const std::string config = R"({"nebula": {"enabled": true}})";
+  EXPECT_EQ(resolved(config, {.options = {}}).config.save_total_limit, 2);
+  const ResolvedDsConfig flag =
+      resolved(config, {.options = {.save_total_limit = 7}, .given_flags = {"save_total_limit"}});
+  EXPECT_EQ(flag.config.save_total_limit, std::nullopt);
+  EXPECT_THAT(flag.notices.back(), HasSubstr("--save_total_limit 7 was given and decides"));
+  EXPECT_EQ(resolved(R"({"nebula": {"num_of_version_in_retention": 3}})", {.options = {}}).config.save_total_limit,
+            std::nullopt);
+}
+
+TEST(ResolveDsConfig, ShowsEveryValueAndWhereItCameFrom) {
+  const ResolvedDsConfig result = resolved(
+      R"({"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "round_robin_gradients": true}})",
+      {.options = {.max_grad_norm = 2}, .given_flags = {"max_grad_norm"}});
+  const std::string table = format_table(result.rows);
+  EXPECT_THAT(table, HasSubstr("\ngradient_clipping "));
+  EXPECT_EQ(row(result, "gradient_clipping").origin, "--max_grad_norm");
+  EXPECT_EQ(row(result, "zero_optimization.overlap_comm").value, true);
+  EXPECT_THAT(row(result, "zero_optimization.round_robin_gradients").origin, HasSubstr("file, no effect: "));
+  const auto json = to_json(result);
+  EXPECT_EQ(json.at("settings").at("train_micro_batch_size_per_gpu").at("value"), 4);
+  EXPECT_EQ(json.at("settings").at("train_micro_batch_size_per_gpu").at("from"), "file");
+  EXPECT_EQ(json.at("settings").size(), result.rows.size());
+  EXPECT_EQ(json.at("source"), "--deepspeed (inline)");
+}
+
+TEST(ResolveDsConfig, KeepsKeysOfOtherServicesOutOfTheTable) {
+  const ResolvedDsConfig result = resolved(R"({"comet": {"enabled": true, "api_key": "secret"}})", {.options = {}});
+  EXPECT_THAT(to_json(result).dump(), Not(HasSubstr("secret")));
+  EXPECT_EQ(row(result, "comet.api_key").value, "(not shown)");
+}
+
+TEST(ResolveDsConfig, BreaksDownTheClockForTheFlopsProfiler) {
+  EXPECT_TRUE(resolved(R"({"flops_profiler": {"enabled": true}})", {.options = {}}).config.wall_clock_breakdown);
+  EXPECT_FALSE(resolved("{}", {.options = {}}).config.wall_clock_breakdown);
+}
+
+TEST(ResolveDsConfig, SetsTheOptionsItDecidesAndNoOthers) {
+  TrainingOptions options{.learning_rate = 3e-5, .seed = 7};
+  apply(resolved(R"({"train_batch_size": 32, "gradient_accumulation_steps": 4, "bf16": {"enabled": true},
+                     "gradient_clipping": 0, "dataloader_drop_last": true})",
+                 {.options = options})
+            .config,
+        options);
+  EXPECT_EQ(options.per_device_train_batch_size, 8);
+  EXPECT_EQ(options.gradient_accumulation_steps, 4);
+  EXPECT_TRUE(options.bf16);
+  EXPECT_TRUE(options.dataloader_drop_last);
+  EXPECT_EQ(options.max_grad_norm, 0);
+  EXPECT_EQ(options.learning_rate, 3e-5) << "the file has no optimizer";
+  EXPECT_EQ(options.seed, 7U);
+  apply(resolved(R"({"optimizer": {"type": "AdamW", "params": {"lr": 0.01}}})", {.options = options}).config, options);
+  EXPECT_EQ(options.learning_rate, 0.01);
+}
+
+}  // namespace
+}  // namespace strake::training

@@ -1,0 +1,191 @@
+#include "strake/training/ds_config_resolver.h"
+
+#include <cmath>
+
+#include "strake/core/error.h"
+#include "strake/training/ds_config_keys.h"
+
+namespace strake::training {
+
+DsSettings DsResolver::run() {
+  start();
+  resolve_batch();
+  const TrainingOptions& options = inputs_.options;
+  link("dataloader_drop_last", {"dataloader_drop_last", options.dataloader_drop_last}, Missing::kFlag);
+  link("gradient_clipping", {"max_grad_norm", options.max_grad_norm}, Missing::kFlag);
+  link("fp16.enabled", {"fp16", inputs_.fp16}, Missing::kFlag);
+  link("bf16.enabled", {"bf16", options.bf16}, Missing::kFlag);
+  resolve_optimizer();
+  resolve_scheduler();
+  resolve_zero();
+  resolve_nebula();
+  if (file_value("flops_profiler.enabled").value_or(false) == true && settings_["wall_clock_breakdown"].value == false)
+    set("wall_clock_breakdown", true, "flops_profiler.enabled");
+  check_precision();
+  check_zero();
+  std::vector<std::string> all = mismatches_;
+  all.insert(all.end(), problems_.begin(), problems_.end());
+  try {
+    require_no_problems(all, file_.source);
+  } catch (Error& error) {
+    if (!mismatches_.empty()) error.add_context("leave these flags out, or write \"auto\" in the file");
+    throw;
+  }
+  return settings_;
+}
+
+// The file's values, and defaults for what it leaves out. Optimizer and scheduler have defaults only if they are there.
+void DsResolver::start() {
+  for (const KeyRule& rule : ds_schema().rules) {
+    const std::string key(rule.path);
+    if (rule.type == ValueType::kSection || key.starts_with("scheduler.")) continue;
+    const std::optional<Json> value = file_value(key);
+    if (value && key == "comet.api_key") {
+      set(key, "(not shown)", "file, no effect");  // rows are logged and saved
+    } else if (value) {
+      const bool idle = rule.status != KeyStatus::kHonoured && *value != rule.default_value();
+      set(key, *value, idle ? fmt::format("file, no effect: {}", rule.reason) : "file");
+    } else if (rule.status == KeyStatus::kHonoured && !key.starts_with("optimizer.") && !key.starts_with("nebula.")) {
+      set(key, rule.default_value(), "default");
+    }
+  }
+}
+
+void DsResolver::link(const std::string& key, const Flag& flag, Missing missing) {
+  const std::optional<Json> value = file_value(key);
+  if (value) {
+    if (given(flag.name) && *value != flag.value) mismatch(key, *value, flag.name, flag.value);
+  } else if (file_.is_auto(key)) {
+    set(key, flag.value, fmt::format("auto <- --{}", flag.name));
+  } else if (given(flag.name) || missing == Missing::kFlag) {
+    set(key, flag.value, fmt::format("--{}{}", flag.name, given(flag.name) ? "" : ", default"));
+  } else {
+    set(key, ds_schema().find(key)->default_value(), "default");
+  }
+}
+
+void DsResolver::resolve_batch() {
+  const TrainingOptions& options = inputs_.options;
+  const std::string micro_key = "train_micro_batch_size_per_gpu";
+  const std::string accumulation_key = "gradient_accumulation_steps";
+  link(micro_key, {"per_device_train_batch_size", options.per_device_train_batch_size}, Missing::kFlag);
+  link(accumulation_key, {"gradient_accumulation_steps", options.gradient_accumulation_steps}, Missing::kFlag);
+
+  const std::optional<int64_t> total = file_integer("train_batch_size");
+  const bool micro_known = file_.has(micro_key) || given("per_device_train_batch_size");
+  const bool accumulation_known = file_integer(accumulation_key) || given("gradient_accumulation_steps");
+  if (file_integer(accumulation_key) && !file_.has("train_batch_size") && !micro_known)
+    problem(fmt::format("{} alone does not say how large a batch is: write \"{}\": \"auto\" or a number too",
+                        accumulation_key, micro_key));
+  std::optional<int64_t> micro = settings_[micro_key].value.get<int64_t>();
+  std::optional<int64_t> accumulation = settings_[accumulation_key].value.get<int64_t>();
+  if (*micro <= 0 || *accumulation <= 0)
+    return problem(
+        fmt::format("batch sizes must be positive: {}={}, {}={}", micro_key, *micro, accumulation_key, *accumulation));
+  if (!total) {
+    const double batch =
+        static_cast<double>(*micro) * static_cast<double>(*accumulation) * static_cast<double>(inputs_.world_size);
+    constexpr double kLargestBatch = 1e15;
+    if (batch > kLargestBatch) return problem(fmt::format("a train_batch_size of {:.0f} is out of range", batch));
+    set("train_batch_size", *micro * *accumulation * inputs_.world_size,
+        fmt::format("{} * {} * {} ranks", *micro, *accumulation, inputs_.world_size));
+    return;
+  }
+  if (!micro_known) micro.reset();
+  if (!accumulation_known) accumulation.reset();
+  // Both unknown: the file's "auto" is the flag, a missing key means one micro-batch per step.
+  if (!micro && !accumulation)
+    accumulation = file_.is_auto(accumulation_key) ? options.gradient_accumulation_steps : int64_t{1};
+  derive_batch(*total, micro, accumulation);
+}
+
+// At least one of the two is known. Divides only, so nothing can overflow.
+void DsResolver::derive_batch(int64_t total, std::optional<int64_t> micro, std::optional<int64_t> accumulation) {
+  const int64_t world = inputs_.world_size;
+  const auto divide = [&](const char* key, int64_t known, const char* known_key) -> int64_t {
+    if (total / world % known == 0 && total % world == 0) {
+      set(key, total / world / known,
+          fmt::format("train_batch_size {} / {} {} / {} ranks", total, known_key, known, world));
+      return total / world / known;
+    }
+    problem(fmt::format("train_batch_size={} is not a multiple of {}={} * {} ranks", total, known_key, known, world));
+    return 0;
+  };
+  if (!accumulation) {
+    divide("gradient_accumulation_steps", *micro, "train_micro_batch_size_per_gpu");
+  } else if (!micro) {
+    const int64_t derived = divide("train_micro_batch_size_per_gpu", *accumulation, "gradient_accumulation_steps");
+    if (derived > 0) set("gradient_accumulation_steps", *accumulation, settings_["gradient_accumulation_steps"].origin);
+  } else if (total % world != 0 || *micro > total || total / world % *micro != 0 ||
+             total / world / *micro != *accumulation) {
+    problem(
+        fmt::format("train_batch_size={} is not train_micro_batch_size_per_gpu={} * gradient_accumulation_steps={} "
+                    "* {} ranks = {:.0f}",
+                    total, *micro, *accumulation, world,
+                    static_cast<double>(*micro) * static_cast<double>(*accumulation) * static_cast<double>(world)));
+  }
+}
+
+void DsResolver::resolve_optimizer() {
+  if (!file_.has("optimizer.type")) {
+    if (any_below("optimizer.params.")) problem("optimizer.params is without optimizer.type");
+    return;
+  }
+  const TrainingOptions& options = inputs_.options;
+  link("optimizer.params.lr", {"learning_rate", options.learning_rate}, Missing::kDefault);
+  link("optimizer.params.eps", {"adam_epsilon", options.adam_epsilon}, Missing::kDefault);
+  link("optimizer.params.weight_decay", {"weight_decay", options.weight_decay}, Missing::kDefault);
+  resolve_betas();
+  const bool coupled =
+      file_.values.at("optimizer.type") == "Adam" && file_value("optimizer.params.adam_w_mode").value_or(true) == false;
+  const bool torch_adam = file_value("optimizer.params.torch_adam").value_or(false) == true;
+  DsSetting& decay = settings_["optimizer.params.weight_decay"];
+  if (torch_adam && !coupled && decay.origin == "default") decay = {0.01, "default of torch.optim.AdamW"};
+  const double weight_decay = decay.value.get<double>();
+  if (coupled && weight_decay != 0)
+    problem(
+        fmt::format("optimizer.params.adam_w_mode=false adds weight_decay={} to the gradient, which is not there; "
+                    "AdamW's decoupled decay is",
+                    weight_decay));
+}
+
+// Two flags for one key: each is compared, or used, on its own.
+void DsResolver::resolve_betas() {
+  const std::string key = "optimizer.params.betas";
+  const std::optional<Json> value = file_value(key);
+  const TrainingOptions& options = inputs_.options;
+  const Json flags = {options.adam_beta1, options.adam_beta2};
+  Json betas = value ? *value : file_.is_auto(key) ? flags : ds_schema().find(key)->default_value();
+  const Json before = betas;
+  if (given("adam_beta1")) betas[0] = options.adam_beta1;
+  if (given("adam_beta2")) betas[1] = options.adam_beta2;
+  if (value && betas != *value) return mismatch(key, *value, "adam_beta1, --adam_beta2", betas);
+  if (value) return;
+  set(key, betas,
+      file_.is_auto(key) ? "auto <- --adam_beta1, --adam_beta2"
+      : betas == before  ? "default"
+                         : "--adam_beta1, --adam_beta2");
+}
+
+std::optional<Json> DsResolver::file_value(const std::string& key) const {
+  const auto found = file_.values.find(key);
+  if (found == file_.values.end() || found->second == "auto") return std::nullopt;
+  return found->second;
+}
+
+std::optional<int64_t> DsResolver::file_integer(const std::string& key) const {
+  const std::optional<Json> value = file_value(key);
+  if (!value) return std::nullopt;
+  return value->get<int64_t>();
+}
+
+bool DsResolver::any_below(const std::string& prefix) const {
+  const auto found = file_.values.lower_bound(prefix);
+  return found != file_.values.end() && found->first.starts_with(prefix);
+}
+
+void DsResolver::mismatch(const std::string& key, const Json& value, const std::string& flag, const Json& flag_value) {
+  mismatches_.push_back(fmt::format("ds {}={} vs --{}={}", key, value.dump(), flag, flag_value.dump()));
+}
+
+}  // namespace strake::training

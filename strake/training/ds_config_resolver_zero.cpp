@@ -1,0 +1,162 @@
+#include <algorithm>
+
+#include "strake/optim/learning_rate.h"
+#include "strake/training/ds_config_keys.h"
+#include "strake/training/ds_config_resolver.h"
+
+// The parts of DsResolver that concern the learning rate schedule, ZeRO and checkpoints.
+namespace strake::training {
+namespace {
+
+constexpr std::string_view kUnknownSteps = "waits for the number of steps";
+
+}  // namespace
+
+void DsResolver::resolve_scheduler() {
+  const std::optional<Json> type = file_value("scheduler.type");
+  if (!type) {
+    if (any_below("scheduler.params.")) problem("scheduler.params is without scheduler.type");
+    return;
+  }
+  set("scheduler.type", *type, "file");
+  if (given("lr_scheduler_type"))
+    mismatch("scheduler.type", *type, "lr_scheduler_type", inputs_.options.lr_scheduler_type);
+  for (const auto& [owner, name, fallback] : ds_schedule_parameters()) {
+    if (owner != type->get<std::string>()) continue;
+    if (fallback == "required" && !file_.has(fmt::format("scheduler.params.{}", name)))
+      problem(fmt::format("{} needs scheduler.params.{}", owner, name));
+    resolve_schedule_parameter(std::string(name), fallback == "required" ? Json() : Json::parse(fallback));
+  }
+  check_schedule(type->get<std::string>());
+}
+
+void DsResolver::resolve_schedule_parameter(const std::string& name, const Json& fallback) {
+  const std::string key = "scheduler.params." + name;
+  const TrainingOptions& options = inputs_.options;
+  const auto optimizer_lr = settings_.find("optimizer.params.lr");
+  const Json learning_rate = optimizer_lr != settings_.end() ? optimizer_lr->second.value : Json(options.learning_rate);
+  const std::optional<Json> value = file_value(key);
+  if (value) {
+    set(key, *value, "file");
+    const auto compare = [&](const char* flag, const Json& flag_value) {
+      if (given(flag) && *value != flag_value) mismatch(key, *value, flag, flag_value);
+    };
+    if (name == "warmup_max_lr") compare("learning_rate", options.learning_rate);
+    if (name == "warmup_num_steps" && options.warmup_steps > 0) compare("warmup_steps", options.warmup_steps);
+    if (name == "total_num_steps" && options.max_steps > 0) compare("max_steps", options.max_steps);
+  } else if (!file_.is_auto(key)) {
+    const bool from_optimizer = name == "warmup_max_lr" && fallback.is_null();
+    set(key, from_optimizer ? learning_rate : fallback, from_optimizer ? "default: the optimizer's lr" : "default");
+  } else if (name == "warmup_min_lr") {
+    set(key, 0.0, "auto <- 0");
+  } else if (name == "warmup_max_lr") {
+    set(key, learning_rate, "auto <- the optimizer's lr");
+  } else if (name == "total_num_steps") {
+    set(key, inputs_.total_steps ? Json(*inputs_.total_steps) : Json(),
+        inputs_.total_steps ? "auto <- number of steps" : fmt::format("auto, {}", kUnknownSteps));
+  } else if (inputs_.total_steps || options.warmup_steps > 0 || options.warmup_ratio == 0) {
+    const int64_t steps =
+        optim::resolve_warmup_steps({.steps = static_cast<double>(options.warmup_steps), .ratio = options.warmup_ratio},
+                                    inputs_.total_steps.value_or(0));
+    set(key, std::max<int64_t>(1, steps), "auto <- --warmup_steps, --warmup_ratio");
+  } else {
+    set(key, Json(), fmt::format("auto, {}", kUnknownSteps));
+  }
+}
+
+void DsResolver::check_schedule(const std::string& type) {
+  for (const KeyRule& rule : ds_schema().rules) {
+    const std::string key(rule.path);
+    if (!key.starts_with("scheduler.params.") || !file_.has(key) || settings_.contains(key)) continue;
+    problem(fmt::format("{} is not a parameter of {}", key, type));
+  }
+  const auto ordered = [&](const std::string& low, const std::string& high) {
+    const auto first = settings_.find("scheduler.params." + low);
+    const auto second = settings_.find("scheduler.params." + high);
+    return first == settings_.end() || second == settings_.end() || first->second.value.is_null() ||
+           second->second.value.is_null() || first->second.value.get<double>() <= second->second.value.get<double>();
+  };
+  for (const auto& [low, high] :
+       {std::pair{"warmup_min_lr", "warmup_max_lr"}, std::pair{"cycle_min_lr", "cycle_max_lr"},
+        std::pair{"cycle_min_mom", "cycle_max_mom"}}) {
+    if (!ordered(low, high)) problem(fmt::format("scheduler.params: {} is above {}", low, high));
+  }
+  if (!ordered("warmup_num_steps", "total_num_steps"))
+    notices_.push_back("scheduler.params: the run ends before its warm-up: warmup_num_steps is above total_num_steps");
+}
+
+void DsResolver::resolve_zero() {
+  const int64_t stage = settings_["zero_optimization.stage"].value.get<int64_t>();
+  const auto from_hidden = [&](const std::string& name, auto&& size, const char* formula) {
+    const std::string key = "zero_optimization." + name;
+    if (!file_.is_auto(key)) return;
+    if (name != "reduce_bucket_size" && stage != 3) return set(key, ds_schema().find(key)->default_value(), "default");
+    if (!inputs_.hidden_size)
+      return problem(
+          fmt::format("{}=\"auto\" follows from hidden_size, which this model does not have; write a number", key));
+    set(key, size(*inputs_.hidden_size), fmt::format("auto <- {}, hidden_size {}", formula, *inputs_.hidden_size));
+  };
+  from_hidden("reduce_bucket_size", [](int64_t hidden) { return hidden * hidden; }, "hidden^2");
+  from_hidden(
+      "stage3_prefetch_bucket_size",
+      [](int64_t hidden) {
+        return static_cast<int64_t>(0.9 * static_cast<double>(hidden) * static_cast<double>(hidden));
+      },
+      "0.9 hidden^2");
+  from_hidden("stage3_param_persistence_threshold", [](int64_t hidden) { return 10 * hidden; }, "10 hidden");
+  DsSetting& overlap = settings_["zero_optimization.overlap_comm"];
+  if (overlap.value.is_null()) overlap = {stage == 3, "default: stage 3 only"};
+}
+
+// Only an enabled Nebula limits the number of checkpoints, and a flag that was given goes first.
+void DsResolver::resolve_nebula() {
+  const std::string key = "nebula.num_of_version_in_retention";
+  if (file_value("nebula.enabled").value_or(false) == false) {
+    settings_.erase(key);
+  } else if (given("save_total_limit")) {
+    settings_.erase(key);
+    notices_.push_back(
+        fmt::format("{}: --save_total_limit {} was given and decides", key, inputs_.options.save_total_limit));
+  } else if (!file_.has(key)) {
+    set(key, ds_schema().find(key)->default_value(), "default");
+  }
+}
+
+void DsResolver::check_precision() {
+  if (settings_["fp16.enabled"].value == true && settings_["bf16.enabled"].value == true)
+    problem(fmt::format("fp16 ({}) and bf16 ({}) cannot both be on", settings_["fp16.enabled"].origin,
+                        settings_["bf16.enabled"].origin));
+}
+
+void DsResolver::check_zero() {
+  check_offload("offload_param", 3);
+  check_offload("offload_optimizer", 1);
+  const auto integer = [&](const std::string& name) {
+    return settings_["zero_optimization." + name].value.get<int64_t>();
+  };
+  const int64_t stage = integer("stage");
+  const double ratio = settings_["zero_optimization.offload_optimizer.ratio"].value.get<double>();
+  if (ratio < 1 && stage != 3)
+    problem(fmt::format("zero_optimization.offload_optimizer.ratio={} needs stage 3, not {}", ratio, stage));
+  for (const std::string name : {"zero_hpz_partition_size", "mics_shard_size"}) {
+    const int64_t ranks = integer(name);
+    if (ranks <= 1 && (name != "mics_shard_size" || ranks != 1)) continue;
+    if (stage != 3) problem(fmt::format("zero_optimization.{}={} needs stage 3, not {}", name, ranks, stage));
+    if (inputs_.world_size % ranks != 0)
+      problem(fmt::format("zero_optimization.{}={} does not divide {} ranks", name, ranks, inputs_.world_size));
+  }
+}
+
+void DsResolver::check_offload(const std::string& section, int64_t lowest_stage) {
+  const std::string path = "zero_optimization." + section;
+  const std::string device = settings_[path + ".device"].value.get<std::string>();
+  if (device == "none") return;
+  const int64_t stage = settings_["zero_optimization.stage"].value.get<int64_t>();
+  if (stage < lowest_stage)
+    problem(fmt::format("{}.device={} needs stage {}{}, not {}", path, device, lowest_stage,
+                        lowest_stage < 3 ? " or above" : "", stage));
+  if (device == "nvme" && settings_[path + ".nvme_path"].value.is_null())
+    problem(fmt::format("{}.device=nvme needs {}.nvme_path, a folder on the disk to use", path, path));
+}
+
+}  // namespace strake::training

@@ -1,0 +1,151 @@
+#include "strake/training/ds_config_settings.h"
+
+#include <algorithm>
+
+namespace strake::training {
+namespace {
+
+DsDevice device(const std::string& name) {
+  return name == "cpu" ? DsDevice::kCpu : name == "nvme" ? DsDevice::kNvme : DsDevice::kNone;
+}
+
+DsDtype dtype(const std::string& name) {
+  return name == "fp16" ? DsDtype::kFp16 : name == "bf16" ? DsDtype::kBf16 : DsDtype::kFp32;
+}
+
+// The values below one section.
+class Section {
+ public:
+  Section(const DsSettings& settings, std::string prefix) : settings_(settings), prefix_(std::move(prefix)) {}
+
+  const Json& value(const std::string& key) const { return settings_.at(prefix_ + key).value; }
+  int64_t integer(const std::string& key) const { return value(key).get<int64_t>(); }
+  double number(const std::string& key) const { return value(key).get<double>(); }
+  bool flag(const std::string& key) const { return value(key).get<bool>(); }
+  std::string text(const std::string& key) const { return value(key).is_null() ? "" : value(key).get<std::string>(); }
+  std::optional<DsDtype> optional_dtype(const std::string& key) const {
+    if (value(key).is_null()) return std::nullopt;
+    return dtype(text(key));
+  }
+  std::optional<int64_t> optional_integer(const std::string& key) const {
+    if (value(key).is_null()) return std::nullopt;
+    return integer(key);
+  }
+
+ private:
+  const DsSettings& settings_;
+  std::string prefix_;
+};
+
+DsOptimizer typed_optimizer(const DsSettings& settings) {
+  const Section params(settings, "optimizer.params.");
+  return {.type = "AdamW",
+          .learning_rate = params.number("lr"),
+          .beta1 = params.value("betas").at(0).get<double>(),
+          .beta2 = params.value("betas").at(1).get<double>(),
+          .epsilon = params.number("eps"),
+          .weight_decay = params.number("weight_decay")};
+}
+
+DsScheduler typed_scheduler(const DsSettings& settings) {
+  DsScheduler scheduler{.type = Section(settings, "scheduler.").text("type"), .params = Json::object()};
+  const std::string prefix = "scheduler.params.";
+  for (const auto& [key, setting] : settings)
+    if (key.starts_with(prefix)) scheduler.params[key.substr(prefix.size())] = setting.value;
+  return scheduler;
+}
+
+DsLossScaling typed_loss_scaling(const DsSettings& settings) {
+  const Section fp16(settings, "fp16.");
+  return {.loss_scale = fp16.number("loss_scale"),
+          .initial_scale_power = fp16.integer("initial_scale_power"),
+          .loss_scale_window = fp16.integer("loss_scale_window"),
+          .hysteresis = fp16.integer("hysteresis"),
+          .consecutive_hysteresis = fp16.flag("consecutive_hysteresis"),
+          .min_loss_scale = fp16.number("min_loss_scale")};
+}
+
+DsOffloadParam typed_offload_param(const DsSettings& settings) {
+  const Section offload(settings, "zero_optimization.offload_param.");
+  return {.device = device(offload.text("device")),
+          .nvme_path = offload.text("nvme_path"),
+          .buffer_count = offload.integer("buffer_count"),
+          .buffer_size = offload.integer("buffer_size"),
+          .max_in_cpu = offload.integer("max_in_cpu"),
+          .pin_memory = offload.flag("pin_memory")};
+}
+
+DsOffloadOptimizer typed_offload_optimizer(const DsSettings& settings) {
+  const Section offload(settings, "zero_optimization.offload_optimizer.");
+  return {.device = device(offload.text("device")),
+          .nvme_path = offload.text("nvme_path"),
+          .buffer_count = offload.integer("buffer_count"),
+          .pin_memory = offload.flag("pin_memory"),
+          .pipeline_read = offload.flag("pipeline_read"),
+          .pipeline_write = offload.flag("pipeline_write"),
+          .ratio = offload.number("ratio")};
+}
+
+DsZero typed_zero(const DsSettings& settings) {
+  const Section zero(settings, "zero_optimization.");
+  const int64_t mics = zero.integer("mics_shard_size");
+  return {.stage = zero.integer("stage"),
+          .reduce_bucket_size = zero.integer("reduce_bucket_size"),
+          .allgather_bucket_size = zero.integer("allgather_bucket_size"),
+          .overlap_comm = zero.flag("overlap_comm"),
+          .sub_group_size = zero.integer("sub_group_size"),
+          .prefetch_bucket_size = zero.integer("stage3_prefetch_bucket_size"),
+          .param_persistence_threshold = zero.integer("stage3_param_persistence_threshold"),
+          .model_persistence_threshold = zero.integer("stage3_model_persistence_threshold"),
+          .max_live_parameters = zero.integer("stage3_max_live_parameters"),
+          .gather_16bit_weights_on_model_save = zero.flag("stage3_gather_16bit_weights_on_model_save"),
+          .hpz_partition_size = std::max<int64_t>(1, zero.integer("zero_hpz_partition_size")),
+          .mics_shard_size = mics > 0 ? mics : -1,
+          .offload_param = typed_offload_param(settings),
+          .offload_optimizer = typed_offload_optimizer(settings)};
+}
+
+DsAio typed_aio(const DsSettings& settings) {
+  const Section aio(settings, "aio.");
+  return {.block_size = aio.integer("block_size"),
+          .queue_depth = aio.integer("queue_depth"),
+          .intra_op_parallelism = aio.integer("intra_op_parallelism"),
+          .single_submit = aio.flag("single_submit"),
+          .overlap_events = aio.flag("overlap_events")};
+}
+
+}  // namespace
+
+DsConfig typed_config(const DsSettings& settings) {
+  const Section root(settings, "");
+  DsConfig config{
+      .train_batch_size = root.integer("train_batch_size"),
+      .train_micro_batch_size_per_gpu = root.integer("train_micro_batch_size_per_gpu"),
+      .gradient_accumulation_steps = root.integer("gradient_accumulation_steps"),
+      .dataloader_drop_last = root.flag("dataloader_drop_last"),
+      .gradient_clipping = root.number("gradient_clipping"),
+      .compute_dtype = root.flag("bf16.enabled")   ? DsDtype::kBf16
+                       : root.flag("fp16.enabled") ? DsDtype::kFp16
+                                                   : DsDtype::kFp32,
+      .loss_scaling = typed_loss_scaling(settings),
+      .grad_accum_dtype = root.optional_dtype("data_types.grad_accum_dtype"),
+      .param_dtype = root.optional_dtype("data_types.param_dtype"),
+      .communication_dtype = root.optional_dtype("communication_data_type"),
+      .prescale_gradients = root.flag("prescale_gradients"),
+      .gradient_predivide_factor = root.number("gradient_predivide_factor"),
+      .zero = typed_zero(settings),
+      .aio = typed_aio(settings),
+      .activation_checkpointing = {.cpu_checkpointing = root.flag("activation_checkpointing.cpu_checkpointing"),
+                                   .number_checkpoints =
+                                       root.optional_integer("activation_checkpointing.number_checkpoints")},
+      .use_node_local_storage = root.flag("checkpoint.use_node_local_storage"),
+      .wall_clock_breakdown = root.flag("wall_clock_breakdown"),
+      .dump_state = root.flag("dump_state")};
+  if (settings.contains("optimizer.type")) config.optimizer = typed_optimizer(settings);
+  if (settings.contains("scheduler.type")) config.scheduler = typed_scheduler(settings);
+  if (settings.contains("nebula.num_of_version_in_retention"))
+    config.save_total_limit = root.integer("nebula.num_of_version_in_retention");
+  return config;
+}
+
+}  // namespace strake::training

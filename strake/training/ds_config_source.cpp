@@ -1,0 +1,99 @@
+#include "strake/training/ds_config_source.h"
+
+#include <filesystem>
+#include <optional>
+
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+
+namespace strake::training {
+namespace {
+
+int base64_digit(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '-' || c == '+') return 62;
+  if (c == '_' || c == '/') return 63;
+  return -1;
+}
+
+// None unless all of `text` is base64.
+std::optional<std::string> decode_base64(std::string_view text) {
+  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
+  if (text.empty() || text.size() % 4 == 1) return std::nullopt;
+  std::string decoded;
+  uint32_t bits = 0;
+  int num_bits = 0;
+  for (const char c : text) {
+    const int digit = base64_digit(c);
+    if (digit < 0) return std::nullopt;
+    bits = (bits << 6 | static_cast<uint32_t>(digit)) & 0xffffU;
+    num_bits += 6;
+    if (num_bits >= 8) {
+      num_bits -= 8;
+      decoded += static_cast<char>(bits >> num_bits & 0xffU);
+    }
+  }
+  return decoded;
+}
+
+bool starts_object(std::string_view text) {
+  const std::string blanked = blank_comments(std::string(text));
+  const size_t first = blanked.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && blanked[first] == '{';
+}
+
+bool is_file(const std::string& argument) {
+  std::error_code error;  // a base64 argument may be too long for a path
+  return std::filesystem::exists(argument, error);
+}
+
+}  // namespace
+
+std::string blank_comments(std::string text) {
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    if (in_string) {
+      if (text[i] == '\\')
+        ++i;
+      else if (text[i] == '"')
+        in_string = false;
+    } else if (text[i] == '"') {
+      in_string = true;
+    } else if (text[i] == '#' || (text[i] == '/' && next == '/')) {
+      while (i < text.size() && text[i] != '\n') text[i++] = ' ';
+    } else if (text[i] == '/' && next == '*') {
+      const size_t end = text.find("*/", i + 2);
+      if (end == std::string::npos) return text;  // the parser will complain at its start
+      for (; i < end + 2; ++i)
+        if (text[i] != '\n') text[i] = ' ';
+      --i;
+    }
+  }
+  return text;
+}
+
+ConfigSource read_config_source(const std::string& argument, const std::string& flag) {
+  require(argument.size() <= kMaxConfigBytes, ErrorKind::kConfig, "{}: longer than {} bytes", flag, kMaxConfigBytes);
+  std::string name = argument;
+  std::string text;
+  if (starts_object(argument)) {
+    name = flag + " (inline)";
+    text = argument;
+  } else if (is_file(argument)) {
+    text = read_file(argument, kMaxConfigBytes);
+  } else {
+    const std::optional<std::string> decoded = decode_base64(argument);
+    require(decoded && starts_object(*decoded), ErrorKind::kConfig,
+            "{} '{}' is neither a file that exists nor JSON nor base64 of JSON", flag, printable(argument));
+    name = flag + " (base64)";
+    text = *decoded;
+  }
+  Json root = parse_json(blank_comments(std::move(text)), name);
+  require(root.is_object(), ErrorKind::kConfig, "{}: found {}, expected an object", name, root.type_name());
+  return {.name = std::move(name), .root = std::move(root)};
+}
+
+}  // namespace strake::training
