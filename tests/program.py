@@ -4,11 +4,15 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pyarrow.parquet as parquet
+import pytest
 
 BINARY = os.environ.get("STRAKE_BINARY") or str(pathlib.Path(__file__).parent.parent / "build" / "strake")
+MPIEXEC = os.environ.get("STRAKE_MPIEXEC") or "mpiexec.mpich"  # of the MPI that the program was built with
+OPEN_MPI_SETTINGS = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PMI_", "OMPI_", "SLURM_", "MPI_", "STRAKE_NUM_THREADS")
 
 
@@ -40,6 +44,19 @@ def command(verb, *positional, **flags):
 def run(line, timeout=60, env=None, **options):
     done = subprocess.run(line, capture_output=True, timeout=timeout, env=env or environment(), **options)
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def run_mpi(num_ranks, line):
+    if shutil.which(MPIEXEC) is None:
+        pytest.skip(f"there is no {MPIEXEC}")
+    env = environment(**{f"OMPI_{setting}": "1" for setting in OPEN_MPI_SETTINGS})
+    return run([MPIEXEC, "-n", str(num_ranks), *line], env=env)
+
+
+def is_open_mpi():
+    if shutil.which(MPIEXEC) is None:
+        return False
+    return "Open" in subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, check=True).stdout
 
 
 def strake(verb, *positional, env=None, **flags):

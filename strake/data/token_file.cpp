@@ -56,7 +56,7 @@ struct BatchBuilder {
 
   arrow::Status append(const TokenRow& row) {
     ARROW_RETURN_NOT_OK(lists.Append());
-    ARROW_RETURN_NOT_OK(ids->AppendValues(row.ids.data(), static_cast<int64_t>(row.ids.size())));
+    ARROW_RETURN_NOT_OK(ids->AppendValues(row.ids.begin(), row.ids.end()));
     const auto length = static_cast<int32_t>(row.ids.size());
     ARROW_RETURN_NOT_OK(second_begin.Append(row.second_begin.value_or(length)));
     if (const auto* value = std::get_if<int32_t>(&row.label)) ARROW_RETURN_NOT_OK(classes.Append(*value));

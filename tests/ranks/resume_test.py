@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from program import command, environment, files_in, losses, metrics, run
+from program import command, environment, files_in, losses, metrics, run, run_mpi
 from tiny_models import make_model, reviews, write_table
 
 MICRO_BATCHES = 4
@@ -108,10 +108,8 @@ def test_a_killed_run_goes_on_with_the_same_bits(inputs, uninterrupted, killed, 
 
 
 def test_a_killed_run_goes_on_as_processes(inputs, uninterrupted, killed):
-    if shutil.which("mpirun.mpich") is None:
-        pytest.skip("there is no mpirun.mpich")
     flags = {"ranks": 1, "gradient_accumulation_steps": 2}
-    outcome = run(["mpirun.mpich", "-n", "2", *train_command(inputs, killed, resume_from_checkpoint="true", **flags)])
+    outcome = run_mpi(2, train_command(inputs, killed, resume_from_checkpoint="true", **flags))
     assert outcome.code == 0, outcome.err
     assert_same_end(killed, uninterrupted)
 
