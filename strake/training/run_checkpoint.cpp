@@ -24,12 +24,7 @@ const std::map<std::string, std::string> kMetadata{{"format", "pt"}};
 std::vector<SafetensorsWriter::Entry> model_entries(const models::Model& model) {
   std::vector<SafetensorsWriter::Entry> entries;
   for (const auto& block : model.blocks()) {
-    for (size_t i = 0; i < block->parameters().size(); ++i) {
-      const auto& names = block->parameters()[i].checkpoint_names;
-      std::vector<int64_t> shape = block->parameters()[i].shape;
-      if (names.size() > 1) shape[0] /= static_cast<int64_t>(names.size());
-      for (const std::string& name : names) entries.push_back({name, at::kFloat, shape});
-    }
+    for (auto& [name, shape] : models::checkpoint_tensors(*block)) entries.push_back({name, at::kFloat, shape});
   }
   return entries;
 }
