@@ -17,6 +17,7 @@
 #include "strake/kernels/bias_activation.h"
 #include "strake/kernels/column_sum.h"
 #include "strake/kernels/convert.h"
+#include "strake/kernels/cross_entropy.h"
 #include "strake/kernels/dropout.h"
 #include "strake/kernels/embedding.h"
 #include "strake/kernels/global_norm.h"
@@ -211,6 +212,27 @@ void sum_columns(benchmark::State& state, Isa isa) {
 }
 
 template <typename T>
+void predict_tokens(benchmark::State& state, Isa isa) {
+  constexpr int64_t kRows = 256;
+  constexpr int64_t kVocabulary = 50257;
+  const auto logits = random_values<T>(kRows * kVocabulary);
+  std::vector<T> gradient(logits.size());
+  std::vector<int32_t> targets;
+  for (int32_t t = 0; t < kRows; ++t) targets.push_back(t * 196);
+  std::vector<float> nll(targets.size());
+  for (auto _ : state) {
+    cross_entropy<T>({.logits = logits.data(),
+                      .targets = targets.data(),
+                      .nll = nll.data(),
+                      .gradient = gradient.data(),
+                      .tokens = kRows,
+                      .classes = kVocabulary},
+                     isa);
+  }
+  report_bytes(state, 2.0 * sizeof(T) * kRows * kVocabulary);
+}
+
+template <typename T>
 void drop(benchmark::State& state, Isa isa) {
   const Batch batch;
   const auto x = random_values<T>(kTokens * kHidden);
@@ -322,6 +344,7 @@ void register_for(Isa isa, const std::string& type) {
     add("embedding_" + way + type, isa, [=](auto& state) { embedding<T>(state, isa, direction); });
   }
   add("column_sum/" + type, isa, [=](auto& state) { sum_columns<T>(state, isa); });
+  add("cross_entropy/" + type, isa, [=](auto& state) { predict_tokens<T>(state, isa); });
   add("dropout/" + type, isa, [=](auto& state) { drop<T>(state, isa); });
 }
 

@@ -89,12 +89,33 @@ def make_model(folder, family="bert", dropout=0.0, head=False):
     return folder
 
 
+def write_gpt2_tokenizer(folder):
+    """The byte-level tokenizer without RoBERTa's special tokens around a text."""
+    text = (FIXTURES / "tokenizers/byte_level/tokenizer.json").read_text().replace('"<s>"', '"<|endoftext|>"')
+    tokenizer = json.loads(text)
+    tokenizer["post_processor"] = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
+
+
+def make_language_model(folder, dropout=0.0, tied=True):
+    """A GPT-2 folder of 64 positions with a language head."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(FIXTURES / "parity" / ("gpt2" if tied else "gpt2_untied") / name, folder)
+    write_gpt2_tokenizer(folder)
+    change_config(folder, embd_pdrop=dropout, attn_pdrop=dropout, resid_pdrop=dropout)
+    widen_vocabulary(folder)
+    return folder
+
+
 def widen_vocabulary(folder):
     vocabulary = json.loads((folder / "tokenizer.json").read_text())
     size = 1 + max([*vocabulary["model"]["vocab"].values(), *(token["id"] for token in vocabulary["added_tokens"])])
 
     def widen(name, array):
-        if not name.endswith("word_embeddings.weight"):
+        if not name.endswith(("word_embeddings.weight", "wte.weight", "lm_head.weight")):
             return array
         more = numpy.random.default_rng(5).normal(0, 0.2, (size - len(array), array.shape[1]))
         return numpy.concatenate([array, more.astype(array.dtype)])

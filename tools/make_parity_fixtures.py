@@ -15,10 +15,13 @@ expected.safetensors, "bert", "bert_regression", "roberta", "distilbert":
 expected.json: the settings of the run, the parameters that weight decay applies to, and `steps`: per step the micro
   batches as lists of rows of the training sequences. The loss of a step is the sum over all its rows divided by their
   number, however they are cut into micro batches.
+"gpt2", "gpt2_untied" have no labels, token types or logits, but
+  nll [N], train.final_nll [N]                 of every token but the first of its sequence; `loss` is their mean
+and the loss of a step is the sum over its targets divided by their number.
 "bert_base" is the encoder of "bert" saved without its head; its expectations are `pooled` [S, hidden] for the six.
 
-Every sequence is computed in a padded batch with an attention mask, and the script fails if one by one, without any
-padding, gives something else. Dropout is 0 in every config.json.
+Every sequence of an encoder is computed in a padded batch with an attention mask, and the script fails if one by one,
+without any padding, gives something else; those of GPT-2 are computed one by one. Dropout is 0 in every config.json.
 """
 
 import json
@@ -100,6 +103,29 @@ def distilbert_config():
     )
 
 
+def gpt2_config(**changes):
+    return transformers.GPT2Config(
+        vocab_size=VOCABULARY,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        n_positions=64,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        resid_pdrop=0.0,
+        initializer_range=0.2,
+        bos_token_id=0,
+        eos_token_id=0,
+        **changes,
+    )
+
+
+LANGUAGE_MODELS = {
+    "gpt2": gpt2_config(),
+    "gpt2_untied": gpt2_config(
+        tie_word_embeddings=False, n_inner=48, activation_function="relu", scale_attn_weights=False
+    ),
+}
 FIXTURES = {
     "bert": (transformers.BertForSequenceClassification, bert_config(num_labels=3)),
     "bert_regression": (
@@ -204,16 +230,17 @@ def optimizer_of(model):
     return torch.optim.AdamW(groups, lr=RUN["learning_rate"], betas=betas, eps=RUN["adam_epsilon"])
 
 
-def train(model, sequences, steps):
-    """Per step: loss, gradient norm before clipping, learning rate."""
+def train(model, steps, loss_sum_of, num_targets):
+    """Per step: loss, gradient norm before clipping, learning rate. Losses are given as functions of rows."""
     optimizer = optimizer_of(model)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, RUN["warmup_steps"], RUN["max_steps"])
     history = []
     for batches in steps:
         optimizer.zero_grad()
         loss = 0.0
+        divisor = sum(map(num_targets, batches))
         for rows in batches:
-            part = loss_sum(model(**sequences.padded(rows)).logits, sequences.labels[rows]) / sum(map(len, batches))
+            part = loss_sum_of(rows) / divisor
             part.backward()
             loss += part.item()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), RUN["max_grad_norm"]).item()
@@ -244,7 +271,9 @@ def make(folder, model_class, config, seed):
     training = Sequences(lengths, config, generator)
     steps = micro_batches(generator)
     logits, loss, gradients = evaluate(model, sequences)
-    losses, norms, rates = train(model, training, steps)
+    losses, norms, rates = train(
+        model, steps, lambda rows: loss_sum(model(**training.padded(rows)).logits, training.labels[rows]), len
+    )
     with torch.no_grad():
         final = model(**sequences.padded(range(len(LENGTHS)))).logits
     tensors = sequences.tensors() | training.tensors("train.")
@@ -254,6 +283,53 @@ def make(folder, model_class, config, seed):
     write(folder, tensors, {**RUN, "decayed": decayed_names(model), "steps": steps})
     spread = f"logits {logits.abs().max():.2f}, norms {norms.min():.2f} to {norms.max():.2f}"
     print(f"{folder.name}: {spread}, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
+
+
+def token_nll(model, ids):
+    """Of every token but the first, each given those before it; nothing for a single one."""
+    logits = model(ids[None]).logits[0]
+    return cross_entropy(logits[:-1], ids[1:], reduction="none")
+
+
+def ids_and_offsets(documents, prefix=""):
+    lengths = torch.tensor([0] + [len(ids) for ids in documents])
+    return {prefix + "input_ids": torch.cat(documents).int(), prefix + "offsets": lengths.cumsum(0).int()}
+
+
+def make_language_model(folder, config, seed):
+    torch.manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    config._attn_implementation = "eager"
+    model = transformers.GPT2LMHeadModel(config).eval()
+    randomize(model, generator)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink()
+
+    def random_documents(lengths):
+        return [torch.randint(FIRST_ID, VOCABULARY, (n,), generator=generator) for n in lengths]
+
+    documents = random_documents(LENGTHS)
+    training = random_documents(torch.randint(1, TRAINING_LONGEST + 1, (TRAINING_ROWS,), generator=generator).tolist())
+    steps = micro_batches(generator)
+    nll = torch.cat([token_nll(model, ids) for ids in documents])
+    longest = max(documents, key=len)
+    torch.testing.assert_close(token_nll(model, longest).mean(), model(longest[None], labels=longest[None]).loss)
+    loss = nll.mean()
+    loss.backward()
+    tensors = ids_and_offsets(documents) | ids_and_offsets(training, "train.")
+    tensors |= {"gradient." + name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+    losses, norms, rates = train(
+        model,
+        steps,
+        lambda rows: sum(token_nll(model, training[row]).sum() for row in rows),
+        lambda rows: sum(len(training[row]) - 1 for row in rows),
+    )
+    with torch.no_grad():
+        final = torch.cat([token_nll(model, ids) for ids in documents])
+    tensors |= {"nll": nll.detach(), "loss": loss.detach().reshape(1), "train.losses": losses.float()}
+    tensors |= {"train.gradient_norms": norms.float(), "train.learning_rates": rates, "train.final_nll": final}
+    write(folder, tensors, {**RUN, "decayed": decayed_names(model), "steps": steps})
+    print(f"{folder.name}: norms {norms.min():.2f} to {norms.max():.2f}, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
 
 
 def make_base(folder, source):
@@ -279,6 +355,9 @@ def main():
         make(out / name, model_class, config, seed)
     (out / "bert_base").mkdir(parents=True, exist_ok=True)
     make_base(out / "bert_base", out / "bert")
+    for seed, (name, config) in enumerate(LANGUAGE_MODELS.items(), start=len(FIXTURES)):
+        (out / name).mkdir(parents=True, exist_ok=True)
+        make_language_model(out / name, config, seed)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ namespace {
 using strake::cli::Verb;
 
 void print_help(std::ostream& out) {
-  out << "strake fine-tunes Hugging Face encoders and scores text with them, from Parquet to Parquet.\n\n"
+  out << "strake fine-tunes Hugging Face encoders, scores text with them and trains GPT-2 language models.\n\n"
          "Usage: strake VERB [--flag value ...]      strake VERB --help\n\nVerbs:\n";
   for (const Verb& verb : strake::cli::verbs()) {
     out << fmt::format("  {:<10} {}\n", verb.text.name, verb.text.summary);

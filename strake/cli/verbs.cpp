@@ -100,12 +100,13 @@ void run_tokenize(const VerbText& text, const std::vector<std::string>& argument
 
 std::span<const Verb> verbs() {
   static const std::array kVerbs{
-      Verb{{"train", "Fine-tune a BERT, RoBERTa or DistilBERT classifier.",
+      Verb{{"train", "Fine-tune a BERT, RoBERTa or DistilBERT classifier, or train a GPT-2 language model.",
             "Examples:\n"
             "  strake train --model_name_or_path roberta-base --train_file train.parquet --validation_file "
             "test.parquet \\\n"
             "    --text_column text --label_column label --eval_strategy epoch --output_dir out\n"
             "  strake train ... --bf16 --per_device_train_batch_size 32 --learning_rate 2e-5 --warmup_ratio 0.06\n"
+            "  strake train --task causal-lm --model_name_or_path gpt2 --train_file texts.jsonl --output_dir out\n"
             "  strake train ... --ranks 2                    two data-parallel ranks in this process\n"
             "  mpirun -n 4 strake train ...                  four processes\n"
             "  strake train ... --resume_from_checkpoint true"},

@@ -8,7 +8,8 @@
 
 // The end of a transformer sublayer in one pass over memory:
 //   sum = dropout(x) + residual,   y = (sum - mean) rstd gamma + beta,   rstd = 1 / sqrt(variance + eps)
-// per token. Mean and variance are those of `sum` as stored, so that the backward pass sees the same numbers.
+// per token; pre-norm networks use `sum` as well as y. Mean and variance are those of `sum` as stored, so that the
+// backward pass sees the same numbers.
 namespace strake::kernels {
 
 template <typename T>
@@ -35,10 +36,11 @@ struct ResidualLayerNormBackward {
   const float* mean = nullptr;
   const float* rstd = nullptr;
   const T* gamma = nullptr;
-  T* dsum = nullptr;        // [tokens, columns]: gradient of the residual; may be dy
-  T* dx = nullptr;          // [tokens, columns]: gradient of x; may be dsum if dropout is off
-  float* dgamma = nullptr;  // [columns], overwritten
-  float* dbeta = nullptr;   // [columns], overwritten
+  const T* dsum_in = nullptr;  // [tokens, columns]: the gradient of `sum` where it is used a second time, or null
+  T* dsum = nullptr;           // [tokens, columns]: gradient of the residual; may be dy or dsum_in
+  T* dx = nullptr;             // [tokens, columns]: gradient of x; may be dsum if dropout is off
+  float* dgamma = nullptr;     // [columns], overwritten
+  float* dbeta = nullptr;      // [columns], overwritten
   int64_t tokens = 0;
   int64_t columns = 0;
   Dropout dropout = {};

@@ -40,7 +40,7 @@ struct Result {
 };
 
 template <typename T>
-Result<T> run(const Layer<T>& l, Isa isa) {
+Result<T> run(const Layer<T>& l, Isa isa, const T* dsum_in = nullptr) {
   Result<T> r;
   for (std::vector<T>* array : {&r.sum, &r.y, &r.dsum, &r.dx}) array->resize(l.x.size());
   for (std::vector<float>* array : {&r.mean, &r.rstd}) array->resize(static_cast<size_t>(l.tokens));
@@ -64,6 +64,7 @@ Result<T> run(const Layer<T>& l, Isa isa) {
                                    .mean = r.mean.data(),
                                    .rstd = r.rstd.data(),
                                    .gamma = l.gamma.data(),
+                                   .dsum_in = dsum_in,
                                    .dsum = r.dsum.data(),
                                    .dx = r.dx.data(),
                                    .dgamma = r.dgamma.data(),
@@ -178,6 +179,29 @@ TYPED_TEST(ResidualLayerNorm, BackwardAgreesWithTheReferenceInEveryRung) {
       expect_close(got.dx, doubles(want.dx), 1e-5, 2 * kRounding<TypeParam>, what);
       expect_close(got.dgamma, doubles(want.dgamma), 1e-4, 1e-6, what);  // fp32 sums over 130 tokens
       expect_close(got.dbeta, doubles(want.dbeta), 1e-4, 1e-6, what);
+    }
+  }
+}
+
+TYPED_TEST(ResidualLayerNorm, BackwardAddsTheGradientOfASecondUseOfTheSumInEveryRung) {
+  for (const float p : {0.0F, 0.1F}) {
+    Layer<TypeParam> layer(9, 65, p);
+    const KeepRule keep = keep_rule(layer.dropout, layer.index.index());
+    const std::vector<TypeParam> second = random_values<TypeParam>(9 * 65, 6);
+    for (const Isa isa : usable_rungs()) {
+      const Result<TypeParam> alone = run(layer, isa);
+      const Result<TypeParam> both = run(layer, isa, second.data());
+      std::vector<double> dsum = doubles(alone.dsum);
+      for (size_t i = 0; i < dsum.size(); ++i) dsum[i] += to_float(second[i]);
+      std::vector<double> dx = dsum;
+      for (size_t i = 0; i < dx.size(); ++i) {
+        dx[i] *= keep_factor(keep, static_cast<int64_t>(i) / 65, static_cast<int64_t>(i) % 65);
+      }
+      // `alone` was rounded when it was stored, which the sum is not: values up to 10.
+      const double absolute = 20 * kRounding<TypeParam>;
+      expect_close(both.dsum, dsum, absolute, kRounding<TypeParam>, to_string(isa));
+      expect_close(both.dx, dx, absolute, kRounding<TypeParam>, to_string(isa));
+      EXPECT_TRUE(same_bits(both.dgamma, alone.dgamma) && same_bits(both.dbeta, alone.dbeta)) << to_string(isa);
     }
   }
 }

@@ -21,6 +21,20 @@ size_t Block::add(ParameterSpec spec) {
   return parameters_.size() - 1;
 }
 
+Affine Block::add_norm(const std::string& name, const std::string& checkpoint_name, int64_t width) {
+  const size_t weight = add({.name = name + ".weight",
+                             .shape = {width},
+                             .initialization = Initialization::kOnes,
+                             .decay = WeightDecay::kExempt,
+                             .checkpoint_names = {checkpoint_name + ".weight"}});
+  const size_t bias = add({.name = name + ".bias",
+                           .shape = {width},
+                           .initialization = Initialization::kZeros,
+                           .decay = WeightDecay::kExempt,
+                           .checkpoint_names = {checkpoint_name + ".bias"}});
+  return {weight, bias};
+}
+
 size_t Block::tie(TiedParameter parameter) {
   tied_.push_back(parameter);
   return tied_.size() - 1;

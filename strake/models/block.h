@@ -18,6 +18,9 @@ namespace strake::models {
 enum class Initialization { kNormal, kZeros, kOnes };
 enum class WeightDecay { kApply, kExempt };  // Hugging Face's Trainer exempts biases and normalisation weights
 
+// How a checkpoint stores a matrix [outputs, inputs]; GPT-2's are [inputs, outputs].
+enum class StoredAs { kIs, kTransposed };
+
 // One named tensor of a block.
 struct ParameterSpec {
   std::string name;  // unique within the model, for example "layer.3.attention.qkv.weight"
@@ -25,7 +28,17 @@ struct ParameterSpec {
   Initialization initialization = Initialization::kNormal;
   WeightDecay decay = WeightDecay::kApply;
   std::vector<std::string> checkpoint_names;  // Hugging Face's; several are stacked along dimension 0, in equal parts
-  bool is_head = false;                       // may be absent from a base checkpoint, and is initialised then
+  StoredAs stored_as = StoredAs::kIs;
+  // Where tied weights may be found a second time. There they must be the same; they are not written twice.
+  std::string checkpoint_copy = {};
+  double initial_scale = 1;  // of normal initial values, times the model's initializer_range
+  bool is_head = false;      // may be absent from a base checkpoint, and is initialised then
+};
+
+// Where a projection's or norm's two parameters are in Parameters.
+struct Affine {
+  size_t weight = 0;
+  size_t bias = 0;
 };
 
 // A parameter of an earlier block that a block uses too (tied weights). It is stored and updated there.
@@ -58,6 +71,7 @@ using Parameters = std::vector<Parameter>;
 struct StepContext {
   const tensors::PackedBatch& batch;
   std::optional<PhiloxKey> dropout_key;  // of (seed, optimizer step); absent in evaluation
+  double loss_divisor = 1;               // that Model::loss gets: for a last block that takes its gradient at once
 
   // Dropout with probability p at one place of the network; off in evaluation.
   kernels::Dropout dropout(uint32_t site, double p) const;
@@ -76,8 +90,8 @@ class Block {
   // Where each parameter lies in the block's flat buffer.
   const tensors::FlatLayout& layout() const { return layout_; }
 
-  // The first block ignores `input`; the last one returns logits. Hidden states are [T, hidden_size] in the dtype of
-  // the parameters.
+  // The first block ignores `input`; the last one returns what Model::loss takes. Hidden states are [T, hidden_size] in
+  // the dtype of the parameters.
   virtual at::Tensor forward(const Parameters& parameters, const at::Tensor& input,
                              const StepContext& context) const = 0;
 
@@ -87,6 +101,8 @@ class Block {
  protected:
   // Declares a parameter; the returned index is its place in Parameters.
   size_t add(ParameterSpec spec);
+  // Weight and bias of a layer norm, `name`.weight and `checkpoint_name`.weight and so on.
+  Affine add_norm(const std::string& name, const std::string& checkpoint_name, int64_t width);
   // Declares the use of an earlier block's parameter. Its place in Parameters is parameters().size() + the returned
   // index, once all own parameters are declared.
   size_t tie(TiedParameter parameter);

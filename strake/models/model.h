@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strake/models/block.h"
@@ -32,6 +33,8 @@ class Model {
   virtual double initializer_range() const = 0;
   // Base checkpoints leave this out of tensor names, "bert." for example.
   virtual std::string checkpoint_prefix() const = 0;
+  // True for tensors of old checkpoints that are no weights, such as stored masks.
+  virtual bool is_buffer(std::string_view /*checkpoint_name*/) const { return false; }
 
  protected:
   void add(std::unique_ptr<Block> block) { blocks_.push_back(std::move(block)); }

@@ -1,7 +1,9 @@
 #include "strake/models/weights.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <functional>
 #include <set>
 
@@ -37,10 +39,12 @@ std::optional<std::string> find_name(const CheckpointFiles& files, const std::st
   return std::nullopt;
 }
 
-// Part i of a parameter whose rows come from several checkpoint tensors.
-at::Tensor stacked_part(const at::Tensor& value, size_t part, size_t num_parts) {
-  const int64_t rows = value.size(0) / static_cast<int64_t>(num_parts);
-  return num_parts == 1 ? value : value.narrow(0, static_cast<int64_t>(part) * rows, rows);
+// Part i of a parameter, whose rows may come from several checkpoint tensors, as the checkpoint has it.
+at::Tensor stored_part(const ParameterSpec& spec, const at::Tensor& value, size_t part) {
+  const auto num_parts = static_cast<int64_t>(spec.checkpoint_names.size());
+  const int64_t rows = value.size(0) / num_parts;
+  const at::Tensor own = num_parts == 1 ? value : value.narrow(0, static_cast<int64_t>(part) * rows, rows);
+  return spec.stored_as == StoredAs::kTransposed ? own.t() : own;
 }
 
 void copy_tensor(const CheckpointFiles& files, const std::string& name, const at::Tensor& target) {
@@ -53,13 +57,22 @@ void copy_tensor(const CheckpointFiles& files, const std::string& name, const at
   target.copy_(files.read(name));
 }
 
+void check_copy(const CheckpointFiles& files, const std::string& name, const ParameterSpec& spec,
+                const at::Tensor& value) {
+  at::Tensor copy = at::empty(value.sizes(), value.options());
+  copy_tensor(files, name, copy);
+  require(copy.equal(value), ErrorKind::kConfig,
+          "checkpoint tensor '{}' differs from '{}', to which config.json ties it (tie_word_embeddings)", name,
+          spec.checkpoint_names.front());
+}
+
 uint64_t hash_name(const std::string& name) {  // FNV-1a
   uint64_t hash = 0xCBF29CE484222325;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3;
   return hash;
 }
 
-void initialize(const ParameterSpec& spec, double range, uint64_t seed, const at::Tensor& target) {
+void initialize(const ParameterSpec& spec, double initializer_range, uint64_t seed, const at::Tensor& target) {
   if (spec.initialization == Initialization::kZeros) {
     target.zero_();
     return;
@@ -69,12 +82,13 @@ void initialize(const ParameterSpec& spec, double range, uint64_t seed, const at
     return;
   }
   const PhiloxKey key = philox_key(seed, hash_name(spec.name));
+  const auto range = static_cast<float>(initializer_range * spec.initial_scale);
   auto* data = target.mutable_data_ptr<float>();
   const int64_t count = target.numel();
   for (int64_t i = 0; i < count; i += 2) {
     const auto pair = philox_normal_pair(key, static_cast<uint64_t>(i) / 2);
-    data[i] = pair[0] * static_cast<float>(range);
-    if (i + 1 < count) data[i + 1] = pair[1] * static_cast<float>(range);
+    data[i] = pair[0] * range;
+    if (i + 1 < count) data[i + 1] = pair[1] * range;
   }
 }
 
@@ -90,11 +104,14 @@ void load_block(const Block& block, const WeightSource& source, at::Tensor& flat
       const auto found = find_name(source.files, wanted, prefix);
       require(found || spec.is_head, ErrorKind::kConfig, "the checkpoint has no tensor '{}'", wanted);
       if (found) {
-        copy_tensor(source.files, *found, stacked_part(value, part, spec.checkpoint_names.size()));
+        copy_tensor(source.files, *found, stored_part(spec, value, part));
       } else {
         initialize(spec, source.model.initializer_range(), source.seed, value);
         report.initialized.push_back(wanted);
       }
+    }
+    if (!spec.checkpoint_copy.empty() && source.files.contains(spec.checkpoint_copy)) {
+      check_copy(source.files, spec.checkpoint_copy, spec, value);
     }
   }
 }
@@ -105,13 +122,24 @@ void initialize_block(const Block& block, double initializer_range, uint64_t see
   }
 }
 
+std::vector<CheckpointTensor> checkpoint_tensors(const Block& block) {
+  std::vector<CheckpointTensor> result;
+  for (const ParameterSpec& spec : block.parameters()) {
+    std::vector<int64_t> shape = spec.shape;
+    shape[0] /= static_cast<int64_t>(spec.checkpoint_names.size());
+    if (spec.stored_as == StoredAs::kTransposed) std::ranges::reverse(shape);
+    for (const std::string& name : spec.checkpoint_names) result.push_back({name, shape});
+  }
+  return result;
+}
+
 std::vector<tensors::NamedTensor> named_weights(const Block& block, const at::Tensor& flat) {
   std::vector<tensors::NamedTensor> result;
   for (size_t i = 0; i < block.parameters().size(); ++i) {
-    const auto& names = block.parameters()[i].checkpoint_names;
+    const ParameterSpec& spec = block.parameters()[i];
     const at::Tensor value = FlatLayout::view(flat, block.layout().entries()[i]);
-    for (size_t part = 0; part < names.size(); ++part) {
-      result.emplace_back(names[part], stacked_part(value, part, names.size()));
+    for (size_t part = 0; part < spec.checkpoint_names.size(); ++part) {
+      result.emplace_back(spec.checkpoint_names[part], stored_part(spec, value, part));
     }
   }
   return result;
@@ -125,11 +153,12 @@ std::vector<std::string> unused_names(const Model& model, const CheckpointFiles&
       for (const std::string& name : spec.checkpoint_names) {
         if (const auto found = find_name(files, name, prefix)) used.insert(*found);
       }
+      used.insert(spec.checkpoint_copy);
     }
   }
   std::vector<std::string> unused;
   for (const std::string& name : files.names()) {
-    if (!used.contains(name)) unused.push_back(name);
+    if (!used.contains(name) && !model.is_buffer(name)) unused.push_back(name);
   }
   return unused;
 }

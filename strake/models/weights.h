@@ -30,7 +30,16 @@ void load_block(const Block& block, const WeightSource& source, at::Tensor& flat
 // Initial values as load_block gives them, without a checkpoint.
 void initialize_block(const Block& block, double initializer_range, uint64_t seed, at::Tensor& flat);
 
-// The block's tensors under their Hugging Face names, as views of `flat`.
+// Name and shape of a tensor in a checkpoint.
+struct CheckpointTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+
+// The block's tensors as a checkpoint has them.
+std::vector<CheckpointTensor> checkpoint_tensors(const Block& block);
+
+// The same with their values, as views of `flat`: not contiguous where a checkpoint has them transposed.
 std::vector<tensors::NamedTensor> named_weights(const Block& block, const at::Tensor& flat);
 
 // Names in `files` that no block uses.

@@ -18,17 +18,38 @@ PackedWork packed_work(std::span<const int32_t> offsets) {
   return work;
 }
 
+namespace {
+
+// Per token: query, key, value, output; feed-forward.
+double projections(int64_t hidden_size, int64_t intermediate_size) {
+  const auto hidden = static_cast<double>(hidden_size);
+  return 2 * (4 * hidden * hidden + 2 * hidden * static_cast<double>(intermediate_size));
+}
+
+}  // namespace
+
 double forward_flops(const EncoderShape& shape, const PackedWork& work) {
   const auto layers = static_cast<double>(shape.num_layers);
   const auto hidden = static_cast<double>(shape.hidden_size);
-  const auto intermediate = static_cast<double>(shape.intermediate_size);
   const auto labels = static_cast<double>(shape.num_labels);
-  const double projections = 2 * (4 * hidden * hidden + 2 * hidden * intermediate);  // query, key, value, output; FFN
   const double attention = 4 * hidden;  // scores and their product with the values
   const double head = 2 * (hidden * hidden + hidden * labels);
-  return layers * (projections * work.tokens + attention * work.squared_lengths) + head * work.sequences;
+  return layers * (projections(shape.hidden_size, shape.intermediate_size) * work.tokens +
+                   attention * work.squared_lengths) +
+         head * work.sequences;
+}
+
+double forward_flops(const DecoderShape& shape, const PackedWork& work) {
+  const auto layers = static_cast<double>(shape.num_layers);
+  const auto hidden = static_cast<double>(shape.hidden_size);
+  const double attention = 4 * hidden * (work.squared_lengths + work.tokens) / 2;
+  const double head = 2 * hidden * static_cast<double>(shape.vocab_size);
+  return layers * (projections(shape.hidden_size, shape.intermediate_size) * work.tokens + attention) +
+         head * (work.tokens - work.sequences);
 }
 
 double training_flops(const EncoderShape& shape, const PackedWork& work) { return 3 * forward_flops(shape, work); }
+
+double training_flops(const DecoderShape& shape, const PackedWork& work) { return 3 * forward_flops(shape, work); }
 
 }  // namespace strake::monitor

@@ -38,6 +38,21 @@ TEST(Flops, ForwardEqualsTheSumOverMatrixProducts) {
   EXPECT_EQ(training_flops(kTiny, packed_work(offsets)), 3 * flops);
 }
 
+TEST(Flops, OfADecoderCountWhatEachPositionSees) {
+  const DecoderShape shape{.num_layers = 2, .hidden_size = 4, .intermediate_size = 16, .vocab_size = 50};
+  double expected = 0;
+  for (const int64_t length : {5, 1, 7}) {
+    for (int64_t position = 0; position < length; ++position) {
+      const auto seen = static_cast<double>(position + 1);
+      expected += 2 * (2 * (4 * 4 * 4 + 2 * 4 * 16) + 2 * (2 * 4 * seen));
+      if (position > 0) expected += 2 * 4 * 50;
+    }
+  }
+  const std::array<int32_t, 4> offsets{0, 5, 6, 13};
+  EXPECT_EQ(forward_flops(shape, packed_work(offsets)), expected);
+  EXPECT_EQ(training_flops(shape, packed_work(offsets)), 3 * expected);
+}
+
 TEST(Flops, WorkOfBatchesAddsUp) {
   const std::array<int32_t, 4> whole{0, 5, 6, 13};
   const std::array<int32_t, 3> first{0, 5, 6};

@@ -87,10 +87,15 @@ ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
 
 }  // namespace
 
-ShardingRequest apply_sharding_flags(TrainConfig& config, const RankCount& ranks, int64_t hidden_size) {
+void check_sharding_flags(const TrainConfig& config) {
   require(config.deepspeed.empty() || config.fsdp.empty(), ErrorKind::kUsage,
           "--deepspeed and --fsdp contradict each other");
   require(config.fsdp_config.empty() || !config.fsdp.empty(), ErrorKind::kUsage, "--fsdp_config needs --fsdp");
+  if (!config.deepspeed.empty()) training::parse_ds_config(config.deepspeed);
+  if (!config.fsdp.empty()) training::parse_fsdp(config.fsdp, config.fsdp_config);
+}
+
+ShardingRequest apply_sharding_flags(TrainConfig& config, const RankCount& ranks, int64_t hidden_size) {
   if (!config.deepspeed.empty()) return apply_deepspeed(config, ranks, hidden_size);
   if (!config.fsdp.empty()) return apply_fsdp(config, ranks);
   return {};

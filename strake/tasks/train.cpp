@@ -2,9 +2,6 @@
 
 #include <ATen/ops/zeros.h>
 
-#include <iostream>
-#include <thread>
-
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/mpi_comm.h"
 #include "strake/comm/rank_environment.h"
@@ -14,13 +11,12 @@
 #include "strake/core/file.h"
 #include "strake/core/log.h"
 #include "strake/core/memory.h"
-#include "strake/core/nearest_name.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
 #include "strake/models/weights.h"
-#include "strake/monitor/evaluation_metrics.h"
 #include "strake/tasks/run_log.h"
 #include "strake/tasks/sharding_flags.h"
+#include "strake/tasks/train_job.h"
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/linear_products.h"
 
@@ -28,147 +24,6 @@ namespace strake::tasks {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What every rank of a process shares: read once, before ranks start.
-struct TrainSetup {
-  models::EncoderConfig model_config;
-  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
-  data::TokenDataset train;
-  std::optional<data::TokenDataset> evaluation;
-};
-
-bool has_classifier(const models::SequenceClassifier& model, const fs::path& folder) {
-  const tensors::CheckpointFiles files(folder);
-  const auto& head = model.blocks().back()->parameters();
-  return std::ranges::any_of(head, [&](const models::ParameterSpec& spec) {
-    return spec.name == "head.classifier.weight" && files.contains(spec.checkpoint_names.front());
-  });
-}
-
-bool are_token_files(const std::vector<std::string>& paths) {
-  return !paths.empty() && fs::path(paths.front()).extension() == ".parquet" && data::is_token_file(paths.front());
-}
-
-LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models::ProblemType> problem) {
-  if (are_token_files(config.train_file)) {
-    const data::TokenFileReader reader(config.train_file.front());
-    require(reader.info().label_kind != data::TokenLabelKind::kNone, ErrorKind::kData,
-            "{} has no labels: prepare it with --label_column", config.train_file.front());
-    const bool numbers = reader.info().label_kind == data::TokenLabelKind::kNumber;
-    const bool wants_numbers = problem == models::ProblemType::kRegression;
-    require(config.problem_type.empty() || numbers == wants_numbers, ErrorKind::kUsage,
-            "--problem_type {} contradicts {}, whose labels are {}", config.problem_type, config.train_file.front(),
-            numbers ? "numbers" : "classes");
-    return numbers ? LabelMap::numbers() : LabelMap::classes(reader.info().label_names);
-  }
-  return LabelMap::collect(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
-}
-
-// Labels of a new head come from the training data; a head that was trained before keeps its own, unless they were
-// never named (LABEL_0, ...) and the data has as many.
-LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model_config) {
-  const auto problem = parse_problem_type_flag(config.problem_type);
-  if (!has_classifier(models::SequenceClassifier(model_config), config.model_name_or_path)) {
-    return labels_of_training_data(config, problem);
-  }
-  require(!problem || *problem == model_config.problem(), ErrorKind::kUsage,
-          "--problem_type {} contradicts the trained head of {}", config.problem_type, config.model_name_or_path);
-  LabelMap trained = LabelMap::of(model_config);
-  if (!trained.has_generic_names() || trained.problem() == models::ProblemType::kRegression) return trained;
-  LabelMap named = labels_of_training_data(config, trained.problem());
-  return named.names().size() == trained.names().size() ? named : trained;
-}
-
-std::string describe_labels(data::TokenLabelKind kind, const std::vector<std::string>& names) {
-  constexpr size_t kLongestList = 300;
-  if (kind == data::TokenLabelKind::kNone) return "none";
-  return kind == data::TokenLabelKind::kNumber ? "numbers"
-                                               : printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList);
-}
-
-data::TokenDataset load_tokens(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
-                               const LabelMap& labels) {
-  data::LoadedTokens loaded = data::load_token_files({paths.begin(), paths.end()});
-  require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
-          "{} was prepared with another tokenizer than the model's", paths.front());
-  const bool regression = labels.problem() == models::ProblemType::kRegression;
-  require(loaded.info.label_kind == (regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass) &&
-              (regression || loaded.info.label_names == labels.names()),
-          ErrorKind::kData, "the labels of {} are not those of the model: found {}, expected {}", paths.front(),
-          describe_labels(loaded.info.label_kind, loaded.info.label_names),
-          describe_labels(regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass, labels.names()));
-  return std::move(loaded.dataset);
-}
-
-data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::string>& paths, const LabelMap& labels,
-                              const TrainSetup& setup, int workers) {
-  data::TokenDataset dataset = are_token_files(paths) ? load_tokens(paths, *setup.tokenizer, labels)
-                                                      : encode_all(make_source(paths, config.text.encoding),
-                                                                   setup.tokenizer, config.text, &labels, workers);
-  require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
-  require(dataset.max_token_id() < setup.model_config.vocab_size, ErrorKind::kConfig,
-          "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
-          paths.front(), dataset.max_token_id(), setup.model_config.vocab_size);
-  int64_t longest = 0;
-  for (int64_t i = 0; i < dataset.size(); ++i) longest = std::max(longest, dataset.length(i));
-  require(longest <= setup.model_config.max_sequence_length(), ErrorKind::kConfig,
-          "{}: sequences of {} tokens do not fit the model's {} positions: prepare it with a lower --max_seq_length",
-          paths.front(), longest, setup.model_config.max_sequence_length());
-  return dataset;
-}
-
-// Every evaluation reports the loss and these.
-void require_known_metric(const training::TrainingOptions& options, models::ProblemType problem) {
-  const bool regression = problem == models::ProblemType::kRegression;
-  std::vector<std::string> known{"loss"};
-  for (const auto& [name, value] :
-       regression ? monitor::RegressionMetrics().named_values() : monitor::ClassificationMetrics().named_values()) {
-    known.push_back(name);
-  }
-  const std::string wanted = options.best_metric_name().substr(std::string_view("eval_").size());
-  require(std::ranges::find(known, wanted) != known.end(), ErrorKind::kUsage,
-          "--metric_for_best_model {} is none of the metrics of {}: {}{}", printable(options.metric_for_best_model),
-          regression ? "regression" : "classification", fmt::join(known, ", "), did_you_mean(wanted, known));
-}
-
-// Text was read and cut when token files were made: what was said about it and is not so is refused.
-void require_flags_of_tokens(const TrainConfig& config, bool reads_text) {
-  for (const auto* paths : {&config.train_file, &config.validation_file}) {
-    if (!are_token_files(*paths)) continue;
-    for (const char* flag : {"text_column", "text_pair_column", "label_column", "encoding"}) {
-      require(reads_text || !config.given.contains(flag), ErrorKind::kUsage,
-              "--{} cannot apply to {}: it was prepared already; leave the flag out", flag, paths->front());
-    }
-    for (const std::string& path : *paths) {
-      const int64_t prepared = data::TokenFileReader(path).info().max_length;
-      require(!config.given.contains("max_seq_length") || prepared == config.text.max_seq_length, ErrorKind::kUsage,
-              "--max_seq_length {} contradicts {}: it was prepared already, with {}; leave the flag out or prepare it "
-              "again",
-              config.text.max_seq_length, path, prepared);
-    }
-  }
-}
-
-TrainSetup load_setup(const TrainConfig& config, int workers) {
-  TrainSetup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
-                   .tokenizer = tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path
-                                                                                          : config.tokenizer_name),
-                   .train = data::TokenDatasetBuilder("").build()};
-  const bool reads_text = !are_token_files(config.train_file) ||
-                          (!config.validation_file.empty() && !are_token_files(config.validation_file));
-  require_flags_of_tokens(config, reads_text);
-  require(!reads_text || config.text.max_seq_length <= setup.model_config.max_sequence_length(), ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
-          setup.model_config.max_sequence_length());
-  const LabelMap labels = choose_labels(config, setup.model_config);
-  setup.model_config.set_labels(labels.names(), labels.problem());
-  require_known_metric(config.training, labels.problem());
-  setup.train = load_split(config, config.train_file, labels, setup, workers);
-  if (!config.validation_file.empty()) {
-    setup.evaluation = load_split(config, config.validation_file, labels, setup, workers);
-  }
-  return setup;
-}
 
 bool wants_resume(const TrainConfig& config) {
   const std::string& wish = config.resume_from_checkpoint;
@@ -206,33 +61,43 @@ void start_output_folder(const TrainConfig& config) {
 
 // What must not change between start and resume, but for the number of ranks, whose product with the accumulation steps
 // must stay.
-Json run_fingerprint(const TrainConfig& config, const TrainSetup& setup, int num_ranks) {
+Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ranks) {
   const training::TrainingOptions& options = config.training;
-  return {{"seed", options.seed},
-          {"data_seed", options.order_seed()},
-          {"per_device_train_batch_size", options.per_device_train_batch_size},
-          {"max_tokens_per_batch", options.max_tokens_per_batch},
-          {"micro_batches_per_step", options.gradient_accumulation_steps * num_ranks},
-          {"bf16", options.bf16},
-          {"dataloader_drop_last", options.dataloader_drop_last},
-          {"train_sequences", setup.train.size()},
-          {"train_tokens", setup.train.total_tokens()},
-          {"training_data_crc32c", setup.train.fingerprint()},  // after the counts, which say more, in the alphabet
-          {"tokenizer", setup.tokenizer->fingerprint()},
-          {"num_labels", setup.model_config.num_labels()}};
+  Json fingerprint{{"seed", options.seed},
+                   {"data_seed", options.order_seed()},
+                   {"per_device_train_batch_size", options.per_device_train_batch_size},
+                   {"max_tokens_per_batch", options.max_tokens_per_batch},
+                   {"micro_batches_per_step", options.gradient_accumulation_steps * num_ranks},
+                   {"bf16", options.bf16},
+                   {"dataloader_drop_last", options.dataloader_drop_last},
+                   {"train_sequences", job.train_data().size()},
+                   {"train_tokens", job.train_data().total_tokens()},
+                   // After the counts, which say more, in the alphabet.
+                   {"training_data_crc32c", job.train_data().fingerprint()},
+                   {"tokenizer", job.tokenizer().fingerprint()}};
+  fingerprint.update(job.fingerprint());
+  return fingerprint;
 }
 
-void load_weights(const models::SequenceClassifier& model, const TrainConfig& config,
-                  training::ShardedParameters& parameters) {
-  const tensors::CheckpointFiles files(config.model_name_or_path);
+void initialize_weights(const models::Model& model, uint64_t seed, training::ShardedParameters& parameters) {
+  for (size_t i = 0; i < model.blocks().size(); ++i) {
+    at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
+    models::initialize_block(*model.blocks()[i], model.initializer_range(), seed, whole);
+    parameters.assign(i, whole);
+  }
+}
+
+void load_weights(const TrainJob& job, uint64_t seed, training::ShardedParameters& parameters) {
+  const models::Model& model = job.model();
+  if (job.weights().empty()) return initialize_weights(model, seed, parameters);
+  const tensors::CheckpointFiles files(job.weights());
   models::LoadReport report;
   for (size_t i = 0; i < model.blocks().size(); ++i) {
     at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
     try {
-      models::load_block(*model.blocks()[i], {.model = model, .files = files, .seed = config.training.seed}, whole,
-                         report);
+      models::load_block(*model.blocks()[i], {.model = model, .files = files, .seed = seed}, whole, report);
     } catch (Error& error) {
-      error.add_context("while loading " + config.model_name_or_path);
+      error.add_context("while loading " + job.weights().string());
       throw;
     }
     parameters.assign(i, whole);
@@ -248,32 +113,24 @@ struct Start {
   std::string sharding_record;  // ds_config_resolved.json, if not empty
 };
 
-training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setup, const Start& start,
-                               comm::Comm& comm) {
-  const models::SequenceClassifier model(setup.model_config);
-  training::ShardedParameters parameters(model, comm, config.training);
-  if (!start.resume_from) load_weights(model, config, parameters);
+training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, const Start& start, comm::Comm& comm) {
+  training::ShardedParameters parameters(job.model(), comm, config.training);
+  if (!start.resume_from) load_weights(job, config.training.seed, parameters);
   std::unique_ptr<RunLog> run_log;
   if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config);
-  const auto evaluate = [&] {
-    return training::evaluate(model, parameters, comm, *setup.evaluation, config.training.per_device_eval_batch_size);
-  };
-  const monitor::EncoderShape shape{.num_layers = setup.model_config.num_hidden_layers,
-                                    .hidden_size = setup.model_config.hidden_size,
-                                    .intermediate_size = setup.model_config.intermediate_size,
-                                    .num_labels = setup.model_config.num_labels()};
+  const auto evaluate = [&] { return job.evaluate(parameters, comm); };
   training::TrainerInputs inputs{
-      .model = model,
-      .train = setup.train,
-      .evaluate = setup.evaluation ? std::function<training::Evaluation()>(evaluate) : nullptr,
-      .training_flops = [&](const monitor::PackedWork& work) { return monitor::training_flops(shape, work); },
+      .model = job.model(),
+      .train = job.train_data(),
+      .evaluate = job.has_evaluation() ? std::function<training::Evaluation()>(evaluate) : nullptr,
+      .training_flops = [&](const monitor::PackedWork& work) { return job.training_flops(work); },
       .output_dir = config.output_dir,
       .resume_from = start.resume_from,
-      .fingerprint = run_fingerprint(config, setup, comm.size()),
+      .fingerprint = run_fingerprint(config, job, comm.size()),
       .write_companions =
           [&](const fs::path& folder) {
-            write_file_atomically(folder / "config.json", models::to_json_text(setup.model_config, "float32"));
-            setup.tokenizer->save(folder);
+            write_file_atomically(folder / "config.json", job.config_json());
+            job.tokenizer().save(folder);
           },
       .listener = run_log.get()};
   training::Trainer trainer(std::move(inputs), parameters, comm, config.training);
@@ -289,18 +146,25 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainSetup& setu
   return report;
 }
 
-void log_sharding(const TrainConfig& config, const ShardingRequest& request) {
-  for (const std::string& notice : request.notices) log::info("{}", notice);
-  if (!request.table.empty()) log::info("settings of --deepspeed:\n{}", request.table);
-  if (config.deepspeed.empty() && config.fsdp.empty()) return;
-  log::info("sharding {}{}", config.training.sharding.stage.name,
-            config.training.gradient_checkpointing ? ", activations are computed again" : "");
+std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
+  return config.trains_language_model() ? make_causal_lm_job(config, workers) : make_classifier_job(config, workers);
 }
 
-void log_environment(const TrainConfig& config, const TrainSetup& setup, int num_ranks, int threads) {
-  const models::SequenceClassifier model(setup.model_config);
-  log::info("{} with {} parameters and {} labels; {} training sequences, {} tokens", setup.model_config.model_type,
-            model.num_parameters(), setup.model_config.num_labels(), setup.train.size(), setup.train.total_tokens());
+ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, const TrainJob& job) {
+  ShardingRequest request = apply_sharding_flags(config, ranks, job.hidden_size());
+  config.training.validate();
+  for (const std::string& notice : request.notices) log::info("{}", notice);
+  if (!request.table.empty()) log::info("settings of --deepspeed:\n{}", request.table);
+  if (!config.deepspeed.empty() || !config.fsdp.empty()) {
+    log::info("sharding {}{}", config.training.sharding.stage.name,
+              config.training.gradient_checkpointing ? ", activations are computed again" : "");
+  }
+  return request;
+}
+
+void log_environment(const TrainConfig& config, const TrainJob& job, int num_ranks, int threads) {
+  log::info("{}; {} training sequences, {} tokens", job.describe(), job.train_data().size(),
+            job.train_data().total_tokens());
   log::info("{} rank{} of {} thread{}; kernels {}; matrix products {}; {}", num_ranks, num_ranks == 1 ? "" : "s",
             threads, threads == 1 ? "" : "s", describe_cpu(), tensors::matmul_backend(),
             config.training.bf16 ? "bf16" : "fp32");
@@ -308,12 +172,26 @@ void log_environment(const TrainConfig& config, const TrainSetup& setup, int num
 
 }  // namespace
 
+bool are_token_files(const std::vector<std::string>& paths) {
+  return !paths.empty() && fs::path(paths.front()).extension() == ".parquet" && data::is_token_file(paths.front());
+}
+
+void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size, const std::string& path) {
+  require(dataset.max_token_id() < vocab_size, ErrorKind::kConfig,
+          "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model", path,
+          dataset.max_token_id(), vocab_size);
+}
+
+bool TrainConfig::trains_language_model() const {
+  require(task == "sequence-classification" || task == "causal-lm", ErrorKind::kUsage,
+          "--task {} is neither sequence-classification nor causal-lm", task);
+  return task == "causal-lm";
+}
+
 void TrainConfig::validate() const {
-  require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
+  trains_language_model() ? validate_language_model() : validate_classifier();
   require(!train_file.empty(), ErrorKind::kUsage, "--train_file names no file");
   require(!output_dir.empty(), ErrorKind::kUsage, "--output_dir names no folder");
-  require(!text.label_column.empty(), ErrorKind::kUsage, "--label_column is empty");
-  require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
   require(ranks >= 1 && ranks <= 4096, ErrorKind::kUsage, "--ranks {} is not in [1, 4096]", ranks);
   require(report_to == "none" || report_to.empty(), ErrorKind::kUsage,
           "--report_to {}: only none is there yet; metrics.jsonl has every number", report_to);
@@ -322,8 +200,50 @@ void TrainConfig::validate() const {
           validation_file.empty() ? "evaluation needs a file" : "say steps or epoch, or leave the file out");
   require(!overwrite_output_dir || !wants_resume(*this), ErrorKind::kUsage,
           "--overwrite_output_dir and --resume_from_checkpoint {} contradict each other", resume_from_checkpoint);
-  parse_problem_type_flag(problem_type);
+  check_sharding_flags(*this);
   training.validate();
+}
+
+void TrainConfig::validate_classifier() const {
+  require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
+  require(!text.label_column.empty(), ErrorKind::kUsage, "--label_column is empty");
+  require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
+  const auto refuse = [](const auto& value, const auto& unset, const char* flag) {
+    require(value == unset, ErrorKind::kUsage, "--{} {} belongs to --task causal-lm", flag, value);
+  };
+  refuse(block_size, 0, "block_size");
+  refuse(model_type, "", "model_type");
+  refuse(config_name, "", "config_name");
+  refuse(config_overrides, "", "config_overrides");
+  parse_problem_type_flag(problem_type);
+}
+
+void TrainConfig::validate_language_model() const {
+  const TrainConfig defaults;
+  const auto refuse = [](const auto& value, const auto& unset, const char* flag) {
+    require(value == unset, ErrorKind::kUsage, "--{} {} does not belong to --task causal-lm", flag, value);
+  };
+  refuse(text.text_pair_column, "", "text_pair_column");
+  refuse(text.label_column, defaults.text.label_column, "label_column");
+  refuse(problem_type, "", "problem_type");
+  require(text.max_seq_length == defaults.text.max_seq_length, ErrorKind::kUsage,
+          "--max_seq_length {}: with --task causal-lm it is --block_size, and longer documents are cut into pieces",
+          text.max_seq_length);
+  require(block_size == 0 || block_size >= 2, ErrorKind::kUsage,
+          "--block_size {} is neither 0 nor at least 2: a single token predicts nothing", block_size);
+  const bool from_scratch = !model_type.empty() || !config_name.empty();
+  require(from_scratch != !model_name_or_path.empty(), ErrorKind::kUsage,
+          "--task causal-lm needs either --model_name_or_path, to go on training, or --model_type or --config_name, to "
+          "train from scratch");
+  require(model_type.empty() || config_name.empty(), ErrorKind::kUsage,
+          "--model_type {} and --config_name {} contradict each other", model_type, config_name);
+  require(model_type.empty() || model_type == "gpt2", ErrorKind::kUsage, "--model_type {}: only gpt2 is there",
+          model_type);
+  require(config_overrides.empty() || from_scratch, ErrorKind::kUsage,
+          "--config_overrides {} would contradict the weights of --model_name_or_path {}", config_overrides,
+          model_name_or_path);
+  require(!from_scratch || !tokenizer_name.empty(), ErrorKind::kUsage,
+          "--tokenizer_name names no folder, which a model from scratch needs");
 }
 
 training::TrainReport train(const TrainConfig& given) {
@@ -344,25 +264,22 @@ training::TrainReport train(const TrainConfig& given) {
   tensors::set_compute_threads(threads);
 
   const auto run = [&]() -> training::TrainReport {
-    const ShardingRequest sharding = apply_sharding_flags(
-        config, {.world = num_ranks, .per_node = under_launcher ? environment->local_size : num_ranks},
-        models::read_encoder_config(config.model_name_or_path).hidden_size);
-    config.validate();
-    log_sharding(config, sharding);
-    const TrainSetup setup = load_setup(config, under_launcher ? threads : available_cores());
-    log_environment(config, setup, num_ranks, threads);
+    const auto job = make_job(config, under_launcher ? threads : available_cores());
+    const ShardingRequest sharding = choose_sharding(
+        config, {.world = num_ranks, .per_node = under_launcher ? environment->local_size : num_ranks}, *job);
+    log_environment(config, *job, num_ranks, threads);
     if (config.dry_run) return {};
     if (!mpi || mpi->rank() == 0) check_output_folder(config);
-    const auto record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n";
-    const auto resume_from = find_resume(config);
-    if (mpi) return run_rank(config, setup, {resume_from, record}, *mpi);
+    const Start start{.resume_from = find_resume(config),
+                      .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};
+    if (mpi) return run_rank(config, *job, start, *mpi);
     if (num_ranks == 1) {
       comm::SelfComm self;
-      return run_rank(config, setup, {resume_from, record}, self);
+      return run_rank(config, *job, start, self);
     }
     training::TrainReport report;
     comm::run_ranks(num_ranks, threads, [&](comm::Comm& comm) {
-      training::TrainReport own = run_rank(config, setup, {resume_from, record}, comm);
+      training::TrainReport own = run_rank(config, *job, start, comm);
       if (comm.rank() == 0) report = std::move(own);
     });
     return report;

@@ -10,14 +10,19 @@
 
 namespace strake::tasks {
 
-// Fine-tunes a sequence classifier (or regressor). Names, meaning and defaults as in Hugging Face's example scripts and
-// TrainingArguments.
+// Fine-tunes a sequence classifier (or regressor), or trains a causal language model. Names, meaning and defaults as in
+// Hugging Face's example scripts (run_classification.py, run_clm.py) and TrainingArguments.
 struct TrainConfig {
+  std::string task = "sequence-classification";
   std::string model_name_or_path;
   std::string tokenizer_name;  // empty: the model's
+  std::string model_type;      // these three: to train from scratch
+  std::string config_name;
+  std::string config_overrides;
   std::vector<std::string> train_file;
   std::vector<std::string> validation_file;
   TextOptions text{.label_column = "label"};
+  int64_t block_size = 0;  // 0: as many as the model has positions, at most 1024
   std::string problem_type;
   std::string output_dir;
   bool overwrite_output_dir = false;
@@ -35,15 +40,22 @@ struct TrainConfig {
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
+    visit("task", self.task, "sequence-classification or causal-lm");
     visit("model_name_or_path", self.model_name_or_path, "folder with config.json and model.safetensors");
     visit("tokenizer_name", self.tokenizer_name, "tokenizer folder or file, if not in the model's folder");
-    visit("train_file", self.train_file, "labelled text (Parquet, CSV, TSV, JSONL) or token Parquet");
+    visit("model_type", self.model_type, "causal-lm: train a new model of this kind from scratch: gpt2");
+    visit("config_name", self.config_name, "causal-lm: train a new model of this config.json (or folder with one)");
+    visit("config_overrides", self.config_overrides, "changes to the new model's configuration: n_layer=4,n_head=8");
+    visit("train_file", self.train_file,
+          "text (Parquet, CSV, TSV, JSONL; for causal-lm also .txt), with labels for classification; or token Parquet");
     visit("validation_file", self.validation_file, "the same, for evaluation");
     visit("text_column", self.text.text_column, "column with the text");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
     visit("label_column", self.text.label_column, "column with the label");
     visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
+    visit("block_size", self.block_size,
+          "causal-lm: tokens of a piece into which longer texts are cut; 0: the model's positions, at most 1024");
     visit("problem_type", self.problem_type, "single_label_classification or regression; by default from the labels");
     visit("output_dir", self.output_dir, "folder for checkpoints, the final model and logs");
     visit("overwrite_output_dir", self.overwrite_output_dir,
@@ -61,6 +73,12 @@ struct TrainConfig {
     visit("dry_run", self.dry_run, "check flags, model and data, say what would run, and stop");
   }
   void validate() const;
+  // Error (kUsage) for an unknown task.
+  bool trains_language_model() const;
+
+ private:
+  void validate_classifier() const;
+  void validate_language_model() const;
 };
 
 // Runs on every rank this process starts or is; results are those of rank 0.

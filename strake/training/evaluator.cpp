@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
 
 #include "strake/data/collate.h"
@@ -53,6 +54,37 @@ class GatheredParameters final : public models::ParameterSource {
   ShardedParameters& parameters_;
 };
 
+// What evaluation works with on every rank.
+struct Work {
+  const models::Model& model;
+  ShardedParameters& parameters;
+  comm::Comm& comm;
+  const data::TokenDataset& dataset;
+  int64_t batch_size;
+};
+
+// Calls use(indices, output) for this rank's share of the batches, which hold sequences of similar length.
+template <typename Use>
+void for_each_output(const Work& work, const Use& use) {
+  const std::vector<int64_t> indices = indices_by_length(work.dataset);
+  const int64_t size = work.dataset.size();
+  GatheredParameters source(work.parameters);
+  for (int64_t round = 0; round < size; round += work.comm.size() * work.batch_size) {
+    const int64_t begin = round + work.comm.rank() * work.batch_size;
+    if (begin >= size) {
+      source.pass();
+      continue;
+    }
+    const int64_t count = std::min(work.batch_size, size - begin);
+    const auto share = std::span(indices).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
+    use(share, models::forward(work.model, source, data::collate(work.dataset, share)).to(at::kFloat).contiguous());
+  }
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
 
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,
@@ -75,31 +107,47 @@ monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, co
 Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
                     const data::TokenDataset& dataset, int64_t batch_size) {
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<int64_t> indices = indices_by_length(dataset);
   Evaluation result{.logits = at::zeros({dataset.size(), model.config().num_labels()}), .sequences = dataset.size()};
   auto* rows = result.logits.mutable_data_ptr<float>();
   const int64_t width = result.logits.size(1);
-  GatheredParameters source(parameters);
-  for (int64_t round = 0; round < dataset.size(); round += comm.size() * batch_size) {
-    const int64_t begin = round + comm.rank() * batch_size;
-    if (begin >= dataset.size()) {
-      source.pass();
-      continue;
-    }
-    const int64_t count = std::min(batch_size, dataset.size() - begin);
-    const auto share = std::span(indices).subspan(begin, count);
-    const at::Tensor logits = models::forward(model, source, data::collate(dataset, share)).to(at::kFloat).contiguous();
-    for (int64_t i = 0; i < count; ++i) {
-      std::copy_n(logits.const_data_ptr<float>() + i * width, width, rows + share[i] * width);
-    }
-  }
+  for_each_output({model, parameters, comm, dataset, batch_size},
+                  [&](std::span<const int64_t> share, const at::Tensor& logits) {
+                    const auto* values = logits.const_data_ptr<float>();
+                    for (size_t i = 0; i < share.size(); ++i) {
+                      std::copy_n(values + static_cast<int64_t>(i) * width, width, rows + share[i] * width);
+                    }
+                  });
   at::Tensor flat = result.logits.view(-1);
   comm.all_reduce(flat);  // exact: each row was computed by one rank, the others have zero
   if (dataset.label_kind() != data::TokenLabelKind::kNone && dataset.size() > 0) {
     result.loss = model.loss(result.logits, all_labels(dataset), static_cast<double>(dataset.size())).item<double>();
     result.metrics = compute_metrics(model, result.logits, dataset);
   }
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+Evaluation evaluate_language_model(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
+                                   const data::TokenDataset& dataset, int64_t batch_size) {
+  const auto start = std::chrono::steady_clock::now();
+  at::Tensor sums = at::zeros({dataset.size()}, at::kDouble);
+  auto* sum_of_sequence = sums.mutable_data_ptr<double>();
+  for_each_output({model, parameters, comm, dataset, batch_size},
+                  [&](std::span<const int64_t> share, const at::Tensor& nll) {
+                    const auto* next = nll.const_data_ptr<float>();
+                    for (const int64_t i : share) {
+                      const int64_t count = model.num_targets(dataset.length(i));
+                      sum_of_sequence[i] = std::accumulate(next, next + count, 0.0);
+                      next += count;
+                    }
+                  });
+  comm.all_reduce(sums);  // exact: each sequence was computed by one rank, the others have zero
+  int64_t targets = 0;
+  for (int64_t i = 0; i < dataset.size(); ++i) targets += model.num_targets(dataset.length(i));
+  const double total = std::accumulate(sum_of_sequence, sum_of_sequence + dataset.size(), 0.0);
+  Evaluation result{.loss = total / static_cast<double>(targets), .sequences = dataset.size()};
+  result.metrics = {{"perplexity", std::exp(result.loss)}};
+  result.seconds = seconds_since(start);
   return result;
 }
 

@@ -11,8 +11,8 @@
 namespace strake::training {
 
 struct Evaluation {
-  at::Tensor logits;  // fp32 [N, num_labels], in dataset order
-  double loss = 0;    // mean; only if the dataset has labels
+  at::Tensor logits;  // fp32 [N, num_labels], in dataset order; of classifiers
+  double loss = 0;    // mean over all targets; of classifiers only if the dataset has labels
   monitor::NamedValues metrics;
   int64_t sequences = 0;
   double seconds = 0;
@@ -23,6 +23,11 @@ struct Evaluation {
 // rank gets the result.
 Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
                     const data::TokenDataset& dataset, int64_t batch_size);
+
+// The same for a causal language model, whose output is the negative log-likelihood of every target. The metric is
+// perplexity, exp(loss).
+Evaluation evaluate_language_model(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
+                                   const data::TokenDataset& dataset, int64_t batch_size);
 
 // Metrics of logits against the dataset's labels: those of classification or regression, as the model's problem is.
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,

@@ -38,10 +38,8 @@ std::vector<SafetensorsWriter::Entry> entries_of(const models::Model& model, con
   std::vector<SafetensorsWriter::Entry> entries;
   for (size_t i = 0; i < writers.size(); ++i) {
     if (writers[i] != rank) continue;
-    for (const models::ParameterSpec& spec : model.blocks()[i]->parameters()) {
-      std::vector<int64_t> shape = spec.shape;
-      if (spec.checkpoint_names.size() > 1) shape[0] /= static_cast<int64_t>(spec.checkpoint_names.size());
-      for (const std::string& name : spec.checkpoint_names) entries.push_back({name, at::kFloat, shape});
+    for (const auto& [name, shape] : models::checkpoint_tensors(*model.blocks()[i])) {
+      entries.push_back({name, at::kFloat, shape});
     }
   }
   return entries;

@@ -15,7 +15,7 @@ std::string TrainingOptions::best_metric_name() const {
 bool TrainingOptions::larger_is_better() const {
   if (greater_is_better) return *greater_is_better;
   const std::string name = best_metric_name();
-  return !name.ends_with("loss") && !name.ends_with("mse") && !name.ends_with("mae");
+  return !name.ends_with("loss") && !name.ends_with("mse") && !name.ends_with("mae") && !name.ends_with("perplexity");
 }
 
 Interval parse_interval(const std::string& text, const char* flag) {

@@ -92,7 +92,7 @@ struct TrainingOptions {
     visit("save_total_limit", self.save_total_limit, "checkpoints to keep, besides the best; 0: all");
     visit("load_best_model_at_end", self.load_best_model_at_end, "end with the weights of the best evaluation");
     visit("metric_for_best_model", self.metric_for_best_model, "such as accuracy, f1 or loss; empty: loss");
-    visit("greater_is_better", self.greater_is_better, "by default false for losses and errors");
+    visit("greater_is_better", self.greater_is_better, "by default false for losses, errors and perplexity");
     visit("early_stopping_patience", self.early_stopping_patience,
           "stop after so many evaluations without gain; 0: off");
     visit("early_stopping_threshold", self.early_stopping_threshold, "smallest gain that counts");

@@ -112,6 +112,7 @@ TEST(TrainingOptions, NameTheMetricOfTheBestModelAsTransformersDoes) {
   EXPECT_EQ(TrainingOptions{.metric_for_best_model = "eval_f1"}.best_metric_name(), "eval_f1");
   EXPECT_FALSE(TrainingOptions{}.larger_is_better());
   EXPECT_FALSE(TrainingOptions{.metric_for_best_model = "mse"}.larger_is_better());
+  EXPECT_FALSE(TrainingOptions{.metric_for_best_model = "perplexity"}.larger_is_better());
   EXPECT_TRUE(TrainingOptions{.metric_for_best_model = "accuracy"}.larger_is_better());
   TrainingOptions forced{.metric_for_best_model = "accuracy"};
   forced.greater_is_better = false;

@@ -61,7 +61,9 @@ double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batc
   const size_t last = blocks.size() - 1;
   const ShardedParameters::Sinks sinks = [this](size_t i) { return &reducer_.sink(i); };
   const tensors::PackedBatch nothing;
-  const models::StepContext context{batch ? *batch : nothing, philox_key(options_.seed, static_cast<uint64_t>(step))};
+  const models::StepContext context{.batch = batch ? *batch : nothing,
+                                    .dropout_key = philox_key(options_.seed, static_cast<uint64_t>(step)),
+                                    .loss_divisor = divisor};
   Tape tape;
   at::Tensor activations;
   for (size_t i = 0; i <= last; ++i) {

@@ -1,6 +1,7 @@
 """Makes in the current folder what the commands of docs/howto work on.
 
 encoder/                     a small random BERT without a classifier, 64 positions
+gpt2/                        a small random GPT-2, 64 positions
 train.parquet, test.parquet  text, label and other columns
 new.csv                      id and text, in Windows-1252
 """
@@ -14,6 +15,7 @@ import tiny_models
 
 def main():
     tiny_models.make_model("encoder")
+    tiny_models.make_language_model("gpt2", dropout=0.1)
     tiny_models.write_table("train.parquet", tiny_models.reviews(96))
     tiny_models.write_table("test.parquet", tiny_models.reviews(24, seed=2))
     pathlib.Path("new.csv").write_text("id,text\n1,a good caf\u00e9\n2,the film was sad\n", encoding="cp1252")

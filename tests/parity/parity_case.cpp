@@ -11,20 +11,25 @@ ParityCase::ParityCase(const std::string& name)
 
 data::TokenDataset ParityCase::dataset(const std::string& prefix) const {
   const at::Tensor ids = expected.read(prefix + "input_ids");
-  const at::Tensor types = expected.read(prefix + "token_type_ids");
   const at::Tensor offsets = expected.read(prefix + "offsets");
-  const at::Tensor labels = expected.read(prefix + "labels");
+  at::Tensor types;
+  at::Tensor labels;
+  if (expected.tensors().contains(prefix + "token_type_ids")) types = expected.read(prefix + "token_type_ids");
+  if (expected.tensors().contains(prefix + "labels")) labels = expected.read(prefix + "labels");
   data::TokenDatasetBuilder builder(folder.string());
   for (int64_t i = 0; i + 1 < offsets.numel(); ++i) {
     const auto begin = offsets.const_data_ptr<int32_t>()[i];
     const auto end = offsets.const_data_ptr<int32_t>()[i + 1];
-    const std::span sequence_types(types.const_data_ptr<int32_t>() + begin, static_cast<size_t>(end - begin));
-    const auto zeros = static_cast<int32_t>(std::ranges::count(sequence_types, 0));
-    data::TokenRow row{.ids = {ids.const_data_ptr<int32_t>() + begin, static_cast<size_t>(end - begin)}, .row = i};
-    if (zeros < end - begin) row.second_begin = zeros;
-    if (labels.scalar_type() == at::kFloat) {
+    const auto length = static_cast<size_t>(end - begin);
+    data::TokenRow row{.ids = {ids.const_data_ptr<int32_t>() + begin, length}, .row = i};
+    if (types.defined()) {
+      const std::span sequence_types(types.const_data_ptr<int32_t>() + begin, length);
+      const auto zeros = static_cast<int32_t>(std::ranges::count(sequence_types, 0));
+      if (zeros < end - begin) row.second_begin = zeros;
+    }
+    if (labels.defined() && labels.scalar_type() == at::kFloat) {
       row.label = labels.const_data_ptr<float>()[i];
-    } else {
+    } else if (labels.defined()) {
       row.label = labels.const_data_ptr<int32_t>()[i];
     }
     builder.append(row);

@@ -16,7 +16,8 @@ namespace strake::tests {
 struct ParityCase {
   explicit ParityCase(const std::string& name);
 
-  // The sequences whose tensors are called `prefix` + input_ids, token_type_ids, offsets and labels.
+  // The sequences whose tensors are called `prefix` + input_ids, token_type_ids, offsets and labels; of the types and
+  // labels a language model has none.
   data::TokenDataset dataset(const std::string& prefix) const;
   training::TrainingOptions options() const;
 

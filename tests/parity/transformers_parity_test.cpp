@@ -6,6 +6,8 @@
 
 #include "strake/data/collate.h"
 #include "strake/inference/scorer.h"
+#include "strake/models/forward.h"
+#include "strake/models/gpt2/gpt2.h"
 #include "strake/models/weights.h"
 #include "strake/optim/learning_rate.h"
 #include "strake/tensors/checkpoint_files.h"
@@ -27,21 +29,40 @@ std::vector<int64_t> all_rows(const data::TokenDataset& dataset) {
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
+std::unique_ptr<models::Model> make_model(const std::filesystem::path& folder) {
+  if (read_json(folder / "config.json", kMaxConfigBytes)["model_type"] == "gpt2") {
+    return std::make_unique<models::Gpt2>(models::read_gpt2_config(folder));
+  }
+  return std::make_unique<models::SequenceClassifier>(models::read_encoder_config(folder));
+}
+
+class Gathered final : public models::ParameterSource {
+ public:
+  explicit Gathered(training::ShardedParameters& parameters) : parameters_(parameters) {}
+  models::Parameters acquire(size_t i) override { return parameters_.gather(i); }
+  void release(size_t i) override { parameters_.release(i); }
+
+ private:
+  training::ShardedParameters& parameters_;
+};
+
 // A model in training on one rank.
 struct ParityRun {
   explicit ParityRun(const ParityCase& parity)
       : options(parity.options()),
-        model(models::read_encoder_config(parity.folder)),
-        parameters(model, comm, options),
-        stepper(model, parameters, comm, options) {
-    training::read_model(model, parameters, parity.folder);
+        model(make_model(parity.folder)),
+        parameters(*model, comm, options),
+        stepper(*model, parameters, comm, options) {
+    training::read_model(*model, parameters, parity.folder);
   }
-  at::Tensor logits(const data::TokenDataset& dataset) {
-    return training::evaluate(model, parameters, comm, dataset, dataset.size()).logits;
+  // Logits, or negative log-likelihoods of a language model.
+  at::Tensor outputs(const data::TokenDataset& dataset) {
+    Gathered source(parameters);
+    return models::forward(*model, source, data::collate(dataset, all_rows(dataset)));
   }
 
   training::TrainingOptions options;
-  models::SequenceClassifier model;
+  std::unique_ptr<models::Model> model;
   comm::SelfComm comm;
   training::ShardedParameters parameters;
   training::Stepper stepper;
@@ -50,13 +71,13 @@ struct ParityRun {
 class TransformersParity : public testing::TestWithParam<const char*> {
  protected:
   ParityCase parity_{GetParam()};
+  std::string output_name_ = parity_.expected.tensors().contains("nll") ? "nll" : "logits";
 };
 
-TEST_P(TransformersParity, LogitsAgreeWithin1e5) {  // fp32 rounding in another order of summation
-  const inference::Scorer scorer(parity_.folder, inference::Precision::kFp32);
-  const data::TokenDataset dataset = parity_.dataset("");
-  const at::Tensor logits = scorer.logits(data::collate(dataset, all_rows(dataset)));
-  EXPECT_LT(largest_difference(logits, parity_.expected.read("logits")), 1e-5);
+TEST_P(TransformersParity, OutputsAgreeWithin1e5) {  // fp32 rounding in another order of summation
+  ParityRun run(parity_);
+  const at::Tensor outputs = run.outputs(parity_.dataset(""));
+  EXPECT_LT(largest_difference(outputs, parity_.expected.read(output_name_)), 1e-5);
 }
 
 TEST_P(TransformersParity, EveryGradientAgreesWithin1e4) {
@@ -66,7 +87,7 @@ TEST_P(TransformersParity, EveryGradientAgreesWithin1e4) {
   const auto report = run.stepper.run(dataset, step, 1, 1e-30);
   EXPECT_NEAR(report.loss, parity_.expected.read("loss")[0].item<double>(), 1e-5);
   for (size_t i = 0; i < run.parameters.num_blocks(); ++i) {
-    const auto& block = *run.model.blocks()[i];
+    const auto& block = *run.model->blocks()[i];
     for (const auto& [name, gradient] : models::named_weights(block, run.parameters.block(i).gradient)) {
       const at::Tensor expected = parity_.expected.read("gradient." + name);
       // Relative to the tensor; the absolute part is for gradients that are zero but for rounding (key biases).
@@ -94,11 +115,24 @@ TEST_P(TransformersParity, TwentyStepsOfTrainingAgreeWithin1e4) {
     EXPECT_NEAR(report.gradient_norm, norms[i].item<double>(), 1e-3 * norms[i].item<double>()) << "step " << i + 1;
   }
   const data::TokenDataset six = parity_.dataset("");
-  EXPECT_LT(largest_difference(run.logits(six), parity_.expected.read("train.final_logits")), 1e-3);
+  EXPECT_LT(largest_difference(run.outputs(six), parity_.expected.read("train.final_" + output_name_)), 1e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TransformersParity,
-                         testing::Values("bert", "bert_regression", "roberta", "distilbert"),
+                         testing::Values("bert", "bert_regression", "roberta", "distilbert", "gpt2", "gpt2_untied"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class ScorerParity : public testing::TestWithParam<const char*> {};
+
+TEST_P(ScorerParity, LogitsAgreeWithin1e5) {
+  const ParityCase parity(GetParam());
+  const inference::Scorer scorer(parity.folder, inference::Precision::kFp32);
+  const data::TokenDataset dataset = parity.dataset("");
+  const at::Tensor logits = scorer.logits(data::collate(dataset, all_rows(dataset)));
+  EXPECT_LT(largest_difference(logits, parity.expected.read("logits")), 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ScorerParity, testing::Values("bert", "bert_regression", "roberta", "distilbert"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(BaseCheckpoint, GetsANewHeadAndKeepsItsPooler) {

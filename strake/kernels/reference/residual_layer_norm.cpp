@@ -51,7 +51,8 @@ void backward(const ResidualLayerNormBackward<T>& args, const KeepRule& keep, in
     const float mean_gn = sum_gn / static_cast<float>(args.columns);
     for (int64_t c = 0; c < args.columns; ++c) {
       const float g = to_float(args.dy[row + c]) * to_float(args.gamma[c]);
-      const float dsum = args.rstd[token] * (g - mean_g - normal(c) * mean_gn);
+      const float above = args.dsum_in == nullptr ? 0.0F : to_float(args.dsum_in[row + c]);
+      const float dsum = args.rstd[token] * (g - mean_g - normal(c) * mean_gn) + above;
       args.dsum[row + c] = from_float<T>(dsum);
       args.dx[row + c] = from_float<T>(dsum * keep_factor(keep, token, c));
     }

@@ -64,6 +64,7 @@ void residual_layer_norm_backward_range(const ResidualLayerNormBackward<T>& args
   for (int64_t token = begin; token < end; ++token) {
     const T* const dy = args.dy + token * args.columns;
     const T* const sum = args.sum + token * args.columns;
+    const T* const dsum_in = args.dsum_in == nullptr ? nullptr : args.dsum_in + token * args.columns;
     T* const dsum = args.dsum + token * args.columns;
     T* const dx = args.dx + token * args.columns;
     const Float mean = S::set(args.mean[token]);
@@ -85,7 +86,8 @@ void residual_layer_norm_backward_range(const ResidualLayerNormBackward<T>& args
     const auto gradient = [&](int64_t c, auto lanes) {
       const Float n = (S::load(sum + c, lanes) - mean) * rstd;
       const Float g = S::load(dy + c, lanes) * S::load(args.gamma + c, lanes);
-      return (S::fnma(n, mean_gn, g) - mean_g) * rstd;
+      const Float d = (S::fnma(n, mean_gn, g) - mean_g) * rstd;
+      return dsum_in == nullptr ? d : d + S::load(dsum_in + c, lanes);
     };
     if (rule.active) {
       for_each_kept_vector<S>(rule, token, args.columns, [&](int64_t c, auto lanes, uint32_t bits) {

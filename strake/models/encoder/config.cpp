@@ -1,10 +1,10 @@
 #include "strake/models/encoder/config.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "strake/core/error.h"
+#include "strake/models/config_values.h"
 #include "strake/models/encoder/family.h"
 
 namespace strake::models {
@@ -28,46 +28,9 @@ constexpr ConfigKeys kBertKeys{
 constexpr ConfigKeys kDistilBertKeys{"dim",        "n_layers", "n_heads",           "hidden_dim",
                                      "activation", "dropout",  "attention_dropout", "seq_classif_dropout"};
 
-constexpr std::array<std::pair<std::string_view, kernels::Activation>, 8> kActivations{
-    {{"gelu", kernels::Activation::kGelu},
-     {"gelu_new", kernels::Activation::kGeluTanh},
-     {"gelu_pytorch_tanh", kernels::Activation::kGeluTanh},
-     {"relu", kernels::Activation::kRelu},
-     {"silu", kernels::Activation::kSilu},
-     {"swish", kernels::Activation::kSilu},
-     {"tanh", kernels::Activation::kTanh},
-     {"linear", kernels::Activation::kIdentity}}};
-
-kernels::Activation parse_activation(const std::string& name, const std::string& source) {
-  const auto found = std::ranges::find(kActivations, name, [](const auto& item) { return item.first; });
-  if (found != kActivations.end()) return found->second;
-  std::string known;
-  for (const auto& [text, activation] : kActivations) known += (known.empty() ? "" : ", ") + std::string(text);
-  fail(ErrorKind::kConfig, "{}: activation '{}' is not supported; supported: {}", source, printable(name), known);
-}
-
-int64_t bounded(const Json& json, const char* key, int64_t largest, const std::string& source) {
-  const auto value = get_required<int64_t>(json, key, source);
-  require(value >= 1 && value <= largest, ErrorKind::kConfig, "{}: {} = {} is not in [1, {}]", source, key, value,
-          largest);
-  return value;
-}
-
-double probability(const Json& json, const char* key, double fallback, const std::string& source) {
-  const auto value = get_or<double>(json, key, fallback, source);
-  require(value >= 0 && value < 1, ErrorKind::kConfig, "{}: {} = {} is not in [0, 1)", source, key, value);
-  return value;
-}
-
 void refuse_unsupported(const Json& json, const std::string& source) {
-  const auto refuse_flag = [&](const char* key) {
-    require(!get_or<bool>(json, key, false, source), ErrorKind::kConfig, "{}: {} = true is not supported", source, key);
-  };
-  refuse_flag("is_decoder");
-  refuse_flag("add_cross_attention");
-  refuse_flag("sinusoidal_pos_embds");
-  require(!json.contains("auto_map"), ErrorKind::kConfig,
-          "{}: auto_map asks for the model's own Python code, which is never run", source);
+  for (const char* key : {"is_decoder", "add_cross_attention", "sinusoidal_pos_embds"}) refuse_flag(json, key, source);
+  refuse_foreign_code(json, source);
   const auto positions = get_or<std::string>(json, "position_embedding_type", "absolute", source);
   require(positions == "absolute", ErrorKind::kConfig, "{}: position_embedding_type '{}' is not supported", source,
           printable(positions));
@@ -94,18 +57,14 @@ void read_dimensions(EncoderConfig& config, const ConfigKeys& keys, const std::s
 void read_regularisation(EncoderConfig& config, const ConfigKeys& keys, const std::string& source) {
   const Json& json = config.document;
   const bool distilbert = config.model_type == "distilbert";
-  config.hidden_act = parse_activation(get_or<std::string>(json, keys.activation, "gelu", source), source);
+  config.hidden_act = activation(json, keys.activation, "gelu", source);
   config.hidden_dropout = probability(json, keys.dropout, 0.1, source);
   config.attention_output_dropout = distilbert ? 0.0 : config.hidden_dropout;
   config.attention_dropout = probability(json, keys.attention_dropout, 0.1, source);
   config.classifier_dropout =
       probability(json, keys.classifier_dropout, distilbert ? 0.2 : config.hidden_dropout, source);
-  config.layer_norm_eps = distilbert ? 1e-12 : get_or<double>(json, "layer_norm_eps", 1e-12, source);
-  config.initializer_range = get_or<double>(json, "initializer_range", 0.02, source);
-  require(config.layer_norm_eps > 0 && config.layer_norm_eps < 1, ErrorKind::kConfig,
-          "{}: layer_norm_eps = {} is not in (0, 1)", source, config.layer_norm_eps);
-  require(config.initializer_range >= 0 && config.initializer_range < 100, ErrorKind::kConfig,
-          "{}: initializer_range = {} makes no sense", source, config.initializer_range);
+  config.layer_norm_eps = distilbert ? 1e-12 : norm_epsilon(json, "layer_norm_eps", 1e-12, source);
+  config.initializer_range = initializer_range(json, source);
 }
 
 std::optional<ProblemType> parse_problem_type(const std::string& name, const std::string& source) {

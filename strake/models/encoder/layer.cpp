@@ -18,14 +18,14 @@ EncoderLayerBlock::EncoderLayerBlock(const EncoderConfig& config, const EncoderN
   qkv_ = add_projection("attention.qkv", {source(names.query), source(names.key), source(names.value)}, 3 * hidden,
                         hidden);
   attention_output_ = add_projection("attention.output", {source(names.attention_output)}, hidden, hidden);
-  attention_norm_ = add_norm("attention.norm", source(names.attention_norm), hidden);
+  attention_norm_ = add_norm(this->name() + ".attention.norm", source(names.attention_norm), hidden);
   intermediate_ = add_projection("feed_forward.in", {source(names.intermediate)}, config.intermediate_size, hidden);
   output_ = add_projection("feed_forward.out", {source(names.output)}, hidden, config.intermediate_size);
-  output_norm_ = add_norm("feed_forward.norm", source(names.output_norm), hidden);
+  output_norm_ = add_norm(this->name() + ".feed_forward.norm", source(names.output_norm), hidden);
 }
 
-EncoderLayerBlock::Affine EncoderLayerBlock::add_projection(const char* name, std::vector<std::string> sources,
-                                                            int64_t outputs, int64_t inputs) {
+Affine EncoderLayerBlock::add_projection(const char* name, std::vector<std::string> sources, int64_t outputs,
+                                         int64_t inputs) {
   ParameterSpec weight{.name = fmt::format("{}.{}.weight", this->name(), name), .shape = {outputs, inputs}};
   ParameterSpec bias{.name = fmt::format("{}.{}.bias", this->name(), name),
                      .shape = {outputs},
@@ -37,20 +37,6 @@ EncoderLayerBlock::Affine EncoderLayerBlock::add_projection(const char* name, st
   }
   const size_t weight_index = add(std::move(weight));
   return {weight_index, add(std::move(bias))};
-}
-
-EncoderLayerBlock::Affine EncoderLayerBlock::add_norm(const char* name, const std::string& source, int64_t width) {
-  const size_t weight = add({.name = fmt::format("{}.{}.weight", this->name(), name),
-                             .shape = {width},
-                             .initialization = Initialization::kOnes,
-                             .decay = WeightDecay::kExempt,
-                             .checkpoint_names = {source + ".weight"}});
-  const size_t bias = add({.name = fmt::format("{}.{}.bias", this->name(), name),
-                           .shape = {width},
-                           .initialization = Initialization::kZeros,
-                           .decay = WeightDecay::kExempt,
-                           .checkpoint_names = {source + ".bias"}});
-  return {weight, bias};
 }
 
 at::Tensor EncoderLayerBlock::forward(const Parameters& p, const at::Tensor& input, const StepContext& context) const {

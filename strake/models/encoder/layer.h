@@ -16,13 +16,8 @@ class EncoderLayerBlock final : public Block {
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
 
  private:
-  struct Affine {
-    size_t weight;
-    size_t bias;
-  };
-  // Weight and bias of a projection (stacked from several in the checkpoint) or, with no input width, of a layer norm.
+  // Weight and bias of a projection, stacked from several in the checkpoint.
   Affine add_projection(const char* name, std::vector<std::string> sources, int64_t outputs, int64_t inputs);
-  Affine add_norm(const char* name, const std::string& source, int64_t width);
 
   EncoderConfig config_;
   uint32_t first_site_;

@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "strake/kernels/attention.h"
 #include "strake/models/layers/node.h"
 
 namespace strake::models::layers {
@@ -18,7 +17,8 @@ kernels::AttentionShape shape_of(const at::Tensor& qkv, const AttentionOptions& 
           .num_sequences = batch.num_sequences(),
           .num_heads = options.num_heads,
           .head_dim = head_dim,
-          .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
+          .scale = options.scale.value_or(1.0F / std::sqrt(static_cast<float>(head_dim))),
+          .mask = options.mask,
           .dropout = options.dropout,
           .index = token_index(batch)};
 }

@@ -1,12 +1,17 @@
 #pragma once
 
+#include <optional>
+
+#include "strake/kernels/attention.h"
 #include "strake/models/block.h"
 
 namespace strake::models::layers {
 
 struct AttentionOptions {
   int64_t num_heads;
-  kernels::Dropout dropout;  // of the attention probabilities
+  kernels::AttentionMask mask = kernels::AttentionMask::kFull;
+  std::optional<float> scale = std::nullopt;  // of the scores; none: 1 / sqrt(head width)
+  kernels::Dropout dropout = {};              // of the attention probabilities
 };
 
 // Self-attention within each sequence of the batch: qkv [T, 3 H] (queries, keys, values side by side) -> [T, H].

@@ -1,5 +1,8 @@
 // Every layer's backward pass against differences of its forward pass.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
@@ -13,6 +16,7 @@
 #include "strake/models/layers/linear.h"
 #include "strake/models/layers/residual_layer_norm.h"
 #include "strake/models/layers/select_first.h"
+#include "strake/models/layers/token_nll.h"
 #include "strake/models/test_model.h"
 #include "strake/tensors/compute_threads.h"
 
@@ -65,12 +69,12 @@ void expect_close(const at::Tensor& gradient, const at::Tensor& expected, const 
   EXPECT_LT((gradient - expected).abs().max().item<double>(), 2e-3 * (1 + expected.abs().max().item<double>())) << name;
 }
 
-void check_gradients(const LayerUnderTest& layer) {
+// With gradients `weights` of the output.
+void check_gradients(const LayerUnderTest& layer, const at::Tensor& weights) {
   std::vector<at::Tensor> leaves;
   for (const at::Tensor& input : layer.inputs) leaves.push_back(input.clone().requires_grad_());
   RecordingSink sink(layer.parameters);
   const at::Tensor output = layer.forward(leaves, with_sink(layer.parameters, &sink));
-  const at::Tensor weights = wave(output.sizes(), 0.3);
   output.backward(weights);
   EXPECT_EQ(sink.gradients.size(), layer.parameters.size());
   for (size_t i = 0; i < leaves.size(); ++i) {
@@ -79,6 +83,14 @@ void check_gradients(const LayerUnderTest& layer) {
   for (size_t i = 0; i < layer.parameters.size(); ++i) {
     expect_close(sink.gradients[i], differences(layer, weights, layer.parameters[i]), "parameter " + std::to_string(i));
   }
+}
+
+void check_gradients(const LayerUnderTest& layer) {
+  const c10::AutoGradMode off(false);
+  const at::Tensor output = layer.forward(layer.inputs, with_sink(layer.parameters, nullptr));
+  const at::Tensor weights = wave(output.sizes(), 0.3);
+  const c10::AutoGradMode on(true);
+  check_gradients(layer, weights);
 }
 
 // Eight tokens in three sequences, and dropout in force.
@@ -110,10 +122,15 @@ TEST_F(LayerGradients, OfLinearActivationAgreeWithDifferences) {
 
 TEST_F(LayerGradients, OfSelfAttentionAgreeWithDifferences) {
   for (const kernels::Dropout& probabilities : {kernels::Dropout{}, dropout(3)}) {
-    SCOPED_TRACE(probabilities.p);
-    check_gradients({{wave({8, 24}, 1)}, {}, [&](const auto& x, const Parameters&) {
-                       return self_attention(x[0], {.num_heads = 2, .dropout = probabilities}, context_);
-                     }});
+    for (const auto mask : {kernels::AttentionMask::kFull, kernels::AttentionMask::kCausal}) {
+      for (const auto& scale : {std::optional<float>(), std::optional(0.9F)}) {
+        SCOPED_TRACE(probabilities.p);
+        const AttentionOptions options{.num_heads = 2, .mask = mask, .scale = scale, .dropout = probabilities};
+        check_gradients({{wave({8, 24}, 1)}, {}, [&](const auto& x, const Parameters&) {
+                           return self_attention(x[0], options, context_);
+                         }});
+      }
+    }
   }
 }
 
@@ -131,6 +148,66 @@ TEST_F(LayerGradients, OfLayerNormAgreeWithDifferences) {
   check_gradients({{wave({8, 6}, 1)}, {wave({6}, 2), wave({6}, 3)}, [&](const auto& x, const Parameters& p) {
                      return layer_norm(x[0], {p[0], p[1], 1e-5}, context_);
                    }});
+}
+
+TEST_F(LayerGradients, OfResidualSumAndNormAgreeWithDifferences) {
+  for (const kernels::Dropout& mask : {kernels::Dropout{}, dropout(4)}) {
+    SCOPED_TRACE(mask.p);
+    check_gradients(
+        {{wave({8, 6}, 1), wave({8, 6}, 4)}, {wave({6}, 2), wave({6}, 3)}, [&](const auto& x, const Parameters& p) {
+           const NormedSum both = residual_sum_and_norm(x[0], x[1], {p[0], p[1], 1e-5}, mask, context_);
+           return at::cat({both.sum, both.norm}, 1);
+         }});
+  }
+}
+
+TEST_F(LayerGradients, OfTokenNllAgreeWithDifferences) {
+  const StepContext context{.batch = batch_, .dropout_key = {}, .loss_divisor = 4};
+  const LayerUnderTest layer{{wave({8, 6}, 1)}, {wave({11, 6}, 2)}, [&](const auto& x, const Parameters& p) {
+                               return token_nll(x[0], p[0], context).sum() / context.loss_divisor;
+                             }};
+  check_gradients(layer, at::ones({}));
+}
+
+// 2999 targets, which are three chunks.
+TEST_F(LayerGradients, OfTokenNllAreSummedOverChunks) {
+  const tensors::PackedBatch batch = packed_batch({3000});
+  const at::Tensor hidden = wave({3000, 6}, 1).requires_grad_();
+  const at::Tensor weight = wave({11, 6}, 2).requires_grad_();
+  RecordingSink sink({weight});
+  const StepContext context{.batch = batch, .dropout_key = {}, .loss_divisor = 2999};
+  const at::Tensor nll = token_nll(hidden, {weight.detach(), 0, &sink}, context);
+  (nll.sum() / 2999).backward();
+  const at::Tensor found = hidden.grad().clone();
+  hidden.mutable_grad().reset();
+  const at::Tensor logits = at::mm(hidden.narrow(0, 0, 2999), weight.t());
+  const at::Tensor expected = at::cross_entropy_loss(logits, batch.input_ids.narrow(0, 1, 2999).to(at::kLong));
+  expected.backward();
+  EXPECT_NEAR(nll.mean().item<double>(), expected.item<double>(), 1e-5);
+  // fp32 sums of 2999 numbers in another order.
+  EXPECT_LT((found - hidden.grad()).abs().max().item<double>(), 1e-5 * hidden.grad().abs().max().item<double>());
+  EXPECT_LT((sink.gradients[0] - weight.grad()).abs().max().item<double>(),
+            1e-4 * weight.grad().abs().max().item<double>());
+}
+
+TEST_F(LayerGradients, OfTokenNllOfSingleTokensAreZero) {
+  const tensors::PackedBatch batch = packed_batch({1, 1});
+  const at::Tensor hidden = wave({2, 6}, 1).requires_grad_();
+  const at::Tensor weight = wave({11, 6}, 2);
+  RecordingSink sink({weight});
+  const at::Tensor nll = token_nll(hidden, {weight, 0, &sink}, {.batch = batch, .dropout_key = {}, .loss_divisor = 1});
+  EXPECT_EQ(nll.numel(), 0);
+  nll.sum().backward();
+  EXPECT_TRUE(sink.gradients[0].equal(at::zeros({11, 6})));
+  EXPECT_TRUE(hidden.grad().equal(at::zeros({2, 6})));
+}
+
+TEST_F(LayerGradients, OfTokenNllRefuseAnotherOutputGradient) {
+  const at::Tensor hidden = wave({8, 6}, 1).requires_grad_();
+  const at::Tensor weight = wave({11, 6}, 2);
+  RecordingSink sink({weight});
+  const at::Tensor nll = token_nll(hidden, {weight, 0, &sink}, {.batch = batch_, .dropout_key = {}, .loss_divisor = 4});
+  EXPECT_ANY_THROW(nll.sum().backward());
 }
 
 TEST_F(LayerGradients, OfEmbeddingTablesAgreeWithDifferences) {

@@ -11,7 +11,8 @@ namespace {
 
 struct LayerNormNode final : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
-    const at::Tensor dy = gradients[0].contiguous();
+    const at::Tensor dy = gradients.back().contiguous();
+    const at::Tensor dsum_in = gradients.size() > 1 ? gradients.front().contiguous() : at::Tensor();
     const at::Tensor dsum = at::empty_like(dy);
     const at::Tensor dx = dropout.p > 0 ? at::empty_like(dy) : dsum;
     const auto fp32 = dy.options().dtype(at::kFloat);
@@ -23,6 +24,7 @@ struct LayerNormNode final : torch::autograd::Node {
                                                 .mean = const_storage<float>(mean),
                                                 .rstd = const_storage<float>(rstd),
                                                 .gamma = const_storage<T>(norm.weight.value),
+                                                .dsum_in = dsum_in.defined() ? const_storage<T>(dsum_in) : nullptr,
                                                 .dsum = storage<T>(dsum),
                                                 .dx = storage<T>(dx),
                                                 .dgamma = storage<float>(dgamma),
@@ -84,6 +86,16 @@ at::Tensor residual_layer_norm(const at::Tensor& x, const at::Tensor& residual, 
                                const kernels::Dropout& dropout, const StepContext& context) {
   auto [y, node] = compute(x, residual, norm, dropout, context);
   return norm.weight.sink == nullptr ? y : attach(y, node, x, residual);
+}
+
+NormedSum residual_sum_and_norm(const at::Tensor& x, const at::Tensor& residual, const LayerNormParameters& norm,
+                                const kernels::Dropout& dropout, const StepContext& context) {
+  auto [y, node] = compute(x, residual, norm, dropout, context);
+  at::Tensor sum = node->sum.detach();  // a tensor of its own: the node must not own an output that owns the node
+  if (norm.weight.sink == nullptr) return {sum, y};
+  sum = attach(sum, node, x, residual);
+  torch::autograd::set_history(y, node);
+  return {sum, y};
 }
 
 at::Tensor layer_norm(const at::Tensor& x, const LayerNormParameters& norm, const StepContext& context) {

@@ -14,6 +14,15 @@ struct LayerNormParameters {
 at::Tensor residual_layer_norm(const at::Tensor& x, const at::Tensor& residual, const LayerNormParameters& norm,
                                const kernels::Dropout& dropout, const StepContext& context);
 
+struct NormedSum {
+  at::Tensor sum;   // dropout(x) + residual
+  at::Tensor norm;  // layer_norm(sum)
+};
+
+// residual_layer_norm for pre-norm networks, which go on with the sum as well. Both must be used.
+NormedSum residual_sum_and_norm(const at::Tensor& x, const at::Tensor& residual, const LayerNormParameters& norm,
+                                const kernels::Dropout& dropout, const StepContext& context);
+
 // layer_norm(x)
 at::Tensor layer_norm(const at::Tensor& x, const LayerNormParameters& norm, const StepContext& context);
 

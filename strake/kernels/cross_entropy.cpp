@@ -1,0 +1,42 @@
+#include "strake/kernels/cross_entropy.h"
+
+#include <type_traits>
+
+#include "strake/core/error.h"
+#include "strake/core/threads.h"
+#include "strake/kernels/cross_entropy_rungs.h"
+#include "strake/kernels/ladder.h"
+
+namespace strake::kernels {
+namespace {
+
+constexpr Ladder<CrossEntropyRung<float>, 3> kFloatLadder{&avx512::kCrossEntropyFloat, &avx2::kCrossEntropyFloat,
+                                                          &reference::kCrossEntropyFloat};
+constexpr Ladder<CrossEntropyRung<BFloat16>, 3> kBFloat16Ladder{
+    &avx512::kCrossEntropyBFloat16, &avx2::kCrossEntropyBFloat16, &reference::kCrossEntropyBFloat16};
+
+template <typename T>
+const CrossEntropyRung<T>& pick_rung(Isa highest) {
+  if constexpr (std::is_same_v<T, float>) {
+    return pick(kFloatLadder, highest);
+  } else {
+    return pick(kBFloat16Ladder, highest);
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void cross_entropy(const CrossEntropyArgs<T>& args, Isa highest) {
+  for (int64_t token = 0; token < args.tokens; ++token) {
+    require(args.targets[token] >= 0 && args.targets[token] < args.classes, ErrorKind::kData,
+            "target {} is not one of {} classes", args.targets[token], args.classes);
+  }
+  const CrossEntropyRung<T>& rung = pick_rung<T>(highest);
+  parallel_for(args.tokens, 1, [&](int64_t begin, int64_t end) { rung.run(args, begin, end); });
+}
+
+template void cross_entropy(const CrossEntropyArgs<float>&, Isa);
+template void cross_entropy(const CrossEntropyArgs<BFloat16>&, Isa);
+
+}  // namespace strake::kernels

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+#include "strake/core/cpu_features.h"
+#include "strake/kernels/bfloat16.h"
+
+// Softmax cross entropy of one target class per token, with its gradient by the logits x:
+//   nll = log(sum over c of exp(x_c)) - x_target,   gradient_c = scale (exp(x_c) / sum - [c = target])
+// One thread computes a token from begin to end, so results do not depend on the number of threads.
+namespace strake::kernels {
+
+template <typename T>
+struct CrossEntropyArgs {
+  const T* logits = nullptr;         // [tokens, classes]
+  const int32_t* targets = nullptr;  // [tokens]
+  float* nll = nullptr;              // [tokens]
+  T* gradient = nullptr;             // [tokens, classes], may be logits; or null: not wanted
+  float scale = 1;                   // of the gradient
+  int64_t tokens = 0;
+  int64_t classes = 0;
+};
+
+// T is float or BFloat16; arithmetic is fp32. A token whose logits are not all finite gets a NaN. Error (kData) for a
+// target outside [0, classes).
+template <typename T>
+void cross_entropy(const CrossEntropyArgs<T>& args, Isa highest = best_isa());
+
+}  // namespace strake::kernels

@@ -1,0 +1,35 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "strake/kernels/cross_entropy_rungs.h"
+
+namespace strake::kernels::reference {
+namespace {
+
+template <typename T>
+void run(const CrossEntropyArgs<T>& args, int64_t begin, int64_t end) {
+  for (int64_t token = begin; token < end; ++token) {
+    const T* const x = args.logits + token * args.classes;
+    const int32_t target = args.targets[token];
+    float largest = -std::numeric_limits<float>::infinity();
+    for (int64_t c = 0; c < args.classes; ++c) largest = std::max(largest, to_float(x[c]));
+    double sum = 0;
+    for (int64_t c = 0; c < args.classes; ++c) sum += std::exp(to_float(x[c]) - largest);
+    args.nll[token] = static_cast<float>(std::log(sum)) + (largest - to_float(x[target]));
+    if (args.gradient == nullptr) continue;
+    T* const gradient = args.gradient + token * args.classes;
+    const float inverse = 1.0F / static_cast<float>(sum);
+    for (int64_t c = 0; c < args.classes; ++c) {
+      const float probability = std::exp(to_float(x[c]) - largest) * inverse;
+      gradient[c] = from_float<T>(args.scale * (probability - (c == target ? 1.0F : 0.0F)));
+    }
+  }
+}
+
+}  // namespace
+
+const CrossEntropyRung<float> kCrossEntropyFloat{Isa::kReference, &run<float>};
+const CrossEntropyRung<BFloat16> kCrossEntropyBFloat16{Isa::kReference, &run<BFloat16>};
+
+}  // namespace strake::kernels::reference

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "strake/core/json.h"
+#include "strake/kernels/bias_activation.h"
+
+// Values of a config.json, checked. Errors are kConfig and name `source` and the key.
+namespace strake::models {
+
+// An integer in [1, largest] that must be there.
+int64_t bounded(const Json& json, const char* key, int64_t largest, const std::string& source);
+
+// In [0, 1).
+double probability(const Json& json, const char* key, double fallback, const std::string& source);
+
+// A layer norm's epsilon, in (0, 1).
+double norm_epsilon(const Json& json, const char* key, double fallback, const std::string& source);
+
+// initializer_range, in [0, 100).
+double initializer_range(const Json& json, const std::string& source);
+
+kernels::Activation activation(const Json& json, const char* key, const std::string& fallback,
+                               const std::string& source);
+
+// For switches that strake does not compute: they may be there, but not be on.
+void refuse_flag(const Json& json, const char* key, const std::string& source);
+
+// The model's own Python code is never run.
+void refuse_foreign_code(const Json& json, const std::string& source);
+
+}  // namespace strake::models

@@ -1,0 +1,118 @@
+#include "strake/models/layers/token_nll.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "strake/core/error.h"
+#include "strake/kernels/cross_entropy.h"
+#include "strake/models/layers/node.h"
+#include "strake/tensors/linear_products.h"
+
+namespace strake::models::layers {
+namespace {
+
+// Tokens whose logits are there at a time: 200 MB in fp32 for a vocabulary of 50000. Each chunk adds to the gradient of
+// the whole weight, which is cheap beside the products only for chunks of this size.
+constexpr int64_t kChunkTokens = 1024;
+
+// What is predicted, and from which tokens.
+struct Predictions {
+  at::Tensor rows;     // int64 [N]: the token before
+  at::Tensor targets;  // int32 [N]
+};
+
+Predictions predictions_of(const tensors::PackedBatch& batch) {
+  const int64_t count = batch.num_tokens() - batch.num_sequences();
+  Predictions result{.rows = at::empty({count}, at::kLong), .targets = at::empty({count}, at::kInt)};
+  const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
+  const auto* offsets = batch.offsets.const_data_ptr<int32_t>();
+  auto* row = result.rows.mutable_data_ptr<int64_t>();
+  auto* target = result.targets.mutable_data_ptr<int32_t>();
+  for (int64_t s = 0; s < batch.num_sequences(); ++s) {
+    for (int64_t t = offsets[s]; t + 1 < offsets[s + 1]; ++t) {
+      *row++ = t;
+      *target++ = ids[t + 1];
+    }
+  }
+  return result;
+}
+
+struct TokenNllNode final : torch::autograd::Node {
+  variable_list apply(variable_list&& gradients) override {
+    if (weight_gradient.defined()) {
+      check_scale(gradients[0]);
+      weight.sink->accept(weight.index, weight_gradient);
+      weight_gradient.reset();
+    } else {
+      weight.sink->add_target(weight.index);  // sequences of one token predict nothing
+    }
+    at::Tensor dhidden = at::zeros({num_tokens, state_gradient.size(1)}, state_gradient.options());
+    dhidden.index_copy_(0, rows, state_gradient);
+    return {dhidden};
+  }
+  void release_variables() override { weight_gradient.reset(), state_gradient.reset(), rows.reset(); }
+
+  // Gradients were taken for this one.
+  void check_scale(const at::Tensor& output_gradient) const {
+    const double error = output_gradient.sub(scale).abs().max().item<double>();
+    require(error <= 1e-6 * std::abs(scale), ErrorKind::kInternal,
+            "a token's loss has a gradient that differs from {} by {}", scale, error);
+  }
+
+  // Adds a chunk's part.
+  void add_weight_gradient(const at::Tensor& part) {
+    if (!weight_gradient.defined()) {
+      weight_gradient = part;
+    } else {
+      weight_gradient = weight_gradient.to(at::kFloat).add_(part);
+    }
+  }
+
+  Parameter weight;
+  double scale = 1;
+  int64_t num_tokens = 0;
+  at::Tensor rows;
+  at::Tensor state_gradient;   // [N, H]
+  at::Tensor weight_gradient;  // [V, H]
+};
+
+}  // namespace
+
+at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context) {
+  const Predictions predictions = predictions_of(context.batch);
+  const at::Tensor nll = at::empty({predictions.rows.numel()}, at::kFloat);
+  const bool recording = weight.sink != nullptr;
+  auto node = std::make_shared<TokenNllNode>();
+  node->weight = weight;
+  node->scale = 1 / context.loss_divisor;
+  node->num_tokens = hidden.size(0);
+  node->rows = predictions.rows;
+  without_recording([&] {
+    const at::Tensor states = hidden.index_select(0, predictions.rows);
+    if (recording) node->state_gradient = at::empty_like(states);
+    for (int64_t begin = 0; begin < states.size(0); begin += kChunkTokens) {
+      const int64_t count = std::min(kChunkTokens, states.size(0) - begin);
+      const at::Tensor chunk = states.narrow(0, begin, count);
+      const at::Tensor logits = tensors::linear(chunk, weight.value, std::nullopt);
+      dispatch_storage(logits, [&]<typename T>(T*) {
+        kernels::cross_entropy<T>({.logits = const_storage<T>(logits),
+                                   .targets = predictions.targets.const_data_ptr<int32_t>() + begin,
+                                   .nll = nll.mutable_data_ptr<float>() + begin,
+                                   .gradient = recording ? storage<T>(logits) : nullptr,
+                                   .scale = static_cast<float>(node->scale),
+                                   .tokens = count,
+                                   .classes = logits.size(1)});
+      });
+      if (!recording) continue;
+      node->state_gradient.narrow(0, begin, count).copy_(tensors::linear_input_gradient(logits, weight.value));
+      node->add_weight_gradient(tensors::linear_weight_gradient(logits, chunk));
+    }
+  });
+  return recording ? attach(nll, node, hidden) : nll;
+}
+
+}  // namespace strake::models::layers

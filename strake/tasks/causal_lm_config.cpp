@@ -1,0 +1,95 @@
+#include "strake/tasks/causal_lm_config.h"
+
+#include <vector>
+
+#include "strake/core/error.h"
+#include "strake/core/nearest_name.h"
+
+namespace strake::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Transformers' GPT2Config(), as far as it says how to compute.
+const Json& gpt2_defaults() {
+  static const Json kDefaults{{"model_type", "gpt2"},
+                              {"vocab_size", 50257},
+                              {"n_positions", 1024},
+                              {"n_embd", 768},
+                              {"n_layer", 12},
+                              {"n_head", 12},
+                              {"n_inner", nullptr},
+                              {"activation_function", "gelu_new"},
+                              {"resid_pdrop", 0.1},
+                              {"embd_pdrop", 0.1},
+                              {"attn_pdrop", 0.1},
+                              {"layer_norm_epsilon", 1e-5},
+                              {"initializer_range", 0.02},
+                              {"scale_attn_weights", true},
+                              {"tie_word_embeddings", true},
+                              {"bos_token_id", 50256},
+                              {"eos_token_id", 50256}};
+  return kDefaults;
+}
+
+// A number, true, false, or else text.
+Json parse_value(const std::string& text) {
+  if (text == "true" || text == "True") return true;
+  if (text == "false" || text == "False") return false;
+  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_number() ? value : Json(text);
+}
+
+bool has_same_kind(const Json& was, const Json& now) {
+  if (was.is_number_integer() || was.is_null()) return now.is_number_integer();
+  if (was.is_number()) return now.is_number();
+  return was.type() == now.type();
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+void override_config(Json& document, const std::string& overrides) {
+  for (const std::string& part : split(overrides, ',')) {
+    const size_t equals = part.find('=');
+    require(equals != std::string::npos, ErrorKind::kUsage, "--config_overrides: '{}' is not key=value",
+            printable(part));
+    const std::string key = part.substr(0, equals);
+    std::vector<std::string> known;
+    for (const auto& item : document.items()) known.push_back(item.key());
+    require(document.contains(key), ErrorKind::kUsage, "--config_overrides: the configuration has no '{}'{}",
+            printable(key), did_you_mean(key, known));
+    Json value = parse_value(part.substr(equals + 1));
+    require(has_same_kind(document[key], value), ErrorKind::kUsage,
+            "--config_overrides: '{}' is of another type than {}", printable(part), document[key].dump());
+    document[key] = std::move(value);
+  }
+}
+
+models::Gpt2Config read_causal_lm_config(const TrainConfig& config) {
+  if (!config.model_name_or_path.empty()) return models::read_gpt2_config(config.model_name_or_path);
+  Json document = gpt2_defaults();
+  std::string source = "--model_type gpt2";
+  if (!config.config_name.empty()) {
+    const fs::path path(config.config_name);
+    const fs::path file = fs::is_directory(path) ? path / "config.json" : path;
+    document = read_json(file, kMaxConfigBytes);
+    source = file.string();
+    require(document.is_object(), ErrorKind::kConfig, "{}: not an object", source);
+  }
+  if (!config.config_overrides.empty()) override_config(document, config.config_overrides);
+  return models::parse_gpt2_config(document, source);
+}
+
+}  // namespace strake::tasks

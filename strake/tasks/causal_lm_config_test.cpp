@@ -1,0 +1,58 @@
+#include "strake/tasks/causal_lm_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "strake/core/error.h"
+
+namespace strake::tasks {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CausalLmConfig, OfAModelTypeIsTransformersDefault) {
+  TrainConfig config;
+  config.model_type = "gpt2";
+  const models::Gpt2Config model = read_causal_lm_config(config);
+  EXPECT_EQ(model.vocab_size, 50257);
+  EXPECT_EQ(model.hidden_size, 768);
+  EXPECT_EQ(model.max_positions, 1024);
+  EXPECT_EQ(model.residual_dropout, 0.1);
+}
+
+TEST(CausalLmConfig, IsChangedByOverrides) {
+  TrainConfig config;
+  config.model_type = "gpt2";
+  config.config_overrides =
+      "n_layer=2,n_embd=32,n_head=4,n_inner=48,resid_pdrop=0,activation_function=relu,tie_word_embeddings=False";
+  const models::Gpt2Config model = read_causal_lm_config(config);
+  EXPECT_EQ(model.num_layers, 2);
+  EXPECT_EQ(model.intermediate_size, 48);
+  EXPECT_EQ(model.residual_dropout, 0);
+  EXPECT_EQ(model.activation, kernels::Activation::kRelu);
+  EXPECT_FALSE(model.tie_word_embeddings);
+}
+
+TEST(CausalLmConfig, RefusesOverridesThatDoNotFit) {
+  const std::vector<std::pair<std::string, std::string>> refusals{
+      {"n_layers=2", "has no 'n_layers'"},
+      {"n_layer", "'n_layer' is not key=value"},
+      {"n_layer=2,", "'' is not key=value"},
+      {"n_layer=two", "'n_layer=two' is of another type than 12"},
+      {"n_layer=2.5", "'n_layer=2.5' is of another type than 12"},
+      {"tie_word_embeddings=1", "is of another type than true"},
+      {"activation_function=3", "is of another type than \"gelu_new\""}};
+  for (const auto& [overrides, text] : refusals) {
+    Json document{{"n_layer", 12}, {"tie_word_embeddings", true}, {"activation_function", "gelu_new"}};
+    try {
+      override_config(document, overrides);
+      ADD_FAILURE() << overrides;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_THAT(error.what(), HasSubstr(text));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strake::tasks

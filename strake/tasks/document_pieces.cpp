@@ -1,0 +1,59 @@
+#include "strake/tasks/document_pieces.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "strake/core/error.h"
+#include "strake/core/log.h"
+#include "strake/data/token_file.h"
+#include "strake/tasks/text_rows.h"
+
+namespace strake::tasks {
+
+void DocumentPieces::append(std::span<const int32_t> document) {
+  num_documents_ += 1;
+  if (document.size() < 2) {
+    num_short_documents_ += 1;
+    return;
+  }
+  while (!document.empty()) {
+    const size_t length = std::min(document.size(), static_cast<size_t>(block_size_));
+    if (length < 2) {
+      num_short_ends_ += 1;
+      return;
+    }
+    // A row of its own, so that pieces of one document do not share their dropout masks.
+    builder_.append({.ids = document.first(length), .row = num_pieces_++});
+    document = document.subspan(length);
+  }
+}
+
+void DocumentPieces::append_texts(data::TableSource texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
+                                  const std::string& text_column, int workers) {
+  texts.columns = {text_column};
+  const TextOptions options{.text_column = text_column, .max_seq_length = std::numeric_limits<int32_t>::max()};
+  for_each_encoded(texts, std::move(tokenizer), options, nullptr, workers, [&](const EncodedRows& rows) {
+    for (int64_t i = 0; i < rows.num_rows(); ++i) append(rows.token_row(i).ids);
+  });
+}
+
+void DocumentPieces::append_token_files(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer) {
+  const data::LoadedTokens loaded = data::load_token_files({paths.begin(), paths.end()});
+  require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
+          "{} was prepared with another tokenizer than the model's", source_);
+  require(!loaded.info.has_pairs, ErrorKind::kData, "{} holds pairs of texts, not documents", source_);
+  for (int64_t i = 0; i < loaded.dataset.size(); ++i) append(loaded.dataset.tokens(i));
+}
+
+void DocumentPieces::log_counts() const {
+  if (num_short_documents_ > 0) {
+    log::info("{}: {} of {} documents have fewer than two tokens, so that there is nothing to predict: left out",
+              source_, num_short_documents_, num_documents_);
+  }
+  if (num_short_ends_ > 0) {
+    log::info("{}: of {} cut documents the last token stands alone, so that there is nothing to predict: left out",
+              source_, num_short_ends_);
+  }
+}
+
+}  // namespace strake::tasks

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "strake/data/table_reader.h"
+#include "strake/data/token_dataset.h"
+#include "strake/tokenizers/tokenizer.h"
+
+namespace strake::tasks {
+
+// The training sequences of a causal language model: every document (row of the input) on its own, cut into pieces of
+// `block_size` tokens if it is longer. Nothing is padded or joined, so no document sees another one. Pieces of fewer
+// than two tokens predict nothing: they are left out and counted.
+class DocumentPieces {
+ public:
+  // `source` is named in messages.
+  DocumentPieces(std::string source, int64_t block_size)
+      : source_(std::move(source)), block_size_(block_size), builder_(source_) {}
+
+  void append(std::span<const int32_t> document);
+  // Tokenizes a column on `workers` threads.
+  void append_texts(data::TableSource texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
+                    const std::string& text_column, int workers);
+  // Files made by strake prepare. Error (kData) if it had another tokenizer.
+  void append_token_files(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer);
+
+  int64_t num_documents() const { return num_documents_; }
+  int64_t num_short_documents() const { return num_short_documents_; }  // fewer than two tokens
+  int64_t num_short_ends() const { return num_short_ends_; }            // of one token, of documents that were cut
+  // Says what was left out.
+  void log_counts() const;
+  data::TokenDataset build() { return builder_.build(); }
+
+ private:
+  std::string source_;
+  int64_t block_size_;
+  data::TokenDatasetBuilder builder_;
+  int64_t num_documents_ = 0;
+  int64_t num_short_documents_ = 0;
+  int64_t num_short_ends_ = 0;
+  int64_t num_pieces_ = 0;
+};
+
+}  // namespace strake::tasks

@@ -1,0 +1,197 @@
+#include <algorithm>
+
+#include "strake/core/error.h"
+#include "strake/core/nearest_name.h"
+#include "strake/data/token_file.h"
+#include "strake/models/encoder/sequence_classifier.h"
+#include "strake/monitor/evaluation_metrics.h"
+#include "strake/tasks/train_job.h"
+#include "strake/tensors/checkpoint_files.h"
+
+namespace strake::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Setup {
+  models::EncoderConfig model_config;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  data::TokenDataset train;
+  std::optional<data::TokenDataset> evaluation;
+  int workers = 1;
+};
+
+bool has_classifier(const models::SequenceClassifier& model, const fs::path& folder) {
+  const tensors::CheckpointFiles files(folder);
+  const auto& head = model.blocks().back()->parameters();
+  return std::ranges::any_of(head, [&](const models::ParameterSpec& spec) {
+    return spec.name == "head.classifier.weight" && files.contains(spec.checkpoint_names.front());
+  });
+}
+
+LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models::ProblemType> problem) {
+  if (are_token_files(config.train_file)) {
+    const data::TokenFileReader reader(config.train_file.front());
+    require(reader.info().label_kind != data::TokenLabelKind::kNone, ErrorKind::kData,
+            "{} has no labels: prepare it with --label_column", config.train_file.front());
+    const bool numbers = reader.info().label_kind == data::TokenLabelKind::kNumber;
+    const bool wants_numbers = problem == models::ProblemType::kRegression;
+    require(config.problem_type.empty() || numbers == wants_numbers, ErrorKind::kUsage,
+            "--problem_type {} contradicts {}, whose labels are {}", config.problem_type, config.train_file.front(),
+            numbers ? "numbers" : "classes");
+    return numbers ? LabelMap::numbers() : LabelMap::classes(reader.info().label_names);
+  }
+  return LabelMap::collect(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
+}
+
+// Labels of a new head come from the training data; a head that was trained before keeps its own, unless they were
+// never named (LABEL_0, ...) and the data has as many.
+LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model_config) {
+  const auto problem = parse_problem_type_flag(config.problem_type);
+  if (!has_classifier(models::SequenceClassifier(model_config), config.model_name_or_path)) {
+    return labels_of_training_data(config, problem);
+  }
+  require(!problem || *problem == model_config.problem(), ErrorKind::kUsage,
+          "--problem_type {} contradicts the trained head of {}", config.problem_type, config.model_name_or_path);
+  LabelMap trained = LabelMap::of(model_config);
+  if (!trained.has_generic_names() || trained.problem() == models::ProblemType::kRegression) return trained;
+  LabelMap named = labels_of_training_data(config, trained.problem());
+  return named.names().size() == trained.names().size() ? named : trained;
+}
+
+std::string describe_labels(data::TokenLabelKind kind, const std::vector<std::string>& names) {
+  constexpr size_t kLongestList = 300;
+  if (kind == data::TokenLabelKind::kNone) return "none";
+  return kind == data::TokenLabelKind::kNumber ? "numbers"
+                                               : printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList);
+}
+
+data::TokenDataset load_tokens(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
+                               const LabelMap& labels) {
+  data::LoadedTokens loaded = data::load_token_files({paths.begin(), paths.end()});
+  require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
+          "{} was prepared with another tokenizer than the model's", paths.front());
+  const bool regression = labels.problem() == models::ProblemType::kRegression;
+  require(loaded.info.label_kind == (regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass) &&
+              (regression || loaded.info.label_names == labels.names()),
+          ErrorKind::kData, "the labels of {} are not those of the model: found {}, expected {}", paths.front(),
+          describe_labels(loaded.info.label_kind, loaded.info.label_names),
+          describe_labels(regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass, labels.names()));
+  return std::move(loaded.dataset);
+}
+
+data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::string>& paths, const Setup& setup,
+                              const LabelMap& labels) {
+  data::TokenDataset dataset =
+      are_token_files(paths)
+          ? load_tokens(paths, *setup.tokenizer, labels)
+          : encode_all(make_source(paths, config.text.encoding), setup.tokenizer, config.text, &labels, setup.workers);
+  require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
+  require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
+  int64_t longest = 0;
+  for (int64_t i = 0; i < dataset.size(); ++i) longest = std::max(longest, dataset.length(i));
+  require(longest <= setup.model_config.max_sequence_length(), ErrorKind::kConfig,
+          "{}: sequences of {} tokens do not fit the model's {} positions: prepare it with a lower --max_seq_length",
+          paths.front(), longest, setup.model_config.max_sequence_length());
+  return dataset;
+}
+
+// Every evaluation reports the loss and these.
+void require_known_metric(const training::TrainingOptions& options, models::ProblemType problem) {
+  const bool regression = problem == models::ProblemType::kRegression;
+  std::vector<std::string> known{"loss"};
+  for (const auto& [name, value] :
+       regression ? monitor::RegressionMetrics().named_values() : monitor::ClassificationMetrics().named_values()) {
+    known.push_back(name);
+  }
+  const std::string wanted = options.best_metric_name().substr(std::string_view("eval_").size());
+  require(std::ranges::find(known, wanted) != known.end(), ErrorKind::kUsage,
+          "--metric_for_best_model {} is none of the metrics of {}: {}{}", printable(options.metric_for_best_model),
+          regression ? "regression" : "classification", fmt::join(known, ", "), did_you_mean(wanted, known));
+}
+
+// Text was read and cut when token files were made: what was said about it and is not so is refused.
+void require_flags_of_tokens(const TrainConfig& config, bool reads_text) {
+  for (const auto* paths : {&config.train_file, &config.validation_file}) {
+    if (!are_token_files(*paths)) continue;
+    for (const char* flag : {"text_column", "text_pair_column", "label_column", "encoding"}) {
+      require(reads_text || !config.given.contains(flag), ErrorKind::kUsage,
+              "--{} cannot apply to {}: it was prepared already; leave the flag out", flag, paths->front());
+    }
+    for (const std::string& path : *paths) {
+      const int64_t prepared = data::TokenFileReader(path).info().max_length;
+      require(!config.given.contains("max_seq_length") || prepared == config.text.max_seq_length, ErrorKind::kUsage,
+              "--max_seq_length {} contradicts {}: it was prepared already, with {}; leave the flag out or prepare it "
+              "again",
+              config.text.max_seq_length, path, prepared);
+    }
+  }
+}
+
+Setup load_setup(const TrainConfig& config, int workers) {
+  Setup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
+              .tokenizer = tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path
+                                                                                     : config.tokenizer_name),
+              .train = data::TokenDatasetBuilder("").build(),
+              .evaluation = std::nullopt,
+              .workers = workers};
+  const bool reads_text = !are_token_files(config.train_file) ||
+                          (!config.validation_file.empty() && !are_token_files(config.validation_file));
+  require_flags_of_tokens(config, reads_text);
+  require(!reads_text || config.text.max_seq_length <= setup.model_config.max_sequence_length(), ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
+          setup.model_config.max_sequence_length());
+  const LabelMap labels = choose_labels(config, setup.model_config);
+  setup.model_config.set_labels(labels.names(), labels.problem());
+  require_known_metric(config.training, labels.problem());
+  setup.train = load_split(config, config.train_file, setup, labels);
+  if (!config.validation_file.empty()) setup.evaluation = load_split(config, config.validation_file, setup, labels);
+  return setup;
+}
+
+class ClassifierJob final : public TrainJob {
+ public:
+  ClassifierJob(const TrainConfig& config, int workers)
+      : setup_(load_setup(config, workers)),
+        model_(setup_.model_config),
+        weights_(config.model_name_or_path),
+        eval_batch_size_(config.training.per_device_eval_batch_size) {}
+
+  const models::Model& model() const override { return model_; }
+  const data::TokenDataset& train_data() const override { return setup_.train; }
+  const tokenizers::Tokenizer& tokenizer() const override { return *setup_.tokenizer; }
+  std::string describe() const override {
+    return fmt::format("{} with {} parameters and {} labels", model_.config().model_type, model_.num_parameters(),
+                       model_.config().num_labels());
+  }
+  fs::path weights() const override { return weights_; }
+  bool has_evaluation() const override { return setup_.evaluation.has_value(); }
+  training::Evaluation evaluate(training::ShardedParameters& parameters, comm::Comm& comm) const override {
+    return training::evaluate(model_, parameters, comm, *setup_.evaluation, eval_batch_size_);
+  }
+  int64_t hidden_size() const override { return model_.config().hidden_size; }
+  double training_flops(const monitor::PackedWork& work) const override {
+    const models::EncoderConfig& config = model_.config();
+    return monitor::training_flops(monitor::EncoderShape{.num_layers = config.num_hidden_layers,
+                                                         .hidden_size = config.hidden_size,
+                                                         .intermediate_size = config.intermediate_size,
+                                                         .num_labels = config.num_labels()},
+                                   work);
+  }
+  Json fingerprint() const override { return {{"num_labels", model_.config().num_labels()}}; }
+  std::string config_json() const override { return models::to_json_text(model_.config(), "float32"); }
+
+ private:
+  Setup setup_;
+  models::SequenceClassifier model_;
+  fs::path weights_;
+  int64_t eval_batch_size_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrainJob> make_classifier_job(const TrainConfig& config, int workers) {
+  return std::make_unique<ClassifierJob>(config, workers);
+}
+
+}  // namespace strake::tasks

@@ -1,0 +1,133 @@
+"""strake train --task causal-lm: what is trained on, what is said, what is refused."""
+
+import json
+
+import pytest
+from program import command, losses, metrics, run, strake
+from tiny_models import make_language_model, make_model, read_config, reviews, write_table
+
+USAGE, DATA = 2, 3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("language_model")
+    make_language_model(folder / "gpt2", dropout=0.1)
+    make_model(folder / "bert")
+    write_table(folder / "train.txt", reviews(30))
+    return folder
+
+
+def flags_of(folder, output, **changes):
+    flags = {
+        "task": "causal-lm",
+        "model_name_or_path": folder / "gpt2",
+        "train_file": folder / "train.txt",
+        "output_dir": output,
+        "block_size": 32,
+        "max_steps": 3,
+        "logging_steps": 1,
+        "save_strategy": "no",
+    }
+    return flags | changes
+
+
+def train(folder, output, **changes):
+    return strake("train", **flags_of(folder, output, **changes))
+
+
+def refused(folder, output, code=USAGE, **changes):
+    outcome = run(command("train", **flags_of(folder, output, **changes)))
+    assert outcome.code == code, outcome.err
+    assert not output.exists()
+    return outcome.err.splitlines()[-1]
+
+
+def test_perplexity_is_told(folder, tmp_path):
+    output = train(folder, tmp_path / "out", validation_file=folder / "train.txt", eval_strategy="epoch").out
+    assert "eval_perplexity" in output
+    assert [e["step"] for e in metrics(tmp_path / "out") if "eval_perplexity" in e] == [3]
+
+
+def test_documents_without_a_target_are_counted(folder, tmp_path):
+    """An empty one and two of one token; 33 tokens are one more than a block."""
+    texts = ["", "~", "the film was good", "~", "~" * 33]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    told = train(folder, tmp_path / "out", train_file=tmp_path / "texts.jsonl").err
+    assert "3 of 5 documents have fewer than two tokens" in told
+    assert "of 1 cut documents the last token stands alone" in told
+    assert "2 training sequences" in told
+
+
+def test_data_without_any_target_is_refused(folder, tmp_path):
+    (tmp_path / "texts.txt").write_text("a\na\n")
+    message = refused(folder, tmp_path / "out", code=DATA, train_file=tmp_path / "texts.txt")
+    assert "texts.txt has no document of two tokens or more" in message
+
+
+def test_prepared_tokens_train_alike(folder, tmp_path):
+    train(folder, tmp_path / "text")
+    tokens = tmp_path / "tokens.parquet"
+    strake("prepare", tokenizer=folder / "gpt2", input=folder / "train.txt", output=tokens, max_seq_length=10000)
+    train(folder, tmp_path / "tokens", train_file=tokens)
+    assert losses(tmp_path / "tokens") == losses(tmp_path / "text")
+
+
+def test_a_resumed_run_ends_with_the_same_bits(folder, tmp_path):
+    flags = {"save_strategy": "steps", "save_steps": 2}
+    train(folder, tmp_path / "whole", max_steps=4, **flags)
+    train(folder, tmp_path / "halves", max_steps=4, **flags)
+    (tmp_path / "halves" / "model.safetensors").unlink()
+    resume = tmp_path / "halves" / "checkpoint-2"
+    train(folder, tmp_path / "halves", max_steps=4, resume_from_checkpoint=resume, **flags)
+    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("whole", "halves")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"task": "masked-lm"}, "--task masked-lm is neither"),
+        ({"block_size": 1}, "--block_size 1"),
+        ({"block_size": 65}, "--block_size 65 is more than the model's 64 positions"),
+        ({"max_seq_length": 64}, "--block_size"),
+        ({"text_pair_column": "b"}, "--text_pair_column b does not belong"),
+        ({"problem_type": "regression"}, "--problem_type regression does not belong"),
+        ({"model_type": "gpt2"}, "either --model_name_or_path"),
+        ({"model_name_or_path": None}, "either --model_name_or_path"),
+        ({"model_name_or_path": None, "model_type": "llama"}, "only gpt2 is there"),
+        ({"model_name_or_path": None, "model_type": "gpt2"}, "--tokenizer_name"),
+        ({"config_overrides": "n_layer=1"}, "--config_overrides n_layer=1 would contradict the weights"),
+        ({"task": "sequence-classification"}, "--block_size 32 belongs to --task causal-lm"),
+    ],
+)
+def test_flags_that_contradict_the_task_are_refused(folder, tmp_path, changes, named):
+    assert named in refused(folder, tmp_path / "out", **changes)
+
+
+def test_each_model_is_refused_where_it_does_not_belong(folder, tmp_path):
+    assert "model_type 'bert' is not supported as a causal" in refused(
+        folder, tmp_path / "out", model_name_or_path=folder / "bert"
+    )
+    line = command(
+        "predict",
+        model_name_or_path=folder / "gpt2",
+        input=folder / "train.txt",
+        output=tmp_path / "scored.parquet",
+    )
+    outcome = run(line)
+    assert outcome.code == USAGE
+    assert "gpt2 is a causal language model, not a classifier" in outcome.err
+
+
+def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
+    size = read_config(folder / "gpt2")["vocab_size"]
+    message = refused(
+        folder,
+        tmp_path / "out",
+        model_name_or_path=None,
+        model_type="gpt2",
+        tokenizer_name=folder / "gpt2",
+        config_overrides=f"vocab_size={size - 200},n_layer=1,n_embd=8,n_head=1",
+    )
+    assert "the tokenizer does not belong to the model" in message

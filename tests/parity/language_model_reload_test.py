@@ -1,0 +1,89 @@
+"""Language models that strake saves load in Transformers with the same loss, and the other way round."""
+
+import math
+
+import pytest
+import torch
+import transformers
+from program import metrics, strake
+from tiny_models import make_language_model, read_config, reviews, write_table
+
+BLOCK = 16
+# Two layers in fp32, whose sums two programs take in different orders.
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    return write_table(tmp_path_factory.mktemp("texts") / "texts.jsonl", reviews(24))
+
+
+def train(texts, output, **flags):
+    """Trains, and returns the loss on the same texts of the weights that were saved."""
+    defaults = {"learning_rate": 1e-3, "max_steps": 6, "eval_steps": 6, "save_strategy": "no", "block_size": BLOCK}
+    inputs = {"train_file": texts, "validation_file": texts, "eval_strategy": "steps"}
+    strake("train", task="causal-lm", output_dir=output, **(inputs | defaults | flags))
+    evaluations = [entry for entry in metrics(output) if "eval_loss" in entry]
+    assert evaluations[-1]["eval_perplexity"] == pytest.approx(math.exp(evaluations[-1]["eval_loss"]))
+    return evaluations[-1]["eval_loss"]
+
+
+def load(folder):
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        assert not report[kind], f"{kind}: {report[kind]}"
+    return model.eval()
+
+
+def loss_in_transformers(model, folder):
+    """Every document on its own, in pieces of BLOCK tokens."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    total, count = 0.0, 0
+    for row in reviews(24):
+        for piece in torch.tensor(tokenizer(row["text"])["input_ids"]).split(BLOCK):
+            if len(piece) > 1:
+                with torch.no_grad():
+                    total += model(piece[None], labels=piece[None]).loss.item() * (len(piece) - 1)
+                count += len(piece) - 1
+    return total / count
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_transformers_gives_the_same_loss(texts, tmp_path, tied):
+    base = make_language_model(tmp_path / "base", dropout=0.1, tied=tied)
+    start = loss_in_transformers(load(base), base)
+    loss = train(texts, tmp_path / "trained", model_name_or_path=base)
+    assert loss < start - 0.1
+    model = load(tmp_path / "trained")
+    assert type(model).__name__ == "GPT2LMHeadModel"
+    assert model.dtype == torch.float32
+    assert loss_in_transformers(model, tmp_path / "trained") == pytest.approx(loss, abs=TOLERANCE)
+    assert model.config.tie_word_embeddings == tied
+
+
+def test_strake_goes_on_from_a_base_model_of_transformers(texts, tmp_path):
+    """Without head and prefix, in several files with an index."""
+    whole = make_language_model(tmp_path / "whole")
+    model = load(whole)
+    model.transformer.save_pretrained(tmp_path / "base", max_shard_size="40KB")
+    transformers.AutoTokenizer.from_pretrained(whole).save_pretrained(tmp_path / "base")
+    loss = train(texts, tmp_path / "out", model_name_or_path=tmp_path / "base", learning_rate=1e-30)
+    assert loss_in_transformers(model, whole) == pytest.approx(loss, abs=TOLERANCE)
+
+
+def test_a_model_from_scratch_is_a_model_of_transformers(texts, tmp_path):
+    size = read_config(make_language_model(tmp_path / "tokenizer"))["vocab_size"]
+    overrides = f"vocab_size={size},n_layer=2,n_embd=32,n_head=4,n_positions=64,n_inner=48"
+    loss = train(
+        texts,
+        tmp_path / "out",
+        model_type="gpt2",
+        config_overrides=overrides,
+        tokenizer_name=tmp_path / "tokenizer",
+        max_steps=40,
+        eval_steps=40,
+    )
+    model = load(tmp_path / "out")
+    assert loss < math.log(size) - 0.5, "better than guessing"
+    assert loss_in_transformers(model, tmp_path / "out") == pytest.approx(loss, abs=TOLERANCE)
+    assert (model.config.n_layer, model.config.n_inner) == (2, 48)
