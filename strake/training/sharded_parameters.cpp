@@ -17,15 +17,12 @@ using tensors::ShardLayout;
 static_assert(kernels::kSquaresChunk == ShardLayout::kAlignment,
               "shards must begin where the norm's partial sums begin");
 
-std::vector<kernels::WeightDecaySegment> decay_segments(const models::Block& block, int64_t begin, int64_t end,
-                                                        double weight_decay) {
-  std::vector<kernels::WeightDecaySegment> segments;
+std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, double weight_decay) {
+  std::vector<kernels::TensorSegment> segments;
   for (size_t i = 0; i < block.parameters().size(); ++i) {
-    if (block.parameters()[i].decay == models::WeightDecay::kExempt) continue;
     const auto& entry = block.layout().entries()[i];
-    const int64_t first = std::max(entry.begin, begin);
-    const int64_t last = std::min(entry.end, end);
-    if (first < last) segments.push_back({first - begin, last - begin, static_cast<float>(weight_decay)});
+    const bool exempt = block.parameters()[i].decay == models::WeightDecay::kExempt;
+    segments.push_back({entry.begin, entry.end, exempt ? 0 : weight_decay});
   }
   return segments;
 }
@@ -109,7 +106,7 @@ void ShardedParameters::add_block(const models::Block& block) {
   shard.gradient = at::zeros({size}, fp32);
   shard.exp_avg = at::zeros({size}, fp32);
   shard.exp_avg_sq = at::zeros({size}, fp32);
-  shard.decay = decay_segments(block, shard.begin, shard.begin + size, options_.weight_decay);
+  shard.tensors = tensor_segments(block, options_.weight_decay);
 }
 
 at::Tensor ShardedParameters::gradient_piece(size_t i) const {
@@ -199,23 +196,22 @@ double ShardedParameters::gradient_norm() {
 void ShardedParameters::update(const Update& update) {
   for (BlockShard& block : blocks_) {
     if (stage_.reduced == Reduced::kToAllRanks) comm_.all_gather(block.gradient, block.layout);
-    const bool low_precision = block.kept.scalar_type() == at::kBFloat16;
-    auto* rounded = low_precision ? static_cast<kernels::BFloat16*>(block.kept.mutable_data_ptr()) +
-                                        (block.begin - block.kept_begin)
-                                  : nullptr;
-    kernels::adamw({.parameters = block.master.mutable_data_ptr<float>(),
-                    .gradients = block.gradient.const_data_ptr<float>(),
-                    .exp_avg = block.exp_avg.mutable_data_ptr<float>(),
-                    .exp_avg_sq = block.exp_avg_sq.mutable_data_ptr<float>(),
-                    .rounded = rounded,
-                    .count = block.master.numel(),
-                    .learning_rate = update.learning_rate,
-                    .beta1 = options_.adam_beta1,
-                    .beta2 = options_.adam_beta2,
-                    .epsilon = options_.adam_epsilon,
-                    .step = update.step,
-                    .gradient_scale = static_cast<float>(update.gradient_scale),
-                    .decay = block.decay});
+    kernels::FlatWindow window{
+        .parameters = block.master.mutable_data_ptr<float>(),
+        .gradients = block.gradient.mutable_data_ptr<float>(),
+        .states = {block.exp_avg.mutable_data_ptr<float>(), block.exp_avg_sq.mutable_data_ptr<float>()},
+        .begin = block.begin,
+        .count = block.master.numel(),
+        .segments = block.tensors};
+    if (block.kept.scalar_type() == at::kBFloat16) {
+      window.rounded =
+          static_cast<kernels::BFloat16*>(block.kept.mutable_data_ptr()) + (block.begin - block.kept_begin);
+    }
+    kernels::adam(window,
+                  {.learning_rate = update.learning_rate,
+                   .number = update.step,
+                   .gradient_scale = static_cast<float>(update.gradient_scale)},
+                  {.beta1 = options_.adam_beta1, .beta2 = options_.adam_beta2, .epsilon = options_.adam_epsilon});
     complete(block);
   }
   comm_.barrier();  // shared parameters are complete when every rank has updated its part

@@ -8,7 +8,7 @@
 
 #include "strake/comm/comm.h"
 #include "strake/comm/comm_queue.h"
-#include "strake/kernels/adamw.h"
+#include "strake/kernels/optimizer_pass.h"
 #include "strake/models/model.h"
 #include "strake/training/gather_buffers.h"
 #include "strake/training/options.h"
@@ -19,17 +19,17 @@ namespace strake::training {
 struct BlockShard {
   explicit BlockShard(tensors::ShardLayout shard_layout) : layout(std::move(shard_layout)) {}
 
-  tensors::ShardLayout layout;                     // each rank's piece of gradients and optimizer state
-  at::Tensor whole;                                // [numel], compute dtype; without memory unless kept or gathered
-  at::Tensor kept;                                 // what stays between passes, a window of `whole` if that is kept
-  int64_t kept_begin = 0;                          // first element of `kept`
-  int64_t begin = 0;                               // first element of the rank's own part
-  at::Tensor master;                               // fp32, own part; a window of `kept` when that is fp32
-  at::Tensor gradient;                             // fp32, own part: the sum of this step's micro-batches
-  at::Tensor exp_avg;                              // fp32, own part
-  at::Tensor exp_avg_sq;                           // fp32, own part
-  std::vector<kernels::WeightDecaySegment> decay;  // elements of the own part
-  bool is_shared = false;  // `whole` is one buffer of all ranks, which are threads of this process
+  tensors::ShardLayout layout;                  // each rank's piece of gradients and optimizer state
+  at::Tensor whole;                             // [numel], compute dtype; without memory unless kept or gathered
+  at::Tensor kept;                              // what stays between passes, a window of `whole` if that is kept
+  int64_t kept_begin = 0;                       // first element of `kept`
+  int64_t begin = 0;                            // first element of the rank's own part
+  at::Tensor master;                            // fp32, own part; a window of `kept` when that is fp32
+  at::Tensor gradient;                          // fp32, own part: the sum of this step's micro-batches
+  at::Tensor exp_avg;                           // fp32, own part
+  at::Tensor exp_avg_sq;                        // fp32, own part
+  std::vector<kernels::TensorSegment> tensors;  // of the whole block
+  bool is_shared = false;                       // `whole` is one buffer of all ranks, which are threads of this process
   bool is_kept_whole = true;
   int users = 0;        // passes that hold the gathered parameters
   uint64_t ticket = 0;  // of the gather in the communication queue
