@@ -34,6 +34,7 @@ constexpr int64_t kHeads = 12;
 constexpr int64_t kInner = 3072;
 constexpr int64_t kVocabulary = 50265;
 constexpr int64_t kParameters = 124'600'000;
+constexpr int64_t kUpdated = int64_t{64} << 20;  // by optimizers
 
 template <typename T>
 std::vector<T> random_values(int64_t count) {
@@ -356,7 +357,7 @@ void register_all() {
     register_for<float>(isa, "float");
     register_for<BFloat16>(isa, "bfloat16");
     const auto add_update = [isa](const std::string& name, int num_states, bool rounds, auto step) {
-      add(name, isa, [=](auto& state) { update(state, Update(kParameters, num_states, rounds), step); });
+      add(name, isa, [=](auto& state) { update(state, Update(kUpdated, num_states, rounds), step); });
     };
     add_update("adamw", 2, false, [=](auto& window, auto step) { adam(window, step, {}, isa); });
     add_update("adamw_rounding", 2, true, [=](auto& window, auto step) { adam(window, step, {}, isa); });
@@ -364,7 +365,7 @@ void register_all() {
     add_update("lion", 1, false, [=](auto& window, auto step) { lion(window, step, {}, isa); });
     add_update("sgd", 0, false, [=](auto& window, auto step) { sgd(window, step, {}, isa); });
     add_update("sgd_momentum", 1, false, [=](auto& window, auto step) { sgd(window, step, {.momentum = 0.9}, isa); });
-    add("lamb", isa, [=](auto& state) { update_with_lamb(state, isa, kParameters); });
+    add("lamb", isa, [=](auto& state) { update_with_lamb(state, isa, kUpdated); });
     add("global_norm", isa, [=](auto& state) { norm(state, isa); });
     add("convert_to_bfloat16", isa, [=](auto& state) { round_all(state, isa); });
   }
