@@ -43,6 +43,7 @@ LambFactors factors_of(const UpdateStep& step, const Lamb& rule, double weight_d
 }
 
 void check_chunks(const FlatWindow& window) {
+  if (window.count == 0) return;
   const int64_t end = window.begin + window.count;
   const int64_t last = window.segments.empty() ? 0 : window.segments.back().end;
   require(window.begin % kSquaresChunk == 0 && (end % kSquaresChunk == 0 || end >= last), ErrorKind::kInternal,

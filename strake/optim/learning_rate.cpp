@@ -146,8 +146,9 @@ Factor make_warmup_stable_decay(const ScheduleOptions& options) {
   const std::optional<int64_t> decay = arguments.optional_count("num_decay_steps");
   require(decay.has_value(), ErrorKind::kConfig, "{}: num_decay_steps is needed", arguments.source());
   const int64_t stable = arguments.optional_count("num_stable_steps").value_or(options.total_steps - warmup - *decay);
-  require(stable >= 0, ErrorKind::kConfig, "{}: {} warm-up and {} decay steps are more than all {} steps",
-          arguments.source(), warmup, *decay, options.total_steps);
+  require(stable >= 0 || options.total_steps == 0, ErrorKind::kConfig,
+          "{}: {} warm-up and {} decay steps are more than all {} steps", arguments.source(), warmup, *decay,
+          options.total_steps);
   const std::string rise = arguments.choice("warmup_type", "linear", kShapes);
   const std::string fall = arguments.choice("decay_type", "cosine", kShapes);
   const double floor = arguments.at_least_zero("min_lr_ratio", 0);

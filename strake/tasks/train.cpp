@@ -214,6 +214,7 @@ Json run_fingerprint(const TrainConfig& config, const TrainSetup& setup, int num
           {"max_tokens_per_batch", options.max_tokens_per_batch},
           {"micro_batches_per_step", options.gradient_accumulation_steps * num_ranks},
           {"bf16", options.bf16},
+          {"optim", options.optim},
           {"dataloader_drop_last", options.dataloader_drop_last},
           {"train_sequences", setup.train.size()},
           {"train_tokens", setup.train.total_tokens()},
