@@ -12,7 +12,6 @@
 
 #include "strake/core/philox.h"
 #include "strake/core/threads.h"
-#include "strake/kernels/adamw.h"
 #include "strake/kernels/attention.h"
 #include "strake/kernels/bias_activation.h"
 #include "strake/kernels/column_sum.h"
@@ -22,6 +21,8 @@
 #include "strake/kernels/embedding.h"
 #include "strake/kernels/global_norm.h"
 #include "strake/kernels/ladder.h"
+#include "strake/kernels/lamb.h"
+#include "strake/kernels/optimizer_pass.h"
 #include "strake/kernels/residual_layer_norm.h"
 
 namespace strake::kernels {
@@ -34,6 +35,7 @@ constexpr int64_t kHeads = 12;
 constexpr int64_t kInner = 3072;
 constexpr int64_t kVocabulary = 50265;
 constexpr int64_t kParameters = 124'600'000;
+constexpr int64_t kUpdated = int64_t{64} << 20;  // by optimizers
 
 template <typename T>
 std::vector<T> random_values(int64_t count) {
@@ -281,23 +283,48 @@ void embedding(benchmark::State& state, Isa isa, int direction) {
   report_bytes(state, static_cast<double>(kTokens * kHidden) * (direction == 0 ? 3 * sizeof(T) : sizeof(T) + 8));
 }
 
-void update(benchmark::State& state, Isa isa, int64_t count) {
-  const auto size = static_cast<size_t>(count);
-  std::vector<float> parameters(size, 0.1F), gradients(size, 0.01F), exp_avg(size), exp_avg_sq(size);
-  const std::vector<WeightDecaySegment> decay{{0, count, 0.01F}};
-  int64_t step = 0;
-  for (auto _ : state) {
-    adamw({.parameters = parameters.data(),
-           .gradients = gradients.data(),
-           .exp_avg = exp_avg.data(),
-           .exp_avg_sq = exp_avg_sq.data(),
-           .count = count,
-           .learning_rate = 1e-5,
-           .step = ++step,
-           .decay = decay},
-          isa);
+// An optimizer step over one flat buffer.
+struct Update {
+  explicit Update(int64_t count, int num_states, bool rounds)
+      : parameters(static_cast<size_t>(count), 0.1F),
+        gradients(parameters.size(), 0.01F),
+        states(static_cast<size_t>(num_states), std::vector<float>(parameters.size())),
+        rounded(rounds ? parameters.size() : 0),
+        segments{{0, count, 0.01}},
+        window{.parameters = parameters.data(), .gradients = gradients.data(), .count = count, .segments = segments} {
+    for (size_t i = 0; i < states.size(); ++i) window.states[i] = states[i].data();
+    if (rounds) window.rounded = rounded.data();
   }
-  report_bytes(state, 28.0 * static_cast<double>(count));
+  // Reads and writes of all buffers; the gradient is read only.
+  double bytes() const {
+    return static_cast<double>(window.count) *
+           (12.0 + 8.0 * static_cast<double>(states.size()) + (rounded.empty() ? 0.0 : 2.0));
+  }
+  UpdateStep next() { return {.learning_rate = 1e-5, .number = ++number}; }
+
+  std::vector<float> parameters, gradients;
+  std::vector<std::vector<float>> states;
+  std::vector<BFloat16> rounded;
+  std::vector<TensorSegment> segments;
+  FlatWindow window;
+  int64_t number = 0;
+};
+
+template <typename Step>
+void update(benchmark::State& state, Update update, const Step& step) {
+  for (auto _ : state) step(update.window, update.next());
+  report_bytes(state, update.bytes());
+}
+
+void update_with_lamb(benchmark::State& state, Isa isa, int64_t count) {
+  Update update(count, 2, false);
+  std::vector<LambSums> sums(static_cast<size_t>(num_lamb_sums(update.segments)));
+  for (auto _ : state) {
+    const UpdateStep step = update.next();
+    lamb_moments(update.window, step, {}, sums, isa);
+    lamb_apply(update.window, step, {}, lamb_coefficients(update.segments, sums, {}), isa);
+  }
+  report_bytes(state, 40.0 * static_cast<double>(count));  // parameter and moments are read twice
 }
 
 void norm(benchmark::State& state, Isa isa) {
@@ -352,7 +379,16 @@ void register_all() {
   for (const Isa isa : usable_rungs()) {
     register_for<float>(isa, "float");
     register_for<BFloat16>(isa, "bfloat16");
-    add("adamw/roberta_base", isa, [=](auto& state) { update(state, isa, kParameters); });
+    const auto add_update = [isa](const std::string& name, int num_states, bool rounds, auto step) {
+      add(name, isa, [=](auto& state) { update(state, Update(kUpdated, num_states, rounds), step); });
+    };
+    add_update("adamw", 2, false, [=](auto& window, auto step) { adam(window, step, {}, isa); });
+    add_update("adamw_rounding", 2, true, [=](auto& window, auto step) { adam(window, step, {}, isa); });
+    add_update("adagrad", 1, false, [=](auto& window, auto step) { adagrad(window, step, {}, isa); });
+    add_update("lion", 1, false, [=](auto& window, auto step) { lion(window, step, {}, isa); });
+    add_update("sgd", 0, false, [=](auto& window, auto step) { sgd(window, step, {}, isa); });
+    add_update("sgd_momentum", 1, false, [=](auto& window, auto step) { sgd(window, step, {.momentum = 0.9}, isa); });
+    add("lamb", isa, [=](auto& state) { update_with_lamb(state, isa, kUpdated); });
     add("global_norm", isa, [=](auto& state) { norm(state, isa); });
     add("convert_to_bfloat16", isa, [=](auto& state) { round_all(state, isa); });
   }

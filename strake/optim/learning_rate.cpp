@@ -6,12 +6,13 @@
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "strake/core/nearest_name.h"
+#include "strake/optim/deepspeed_schedules.h"
+#include "strake/optim/schedule_arguments.h"
 
 // Every formula keeps Transformers' order of operations, so that the values agree to the last bits.
 namespace strake::optim {
@@ -19,43 +20,6 @@ namespace {
 
 using std::numbers::pi;
 using Factor = std::function<double(int64_t)>;  // multiplies the peak learning rate
-
-// The arguments of one schedule, read from lr_scheduler_kwargs with errors that name the schedule.
-class Arguments {
- public:
-  explicit Arguments(const ScheduleOptions& options)
-      : kwargs_(options.kwargs), source_("lr_scheduler_kwargs of schedule '" + options.type + "'") {}
-
-  double at_least_zero(const char* key, double fallback) const {
-    const double value = get_or<double>(kwargs_, key, fallback, source_);
-    require(value >= 0 && std::isfinite(value), ErrorKind::kConfig, "{}: {}={} must be a number from 0 on", source_,
-            key, value);
-    return value;
-  }
-  std::optional<double> optional_number(const char* key) const {
-    if (!has(key)) return std::nullopt;
-    return at_least_zero(key, 0);
-  }
-  std::optional<int64_t> optional_count(const char* key) const {
-    if (!has(key)) return std::nullopt;
-    const auto value = get_required<int64_t>(kwargs_, key, source_);
-    require(value >= 0, ErrorKind::kConfig, "{}: {}={} must be 0 or more", source_, key, value);
-    return value;
-  }
-  std::string choice(const char* key, const std::string& fallback, std::span<const std::string> choices) const {
-    std::string value = get_or<std::string>(kwargs_, key, fallback, source_);
-    require(std::ranges::find(choices, value) != choices.end(), ErrorKind::kConfig, "{}: {}='{}' is not one of: {}",
-            source_, key, printable(value), fmt::join(choices, ", "));
-    return value;
-  }
-  const std::string& source() const { return source_; }
-
- private:
-  bool has(const char* key) const { return kwargs_.contains(key) && !kwargs_.at(key).is_null(); }
-
-  const Json& kwargs_;
-  std::string source_;
-};
 
 double ratio(int64_t part, int64_t whole) {
   return static_cast<double>(part) / static_cast<double>(std::max<int64_t>(1, whole));
@@ -182,8 +146,9 @@ Factor make_warmup_stable_decay(const ScheduleOptions& options) {
   const std::optional<int64_t> decay = arguments.optional_count("num_decay_steps");
   require(decay.has_value(), ErrorKind::kConfig, "{}: num_decay_steps is needed", arguments.source());
   const int64_t stable = arguments.optional_count("num_stable_steps").value_or(options.total_steps - warmup - *decay);
-  require(stable >= 0, ErrorKind::kConfig, "{}: {} warm-up and {} decay steps are more than all {} steps",
-          arguments.source(), warmup, *decay, options.total_steps);
+  require(stable >= 0 || options.total_steps == 0, ErrorKind::kConfig,
+          "{}: {} warm-up and {} decay steps are more than all {} steps", arguments.source(), warmup, *decay,
+          options.total_steps);
   const std::string rise = arguments.choice("warmup_type", "linear", kShapes);
   const std::string fall = arguments.choice("decay_type", "cosine", kShapes);
   const double floor = arguments.at_least_zero("min_lr_ratio", 0);
@@ -199,28 +164,50 @@ Factor make_warmup_stable_decay(const ScheduleOptions& options) {
   };
 }
 
+// Rates of Transformers' schedules are shares of the peak.
+template <Factor (*kMake)(const ScheduleOptions&)>
+ScheduleCourse share_of_peak(const ScheduleOptions& options) {
+  return {
+      .rate = [peak = options.learning_rate, factor = kMake(options)](int64_t step) { return peak * factor(step); }};
+}
+
 struct ScheduleEntry {
   std::string type;
-  Factor (*make)(const ScheduleOptions&);
+  ScheduleCourse (*make)(const ScheduleOptions&);
   std::vector<std::string> arguments;
 };
 
 std::span<const ScheduleEntry> schedules() {
   static const std::vector<ScheduleEntry> kSchedules{
-      {"linear", &make_linear, {}},
-      {"cosine", &make_cosine, {"num_cycles"}},
-      {"cosine_with_restarts", &make_cosine_with_restarts, {"num_cycles"}},
-      {"polynomial", &make_polynomial, {"lr_end", "power"}},
-      {"constant", &make_constant, {}},
-      {"constant_with_warmup", &make_constant_with_warmup, {}},
-      {"inverse_sqrt", &make_inverse_sqrt, {"timescale"}},
-      {"cosine_with_min_lr", &make_cosine_with_min_lr, {"num_cycles", "min_lr", "min_lr_rate"}},
+      {"linear", &share_of_peak<make_linear>, {}},
+      {"cosine", &share_of_peak<make_cosine>, {"num_cycles"}},
+      {"cosine_with_restarts", &share_of_peak<make_cosine_with_restarts>, {"num_cycles"}},
+      {"polynomial", &share_of_peak<make_polynomial>, {"lr_end", "power"}},
+      {"constant", &share_of_peak<make_constant>, {}},
+      {"constant_with_warmup", &share_of_peak<make_constant_with_warmup>, {}},
+      {"inverse_sqrt", &share_of_peak<make_inverse_sqrt>, {"timescale"}},
+      {"cosine_with_min_lr", &share_of_peak<make_cosine_with_min_lr>, {"num_cycles", "min_lr", "min_lr_rate"}},
       {"cosine_warmup_with_min_lr",
-       &make_cosine_warmup_with_min_lr,
+       &share_of_peak<make_cosine_warmup_with_min_lr>,
        {"num_cycles", "min_lr", "min_lr_rate", "warmup_lr_rate"}},
       {"warmup_stable_decay",
-       &make_warmup_stable_decay,
+       &share_of_peak<make_warmup_stable_decay>,
        {"num_decay_steps", "num_stable_steps", "warmup_type", "decay_type", "min_lr_ratio", "num_cycles"}},
+      {"WarmupLR", &make_warmup_lr, {"warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
+      {"WarmupDecayLR",
+       &make_warmup_decay_lr,
+       {"total_num_steps", "warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type"}},
+      {"WarmupCosineLR",
+       &make_warmup_cosine_lr,
+       {"total_num_steps", "warmup_min_ratio", "warmup_num_steps", "cos_min_ratio", "warmup_type"}},
+      {"OneCycle",
+       &make_one_cycle,
+       {"cycle_min_lr", "cycle_max_lr", "decay_lr_rate", "cycle_first_step_size", "cycle_second_step_size",
+        "cycle_first_stair_count", "cycle_second_stair_count", "decay_step_size", "cycle_momentum", "cycle_min_mom",
+        "cycle_max_mom", "decay_mom_rate"}},
+      {"LRRangeTest",
+       &make_lr_range_test,
+       {"lr_range_test_min_lr", "lr_range_test_step_size", "lr_range_test_step_rate", "lr_range_test_staircase"}},
   };
   return kSchedules;
 }
@@ -261,19 +248,25 @@ int64_t resolve_warmup_steps(const WarmupOptions& options, int64_t total_steps) 
   return static_cast<int64_t>(std::ceil(static_cast<double>(total_steps) * share));
 }
 
-LearningRateSchedule::LearningRateSchedule(const ScheduleOptions& options) : learning_rate_(options.learning_rate) {
+LearningRateSchedule::LearningRateSchedule(const ScheduleOptions& options) {
   require(options.learning_rate >= 0 && std::isfinite(options.learning_rate), ErrorKind::kConfig,
           "learning_rate={} must be a number from 0 on", options.learning_rate);
   require(options.warmup_steps >= 0 && options.total_steps >= 0, ErrorKind::kConfig,
           "warm-up steps ({}) and all steps ({}) must be 0 or more", options.warmup_steps, options.total_steps);
   const ScheduleEntry& entry = find_schedule(options.type);
   check_arguments(entry, options.kwargs);
-  factor_ = entry.make(options);
+  course_ = entry.make(options);
 }
 
 double LearningRateSchedule::at(int64_t step) const {
   require(step >= 0, ErrorKind::kInternal, "learning rate of step {} was asked for", step);
-  return learning_rate_ * factor_(step);
+  return course_.rate(step);
+}
+
+std::optional<Betas> LearningRateSchedule::betas_at(int64_t step) const {
+  require(step >= 0, ErrorKind::kInternal, "betas of step {} were asked for", step);
+  if (!course_.betas) return std::nullopt;
+  return course_.betas(step);
 }
 
 }  // namespace strake::optim

@@ -46,6 +46,76 @@ TEST(LearningRateSchedule, EqualsTransformersAtEveryStep) {
   }
 }
 
+TEST(LearningRateSchedule, EqualsDeepSpeedAtEveryStep) {
+  const Json cases = fixture().at("deepspeed");
+  ASSERT_GT(cases.size(), 15U);
+  for (const Json& expected : cases) {
+    SCOPED_TRACE(expected.dump().substr(0, 160));
+    const LearningRateSchedule schedule({.type = expected.at("type"),
+                                         .learning_rate = expected.at("learning_rate"),
+                                         .total_steps = 24,
+                                         .kwargs = expected.at("kwargs")});
+    const auto rates = expected.at("rates").get<std::vector<double>>();
+    ASSERT_EQ(rates.size(), 24U);
+    // Same operations in double precision; log and cos may differ in the last bit between libraries.
+    for (size_t i = 0; i < rates.size(); ++i) {
+      EXPECT_NEAR(schedule.at(static_cast<int64_t>(i)), rates[i], 1e-12 * rates[i]) << "step " << i;
+    }
+    EXPECT_EQ(schedule.cycles_betas(), expected.contains("betas"));
+    for (size_t i = 0; schedule.cycles_betas() && i < rates.size(); ++i) {
+      const std::optional<Betas> betas = schedule.betas_at(static_cast<int64_t>(i));
+      EXPECT_NEAR(betas->first, expected["betas"][i][0].get<double>(), 1e-12) << "step " << i;
+      EXPECT_EQ(betas->second, expected["betas"][i][1].get<double>()) << "step " << i;
+    }
+  }
+}
+
+TEST(LearningRateSchedule, WarmsUpAsDeepSpeedsFormulasSay) {
+  // Two updates at the lowest rate: before the scheduler's first step, and at its iteration 0 with log(1) = 0.
+  const LearningRateSchedule logarithmic(
+      {.type = "WarmupLR", .learning_rate = 4, .kwargs = {{"warmup_num_steps", 16}, {"warmup_min_lr", 1}}});
+  EXPECT_EQ(logarithmic.at(0), 1);
+  EXPECT_EQ(logarithmic.at(1), 1);
+  EXPECT_NEAR(logarithmic.at(4), 1 + 3 * 0.5, 1e-12);  // log(4) / log(16)
+  EXPECT_EQ(logarithmic.at(17), 4);
+  const LearningRateSchedule cycle({.type = "OneCycle",
+                                    .kwargs = {{"cycle_min_lr", 1},
+                                               {"cycle_max_lr", 3},
+                                               {"cycle_first_step_size", 4},
+                                               {"decay_step_size", 1},
+                                               {"decay_lr_rate", 1}}});
+  EXPECT_EQ(cycle.at(2), 2);
+  EXPECT_EQ(cycle.at(4), 3);
+  EXPECT_EQ(cycle.at(6), 2);
+  EXPECT_EQ(cycle.at(8), 1);
+  EXPECT_EQ(cycle.at(10), 1.0 / 3);  // iteration 9: two intervals after the cycle of 8
+  EXPECT_FALSE(LearningRateSchedule({.type = "WarmupLR"}).betas_at(3).has_value());
+}
+
+TEST(LearningRateSchedule, DeepSpeedsArgumentsAreChecked) {
+  EXPECT_THAT(error_of({.type = "WarmupDecayLR"}), testing::HasSubstr("total_num_steps is needed"));
+  EXPECT_THAT(error_of({.type = "WarmupCosineLR"}), testing::HasSubstr("total_num_steps is needed"));
+  EXPECT_THAT(error_of({.type = "WarmupLR", .kwargs = {{"warmup_num_steps", 0}}}),
+              testing::HasSubstr("warmup_num_steps=0 must be positive"));
+  EXPECT_THAT(error_of({.type = "WarmupLR", .kwargs = {{"warmup_type", "cosine"}}}), testing::HasSubstr("log, linear"));
+  EXPECT_THAT(error_of({.type = "WarmupLR", .kwargs = {{"warmup_steps", 3}}}), testing::HasSubstr("has no argument"));
+  EXPECT_THAT(error_of({.type = "OneCycle", .kwargs = {{"cycle_min_lr", 1}}}),
+              testing::HasSubstr("cycle_max_lr is needed"));
+  const Json cycle{{"cycle_min_lr", 1}, {"cycle_max_lr", 2}, {"cycle_first_step_size", 0}};
+  EXPECT_THAT(error_of({.type = "OneCycle", .kwargs = cycle}), testing::HasSubstr("cycle_first_step_size=0"));
+  const Json growing{{"cycle_min_lr", 1},
+                     {"cycle_max_lr", 2},
+                     {"cycle_first_step_size", 2},
+                     {"decay_step_size", 1},
+                     {"decay_mom_rate", 0.01}};
+  EXPECT_THAT(error_of({.type = "OneCycle", .total_steps = 100, .kwargs = growing}),
+              testing::HasSubstr("by the last step"));
+  EXPECT_THAT(error_of({.type = "OneCycle", .total_steps = 10, .kwargs = growing}), testing::HasSubstr("no error"));
+  EXPECT_THAT(error_of({.type = "LRRangeTest", .kwargs = {{"lr_range_test_step_size", 0}}}),
+              testing::HasSubstr("must be positive"));
+  EXPECT_THAT(error_of({.type = "warmuplr"}), testing::HasSubstr("WarmupLR"));
+}
+
 TEST(LearningRateSchedule, WarmupStepsEqualTrainingArguments) {
   const Json cases = fixture().at("warmups");
   ASSERT_EQ(cases.size(), 8U);

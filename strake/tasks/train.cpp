@@ -69,6 +69,7 @@ Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ran
                    {"max_tokens_per_batch", options.max_tokens_per_batch},
                    {"micro_batches_per_step", options.gradient_accumulation_steps * num_ranks},
                    {"bf16", options.bf16},
+                   {"optim", options.optim},
                    {"dataloader_drop_last", options.dataloader_drop_last},
                    {"train_sequences", job.train_data().size()},
                    {"train_tokens", job.train_data().total_tokens()},

@@ -1,9 +1,9 @@
 #include "strake/training/options.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "strake/core/error.h"
-#include "strake/optim/learning_rate.h"
 
 namespace strake::training {
 
@@ -23,6 +23,21 @@ Interval parse_interval(const std::string& text, const char* flag) {
   if (text == "steps") return Interval::kSteps;
   if (text == "epoch") return Interval::kEpoch;
   fail(ErrorKind::kUsage, "--{} {} is none of no, steps, epoch", flag, text);
+}
+
+optim::OptimizerSettings TrainingOptions::optimizer_settings() const {
+  return optim::optimizer_settings(
+      {.name = optim, .arguments = optim_args, .betas = {adam_beta1, adam_beta2}, .epsilon = adam_epsilon});
+}
+
+optim::ScheduleOptions TrainingOptions::schedule_options(int64_t total_steps) const {
+  return {.type = lr_scheduler_type,
+          .learning_rate = learning_rate,
+          .warmup_steps = optim::resolve_warmup_steps(
+              {.steps = static_cast<double>(warmup_steps), .ratio = warmup_ratio}, total_steps),
+          .total_steps = total_steps,
+          .kwargs =
+              lr_scheduler_kwargs.empty() ? Json::object() : parse_json(lr_scheduler_kwargs, "--lr_scheduler_kwargs")};
 }
 
 void TrainingOptions::validate() const {
@@ -57,8 +72,12 @@ void TrainingOptions::validate() const {
           "--num_train_epochs {} is not in (0, {:.0f}]", num_train_epochs, kMostEpochs);
   require(warmup_steps == 0 || warmup_ratio == 0, ErrorKind::kUsage,
           "--warmup_steps {} and --warmup_ratio {} contradict each other", warmup_steps, warmup_ratio);
-  // The type and what it needs; the number of steps is not known yet.
-  optim::LearningRateSchedule({.type = lr_scheduler_type, .learning_rate = learning_rate, .total_steps = 1});
+  const optim::Optimizer optimizer(optimizer_settings());
+  const optim::LearningRateSchedule schedule(schedule_options(std::max<int64_t>(0, max_steps)));
+  require(!schedule.cycles_betas() || optimizer.has_betas(), ErrorKind::kUsage,
+          "--lr_scheduler_type {} cycles the betas of the optimizer, and --optim {} has none; turn that off by "
+          "--lr_scheduler_kwargs with \"cycle_momentum\": false",
+          lr_scheduler_type, optim);
   parse_interval(logging_strategy, "logging_strategy");
   const Interval eval = parse_interval(eval_strategy, "eval_strategy");
   const Interval save = parse_interval(save_strategy, "save_strategy");

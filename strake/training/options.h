@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "strake/optim/learning_rate.h"
+#include "strake/optim/optimizer.h"
 #include "strake/training/sharding.h"
 
 // The part of Hugging Face's TrainingArguments that decides how a run goes, with the same names, meaning and defaults.
@@ -19,6 +21,8 @@ struct TrainingOptions {
   int64_t gradient_accumulation_steps = 1;
   double num_train_epochs = 3.0;
   int64_t max_steps = -1;
+  std::string optim = "adamw_torch";
+  std::string optim_args;
   double learning_rate = 5e-5;
   double weight_decay = 0.0;
   double adam_beta1 = 0.9;
@@ -26,6 +30,7 @@ struct TrainingOptions {
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;
   std::string lr_scheduler_type = "linear";
+  std::string lr_scheduler_kwargs;
   double warmup_ratio = 0.0;
   int64_t warmup_steps = 0;
   uint64_t seed = 42;
@@ -50,6 +55,9 @@ struct TrainingOptions {
   double early_stopping_threshold = 0.0;
 
   Precision precision() const { return bf16 ? Precision::kBf16 : Precision::kFp32; }
+  // Error (kConfig) for names and arguments that the optimizer or the schedule does not have.
+  optim::OptimizerSettings optimizer_settings() const;
+  optim::ScheduleOptions schedule_options(int64_t total_steps) const;
   uint64_t order_seed() const { return data_seed.value_or(seed); }
   // "eval_" + the metric that picks the best checkpoint.
   std::string best_metric_name() const;
@@ -66,14 +74,21 @@ struct TrainingOptions {
     visit("gradient_accumulation_steps", self.gradient_accumulation_steps, "micro-batches per rank and optimizer step");
     visit("num_train_epochs", self.num_train_epochs, "passes over the training data");
     visit("max_steps", self.max_steps, "optimizer steps, instead of num_train_epochs; -1: off");
-    visit("learning_rate", self.learning_rate, "peak learning rate of AdamW");
-    visit("weight_decay", self.weight_decay, "decoupled; not for biases and layer norms");
-    visit("adam_beta1", self.adam_beta1, "AdamW: decay of the first moment");
-    visit("adam_beta2", self.adam_beta2, "AdamW: decay of the second moment");
-    visit("adam_epsilon", self.adam_epsilon, "AdamW: epsilon");
+    visit("optim", self.optim, "adamw_torch, sgd, adagrad, lion or lamb");
+    visit("optim_args", self.optim_args,
+          "name=value,name=value: momentum, dampening, nesterov (sgd), eps, lr_decay (adagrad), max_coeff, min_coeff "
+          "(lamb)");
+    visit("learning_rate", self.learning_rate, "peak learning rate");
+    visit("weight_decay", self.weight_decay, "not for biases and layer norms");
+    visit("adam_beta1", self.adam_beta1, "decay of the first moment: AdamW, Lion, LAMB");
+    visit("adam_beta2", self.adam_beta2, "decay of the second moment: AdamW, LAMB; of Lion's momentum");
+    visit("adam_epsilon", self.adam_epsilon, "epsilon: AdamW, LAMB");
     visit("max_grad_norm", self.max_grad_norm, "clip the gradient's norm to this; 0: off");
     visit("lr_scheduler_type", self.lr_scheduler_type,
-          "linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup or inverse_sqrt");
+          "linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup, inverse_sqrt, "
+          "cosine_with_min_lr, cosine_warmup_with_min_lr, warmup_stable_decay, or DeepSpeed's WarmupLR, WarmupDecayLR, "
+          "WarmupCosineLR, OneCycle, LRRangeTest");
+    visit("lr_scheduler_kwargs", self.lr_scheduler_kwargs, "arguments of the schedule as JSON: {\"num_cycles\": 2}");
     visit("warmup_ratio", self.warmup_ratio, "share of all steps with rising learning rate");
     visit("warmup_steps", self.warmup_steps, "steps with rising learning rate, instead of warmup_ratio");
     visit("seed", self.seed, "of initial values, dropout and, without data_seed, data order");

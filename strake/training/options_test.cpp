@@ -94,6 +94,30 @@ TEST(TrainingOptions, RefuseContradictions) {
   EXPECT_THAT(refusal({.early_stopping_patience = 1}), HasSubstr("--early_stopping_patience 1 needs --eval_strategy"));
 }
 
+TEST(TrainingOptions, RefuseOptimizersAndSchedulesByWhatIsWrongWithThem) {
+  const auto refused = [](const TrainingOptions& options, const char* text) {
+    EXPECT_THAT(refusal(options), HasSubstr(text));
+  };
+  refused({.optim = "adafactor"}, "--optim 'adafactor' is not supported");
+  refused({.optim = "sgd", .optim_args = "beta=1"}, "sgd has no argument 'beta'");
+  refused({.lr_scheduler_kwargs = "{"}, "--lr_scheduler_kwargs");
+  refused({.lr_scheduler_kwargs = R"({"num_cycles": 2})"}, "schedule 'linear' has no argument 'num_cycles'");
+  const std::string cycle = R"({"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3)";
+  refused({.optim = "sgd", .lr_scheduler_type = "OneCycle", .lr_scheduler_kwargs = cycle + "}"},
+          "--optim sgd has none; turn that off");
+  EXPECT_EQ(refusal({.optim = "lion", .lr_scheduler_type = "OneCycle", .lr_scheduler_kwargs = cycle + "}"}),
+            "accepted");
+  EXPECT_EQ(refusal({.optim = "sgd",
+                     .lr_scheduler_type = "OneCycle",
+                     .lr_scheduler_kwargs = cycle + R"(, "cycle_momentum": false})"}),
+            "accepted");
+  const std::string decay = R"({"num_decay_steps": 10})";
+  EXPECT_EQ(refusal({.lr_scheduler_type = "warmup_stable_decay", .lr_scheduler_kwargs = decay}), "accepted")
+      << "how many steps there are is known later";
+  refused({.max_steps = 5, .lr_scheduler_type = "warmup_stable_decay", .lr_scheduler_kwargs = decay},
+          "more than all 5 steps");
+}
+
 TEST(TrainingOptions, AcceptCombinationsThatMakeSense) {
   EXPECT_EQ(refusal({.num_train_epochs = 0, .max_steps = 10}), "accepted");
   EXPECT_EQ(refusal({.max_grad_norm = 0}), "accepted") << "0 turns clipping off";

@@ -164,6 +164,19 @@ TEST_P(Reduction, GivesTheNormAndTheUpdatedParametersTheSameBits) {
   }
 }
 
+TEST_P(Reduction, UpdatesWithEveryOptimizerToTheSameBits) {
+  for (const auto& [optim, arguments] : std::vector<std::pair<std::string, std::string>>{
+           {"sgd", "momentum=0.9,nesterov=true"}, {"adagrad", ""}, {"lion", ""}, {"lamb", "min_coeff=0.001"}}) {
+    TrainingOptions options{.optim = optim, .optim_args = arguments, .weight_decay = 0.1};
+    const Outcome alone = run(1, options);
+    options.sharding = GetParam().sharding;
+    const Outcome together = run(GetParam().ranks, options);
+    for (size_t i = 0; i < alone.parameters.size(); ++i) {
+      EXPECT_TRUE(alone.parameters[i].equal(together.parameters[i])) << optim << ", block " << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, Reduction, testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name; });
 
@@ -187,10 +200,10 @@ TEST(ShardedParameters, KeepTrainingStateOfTheirOwnShardOnly) {
     for (size_t i = 0; i < parameters.num_blocks(); ++i) {
       const BlockShard& block = parameters.block(i);
       EXPECT_EQ(block.whole.numel(), model.blocks()[i]->layout().numel());
-      EXPECT_EQ(block.exp_avg.numel(), block.layout.size(comm.rank()));
+      EXPECT_EQ(block.states[0].numel(), block.layout.size(comm.rank()));
       EXPECT_EQ(block.gradient.numel(), block.master.numel());
     }
-    kept[comm.rank()] = parameters.block(0).exp_avg_sq.numel();
+    kept[comm.rank()] = parameters.block(0).states[1].numel();
   });
   const models::SequenceClassifier model(small_config());
   EXPECT_EQ(kept[0] + kept[1] + kept[2], model.blocks()[0]->layout().numel());

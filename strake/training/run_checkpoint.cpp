@@ -1,7 +1,6 @@
 #include "strake/training/run_checkpoint.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
 #include "strake/core/error.h"
@@ -19,11 +18,11 @@ using tensors::SafetensorsWriter;
 constexpr const char* kStateFile = "strake_state.json";
 constexpr std::string_view kOptimizerPrefix = "optimizer-";
 
+std::string state_name(const models::Block& block, const optim::Optimizer::State& state) {
+  return fmt::format("{}.{}", block.name(), state.name);
+}
+
 // Each rank's piece of a block's optimizer state, flat; where it begins in the block is written as metadata.
-constexpr std::array<const char*, 2> kMoments{".exp_avg", ".exp_avg_sq"};
-
-std::array<at::Tensor*, 2> moments_of(BlockShard& shard) { return {&shard.exp_avg, &shard.exp_avg_sq}; }
-
 void write_optimizer_piece(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
   std::vector<SafetensorsWriter::Entry> entries;
   std::vector<at::Tensor> pieces;
@@ -34,9 +33,9 @@ void write_optimizer_piece(const models::Model& model, ShardedParameters& parame
     if (size == 0) continue;
     const std::string& name = model.blocks()[i]->name();
     begins[name] = std::to_string(shard.layout.begin(parameters.rank()));
-    for (size_t m = 0; m < kMoments.size(); ++m) {
-      entries.push_back({name + kMoments[m], at::kFloat, {size}});
-      pieces.push_back(moments_of(shard)[m]->narrow(0, shard.layout.begin(parameters.rank()) - shard.begin, size));
+    for (size_t k = 0; k < shard.states.size(); ++k) {
+      entries.push_back({state_name(*model.blocks()[i], parameters.optimizer().states()[k]), at::kFloat, {size}});
+      pieces.push_back(shard.states[k].narrow(0, shard.layout.begin(parameters.rank()) - shard.begin, size));
     }
   }
   const std::string name =
@@ -75,20 +74,21 @@ void read_optimizer(const models::Model& model, ShardedParameters& parameters, c
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
     const models::Block& block = *model.blocks()[i];
     BlockShard& shard = parameters.block(i);
-    for (size_t m = 0; m < kMoments.size(); ++m) {
-      const at::Tensor& own = *moments_of(shard)[m];
+    for (size_t k = 0; k < shard.states.size(); ++k) {
+      const std::string name = state_name(block, parameters.optimizer().states()[k]);
+      const at::Tensor& own = shard.states[k];
       int64_t found = 0;
       for (const tensors::SafetensorsFile& file : files) {
         const auto begin = piece_begin(file, block.name());
         if (!begin) continue;
-        const at::Tensor piece = file.read(block.name() + kMoments[m]);
+        const at::Tensor piece = file.read(name);
         require(
             piece.dim() == 1 && piece.scalar_type() == at::kFloat && *begin <= block.layout().numel() - piece.numel(),
-            ErrorKind::kConfig, "{}: '{}{}' does not fit the model", file.path().string(), block.name(), kMoments[m]);
+            ErrorKind::kConfig, "{}: '{}' does not fit the model", file.path().string(), name);
         found += copy_overlap(piece, *begin, shard, own);
       }
-      require(found == own.numel(), ErrorKind::kConfig, "{}: the optimizer files have {} of {} elements of '{}{}'",
-              folder.string(), found, own.numel(), block.name(), kMoments[m]);
+      require(found == own.numel(), ErrorKind::kConfig, "{}: the optimizer files have {} of {} elements of '{}'",
+              folder.string(), found, own.numel(), name);
     }
   }
 }

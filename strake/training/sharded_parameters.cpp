@@ -1,6 +1,7 @@
 #include "strake/training/sharded_parameters.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -17,15 +18,12 @@ using tensors::ShardLayout;
 static_assert(kernels::kSquaresChunk == ShardLayout::kAlignment,
               "shards must begin where the norm's partial sums begin");
 
-std::vector<kernels::WeightDecaySegment> decay_segments(const models::Block& block, int64_t begin, int64_t end,
-                                                        double weight_decay) {
-  std::vector<kernels::WeightDecaySegment> segments;
+std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, double weight_decay) {
+  std::vector<kernels::TensorSegment> segments;
   for (size_t i = 0; i < block.parameters().size(); ++i) {
-    if (block.parameters()[i].decay == models::WeightDecay::kExempt) continue;
     const auto& entry = block.layout().entries()[i];
-    const int64_t first = std::max(entry.begin, begin);
-    const int64_t last = std::min(entry.end, end);
-    if (first < last) segments.push_back({first - begin, last - begin, static_cast<float>(weight_decay)});
+    const bool exempt = block.parameters()[i].decay == models::WeightDecay::kExempt;
+    segments.push_back({entry.begin, entry.end, exempt ? 0 : weight_decay});
   }
   return segments;
 }
@@ -64,10 +62,29 @@ ShardLayout replica_layout(const ShardLayout& world, int group, int place) {
 
 at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return flat.narrow(0, begin, size); }
 
+// What the rank updates of a block.
+kernels::FlatWindow own_window(BlockShard& block) {
+  kernels::FlatWindow window{.parameters = block.master.mutable_data_ptr<float>(),
+                             .gradients = block.gradient.mutable_data_ptr<float>(),
+                             .begin = block.begin,
+                             .count = block.master.numel(),
+                             .segments = block.tensors};
+  for (size_t i = 0; i < block.states.size(); ++i) window.states[i] = block.states[i].mutable_data_ptr<float>();
+  if (block.kept.scalar_type() == at::kBFloat16) {
+    window.rounded = static_cast<kernels::BFloat16*>(block.kept.mutable_data_ptr()) + (block.begin - block.kept_begin);
+  }
+  return window;
+}
+
 }  // namespace
 
 ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& comm, const TrainingOptions& options)
-    : model_(model), comm_(comm), options_(options), stage_(options.sharding.stage), requested_(model.blocks().size()) {
+    : model_(model),
+      comm_(comm),
+      options_(options),
+      stage_(options.sharding.stage),
+      optimizer_(options.optimizer_settings()),
+      requested_(model.blocks().size()) {
   if (comm.size() > 1) queue_ = std::make_unique<comm::CommQueue>();
   if (stage_.parameters == Kept::kGroupShard) {
     const auto group = static_cast<int>(options.sharding.group_size);
@@ -107,9 +124,10 @@ void ShardedParameters::add_block(const models::Block& block) {
   const auto fp32 = at::TensorOptions().dtype(at::kFloat);
   shard.master = low_precision ? at::zeros({size}, fp32) : window(shard.kept, shard.begin - shard.kept_begin, size);
   shard.gradient = at::zeros({size}, fp32);
-  shard.exp_avg = at::zeros({size}, fp32);
-  shard.exp_avg_sq = at::zeros({size}, fp32);
-  shard.decay = decay_segments(block, shard.begin, shard.begin + size, options_.weight_decay);
+  for (const optim::Optimizer::State& state : optimizer_.states()) {
+    shard.states.push_back(at::full({size}, state.initial, fp32));
+  }
+  shard.tensors = tensor_segments(block, options_.weight_decay);
 }
 
 at::Tensor ShardedParameters::gradient_piece(size_t i) const {
@@ -197,28 +215,46 @@ double ShardedParameters::gradient_norm() {
 }
 
 void ShardedParameters::update(const Update& update) {
-  for (BlockShard& block : blocks_) {
-    if (stage_.reduced == Reduced::kToAllRanks) comm_.all_gather(block.gradient, block.layout);
-    const bool low_precision = block.kept.scalar_type() == at::kBFloat16;
-    auto* rounded = low_precision ? static_cast<kernels::BFloat16*>(block.kept.mutable_data_ptr()) +
-                                        (block.begin - block.kept_begin)
-                                  : nullptr;
-    kernels::adamw({.parameters = block.master.mutable_data_ptr<float>(),
-                    .gradients = block.gradient.const_data_ptr<float>(),
-                    .exp_avg = block.exp_avg.mutable_data_ptr<float>(),
-                    .exp_avg_sq = block.exp_avg_sq.mutable_data_ptr<float>(),
-                    .rounded = rounded,
-                    .count = block.master.numel(),
-                    .learning_rate = update.learning_rate,
-                    .beta1 = options_.adam_beta1,
-                    .beta2 = options_.adam_beta2,
-                    .epsilon = options_.adam_epsilon,
-                    .step = update.step,
-                    .gradient_scale = static_cast<float>(update.gradient_scale),
-                    .decay = block.decay});
-    complete(block);
+  const kernels::UpdateStep step{.learning_rate = update.learning_rate,
+                                 .number = update.step,
+                                 .gradient_scale = static_cast<float>(update.gradient_scale)};
+  if (stage_.reduced == Reduced::kToAllRanks) {
+    for (BlockShard& block : blocks_) comm_.all_gather(block.gradient, block.layout);
+  }
+  std::vector<std::vector<double>> ratios;
+  if (optimizer_.needs_trust_ratios()) ratios = trust_ratios(step, update.betas);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (optimizer_.needs_trust_ratios()) {
+      optimizer_.apply(own_window(blocks_[i]), step, ratios[i], update.betas);
+    } else {
+      optimizer_.update(own_window(blocks_[i]), step, update.betas);
+    }
+    complete(blocks_[i]);
   }
   comm_.barrier();  // shared parameters are complete when every rank has updated its part
+}
+
+std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::UpdateStep& step,
+                                                                 const std::optional<optim::Betas>& betas) {
+  static_assert(sizeof(kernels::LambSums) == 2 * sizeof(double));
+  int64_t num_sums = 0;
+  for (const BlockShard& block : blocks_) num_sums += kernels::num_lamb_sums(block.tensors);
+  at::Tensor all = at::zeros({2 * num_sums}, at::kDouble);
+  std::span<kernels::LambSums> rest(static_cast<kernels::LambSums*>(all.mutable_data_ptr()),
+                                    static_cast<size_t>(num_sums));
+  std::vector<std::span<kernels::LambSums>> sums;
+  for (BlockShard& block : blocks_) {
+    sums.push_back(rest.first(static_cast<size_t>(kernels::num_lamb_sums(block.tensors))));
+    rest = rest.subspan(sums.back().size());
+    optimizer_.prepare(own_window(block), step, sums.back(), betas);
+  }
+  // Exact: each sum is taken by one rank, the others have zero. Ranks that update everything have all of them.
+  if (stage_.optimizer != Kept::kWhole) comm_.all_reduce(all);
+  std::vector<std::vector<double>> ratios;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    ratios.push_back(optimizer_.trust_ratios(blocks_[i].tensors, sums[i]));
+  }
+  return ratios;
 }
 
 void ShardedParameters::complete(BlockShard& block) {

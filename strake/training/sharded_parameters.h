@@ -8,8 +8,8 @@
 
 #include "strake/comm/comm.h"
 #include "strake/comm/comm_queue.h"
-#include "strake/kernels/adamw.h"
 #include "strake/models/model.h"
+#include "strake/optim/optimizer.h"
 #include "strake/training/gather_buffers.h"
 #include "strake/training/options.h"
 
@@ -19,17 +19,16 @@ namespace strake::training {
 struct BlockShard {
   explicit BlockShard(tensors::ShardLayout shard_layout) : layout(std::move(shard_layout)) {}
 
-  tensors::ShardLayout layout;                     // each rank's piece of gradients and optimizer state
-  at::Tensor whole;                                // [numel], compute dtype; without memory unless kept or gathered
-  at::Tensor kept;                                 // what stays between passes, a window of `whole` if that is kept
-  int64_t kept_begin = 0;                          // first element of `kept`
-  int64_t begin = 0;                               // first element of the rank's own part
-  at::Tensor master;                               // fp32, own part; a window of `kept` when that is fp32
-  at::Tensor gradient;                             // fp32, own part: the sum of this step's micro-batches
-  at::Tensor exp_avg;                              // fp32, own part
-  at::Tensor exp_avg_sq;                           // fp32, own part
-  std::vector<kernels::WeightDecaySegment> decay;  // elements of the own part
-  bool is_shared = false;  // `whole` is one buffer of all ranks, which are threads of this process
+  tensors::ShardLayout layout;                  // each rank's piece of gradients and optimizer state
+  at::Tensor whole;                             // [numel], compute dtype; without memory unless kept or gathered
+  at::Tensor kept;                              // what stays between passes, a window of `whole` if that is kept
+  int64_t kept_begin = 0;                       // first element of `kept`
+  int64_t begin = 0;                            // first element of the rank's own part
+  at::Tensor master;                            // fp32, own part; a window of `kept` when that is fp32
+  at::Tensor gradient;                          // fp32, own part: the sum of this step's micro-batches
+  std::vector<at::Tensor> states;               // fp32, own part: in the order of Optimizer::states
+  std::vector<kernels::TensorSegment> tensors;  // of the whole block
+  bool is_shared = false;                       // `whole` is one buffer of all ranks, which are threads of this process
   bool is_kept_whole = true;
   int users = 0;        // passes that hold the gathered parameters
   uint64_t ticket = 0;  // of the gather in the communication queue
@@ -46,6 +45,7 @@ class ShardedParameters {
   int rank() const { return comm_.rank(); }
   int num_ranks() const { return comm_.size(); }
   const ShardingStage& stage() const { return stage_; }
+  const optim::Optimizer& optimizer() const { return optimizer_; }
   // The rank's communication thread; none for a lone rank.
   comm::CommQueue* queue() { return queue_.get(); }
   // Where this rank's piece of the step's gradient is summed up: within BlockShard::gradient.
@@ -70,8 +70,9 @@ class ShardedParameters {
     double learning_rate;
     int64_t step;  // 1 for the first
     double gradient_scale;
+    std::optional<optim::Betas> betas = std::nullopt;  // instead of the optimizer's
   };
-  // One AdamW step of every rank's own part; afterwards all ranks have or can gather the new parameters.
+  // One step of every rank's own part; afterwards all ranks have or can gather the new parameters.
   void update(const Update& update);
 
   // Collective: the whole buffer of a tensor that has the rank's own part, complete on every rank.
@@ -84,12 +85,16 @@ class ShardedParameters {
   void hold(size_t i);
   void drop(size_t i);
   void complete(BlockShard& block);
+  // By block and tensor; for optimizers that need them.
+  std::vector<std::vector<double>> trust_ratios(const kernels::UpdateStep& step,
+                                                const std::optional<optim::Betas>& betas);
   void append_views(size_t i, size_t first, size_t count, const Sinks& sinks, models::Parameters& views) const;
 
   const models::Model& model_;
   comm::Comm& comm_;
   TrainingOptions options_;
   ShardingStage stage_;
+  optim::Optimizer optimizer_;
   std::unique_ptr<comm::CommQueue> queue_;
   std::unique_ptr<comm::Comm> group_;     // hybrid: the ranks among which parameters are spread
   std::unique_ptr<comm::Comm> replicas_;  // hybrid: the ranks with the same piece in their groups

@@ -17,8 +17,7 @@ Stepper::Stepper(const models::Model& model, ShardedParameters& parameters, comm
                  const TrainingOptions& options)
     : model_(model), parameters_(parameters), comm_(comm), options_(options), reducer_(model, parameters, comm) {}
 
-StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalStep& global, int64_t step,
-                        double learning_rate) {
+StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalStep& global, const StepPlan& plan) {
   const auto start = std::chrono::steady_clock::now();
   const auto num_micro_batches = static_cast<int64_t>(global.micro_batches.size());
   int64_t num_targets = 0;
@@ -36,21 +35,26 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
     const auto share = global.share(comm_.rank(), comm_.size(), static_cast<int>(k));
     std::optional<tensors::PackedBatch> batch;
     if (!share.empty()) batch = data::collate(dataset, share);
-    losses[k] = forward_backward(batch, step, static_cast<double>(num_targets));
+    losses[k] = forward_backward(batch, plan.number, static_cast<double>(num_targets));
   }
   reducer_.finish();
 
-  StepReport report{
-      .step = step, .learning_rate = learning_rate, .sequences = global.num_sequences(), .tokens = num_tokens};
+  StepReport report{.step = plan.number,
+                    .learning_rate = plan.learning_rate,
+                    .sequences = global.num_sequences(),
+                    .tokens = num_tokens};
   report.loss = total_loss(losses);
   report.gradient_norm = parameters_.gradient_norm();
   require(std::isfinite(report.loss) && std::isfinite(report.gradient_norm), ErrorKind::kNumeric,
           "step {}: loss is {} and the gradient's norm {}; training stops, checkpoints saved so far are kept. Try a "
           "lower --learning_rate, or fp32 instead of --bf16",
-          step, report.loss, report.gradient_norm);
+          plan.number, report.loss, report.gradient_norm);
   // Transformers' clip_grad_norm_: scale by max / (norm + 1e-6) if that is below 1.
   const double clip = options_.max_grad_norm > 0 ? options_.max_grad_norm / (report.gradient_norm + 1e-6) : 1.0;
-  parameters_.update({.learning_rate = learning_rate, .step = step, .gradient_scale = std::min(1.0, clip)});
+  parameters_.update({.learning_rate = plan.learning_rate,
+                      .step = plan.number,
+                      .gradient_scale = std::min(1.0, clip),
+                      .betas = plan.betas});
 
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

@@ -7,10 +7,18 @@
 #include "strake/data/batch_plan.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/model.h"
+#include "strake/optim/betas.h"
 #include "strake/training/gradient_reducer.h"
 #include "strake/training/sharded_parameters.h"
 
 namespace strake::training {
+
+// What the schedule says about a step.
+struct StepPlan {
+  int64_t number = 1;  // 1 for the first; keys dropout
+  double learning_rate = 0;
+  std::optional<optim::Betas> betas = std::nullopt;  // instead of the optimizer's
+};
 
 struct StepReport {
   int64_t step = 0;          // 1 for the first
@@ -27,9 +35,9 @@ class Stepper {
  public:
   Stepper(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm, const TrainingOptions& options);
 
-  // Collective. `step` counts from 1 and keys dropout. Error (kNumeric) naming the step if loss or gradient are not
+  // Collective. Error (kNumeric) naming the step if loss or gradient are not
   // finite; the parameters are then those before the step.
-  StepReport run(const data::TokenDataset& dataset, const data::GlobalStep& global, int64_t step, double learning_rate);
+  StepReport run(const data::TokenDataset& dataset, const data::GlobalStep& global, const StepPlan& plan);
 
  private:
   // Loss of this rank's micro-batch; its gradients are on their way to the sum. Without a batch the rank only takes its

@@ -71,12 +71,7 @@ void Trainer::plan_length() {
       options_.max_steps > 0
           ? options_.max_steps
           : static_cast<int64_t>(std::ceil(options_.num_train_epochs * static_cast<double>(steps_per_epoch)));
-  schedule_.emplace(optim::ScheduleOptions{
-      .type = options_.lr_scheduler_type,
-      .learning_rate = options_.learning_rate,
-      .warmup_steps = optim::resolve_warmup_steps(
-          {.steps = static_cast<double>(options_.warmup_steps), .ratio = options_.warmup_ratio}, total_steps_),
-      .total_steps = total_steps_});
+  schedule_.emplace(options_.schedule_options(total_steps_));
   history_.max_steps = total_steps_;
   history_.num_train_epochs = options_.max_steps > 0 ? (total_steps_ + steps_per_epoch - 1) / steps_per_epoch
                                                      : static_cast<int64_t>(std::ceil(options_.num_train_epochs));
@@ -91,7 +86,10 @@ TrainReport Trainer::run() {
   const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
   while (state_.step < total_steps_ && !stop_) {
     const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
-    const StepReport step = stepper_.run(inputs_.train, global, state_.step + 1, schedule_->at(state_.step));
+    const StepReport step = stepper_.run(inputs_.train, global,
+                                         {.number = state_.step + 1,
+                                          .learning_rate = schedule_->at(state_.step),
+                                          .betas = schedule_->betas_at(state_.step)});
     const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
     state_.step = step.step;
     state_.cursor = global.next;

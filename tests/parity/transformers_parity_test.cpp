@@ -84,7 +84,7 @@ TEST_P(TransformersParity, EveryGradientAgreesWithin1e4) {
   const data::TokenDataset dataset = parity_.dataset("");
   ParityRun run(parity_);
   const data::GlobalStep step{.micro_batches = {all_rows(dataset)}, .next = {}};
-  const auto report = run.stepper.run(dataset, step, 1, 1e-30);
+  const auto report = run.stepper.run(dataset, step, {.number = 1, .learning_rate = 1e-30});
   EXPECT_NEAR(report.loss, parity_.expected.read("loss")[0].item<double>(), 1e-5);
   for (size_t i = 0; i < run.parameters.num_blocks(); ++i) {
     const auto& block = *run.model->blocks()[i];
@@ -100,17 +100,14 @@ TEST_P(TransformersParity, EveryGradientAgreesWithin1e4) {
 TEST_P(TransformersParity, TwentyStepsOfTrainingAgreeWithin1e4) {
   const data::TokenDataset dataset = parity_.dataset("train.");
   ParityRun run(parity_);
-  const optim::LearningRateSchedule schedule({.type = run.options.lr_scheduler_type,
-                                              .learning_rate = run.options.learning_rate,
-                                              .warmup_steps = run.options.warmup_steps,
-                                              .total_steps = run.options.max_steps});
+  const optim::LearningRateSchedule schedule(run.options.schedule_options(run.options.max_steps));
   const at::Tensor losses = parity_.expected.read("train.losses");
   const at::Tensor norms = parity_.expected.read("train.gradient_norms");
   ASSERT_EQ(losses.numel(), run.options.max_steps);
   for (int64_t i = 0; i < losses.numel(); ++i) {
     const data::GlobalStep step{.micro_batches = parity_.settings["steps"][i].get<std::vector<data::MicroBatch>>(),
                                 .next = {}};
-    const auto report = run.stepper.run(dataset, step, i + 1, schedule.at(i));
+    const auto report = run.stepper.run(dataset, step, {.number = i + 1, .learning_rate = schedule.at(i)});
     EXPECT_NEAR(report.loss, losses[i].item<double>(), 1e-4) << "step " << i + 1;
     EXPECT_NEAR(report.gradient_norm, norms[i].item<double>(), 1e-3 * norms[i].item<double>()) << "step " << i + 1;
   }

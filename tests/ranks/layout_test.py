@@ -138,13 +138,13 @@ def test_every_stage_gives_the_same_bits(inputs, alone, tmp_path, stage, setting
 @pytest.mark.parametrize("stage", ["zero0", "zero2", "zero3"])
 def test_every_stage_gives_the_same_bits_as_processes(inputs, alone, tmp_path, stage):
     """Processes share no memory, so stage 3 gathers each block's parameters for each pass."""
-    outcome = run_mpi(inputs, tmp_path, 2, **SETTINGS["clipped"], **STAGES[stage])
+    outcome = run_mpi(2, train_command(inputs, tmp_path, 2, **SETTINGS["clipped"], **STAGES[stage]))
     assert outcome.code == 0, outcome.err
     assert_same_run(tmp_path, alone("clipped"))
 
 
 def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path):
-    outcome = run_mpi(inputs, tmp_path, 4, **SETTINGS["clipped"], deepspeed=HYBRID)
+    outcome = run_mpi(4, train_command(inputs, tmp_path, 4, **SETTINGS["clipped"], deepspeed=HYBRID))
     assert outcome.code == 0, outcome.err
     assert "sharding hybrid" in outcome.err
     assert_same_run(tmp_path, alone("clipped"))
@@ -153,14 +153,14 @@ def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path):
 def test_the_exit_code_of_a_job_is_that_of_its_error(inputs, tmp_path):
     (tmp_path / "file").write_text("not a folder")  # only rank 0 looks at the output folder
     bad = write_table(tmp_path / "bad.parquet", [row | {"label": None} for row in reviews(4)])
-    assert run_mpi(inputs, tmp_path / "checkpoints", 2, save_strategy="epoch").code == 0
+    assert run_mpi(2, train_command(inputs, tmp_path / "checkpoints", 2, save_strategy="epoch")).code == 0
     cases = [
         ("checkpoints", {}, 2, "usage error: --output_dir"),
         ("out", {"train_file": bad}, 3, "data error: "),
         ("file", {}, 4, "file error: "),
     ]
     for folder, flags, code, message in cases:
-        outcome = run_mpi(inputs | flags, tmp_path / folder, 2)
+        outcome = run_mpi(2, train_command(inputs | flags, tmp_path / folder, 2))
         assert outcome.code == code, outcome.err
         assert f"stops the job: {message}" in outcome.err
 

@@ -12,6 +12,7 @@ from tiny_models import make_model, reviews, write_table
 
 MICRO_BATCHES = 4
 STEPS = 60
+ONE_CYCLE = '{"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-2, "cycle_first_step_size": 4}'
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,28 @@ def test_a_killed_run_goes_on_as_processes(inputs, uninterrupted, killed):
     outcome = run_mpi(2, train_command(inputs, killed, resume_from_checkpoint="true", **flags))
     assert outcome.code == 0, outcome.err
     assert_same_end(killed, uninterrupted)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"optim": "sgd", "optim_args": "momentum=0.9"},
+        {"optim": "sgd"},
+        {"optim": "adagrad"},
+        {"optim": "lion", "learning_rate": 1e-4},
+        {"optim": "lamb", "lr_scheduler_type": "OneCycle", "lr_scheduler_kwargs": ONE_CYCLE},
+    ],
+    ids=["sgd_momentum", "sgd", "adagrad", "lion", "lamb_one_cycle"],
+)
+def test_every_optimizer_goes_on_with_the_same_bits(inputs, tmp_path, flags):
+    flags = {"max_steps": 12} | flags
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run(train_command(inputs, whole, **flags)).code == 0
+    kill_when(train_command(inputs, killed, **flags), lambda: any(killed.glob("checkpoint-*")))
+    shutil.rmtree(killed / "checkpoint-12", ignore_errors=True)  # it may have come to its end
+    outcome = run(train_command(inputs, killed, 2, resume_from_checkpoint="true", **flags))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(killed, whole)
 
 
 def is_saving(folder, saved_before):
@@ -217,6 +240,7 @@ def test_resuming_a_run_that_stopped_early_does_not_go_on(inputs, tmp_path):
         ({"gradient_accumulation_steps": 2}, "micro_batches_per_step = 4, now it is 2"),
         ({"max_tokens_per_batch": 100}, "max_tokens_per_batch = 0, now it is 100"),
         ({"bf16": True}, "bf16 = false, now it is true"),
+        ({"optim": "sgd"}, 'optim = "adamw_torch", now it is "sgd"'),
         ({"max_seq_length": 8}, "train_tokens = "),
         ({"dataloader_drop_last": True}, "dataloader_drop_last = false, now it is true"),
     ],

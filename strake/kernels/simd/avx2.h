@@ -3,12 +3,13 @@
 #include <immintrin.h>
 
 #include "strake/kernels/bfloat16.h"
+#include "strake/kernels/half.h"
 #include "strake/kernels/simd/lanes.h"
 
 namespace strake::kernels {
 namespace {
 
-// 8 lanes: AVX2 and FMA. Where an operand is NaN, max and min return the second one.
+// 8 lanes: AVX2, FMA and F16C. Where an operand is NaN, max and min return the second one.
 struct Avx2 {
   static constexpr int kLanes = 8;
   static constexpr int kGemmRows = 6;  // 6 x 2 accumulators, 2 vectors of B and one of A in 16 registers
@@ -31,6 +32,14 @@ struct Avx2 {
     for (int i = 0; i < part.n; ++i) copy[i] = p[i];
     return load(copy);
   }
+  static Float load(const Half* p, Full = {}) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static Float load(const Half* p, Part part) {
+    alignas(16) Half copy[kLanes] = {};
+    for (int i = 0; i < part.n; ++i) copy[i] = p[i];
+    return load(copy);
+  }
   static Float load_or(Float, const float* p, Full) { return _mm256_loadu_ps(p); }
   static Float load_or(Float other, const float* p, Part part) {
     const Int mask = lanes(part);
@@ -47,6 +56,14 @@ struct Avx2 {
   static void store(BFloat16* p, Float v, Full = {}) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow(v)); }
   static void store(BFloat16* p, Float v, Part part) {
     alignas(16) BFloat16 copy[kLanes];
+    store(copy, v);
+    for (int i = 0; i < part.n; ++i) p[i] = copy[i];
+  }
+  static void store(Half* p, Float v, Full = {}) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static void store(Half* p, Float v, Part part) {
+    alignas(16) Half copy[kLanes];
     store(copy, v);
     for (int i = 0; i < part.n; ++i) p[i] = copy[i];
   }

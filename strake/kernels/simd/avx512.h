@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "strake/kernels/bfloat16.h"
+#include "strake/kernels/half.h"
 #include "strake/kernels/simd/lanes.h"
 
 namespace strake::kernels {
@@ -27,6 +28,10 @@ struct Avx512 {
     return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
   static Float load(const BFloat16* p, Part part) { return widen(_mm256_maskz_loadu_epi16(lanes(part), p)); }
+  static Float load(const Half* p, Full = {}) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static Float load(const Half* p, Part part) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes(part), p)); }
   static Float load_or(Float, const float* p, Full) { return _mm512_loadu_ps(p); }
   static Float load_or(Float other, const float* p, Part part) { return _mm512_mask_loadu_ps(other, lanes(part), p); }
   static Float first(Float v, Full) { return v; }
@@ -37,6 +42,12 @@ struct Avx512 {
   static void store(float* p, Float v, Part part) { _mm512_mask_storeu_ps(p, lanes(part), v); }
   static void store(BFloat16* p, Float v, Full = {}) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(v)); }
   static void store(BFloat16* p, Float v, Part part) { _mm256_mask_storeu_epi16(p, lanes(part), narrow(v)); }
+  static void store(Half* p, Float v, Full = {}) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static void store(Half* p, Float v, Part part) {
+    _mm256_mask_storeu_epi16(p, lanes(part), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
 
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }    // a b + c
   static Float fnma(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a b

@@ -1,0 +1,40 @@
+#pragma once
+
+#include "strake/kernels/optimizer_pass_rungs.h"
+
+namespace strake::kernels {
+
+// The factors of one step and one tensor, in fp32.
+struct LambFactors {
+  float beta1;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float epsilon;
+  float weight_decay;
+  float step_size;  // with the tensor's coefficient
+};
+
+struct LambRunSums {
+  double parameter;
+  double update;
+};
+
+struct LambRung {
+  Isa isa;
+  // By type of the gradient: float, BFloat16, Half.
+  LambRunSums (*moments[3])(const PassRun&, const LambFactors&);
+  void (*apply)(const PassRun&, const LambFactors&);  // does not touch the gradient
+};
+
+namespace reference {
+extern const LambRung kLamb;
+}  // namespace reference
+namespace avx2 {
+extern const LambRung kLamb;
+}  // namespace avx2
+namespace avx512 {
+extern const LambRung kLamb;
+}  // namespace avx512
+
+}  // namespace strake::kernels

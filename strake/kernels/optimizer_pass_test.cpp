@@ -1,0 +1,280 @@
+// All optimizer rules: against torch, against each other's instruction sets, and for any cut of the buffer.
+#include "strake/kernels/optimizer_pass.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "strake/core/error.h"
+#include "strake/core/json.h"
+#include "strake/kernels/lamb.h"
+#include "strake/kernels/test_values.h"
+
+namespace strake::kernels {
+namespace {
+
+using Windows = std::vector<FlatWindow>;  // of one buffer
+
+struct Rule {
+  std::string name;
+  std::function<void(const Windows&, const UpdateStep&, Isa)> update;
+  double initial_state = 0;
+};
+
+template <class Arguments>
+Rule elementwise(std::string name, void (*update)(const FlatWindow&, const UpdateStep&, const Arguments&, Isa),
+                 const Arguments& arguments, double initial_state = 0) {
+  return {std::move(name),
+          [=](const Windows& windows, const UpdateStep& step, Isa isa) {
+            for (const FlatWindow& window : windows) update(window, step, arguments, isa);
+          },
+          initial_state};
+}
+
+Rule lamb_rule(const Lamb& rule) {
+  return {"lamb", [rule](const Windows& windows, const UpdateStep& step, Isa isa) {
+            const auto tensors = windows.front().segments;
+            std::vector<LambSums> sums(static_cast<size_t>(num_lamb_sums(tensors)));
+            for (const FlatWindow& window : windows) lamb_moments(window, step, rule, sums, isa);
+            const std::vector<double> coefficients = lamb_coefficients(tensors, sums, rule);
+            for (const FlatWindow& window : windows) lamb_apply(window, step, rule, coefficients, isa);
+          }};
+}
+
+std::vector<Rule> elementwise_rules() {
+  return {elementwise("adamw", &adam, Adam{.beta2 = 0.98, .epsilon = 1e-6}),
+          elementwise("adam", &adam, Adam{.beta2 = 0.98, .epsilon = 1e-6, .weight_decay = WeightDecay::kInGradient}),
+          elementwise("adam without bias correction", &adam, Adam{.beta2 = 0.98, .bias_correction = false}),
+          elementwise("adagrad", &adagrad, Adagrad{.epsilon = 1e-6, .lr_decay = 0.1}, 0.2),
+          elementwise("lion", &lion, Lion{}),
+          elementwise("sgd", &sgd, Sgd{}),
+          elementwise("sgd with momentum", &sgd, Sgd{.momentum = 0.9, .dampening = 0.2}),
+          elementwise("sgd, Nesterov", &sgd, Sgd{.momentum = 0.9, .nesterov = true})};
+}
+
+// Parameters, gradients and states of one buffer.
+template <class G>
+struct Buffer {
+  std::vector<float> parameters;
+  std::vector<G> gradients;
+  std::vector<float> first, second;
+  std::vector<BFloat16> bfloat16;
+  std::vector<Half> half;
+
+  Buffer(int64_t count, double initial_state)
+      : parameters(random_values<float>(count, 1)),
+        gradients(random_values<G>(count, 4, 0.1F)),
+        first(parameters.size(), static_cast<float>(initial_state)),
+        second(first),
+        bfloat16(parameters.size()),
+        half(parameters.size()) {}
+
+  // Elements [begin, end).
+  FlatWindow window(std::span<const TensorSegment> segments, int64_t begin, int64_t end) {
+    FlatWindow window{.parameters = parameters.data() + begin,
+                      .gradients = gradients.data() + begin,
+                      .states = {first.data() + begin, second.data() + begin},
+                      .begin = begin,
+                      .count = end - begin,
+                      .segments = segments};
+    if constexpr (std::is_same_v<G, Half>) {
+      window.rounded = half.data() + begin;
+    } else {
+      window.rounded = bfloat16.data() + begin;
+    }
+    return window;
+  }
+  Windows cut(std::span<const TensorSegment> segments, const std::vector<int64_t>& cuts) {
+    Windows windows;
+    int64_t begin = 0;
+    for (const int64_t end : cuts) {
+      windows.push_back(window(segments, begin, end));
+      begin = end;
+    }
+    return windows;
+  }
+  bool operator==(const Buffer& other) const {
+    return same_bits(parameters, other.parameters) && same_bits(gradients, other.gradients) &&
+           same_bits(first, other.first) && same_bits(second, other.second) && same_bits(bfloat16, other.bfloat16) &&
+           same_bits(half, other.half);
+  }
+};
+
+constexpr int64_t kCount = 50021;  // several grains of 16384 and an odd end
+const std::vector<TensorSegment> kSegments{
+    {3, 17001, 0.1}, {17001, 17020, 0.0}, {17020, 17020, 0.7}, {20000, 49999, 0.3}, {50000, 50021, 0.2}};
+
+constexpr UpdateStep step_number(int64_t number, AfterUse gradients = AfterUse::kKeep) {
+  return {.learning_rate = 0.01, .number = number, .gradient_scale = 0.5F, .gradients = gradients};
+}
+
+template <class G>
+Buffer<G> after_steps(const Rule& rule, const std::vector<int64_t>& cuts, Isa isa) {
+  Buffer<G> buffer(kCount, rule.initial_state);
+  for (int64_t step = 1; step <= 3; ++step) {
+    const AfterUse gradients = step == 3 ? AfterUse::kZero : AfterUse::kKeep;
+    rule.update(buffer.cut(kSegments, cuts), step_number(step, gradients), isa);
+  }
+  return buffer;
+}
+
+template <class G>
+void expect_bits_of_the_reference() {
+  for (const Rule& rule : elementwise_rules()) {
+    const Buffer<G> want = after_steps<G>(rule, {kCount}, Isa::kReference);
+    for (const Isa isa : usable_rungs()) {
+      EXPECT_TRUE(after_steps<G>(rule, {kCount}, isa) == want) << rule.name << " " << to_string(isa);
+    }
+    for (size_t i = 0; i < want.parameters.size(); ++i) {
+      ASSERT_TRUE(std::isfinite(want.parameters[i])) << rule.name << " " << i;
+      ASSERT_EQ(to_float(want.gradients[i]), 0.0F) << rule.name << " " << i;
+      if constexpr (std::is_same_v<G, Half>) {
+        ASSERT_EQ(want.half[i].bits, to_half(want.parameters[i]).bits) << rule.name << " " << i;
+      } else {
+        ASSERT_EQ(want.bfloat16[i].bits, to_bfloat16(want.parameters[i]).bits) << rule.name << " " << i;
+      }
+    }
+  }
+}
+
+TEST(OptimizerPass, HasTheBitsOfTheReferenceInEveryRung) {
+  expect_bits_of_the_reference<float>();
+  expect_bits_of_the_reference<BFloat16>();
+  expect_bits_of_the_reference<Half>();
+}
+
+TEST(OptimizerPass, HasTheSameBitsForAnyNumberOfThreadsAndWindows) {
+  std::vector<Rule> rules = elementwise_rules();
+  rules.push_back(lamb_rule({}));
+  for (const Rule& rule : rules) {
+    for (const Isa isa : usable_rungs()) {
+      const WithThreads one(1);
+      const Buffer<float> want = after_steps<float>(rule, {kCount}, isa);
+      for (const int threads : {2, 3}) {
+        const WithThreads several(threads);
+        EXPECT_TRUE(after_steps<float>(rule, {kCount}, isa) == want) << rule.name << " " << to_string(isa);
+        EXPECT_TRUE(after_steps<float>(rule, {16384, 32768, 32768, kCount}, isa) == want) << rule.name;
+        if (rule.name == "lamb") continue;  // its sums are cut at multiples of 16384
+        EXPECT_TRUE(after_steps<float>(rule, {1, 17010, 21003, 50020, kCount}, isa) == want) << rule.name;
+      }
+    }
+  }
+}
+
+TEST(OptimizerPass, UpdatesBuffersShorterThanAVector) {
+  for (const Rule& rule : elementwise_rules()) {
+    for (const int64_t count : {0, 1, 7, 8, 9, 15, 16, 17, 33}) {
+      const std::vector<TensorSegment> segments{{0, count, 0.1}};
+      Buffer<Half> want(count + 3, rule.initial_state);
+      rule.update({want.window(segments, 0, count)}, step_number(1), Isa::kReference);
+      for (const Isa isa : usable_rungs()) {
+        Buffer<Half> got(count + 3, rule.initial_state);
+        rule.update({got.window(segments, 0, count)}, step_number(1), isa);
+        EXPECT_TRUE(got == want) << rule.name << " " << to_string(isa) << " " << count;
+      }
+    }
+  }
+}
+
+TEST(OptimizerPass, LeavesZerosWithoutGradientAlone) {
+  std::vector<Rule> rules = elementwise_rules();
+  rules.push_back(lamb_rule({}));
+  for (const Rule& rule : rules) {
+    for (const Isa isa : usable_rungs()) {
+      Buffer<float> buffer(40, rule.initial_state);
+      std::fill(buffer.parameters.begin() + 5, buffer.parameters.end(), 0.0F);
+      std::fill(buffer.gradients.begin() + 5, buffer.gradients.end(), 0.0F);
+      const std::vector<TensorSegment> segments{{0, 5, 0.1}, {32, 40, 0.1}};
+      rule.update({buffer.window(segments, 0, 40)}, step_number(1), isa);
+      for (size_t i = 5; i < 40; ++i) EXPECT_EQ(buffer.parameters[i], 0.0F) << rule.name << " " << i;
+      EXPECT_NE(buffer.parameters[0], (Buffer<float>(40, 0).parameters[0])) << rule.name;
+    }
+  }
+}
+
+TEST(OptimizerPass, LetsNanThrough) {
+  std::vector<Rule> rules = elementwise_rules();
+  for (const Rule& rule : rules) {
+    for (const Isa isa : usable_rungs()) {
+      Buffer<float> buffer(100, rule.initial_state);
+      buffer.gradients[20] = std::numeric_limits<float>::quiet_NaN();
+      rule.update({buffer.window(kSegments, 0, 100)}, step_number(1), isa);
+      EXPECT_TRUE(std::isnan(buffer.parameters[20])) << rule.name << " " << to_string(isa);
+      EXPECT_EQ(buffer.bfloat16[20].bits, 0x7FC0) << rule.name;
+      EXPECT_TRUE(std::isfinite(buffer.parameters[19]) && std::isfinite(buffer.parameters[21])) << rule.name;
+    }
+  }
+}
+
+TEST(OptimizerPass, RefusesNonsense) {
+  Buffer<float> buffer(100, 0);
+  EXPECT_THROW(adam(buffer.window({}, 0, 100), step_number(0), {}), Error);
+  const std::vector<TensorSegment> overlapping{{0, 10, 0.1}, {9, 20, 0.1}};
+  EXPECT_THROW(adam(buffer.window(overlapping, 0, 100), step_number(1), {}), Error);
+  FlatWindow window = buffer.window({}, 0, 100);
+  window.states[1] = nullptr;
+  EXPECT_THROW(adam(window, step_number(1), {}), Error);
+  EXPECT_NO_THROW(lion(window, step_number(1), {}));
+  window.states[0] = nullptr;
+  EXPECT_THROW(sgd(window, step_number(1), {.momentum = 0.9}), Error);
+  EXPECT_NO_THROW(sgd(window, step_number(1), {}));
+}
+
+Rule rule_of(const Json& expected) {
+  const std::string name = expected.at("rule");
+  const Json& arguments = expected.at("arguments");
+  const double beta1 = arguments.contains("betas") ? arguments["betas"][0].get<double>() : 0;
+  const double beta2 = arguments.contains("betas") ? arguments["betas"][1].get<double>() : 0;
+  const double epsilon = arguments.value("eps", 0.0);
+  if (name == "lion") return elementwise(name, &lion, Lion{beta1, beta2});
+  if (name == "sgd") {
+    return elementwise(
+        name, &sgd,
+        Sgd{arguments.value("momentum", 0.0), arguments.value("dampening", 0.0), arguments.value("nesterov", false)});
+  }
+  if (name == "adagrad") {
+    return elementwise(name, &adagrad, Adagrad{epsilon, arguments.at("lr_decay")},
+                       arguments.at("initial_accumulator_value"));
+  }
+  if (name == "lamb") {
+    return lamb_rule(
+        {beta1, beta2, epsilon, arguments.at("bias_correction"), arguments.at("max_coeff"), arguments.at("min_coeff")});
+  }
+  const WeightDecay decay = name == "adamw" ? WeightDecay::kDecoupled : WeightDecay::kInGradient;
+  return elementwise(name, &adam, Adam{beta1, beta2, epsilon, true, decay});
+}
+
+TEST(OptimizerPass, FollowsTorchAndDeepSpeedOverSteps) {
+  // Made by tools/make_optimizer_fixture.py.
+  const Json fixture =
+      read_json(std::filesystem::path(STRAKE_SOURCE_DIR) / "strake/kernels/testdata/optimizers.json", kMaxConfigBytes);
+  const int64_t size = fixture.at("tensor_size");
+  const std::vector<TensorSegment> tensors{{0, size, fixture.at("weight_decay")[0]},
+                                           {size, 2 * size, fixture.at("weight_decay")[1]}};
+  const auto rates = fixture.at("learning_rates").get<std::vector<double>>();
+  ASSERT_GE(fixture.at("cases").size(), 10U);
+  for (const Json& expected : fixture.at("cases")) {
+    const Rule rule = rule_of(expected);
+    for (const Isa isa : usable_rungs()) {
+      Buffer<float> buffer(2 * size, rule.initial_state);
+      buffer.parameters = fixture.at("parameters").get<std::vector<float>>();
+      for (size_t step = 0; step < rates.size(); ++step) {
+        buffer.gradients = fixture.at("gradients")[step].get<std::vector<float>>();
+        rule.update({buffer.window(tensors, 0, 2 * size)},
+                    {.learning_rate = rates[step],
+                     .number = static_cast<int64_t>(step) + 1,
+                     .gradient_scale = fixture.at("scale")},
+                    isa);
+      }
+      // The fixture is in double; a dozen fp32 roundings a step of values near 1.
+      expect_close(buffer.parameters, expected.at("parameters").get<std::vector<double>>(), 3e-7, 3e-7,
+                   expected.at("rule").get<std::string>() + " " + expected.at("arguments").dump() + to_string(isa));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strake::kernels

@@ -1,0 +1,88 @@
+#pragma once
+
+#include "strake/kernels/optimizer_pass_rungs.h"
+#include "strake/kernels/simd/lanes.h"
+
+namespace strake::kernels {
+namespace {
+
+// Sets each vector of parameters to updated(i, lanes, p, g).
+template <class S, class G, class Updated>
+[[gnu::always_inline]] inline void for_each_parameter(const PassRun& run, Updated&& updated) {
+  using Float = typename S::Float;
+  float* const parameters = run.parameters;
+  auto* const gradients = static_cast<G*>(run.gradients);
+  BFloat16* const bfloat16 = run.bfloat16;
+  Half* const half = run.half;
+  const Float scale = S::set(run.gradient_scale);
+  const bool zeroes = run.zeroes_gradients;
+  for_each_vector<S>(run.count, [&](int64_t i, auto lanes) {
+    const Float p = updated(i, lanes, S::load(parameters + i, lanes), S::load(gradients + i, lanes) * scale);
+    S::store(parameters + i, p, lanes);
+    if (bfloat16 != nullptr) S::store(bfloat16 + i, p, lanes);
+    if (half != nullptr) S::store(half + i, p, lanes);
+    if (zeroes) S::store(gradients + i, S::zero(), lanes);
+  });
+}
+
+template <class S, class G>
+void adam_run(const PassRun& run, const AdamFactors& f) {
+  using Float = typename S::Float;
+  float* const exp_avg = run.first;
+  float* const exp_avg_sq = run.second;
+  for_each_parameter<S, G>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
+    const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
+    const Float m = S::fma(S::load(exp_avg + i, lanes), S::set(f.beta1), g * S::set(f.one_minus_beta1));
+    const Float v = S::fma(S::load(exp_avg_sq + i, lanes), S::set(f.beta2), g * g * S::set(f.one_minus_beta2));
+    const Float denominator = S::fma(S::sqrt(v), S::set(f.denominator_factor), S::set(f.epsilon));
+    S::store(exp_avg + i, m, lanes);
+    S::store(exp_avg_sq + i, v, lanes);
+    return S::fnma(S::set(f.step_size), m / denominator, p * S::set(f.shrink));
+  });
+}
+
+template <class S, class G>
+void adagrad_run(const PassRun& run, const AdagradFactors& f) {
+  using Float = typename S::Float;
+  float* const sum = run.first;
+  for_each_parameter<S, G>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
+    const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
+    const Float s = S::fma(g, g, S::load(sum + i, lanes));
+    S::store(sum + i, s, lanes);
+    return S::fnma(S::set(f.step_size), g / (S::sqrt(s) + S::set(f.epsilon)), p);
+  });
+}
+
+template <class S, class G>
+void lion_run(const PassRun& run, const LionFactors& f) {
+  using Float = typename S::Float;
+  float* const exp_avg = run.first;
+  for_each_parameter<S, G>(run, [&](int64_t i, auto lanes, Float p, Float g) {
+    const Float m = S::load(exp_avg + i, lanes);
+    const Float direction = S::fma(m, S::set(f.beta1), g * S::set(f.one_minus_beta1));
+    // 0 and NaN go through as they are.
+    const Float down = S::less_select(S::zero(), direction, S::set(-f.step_size), direction);
+    const Float move = S::less_select(direction, S::zero(), S::set(f.step_size), down);
+    S::store(exp_avg + i, S::fma(m, S::set(f.beta2), g * S::set(f.one_minus_beta2)), lanes);
+    return S::fma(p, S::set(f.shrink), move);
+  });
+}
+
+template <class S, class G>
+void sgd_run(const PassRun& run, const SgdFactors& f) {
+  using Float = typename S::Float;
+  float* const buffer = run.first;
+  for_each_parameter<S, G>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
+    const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
+    Float direction = g;
+    if (buffer != nullptr) {
+      const Float b = S::fma(S::load(buffer + i, lanes), S::set(f.momentum), g * S::set(f.share));
+      S::store(buffer + i, b, lanes);
+      direction = f.nesterov ? S::fma(b, S::set(f.momentum), g) : b;
+    }
+    return S::fnma(S::set(f.step_size), direction, p);
+  });
+}
+
+}  // namespace
+}  // namespace strake::kernels
