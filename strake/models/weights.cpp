@@ -9,6 +9,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/philox.h"
+#include "strake/core/threads.h"
 #include "strake/tensors/dtype.h"
 
 namespace strake::models {
@@ -85,11 +86,13 @@ void initialize(const ParameterSpec& spec, double initializer_range, uint64_t se
   const auto range = static_cast<float>(initializer_range * spec.initial_scale);
   auto* data = target.mutable_data_ptr<float>();
   const int64_t count = target.numel();
-  for (int64_t i = 0; i < count; i += 2) {
-    const auto pair = philox_normal_pair(key, static_cast<uint64_t>(i) / 2);
-    data[i] = pair[0] * range;
-    if (i + 1 < count) data[i + 1] = pair[1] * range;
-  }
+  parallel_for(count, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i += 2) {
+      const auto pair = philox_normal_pair(key, static_cast<uint64_t>(i) / 2);
+      data[i] = pair[0] * range;
+      if (i + 1 < end) data[i + 1] = pair[1] * range;
+    }
+  });
 }
 
 }  // namespace

@@ -83,7 +83,10 @@ class CausalLmJob final : public TrainJob {
                                                          .vocab_size = config.vocab_size},
                                    work);
   }
-  Json fingerprint() const override { return {{"block_size", setup_.block_size}}; }
+  // Weights of the same shapes may belong to other heads, dropouts or activations.
+  Json fingerprint() const override {
+    return {{"block_size", setup_.block_size}, {"model_config", model_.config().document}};
+  }
   std::string config_json() const override { return models::to_json_text(model_.config(), "float32"); }
 
  private:

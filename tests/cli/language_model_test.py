@@ -84,6 +84,19 @@ def test_a_resumed_run_ends_with_the_same_bits(folder, tmp_path):
     assert weights[0] == weights[1]
 
 
+def test_a_run_is_not_resumed_with_another_configuration(folder, tmp_path):
+    size = read_config(folder / "gpt2")["vocab_size"]
+    scratch = {"model_name_or_path": None, "model_type": "gpt2", "tokenizer_name": folder / "gpt2"}
+    overrides = f"vocab_size={size},n_layer=1,n_embd=8,n_positions=32,n_head="
+    train(folder, tmp_path / "out", config_overrides=overrides + "2", save_strategy="steps", save_steps=2, **scratch)
+    flags = flags_of(
+        folder, tmp_path / "out", config_overrides=overrides + "1", resume_from_checkpoint="true", **scratch
+    )
+    outcome = run(command("train", **flags))
+    assert outcome.code == USAGE
+    assert "started with model_config" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -52,9 +52,7 @@ def flags_of(setting):
 
 @pytest.fixture(scope="module")
 def alone(folder, tmp_path_factory):
-    return {
-        setting: train(folder, tmp_path_factory.mktemp(setting), 1, **flags_of(setting)) for setting in SETTINGS
-    }
+    return {setting: train(folder, tmp_path_factory.mktemp(setting), 1, **flags_of(setting)) for setting in SETTINGS}
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
