@@ -32,7 +32,6 @@ void refuse_missing(const DsConfig& config, const std::string& source) {
   };
   const auto is_fp32 = [](const std::optional<DsDtype>& dtype) { return !dtype || *dtype == DsDtype::kFp32; };
   require_default(config.compute_dtype != DsDtype::kFp16, "fp16", "; use bf16");
-  require_default(!config.scheduler, "scheduler", "; leave it out and use --lr_scheduler_type");
   require_default(is_fp32(config.grad_accum_dtype), "data_types.grad_accum_dtype other than fp32", "");
   require_default(is_fp32(config.param_dtype), "data_types.param_dtype other than fp32", "");
   require_default(is_fp32(config.communication_dtype), "communication_data_type other than fp32", "");
@@ -60,6 +59,9 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RankCount& ranks, int
       file,
       {.options = config.training, .given_flags = config.given, .world_size = ranks.world, .hidden_size = hidden_size});
   refuse_missing(resolved.config, resolved.source);
+  require(!resolved.config.optimizer || config.training.optimizer_settings().rule == optim::OptimizerRule::kAdam,
+          ErrorKind::kConfig, "{}: optimizer.type is AdamW and --optim is {}; leave one of them out", resolved.source,
+          config.training.optim);
   training::apply(resolved.config, config.training);
   config.training.sharding = sharding_of(resolved.config.zero, ranks);
   const auto& zero = resolved.config.zero;

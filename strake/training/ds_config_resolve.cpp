@@ -66,6 +66,10 @@ void apply(const DsConfig& config, TrainingOptions& options) {
   options.max_grad_norm = config.gradient_clipping;
   options.bf16 = config.compute_dtype == DsDtype::kBf16;
   if (config.save_total_limit) options.save_total_limit = *config.save_total_limit;
+  if (config.scheduler) {
+    options.lr_scheduler_type = config.scheduler->type;
+    options.lr_scheduler_kwargs = config.scheduler->params.dump();
+  }
   if (!config.optimizer) return;
   options.learning_rate = config.optimizer->learning_rate;
   options.adam_beta1 = config.optimizer->beta1;

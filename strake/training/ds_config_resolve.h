@@ -59,7 +59,7 @@ std::string format_table(const std::vector<DsRow>& rows);
 // For ds_config_resolved.json: {"source", "deepspeed", "settings": {key: {"value", "from"}}, "notices"}.
 nlohmann::ordered_json to_json(const ResolvedDsConfig& resolved);
 
-// Sets the options that `config` decides. Scheduler, fp16 and all of ZeRO have no place in TrainingOptions.
+// Sets the options that `config` decides. fp16 and all of ZeRO have no place in TrainingOptions.
 void apply(const DsConfig& config, TrainingOptions& options);
 
 }  // namespace strake::training
