@@ -1,7 +1,10 @@
 #include "strake/tasks/sharding_flags.h"
 
+#include <algorithm>
+
 #include "strake/core/error.h"
 #include "strake/tasks/train.h"
+#include "strake/tensors/flat_layout.h"
 #include "strake/training/ds_config_resolve.h"
 #include "strake/training/fsdp.h"
 
@@ -35,8 +38,6 @@ void refuse_missing(const DsConfig& config, const std::string& source) {
   require_default(is_fp32(config.grad_accum_dtype), "data_types.grad_accum_dtype other than fp32", "");
   require_default(is_fp32(config.param_dtype), "data_types.param_dtype other than fp32", "");
   require_default(is_fp32(config.communication_dtype), "communication_data_type other than fp32", "");
-  require_default(config.zero.offload_param.device != DsDevice::kNvme, "offload_param to nvme", "");
-  require_default(config.zero.offload_optimizer.device != DsDevice::kNvme, "offload_optimizer to nvme", "");
 }
 
 training::ShardingOptions sharding_of(const training::DsZero& zero, const RankCount& ranks) {
@@ -53,6 +54,34 @@ training::ShardingOptions sharding_of(const training::DsZero& zero, const RankCo
   return sharding;
 }
 
+// Parameters lie beside the optimizer's state, in one scratch file of each rank.
+training::OffloadOptions offload_of(const DsConfig& config, const std::string& source) {
+  const training::DsOffloadOptimizer& optimizer = config.zero.offload_optimizer;
+  const training::DsOffloadParam& parameters = config.zero.offload_param;
+  training::OffloadOptions offload{.optimizer = optimizer.device == DsDevice::kNvme,
+                                   .parameters = parameters.device == DsDevice::kNvme,
+                                   .folder = optimizer.nvme_path,
+                                   .ratio = optimizer.ratio};
+  if (!offload.optimizer && !offload.parameters) return offload;
+  require(
+      offload.optimizer, ErrorKind::kConfig,
+      "{}: offload_param to nvme needs offload_optimizer to nvme too: master weights in memory would be larger than "
+      "the parameters",
+      source);
+  require(!offload.parameters || parameters.nvme_path == optimizer.nvme_path, ErrorKind::kConfig,
+          "{}: offload_param.nvme_path {} and offload_optimizer.nvme_path {} differ; both go into one file", source,
+          parameters.nvme_path, optimizer.nvme_path);
+  constexpr int64_t kStep = tensors::ShardLayout::kAlignment;
+  constexpr int64_t kLargestWindow = int64_t{1} << 22;
+  offload.window_elements = std::clamp(config.zero.sub_group_size / kStep * kStep, kStep, kLargestWindow);
+  offload.buffers = static_cast<int>(std::clamp<int64_t>(optimizer.buffer_count, 2, 64));
+  constexpr int64_t kPage = ScratchFile::kAlignment;
+  offload.file.block_bytes =
+      static_cast<size_t>(std::clamp(config.aio.block_size / kPage * kPage, kPage, int64_t{1} << 28));
+  offload.file.threads = static_cast<int>(std::clamp<int64_t>(config.aio.queue_depth, 1, 32));
+  return offload;
+}
+
 ShardingRequest apply_deepspeed(TrainConfig& config, const RankCount& ranks, int64_t hidden_size) {
   const training::CheckedValues file = training::parse_ds_config(config.deepspeed);
   training::ResolvedDsConfig resolved = training::resolve(
@@ -64,6 +93,7 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RankCount& ranks, int
           config.training.optim);
   training::apply(resolved.config, config.training);
   config.training.sharding = sharding_of(resolved.config.zero, ranks);
+  config.training.sharding.offload = offload_of(resolved.config, resolved.source);
   const auto& zero = resolved.config.zero;
   if (zero.offload_param.device == DsDevice::kCpu || zero.offload_optimizer.device == DsDevice::kCpu) {
     resolved.notices.push_back("offload to cpu: without a GPU all state is in CPU memory anyway");

@@ -1,8 +1,8 @@
 #include "strake/training/gather_buffers.h"
 
-#include <ATen/ops/empty_like.h>
-
 #include <algorithm>
+
+#include "strake/core/scratch_file.h"
 
 namespace strake::training {
 namespace {
@@ -20,11 +20,12 @@ at::DataPtr exchange(const at::Tensor& tensor, at::DataPtr data, size_t bytes) {
 void GatherBuffers::strip(const at::Tensor& tensor) { exchange(tensor, at::DataPtr(), 0); }
 
 void GatherBuffers::attach(const at::Tensor& tensor) {
-  const size_t bytes = static_cast<size_t>(tensor.numel()) * tensor.element_size();
+  constexpr size_t kPage = ScratchFile::kAlignment;
+  const size_t bytes = (static_cast<size_t>(tensor.numel()) * tensor.element_size() + kPage - 1) / kPage * kPage;
   const auto fits = std::ranges::find(free_, bytes, &Buffer::bytes);
   if (fits == free_.end()) {
-    const at::Tensor fresh = at::empty_like(tensor);
-    exchange(tensor, exchange(fresh, at::DataPtr(), 0), bytes);
+    std::byte* memory = allocate_aligned(bytes).release();
+    exchange(tensor, {memory, memory, [](void* p) { FreeAligned()(static_cast<std::byte*>(p)); }, at::kCPU}, bytes);
     return;
   }
   exchange(tensor, std::move(fits->data), bytes);

@@ -14,7 +14,8 @@ class GatherBuffers {
  public:
   // Leaves `tensor` (contiguous, with storage of its own) without memory.
   static void strip(const at::Tensor& tensor);
-  // Gives a stripped tensor memory: some that was returned, else new. Contents are undefined.
+  // Gives a stripped tensor memory: some that was returned, else new. Whole pages, so that files can be read straight
+  // into it. Contents are undefined.
   void attach(const at::Tensor& tensor);
   // Takes the memory back.
   void detach(const at::Tensor& tensor);

@@ -89,7 +89,7 @@ void GradientReducer::begin(size_t i) {
 void GradientReducer::open(size_t i) {
   BlockSink& sink = *sinks_[i];
   if (sink.is_open()) return;
-  if (queue_ == nullptr && (first_micro_step_ || !sink.is_tied())) {
+  if (comm_.size() == 1 && (first_micro_step_ || !sink.is_tied())) {
     sink.begin(parameters_.block(i).gradient, first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd);
     return;
   }
@@ -108,7 +108,7 @@ void GradientReducer::reduce(size_t i) {
     comm_.reduce_scatter(gradient, contributors, parameters_.block(i).layout, sum, fold);
     if (gradient.defined()) return_buffer(std::move(gradient));
   };
-  if (queue_ == nullptr) {
+  if (comm_.size() == 1) {
     job();
   } else {
     queue_->post(std::move(job));

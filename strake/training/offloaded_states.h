@@ -12,20 +12,21 @@
 
 namespace strake::training {
 
-// fp32 state of many blocks on disk, as ZeRO-Infinity keeps it (Rajbhandari et al., SC 2021): several arrays that
-// belong together element by element, such as master weights and moments. An update brings them in window by window,
-// reading ahead and writing behind, so that memory holds a few windows whatever the model. Starts as zeros.
+// State of many blocks on disk, as ZeRO-Infinity keeps it (Rajbhandari et al., SC 2021): several arrays that belong
+// together element by element, such as master weights and moments. An update brings them in window by window, reading
+// ahead and writing behind, so that memory holds a few windows whatever the model. Starts as zeros.
 class OffloadedStates {
  public:
   struct Options {
     std::filesystem::path folder;
-    int64_t window_elements = int64_t{1} << 20;
-    int buffers = 4;  // windows in memory: being read, updated and written
+    int64_t window_elements = int64_t{1} << 20;  // a multiple of 2048: windows begin on whole pages
+    int buffers = 4;                             // windows in memory: being read, updated and written
     ScratchFile::Options file = {};
   };
 
-  // counts[i] elements for block i, in `num_arrays` arrays. Reserves the disk space now; Error (kIo) without room.
-  OffloadedStates(std::span<const int64_t> counts, int num_arrays, const Options& options);
+  // counts[i] elements for block i, in arrays of these dtypes (4 or 2 bytes an element). Reserves the disk space now;
+  // Error (kIo) without room.
+  OffloadedStates(std::span<const int64_t> counts, std::vector<at::ScalarType> arrays, const Options& options);
 
   // Calls update(i, begin, arrays) for the windows of all blocks in order: arrays[k][j] is element begin + j of block
   // i's array k, `count` of them, and is written back.
@@ -34,12 +35,15 @@ class OffloadedStates {
     int64_t begin = 0;  // elements of the block
     int64_t count = 0;
   };
-  using Update = std::function<void(const Window& window, std::span<float* const> arrays)>;
+  using Update = std::function<void(const Window& window, std::span<void* const> arrays)>;
   void update_all(const Update& update);
 
-  // One array of a block, whole: for checkpoints.
+  // One array of a block, whole.
   at::Tensor read(size_t block, int array);
   void write(size_t block, int array, const at::Tensor& values);
+  // The same into memory at a page boundary, with room for whole pages; may run beside another thread's use of other
+  // blocks.
+  void read_into(size_t block, int array, void* target);
 
   uint64_t disk_bytes() const { return file_.bytes(); }
   uint64_t buffer_bytes() const { return static_cast<uint64_t>(buffers_.size()) * buffer_bytes_; }
@@ -48,15 +52,17 @@ class OffloadedStates {
   struct Slot {  // a window on disk
     Window window;
     uint64_t offset = 0;
-    uint64_t array_bytes = 0;  // of each array, rounded up to whole pages
+    std::vector<uint64_t> arrays;  // first byte of each array in the slot, on a page; then the slot's size
+    uint64_t bytes() const { return arrays.back(); }
+    uint64_t array_bytes(int array) const {
+      return arrays[static_cast<size_t>(array) + 1] - arrays[static_cast<size_t>(array)];
+    }
   };
 
-  static std::vector<Slot> layout(std::span<const int64_t> counts, int num_arrays, int64_t window_elements);
-  uint64_t slot_bytes(const Slot& slot) const { return slot.array_bytes * static_cast<uint64_t>(num_arrays_); }
-  // Runs transfer(bytes of one array of the window in memory, values' part) for each window of a block.
-  void for_each_slot(size_t block, int array, const std::function<void(const Slot&, uint64_t offset)>& visit) const;
+  std::vector<Slot> layout(std::span<const int64_t> counts, int64_t window_elements) const;
+  size_t element_bytes(int array) const { return c10::elementSize(dtypes_[static_cast<size_t>(array)]); }
 
-  int num_arrays_;
+  std::vector<at::ScalarType> dtypes_;
   std::vector<Slot> slots_;
   std::vector<int64_t> counts_;
   ScratchFile file_;

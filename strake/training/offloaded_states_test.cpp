@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 
 namespace strake::training {
 namespace {
@@ -15,7 +16,7 @@ constexpr std::array<int64_t, 4> kCounts{5000, 0, 12345, 7};
 class OffloadedStatesOf : public testing::TestWithParam<std::pair<int64_t, int>> {
  protected:
   OffloadedStates states_{kCounts,
-                          3,
+                          {at::kFloat, at::kFloat, at::kFloat},
                           {.folder = std::filesystem::temp_directory_path(),
                            .window_elements = GetParam().first,
                            .buffers = GetParam().second,
@@ -34,12 +35,15 @@ TEST_P(OffloadedStatesOf, BeginAsZerosAndKeepWhatIsWritten) {
 TEST_P(OffloadedStatesOf, AreUpdatedElementByElementInEachPass) {
   for (int pass = 1; pass <= 3; ++pass) {
     int64_t seen = 0;
-    states_.update_all([&](const OffloadedStates::Window& window, std::span<float* const> arrays) {
+    states_.update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
       seen += window.count;
+      auto* counter = static_cast<float*>(arrays[0]);
+      auto* sum = static_cast<float*>(arrays[1]);
+      auto* last = static_cast<float*>(arrays[2]);
       for (int64_t i = 0; i < window.count; ++i) {
-        arrays[0][i] += 1;
-        arrays[1][i] += static_cast<float>(window.begin + i);
-        arrays[2][i] = arrays[0][i] * 10 + static_cast<float>(window.block);
+        counter[i] += 1;
+        sum[i] += static_cast<float>(window.begin + i);
+        last[i] = counter[i] * 10 + static_cast<float>(window.block);
       }
     });
     EXPECT_EQ(seen, kCounts[0] + kCounts[2] + kCounts[3]);
@@ -52,8 +56,19 @@ TEST_P(OffloadedStatesOf, AreUpdatedElementByElementInEachPass) {
   }
 }
 
+TEST(OffloadedStates, ReadArraysOfTwoByteElementsStraightIntoMemory) {
+  OffloadedStates states(kCounts, {at::kFloat, at::kBFloat16},
+                         {.folder = std::filesystem::temp_directory_path(), .window_elements = 2048});
+  const at::Tensor values = at::arange(kCounts[2]).to(at::kBFloat16);
+  states.write(2, 1, values);
+  const size_t bytes = (static_cast<size_t>(kCounts[2]) * 2 / ScratchFile::kAlignment + 1) * ScratchFile::kAlignment;
+  const AlignedBytes memory = allocate_aligned(bytes);
+  states.read_into(2, 1, memory.get());
+  EXPECT_EQ(std::memcmp(memory.get(), values.const_data_ptr(), static_cast<size_t>(kCounts[2]) * 2), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Windows, OffloadedStatesOf,
-                         testing::Values(std::pair{1024, 2}, std::pair{1000, 3}, std::pair{4096, 4},
+                         testing::Values(std::pair{2048, 2}, std::pair{2048, 3}, std::pair{4096, 4},
                                          std::pair{1 << 20, 8}),
                          [](const auto& info) {
                            return std::to_string(info.param.first) + "Elements" + std::to_string(info.param.second) +

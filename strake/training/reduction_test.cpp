@@ -111,6 +111,8 @@ struct Case {
   ShardingOptions sharding;
 };
 
+void PrintTo(const Case& layout, std::ostream* stream) { *stream << layout.name; }
+
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const int ranks : {1, 2, 3, 4}) {
@@ -124,6 +126,20 @@ std::vector<Case> all_cases() {
   cases.push_back({"4RanksHybridPairs", 4, {.stage = kHybrid, .group_size = 2, .share_between_threads = false}});
   cases.push_back(
       {"4RanksPersistentHead", 4, {.stage = kZero3, .persistence_threshold = 5000, .share_between_threads = false}});
+  // Windows of one chunk, so that every block has several.
+  const OffloadOptions optimizer{
+      .optimizer = true, .folder = std::filesystem::temp_directory_path(), .window_elements = 16384};
+  OffloadOptions half = optimizer;
+  half.ratio = 0.5;
+  OffloadOptions all = optimizer;
+  all.parameters = true;
+  for (const int ranks : {1, 2}) {
+    const std::string name = std::to_string(ranks) + "Ranks";
+    cases.push_back({name + "StatesOnDisk", ranks, {.offload = optimizer}});
+    cases.push_back({name + "Zero0StatesOnDisk", ranks, {.stage = kZero0, .offload = optimizer}});
+    cases.push_back({name + "HalfOfTheStatesOnDisk", ranks, {.share_between_threads = false, .offload = half}});
+    cases.push_back({name + "AllOnDisk", ranks, {.stage = kZero3, .persistence_threshold = 5000, .offload = all}});
+  }
   return cases;
 }
 
@@ -170,6 +186,10 @@ TEST_P(Reduction, UpdatesWithEveryOptimizerToTheSameBits) {
     TrainingOptions options{.optim = optim, .optim_args = arguments, .weight_decay = 0.1};
     const Outcome alone = run(1, options);
     options.sharding = GetParam().sharding;
+    if (optim == "lamb" && options.sharding.offload.optimizer) {
+      EXPECT_THROW(run(GetParam().ranks, options), Error) << "its two passes over the disk are not there yet";
+      continue;
+    }
     const Outcome together = run(GetParam().ranks, options);
     for (size_t i = 0; i < alone.parameters.size(); ++i) {
       EXPECT_TRUE(alone.parameters[i].equal(together.parameters[i])) << optim << ", block " << i;

@@ -1,5 +1,7 @@
 #include "strake/training/run_checkpoint.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -24,24 +26,27 @@ std::string state_name(const models::Block& block, const optim::Optimizer::State
 
 // Each rank's piece of a block's optimizer state, flat; where it begins in the block is written as metadata.
 void write_optimizer_piece(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+  const auto states = parameters.optimizer().states();
   std::vector<SafetensorsWriter::Entry> entries;
-  std::vector<at::Tensor> pieces;
   std::map<std::string, std::string> begins;
+  const auto piece_size = [&](size_t i) { return parameters.block(i).layout.size(parameters.rank()); };
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    BlockShard& shard = parameters.block(i);
-    const int64_t size = shard.layout.size(parameters.rank());
-    if (size == 0) continue;
-    const std::string& name = model.blocks()[i]->name();
-    begins[name] = std::to_string(shard.layout.begin(parameters.rank()));
-    for (size_t k = 0; k < shard.states.size(); ++k) {
-      entries.push_back({state_name(*model.blocks()[i], parameters.optimizer().states()[k]), at::kFloat, {size}});
-      pieces.push_back(shard.states[k].narrow(0, shard.layout.begin(parameters.rank()) - shard.begin, size));
-    }
+    if (piece_size(i) == 0) continue;
+    const models::Block& block = *model.blocks()[i];
+    begins[block.name()] = std::to_string(parameters.block(i).layout.begin(parameters.rank()));
+    for (const auto& state : states) entries.push_back({state_name(block, state), at::kFloat, {piece_size(i)}});
   }
   const std::string name =
       fmt::format("{}{:05}-of-{:05}.safetensors", kOptimizerPrefix, parameters.rank() + 1, parameters.num_ranks());
   SafetensorsWriter writer(folder / name, std::move(entries), begins);
-  for (const at::Tensor& piece : pieces) writer.write(piece);
+  for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+    if (piece_size(i) == 0) continue;
+    const BlockShard& shard = parameters.block(i);
+    for (size_t k = 0; k < states.size(); ++k) {
+      const int64_t first = shard.layout.begin(parameters.rank()) - shard.begin;
+      writer.write(parameters.state(i, k).narrow(0, first, piece_size(i)));
+    }
+  }
   writer.commit();
 }
 
@@ -73,10 +78,10 @@ void read_optimizer(const models::Model& model, ShardedParameters& parameters, c
   }
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
     const models::Block& block = *model.blocks()[i];
-    BlockShard& shard = parameters.block(i);
-    for (size_t k = 0; k < shard.states.size(); ++k) {
+    const BlockShard& shard = parameters.block(i);
+    for (size_t k = 0; k < parameters.optimizer().states().size(); ++k) {
       const std::string name = state_name(block, parameters.optimizer().states()[k]);
-      const at::Tensor& own = shard.states[k];
+      const at::Tensor own = at::empty({shard.count}, at::kFloat);
       int64_t found = 0;
       for (const tensors::SafetensorsFile& file : files) {
         const auto begin = piece_begin(file, block.name());
@@ -89,6 +94,7 @@ void read_optimizer(const models::Model& model, ShardedParameters& parameters, c
       }
       require(found == own.numel(), ErrorKind::kConfig, "{}: the optimizer files have {} of {} elements of '{}'",
               folder.string(), found, own.numel(), name);
+      parameters.set_state(i, k, own);
     }
   }
 }

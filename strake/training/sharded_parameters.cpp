@@ -62,12 +62,12 @@ ShardLayout replica_layout(const ShardLayout& world, int group, int place) {
 
 at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return flat.narrow(0, begin, size); }
 
-// What the rank updates of a block.
+// What the rank updates of a block that is in memory.
 kernels::FlatWindow own_window(BlockShard& block) {
   kernels::FlatWindow window{.parameters = block.master.mutable_data_ptr<float>(),
                              .gradients = block.gradient.mutable_data_ptr<float>(),
                              .begin = block.begin,
-                             .count = block.master.numel(),
+                             .count = block.count,
                              .segments = block.tensors};
   for (size_t i = 0; i < block.states.size(); ++i) window.states[i] = block.states[i].mutable_data_ptr<float>();
   if (block.kept.scalar_type() == at::kBFloat16) {
@@ -85,7 +85,12 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
       stage_(options.sharding.stage),
       optimizer_(options.optimizer_settings()),
       requested_(model.blocks().size()) {
-  if (comm.size() > 1) queue_ = std::make_unique<comm::CommQueue>();
+  const OffloadOptions& offload = options_.sharding.offload;
+  require(!offload.optimizer || !optimizer_.needs_trust_ratios(), ErrorKind::kConfig,
+          "LAMB with its state on disk is not there yet");
+  require(!offload.parameters || stage_.parameters != Kept::kGroupShard, ErrorKind::kConfig,
+          "parameters that are spread over groups of ranks cannot be on disk yet");
+  if (comm.size() > 1 || offload.parameters) queue_ = std::make_unique<comm::CommQueue>();
   if (stage_.parameters == Kept::kGroupShard) {
     const auto group = static_cast<int>(options.sharding.group_size);
     require(group > 0 && comm.size() % group == 0, ErrorKind::kUsage,
@@ -93,10 +98,18 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
     group_ = comm.split(rank() / group);
     replicas_ = comm.split(rank() % group);
   }
-  for (const auto& block : model.blocks()) add_block(*block);
+  int64_t total = 0;
+  for (const auto& block : model.blocks()) total += block->layout().numel();
+  int64_t before = 0;
+  for (const auto& block : model.blocks()) {
+    const bool on_disk = offload.optimizer && static_cast<double>(before) < offload.ratio * static_cast<double>(total);
+    add_block(*block, on_disk);
+    before += block->layout().numel();
+  }
+  if (offload.optimizer) open_disk();
 }
 
-void ShardedParameters::add_block(const models::Block& block) {
+void ShardedParameters::add_block(const models::Block& block, bool on_disk) {
   const int64_t numel = block.layout().numel();
   const bool low_precision = options_.precision() == Precision::kBf16;
   const at::ScalarType dtype = low_precision ? at::kBFloat16 : at::kFloat;
@@ -105,11 +118,17 @@ void ShardedParameters::add_block(const models::Block& block) {
   const bool updates_all = stage_.optimizer == Kept::kWhole;
   shard.begin = updates_all ? 0 : shard.layout.begin(rank());
   const int64_t size = updates_all ? numel : shard.layout.size(rank());
+  shard.count = size;
+  shard.is_on_disk = on_disk;
+  const bool parameters_on_disk =
+      on_disk && options_.sharding.offload.parameters && numel >= options_.sharding.persistence_threshold;
 
-  if (options_.sharding.share_between_threads && !updates_all) shard.whole = comm_.share(numel, dtype);
+  if (options_.sharding.share_between_threads && !updates_all && !parameters_on_disk) {
+    shard.whole = comm_.share(numel, dtype);
+  }
   shard.is_shared = shard.whole.defined();
-  shard.is_kept_whole =
-      shard.is_shared || stage_.gathered != Gathered::kForEachPass || numel < options_.sharding.persistence_threshold;
+  shard.is_kept_whole = shard.is_shared || (stage_.gathered != Gathered::kForEachPass && !parameters_on_disk) ||
+                        numel < options_.sharding.persistence_threshold;
   if (shard.is_kept_whole) {
     if (!shard.whole.defined()) shard.whole = at::zeros({numel}, dtype);
     shard.kept = shard.whole;
@@ -119,15 +138,61 @@ void ShardedParameters::add_block(const models::Block& block) {
     const ShardLayout pieces = group_ ? group_layout(shard.layout, group_->size()) : shard.layout;
     const int place = group_ ? group_->rank() : rank();
     shard.kept_begin = pieces.begin(place);
-    shard.kept = at::zeros({pieces.size(place)}, dtype);
+    if (!parameters_on_disk) shard.kept = at::zeros({pieces.size(place)}, dtype);
   }
   const auto fp32 = at::TensorOptions().dtype(at::kFloat);
-  shard.master = low_precision ? at::zeros({size}, fp32) : window(shard.kept, shard.begin - shard.kept_begin, size);
   shard.gradient = at::zeros({size}, fp32);
+  shard.tensors = tensor_segments(block, options_.weight_decay);
+  if (!low_precision && shard.kept.defined()) shard.master = window(shard.kept, shard.begin - shard.kept_begin, size);
+  if (on_disk) return;
+  if (low_precision) shard.master = at::zeros({size}, fp32);
   for (const optim::Optimizer::State& state : optimizer_.states()) {
     shard.states.push_back(at::full({size}, state.initial, fp32));
   }
-  shard.tensors = tensor_segments(block, options_.weight_decay);
+}
+
+// fp32 parameters that are kept in memory are their own master weights; only what is nowhere else goes to disk.
+void ShardedParameters::open_disk() {
+  const OffloadOptions& offload = options_.sharding.offload;
+  const bool low_precision = options_.precision() == Precision::kBf16;
+  std::vector<at::ScalarType> arrays;
+  if (low_precision || offload.parameters) master_on_disk_ = 0;
+  if (master_on_disk_) arrays.push_back(at::kFloat);
+  if (low_precision && offload.parameters) {
+    rounded_on_disk_ = static_cast<int>(arrays.size());
+    arrays.push_back(at::kBFloat16);
+  }
+  states_on_disk_ = static_cast<int>(arrays.size());
+  arrays.insert(arrays.end(), optimizer_.states().size(), at::kFloat);
+  std::vector<int64_t> counts;
+  for (const BlockShard& block : blocks_) counts.push_back(block.is_on_disk ? block.count : 0);
+  disk_ = std::make_unique<OffloadedStates>(counts, std::move(arrays),
+                                            OffloadedStates::Options{.folder = offload.folder,
+                                                                     .window_elements = offload.window_elements,
+                                                                     .buffers = offload.buffers,
+                                                                     .file = offload.file});
+  for (size_t k = 0; k < optimizer_.states().size(); ++k) {
+    if (optimizer_.states()[k].initial == 0) continue;
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      if (blocks_[i].is_on_disk) set_state(i, k, at::full({blocks_[i].count}, optimizer_.states()[k].initial));
+    }
+  }
+}
+
+at::Tensor ShardedParameters::master(size_t i) {
+  return blocks_[i].master.defined() ? blocks_[i].master : disk_->read(i, *master_on_disk_);
+}
+
+at::Tensor ShardedParameters::state(size_t i, size_t k) {
+  return blocks_[i].is_on_disk ? disk_->read(i, states_on_disk_ + static_cast<int>(k)) : blocks_[i].states[k];
+}
+
+void ShardedParameters::set_state(size_t i, size_t k, const at::Tensor& own) {
+  if (blocks_[i].is_on_disk) {
+    disk_->write(i, states_on_disk_ + static_cast<int>(k), own);
+  } else {
+    blocks_[i].states[k].copy_(own);
+  }
 }
 
 at::Tensor ShardedParameters::gradient_piece(size_t i) const {
@@ -137,10 +202,14 @@ at::Tensor ShardedParameters::gradient_piece(size_t i) const {
 
 void ShardedParameters::assign(size_t i, const at::Tensor& whole_fp32) {
   BlockShard& block = blocks_[i];
-  block.master.copy_(own_part(i, whole_fp32));
+  const at::Tensor own = own_part(i, whole_fp32);
+  if (block.master.defined()) block.master.copy_(own);
+  if (block.is_on_disk && master_on_disk_) disk_->write(i, *master_on_disk_, own);
+  if (block.is_on_disk && rounded_on_disk_) disk_->write(i, *rounded_on_disk_, own.to(at::kBFloat16));
+  if (!keeps_parameters(block)) return comm_.barrier();
   // A rank writes only its own part of a shared buffer; the others are writing theirs.
   const int64_t begin = block.is_shared ? block.begin : block.kept_begin;
-  const int64_t size = block.is_shared ? block.master.numel() : block.kept.numel();
+  const int64_t size = block.is_shared ? block.count : block.kept.numel();
   window(block.kept, begin - block.kept_begin, size).copy_(window(whole_fp32, begin, size));
   comm_.barrier();
 }
@@ -149,10 +218,14 @@ void ShardedParameters::hold(size_t i) {
   BlockShard& block = blocks_[i];
   if (block.users++ > 0 || block.is_kept_whole) return;
   buffers_.attach(block.whole);
-  window(block.whole, block.kept_begin, block.kept.numel()).copy_(block.kept);
+  if (keeps_parameters(block)) window(block.whole, block.kept_begin, block.kept.numel()).copy_(block.kept);
   if (!queue_) return;
   block.ticket = queue_->post([this, i] {
     BlockShard& arriving = blocks_[i];
+    if (!keeps_parameters(arriving) && arriving.count > 0) {
+      const int array = rounded_on_disk_ ? *rounded_on_disk_ : *master_on_disk_;
+      disk_->read_into(i, array, window(arriving.whole, arriving.begin, arriving.count).mutable_data_ptr());
+    }
     if (group_) {
       group_->all_gather(arriving.whole, group_layout(arriving.layout, group_->size()));
     } else {
@@ -223,7 +296,12 @@ void ShardedParameters::update(const Update& update) {
   }
   std::vector<std::vector<double>> ratios;
   if (optimizer_.needs_trust_ratios()) ratios = trust_ratios(step, update.betas);
+  if (disk_) update_disk(step, update.betas);
   for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (blocks_[i].is_on_disk) {
+      complete(blocks_[i]);
+      continue;
+    }
     if (optimizer_.needs_trust_ratios()) {
       optimizer_.apply(own_window(blocks_[i]), step, ratios[i], update.betas);
     } else {
@@ -232,6 +310,29 @@ void ShardedParameters::update(const Update& update) {
     complete(blocks_[i]);
   }
   comm_.barrier();  // shared parameters are complete when every rank has updated its part
+}
+
+void ShardedParameters::update_disk(const kernels::UpdateStep& step, const std::optional<optim::Betas>& betas) {
+  disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
+    BlockShard& block = blocks_[window.block];
+    const auto array = [&](int k) { return static_cast<float*>(arrays[static_cast<size_t>(k)]); };
+    kernels::FlatWindow flat{.parameters = block.master.defined()
+                                               ? block.master.mutable_data_ptr<float>() + window.begin
+                                               : array(*master_on_disk_),
+                             .gradients = block.gradient.mutable_data_ptr<float>() + window.begin,
+                             .begin = block.begin + window.begin,
+                             .count = window.count,
+                             .segments = block.tensors};
+    for (size_t k = 0; k < optimizer_.states().size(); ++k)
+      flat.states[k] = array(states_on_disk_ + static_cast<int>(k));
+    if (keeps_parameters(block) && block.kept.scalar_type() == at::kBFloat16) {
+      flat.rounded = static_cast<kernels::BFloat16*>(block.kept.mutable_data_ptr()) + (block.begin - block.kept_begin) +
+                     window.begin;
+    } else if (rounded_on_disk_) {
+      flat.rounded = static_cast<kernels::BFloat16*>(arrays[static_cast<size_t>(*rounded_on_disk_)]);
+    }
+    optimizer_.update(flat, step, betas);
+  });
 }
 
 std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::UpdateStep& step,
@@ -258,7 +359,7 @@ std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::
 }
 
 void ShardedParameters::complete(BlockShard& block) {
-  if (block.is_shared || stage_.optimizer == Kept::kWhole) return;
+  if (block.is_shared || stage_.optimizer == Kept::kWhole || !keeps_parameters(block)) return;
   if (block.is_kept_whole) {
     comm_.all_gather(block.whole, block.layout);
   } else if (replicas_) {
@@ -275,7 +376,7 @@ at::Tensor ShardedParameters::gather_whole(size_t i, const at::Tensor& own) {
 }
 
 at::Tensor ShardedParameters::own_part(size_t i, const at::Tensor& whole) const {
-  return window(whole, blocks_[i].begin, blocks_[i].master.numel());
+  return window(whole, blocks_[i].begin, blocks_[i].count);
 }
 
 }  // namespace strake::training

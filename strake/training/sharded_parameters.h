@@ -11,11 +11,13 @@
 #include "strake/models/model.h"
 #include "strake/optim/optimizer.h"
 #include "strake/training/gather_buffers.h"
+#include "strake/training/offloaded_states.h"
 #include "strake/training/options.h"
 
 namespace strake::training {
 
-// Everything a rank keeps of one block. Its own part, [begin, begin + master.numel()), is what it updates.
+// Everything a rank keeps of one block. Its own part, [begin, begin + count), is what it updates. What is on disk
+// instead of in memory is undefined here.
 struct BlockShard {
   explicit BlockShard(tensors::ShardLayout shard_layout) : layout(std::move(shard_layout)) {}
 
@@ -24,14 +26,16 @@ struct BlockShard {
   at::Tensor kept;                              // what stays between passes, a window of `whole` if that is kept
   int64_t kept_begin = 0;                       // first element of `kept`
   int64_t begin = 0;                            // first element of the rank's own part
+  int64_t count = 0;                            // elements of the own part
   at::Tensor master;                            // fp32, own part; a window of `kept` when that is fp32
   at::Tensor gradient;                          // fp32, own part: the sum of this step's micro-batches
   std::vector<at::Tensor> states;               // fp32, own part: in the order of Optimizer::states
   std::vector<kernels::TensorSegment> tensors;  // of the whole block
   bool is_shared = false;                       // `whole` is one buffer of all ranks, which are threads of this process
   bool is_kept_whole = true;
-  int users = 0;        // passes that hold the gathered parameters
-  uint64_t ticket = 0;  // of the gather in the communication queue
+  bool is_on_disk = false;  // the own part's state, and with offloaded parameters also what would be `kept`
+  int users = 0;            // passes that hold the gathered parameters
+  uint64_t ticket = 0;      // of the gather in the communication queue
 };
 
 // The parameters of a model with their training state, spread over the ranks as a ShardingStage says.
@@ -75,13 +79,20 @@ class ShardedParameters {
   // One step of every rank's own part; afterwards all ranks have or can gather the new parameters.
   void update(const Update& update);
 
+  // The own part's fp32 master weights and k-th optimizer state, wherever they are kept.
+  at::Tensor master(size_t i);
+  at::Tensor state(size_t i, size_t k);
+  void set_state(size_t i, size_t k, const at::Tensor& own);
   // Collective: the whole buffer of a tensor that has the rank's own part, complete on every rank.
   at::Tensor gather_whole(size_t i, const at::Tensor& own);
   // The rank's own part of a whole buffer.
   at::Tensor own_part(size_t i, const at::Tensor& whole) const;
 
  private:
-  void add_block(const models::Block& block);
+  void add_block(const models::Block& block, bool on_disk);
+  void open_disk();
+  void update_disk(const kernels::UpdateStep& step, const std::optional<optim::Betas>& betas);
+  bool keeps_parameters(const BlockShard& block) const { return block.kept.defined(); }
   void hold(size_t i);
   void drop(size_t i);
   void complete(BlockShard& block);
@@ -99,7 +110,11 @@ class ShardedParameters {
   std::unique_ptr<comm::Comm> group_;     // hybrid: the ranks among which parameters are spread
   std::unique_ptr<comm::Comm> replicas_;  // hybrid: the ranks with the same piece in their groups
   std::vector<BlockShard> blocks_;
-  std::vector<char> requested_;  // by block: its parameters are here or on their way for a pass
+  std::unique_ptr<OffloadedStates> disk_;
+  std::optional<int> master_on_disk_;   // number of the array in `disk_`
+  std::optional<int> rounded_on_disk_;  // bf16 parameters
+  int states_on_disk_ = 0;              // number of the first state's array
+  std::vector<char> requested_;         // by block: its parameters are here or on their way for a pass
   GatherBuffers buffers_;
 };
 

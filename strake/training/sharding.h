@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
+
+#include "strake/core/scratch_file.h"
 
 namespace strake::training {
 
@@ -40,12 +43,24 @@ inline constexpr ShardingStage kZero3{"zero-3",          Kept::kWorldShard,     
 inline constexpr ShardingStage kHybrid{"hybrid",          Kept::kGroupShard,      Kept::kWorldShard,
                                        Kept::kWorldShard, Gathered::kForEachPass, Reduced::kToShards};
 
+// What is kept on disk ("nvme") instead of in memory.
+struct OffloadOptions {
+  bool optimizer = false;        // master weights and the optimizer's state
+  bool parameters = false;       // what a rank keeps of the parameters, too; needs `optimizer`
+  std::filesystem::path folder;  // on a disk with room; nothing is left there
+  double ratio = 1;              // share of the elements whose optimizer state is on disk
+  int64_t window_elements = int64_t{1} << 20;
+  int buffers = 4;  // windows in memory
+  ScratchFile::Options file = {};
+};
+
 // How training state is spread over the ranks. Results do not depend on it.
 struct ShardingOptions {
   ShardingStage stage = kZero2;
   int64_t group_size = 1;             // hybrid: ranks of a group; divides the number of ranks
   int64_t persistence_threshold = 0;  // elements: smaller blocks keep whole parameters in any stage
   bool share_between_threads = true;  // ranks that are threads of one process keep one copy of the parameters
+  OffloadOptions offload;
 };
 
 }  // namespace strake::training

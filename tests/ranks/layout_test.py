@@ -1,7 +1,9 @@
 """The same global batch gives the same bits however it is spread over ranks, threads or processes, with dropout on."""
 
+import json
 import socket
 import subprocess
+import tempfile
 
 import pytest
 from program import command, environment, is_open_mpi, losses, metrics, run, run_mpi
@@ -114,6 +116,12 @@ def test_ranks_as_mpi_processes(inputs, alone, tmp_path, setting):
     assert_same_run(tmp_path, alone(setting))
 
 
+def on_disk(stage, *what):
+    nvme = {"device": "nvme", "nvme_path": tempfile.gettempdir()}
+    zero = {"stage": stage, "stage3_param_persistence_threshold": 0, **dict.fromkeys(what, nvme)}
+    return json.dumps({"zero_optimization": zero})
+
+
 STAGES = {
     "zero0": {"deepspeed": '{"zero_optimization": {"stage": 0}}'},
     "zero1": {"deepspeed": '{"zero_optimization": {"stage": 1}}'},
@@ -121,6 +129,8 @@ STAGES = {
     "zero3": {"deepspeed": '{"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}}'},
     "full_shard": {"fsdp": "full_shard auto_wrap"},
     "recompute": {"gradient_checkpointing": True},
+    "states_on_disk": {"deepspeed": on_disk(2, "offload_optimizer")},
+    "all_on_disk": {"deepspeed": on_disk(3, "offload_optimizer", "offload_param")},
 }
 HYBRID = '{"zero_optimization": {"stage": 3, "mics_shard_size": 2, "stage3_param_persistence_threshold": 0}}'
 
@@ -135,7 +145,7 @@ def test_every_stage_gives_the_same_bits(inputs, alone, tmp_path, stage, setting
         assert_same_run(folder, alone(setting))
 
 
-@pytest.mark.parametrize("stage", ["zero0", "zero2", "zero3"])
+@pytest.mark.parametrize("stage", ["zero0", "zero2", "zero3", "all_on_disk"])
 def test_every_stage_gives_the_same_bits_as_processes(inputs, alone, tmp_path, stage):
     """Processes share no memory, so stage 3 gathers each block's parameters for each pass."""
     outcome = run_mpi(2, train_command(inputs, tmp_path, 2, **SETTINGS["clipped"], **STAGES[stage]))
