@@ -36,14 +36,15 @@ format: ## Format C++ and Python in place
 	@git ls-files '*.h' '*.cpp' | xargs .venv/bin/clang-format -i
 	@.venv/bin/ruff format --quiet .
 
-asan: ## Run the tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@tools/setup.sh build
+asan: ## Run the tests under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
+	@tools/setup.sh build test
 	@cmake --preset asan >/dev/null && cmake --build --preset asan -j $(JOBS)
-	@ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build-asan -L unit --output-on-failure
+	@ctest --preset asan
 
-tsan: ## Run the tests of core and comm under ThreadSanitizer
+tsan: ## Run the tests of what threads share under ThreadSanitizer
 	@tools/setup.sh build
-	@cmake --preset tsan >/dev/null && cmake --build --preset tsan -j $(JOBS) --target core_tests comm_tests
+	@cmake --preset tsan >/dev/null
+	@cmake --build --preset tsan -j $(JOBS) --target core_tests comm_tests data_text_pipeline_test
 	@ctest --preset tsan
 
 clean: ## Remove build folders (the virtual environment stays)

@@ -62,7 +62,11 @@ class PmiServer::State {
     ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     const bool listening =
         ::bind(listener_, info.first->ai_addr, info.first->ai_addrlen) == 0 && ::listen(listener_, num_ranks + 8) == 0;
-    require(listening, ErrorKind::kComm, "cannot listen on {}:{}: {}", address, port, std::strerror(errno));
+    if (!listening) {
+      const int reason = errno;
+      ::close(listener_);
+      fail(ErrorKind::kComm, "cannot listen on {}:{}: {}", address, port, std::strerror(reason));
+    }
     sockaddr_in bound{};
     socklen_t length = sizeof(bound);
     ::getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length);
@@ -91,6 +95,7 @@ class PmiServer::State {
       if (socket < 0) continue;
       const std::lock_guard lock(mutex_);
       sockets_.push_back(socket);
+      if (rank_died_) ::shutdown(socket, SHUT_RDWR);
       connections_.emplace_back([this, socket] { serve(socket); });
     }
   }
@@ -99,18 +104,19 @@ class PmiServer::State {
     std::string pending;
     bool is_rank = false;
     bool finalized = false;
+    bool open = true;
     char buffer[kMaxLine];
-    while (pending.size() < kMaxLine) {
+    while (open && pending.size() < kMaxLine) {
       const ssize_t got = ::recv(socket, buffer, sizeof(buffer), 0);
       if (got <= 0) break;
       pending.append(buffer, static_cast<size_t>(got));
-      for (size_t end = pending.find('\n'); end != std::string::npos; end = pending.find('\n')) {
+      for (size_t end = pending.find('\n'); open && end != std::string::npos; end = pending.find('\n')) {
         const auto fields = parse_line(pending.substr(0, end));
         pending.erase(0, end + 1);
         is_rank = true;
         const std::string command = fields.contains("cmd") ? fields.at("cmd") : "";
         finalized = finalized || command == "finalize";
-        if (command == "abort" || !answer(socket, command, fields)) break;
+        open = command != "abort" && answer(socket, command, fields);
       }
     }
     if (is_rank && !finalized) close_all();  // a rank died: its peers must not wait for it
@@ -157,6 +163,7 @@ class PmiServer::State {
 
   void close_all() {
     const std::lock_guard lock(mutex_);
+    rank_died_ = true;
     for (const int socket : sockets_) ::shutdown(socket, SHUT_RDWR);
   }
 
@@ -166,6 +173,7 @@ class PmiServer::State {
   std::atomic<bool> closing_{false};
   std::thread acceptor_;
   std::mutex mutex_;
+  bool rank_died_ = false;  // connections that come later are closed too
   std::vector<std::thread> connections_;
   std::vector<int> sockets_;
   std::vector<int> waiting_;

@@ -68,6 +68,17 @@ TEST(PmiServer, ARankThatDiesFreesTheOthers) {
   EXPECT_EQ(waiting.hear(), "");
 }
 
+TEST(PmiServer, ARankThatAbortsFreesTheOthersAndThoseThatComeLater) {
+  const PmiServer server("127.0.0.1", 0, 3);
+  Client waiting(server.port());
+  waiting.say("cmd=barrier_in");
+  Client aborting(server.port());
+  aborting.say("cmd=abort exitcode=1");  // and stays connected
+  EXPECT_EQ(waiting.hear(), "");
+  Client late(server.port());
+  EXPECT_EQ(late.hear(), "");
+}
+
 TEST(PmiServer, ABusyPortIsAnError) {
   const PmiServer server("127.0.0.1", 0, 1);
   EXPECT_THROW(PmiServer("127.0.0.1", server.port(), 1), Error);
