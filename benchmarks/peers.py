@@ -11,6 +11,8 @@ import json
 import os
 import pathlib
 import random
+import socket
+import subprocess
 import sys
 import time
 
@@ -72,20 +74,48 @@ def random_batches(sequences, count):
     return [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
 
 
-def train(batches_of, steps, width=None, bf16=False, onednn=False):
+def join_ranks():
+    """Rank and number of ranks, 1 thread each if there are several."""
     import torch
 
+    if "RANK" not in os.environ:
+        return 0, 1
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+def spread(model, how):
+    """DDP, or FSDP2 with every layer a unit of its own, parameters gathered for each pass (ZeRO-3)."""
+    import torch
+
+    if how == "ddp":
+        return torch.nn.parallel.DistributedDataParallel(model)
+    for layer in model.roberta.encoder.layer:
+        torch.distributed.fsdp.fully_shard(layer)
+    torch.distributed.fsdp.fully_shard(model)
+    return model
+
+
+def train(batches_of, steps, width=None, products="fp32", how=None):
+    import torch
+
+    rank, ranks = join_ranks()
     texts, names = read_column("train.parquet"), read_column("train.parquet", "label")
     sequences, labels = tokenize(texts), torch.tensor([int(name == "pos") for name in names])
     model = load_model().train()
-    if onednn:
+    if how:
+        model = spread(model, how)
+        torch.set_num_threads(1)
+    if products == "onednn":
         torch.backends.mkldnn.matmul.fp32_precision = "bf16"
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 1000)
 
     def step(rows):
+        rows = rows[rank::ranks]
         inputs = padded([sequences[row] for row in rows], width)
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=products == "bf16"):
             loss = model(**inputs, labels=labels[rows]).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -101,6 +131,97 @@ def train(batches_of, steps, width=None, bf16=False, onednn=False):
     seconds = time.perf_counter() - start
     tokens = sum(len(sequences[row]) for rows in timed for row in rows)
     return {"rate": BATCH * steps / seconds, "tokens": tokens, "seconds": seconds, "loss": sum(losses) / steps}
+
+
+def plain_gpt2():
+    """GPT-2 124M in plain PyTorch: one product for q, k and v, fused attention, tied head, no dropout."""
+    import torch
+    from torch import nn
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(768), nn.LayerNorm(768)
+            self.qkv, self.out = nn.Linear(768, 2304), nn.Linear(768, 768)
+            self.up, self.down = nn.Linear(768, 3072), nn.Linear(3072, 768)
+
+        def forward(self, x):
+            heads = self.qkv(self.norm1(x)).unflatten(-1, (3, 12, 64)).permute(2, 0, 3, 1, 4)
+            attended = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+            x = x + self.out(attended.transpose(1, 2).flatten(2))
+            return x + self.down(nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.positions = nn.Embedding(50265, 768), nn.Embedding(1024, 768)
+            self.layers, self.norm = nn.Sequential(*(Layer() for _ in range(12))), nn.LayerNorm(768)
+            for parameter in self.parameters():
+                if parameter.dim() > 1:
+                    nn.init.normal_(parameter, std=0.02)
+
+        def forward(self, ids):
+            x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
+            logits = self.norm(self.layers(x)) @ self.tokens.weight.T
+            return nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
+
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    return Model()
+
+
+def train_language_model(steps, bf16=False):
+    import torch
+    from tokenizers import Tokenizer
+
+    ids = (
+        Tokenizer.from_file(str(FOLDER / "roberta-base/tokenizer.json"))
+        .encode(read_column("documents.parquet")[0], add_special_tokens=False)
+        .ids
+    )
+    pieces = torch.tensor(ids[: len(ids) // 1024 * 1024]).view(-1, 4, 256)
+    model = plain_gpt2()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01, fused=True)
+
+    def step(batch):
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = model(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    step(pieces[0])
+    start = time.perf_counter()
+    for number in range(steps):
+        step(pieces[1 + number])
+    seconds = time.perf_counter() - start
+    return {"rate": 1024 * steps / seconds, "tokens": 1024 * steps, "seconds": seconds}
+
+
+def gloo(collective):
+    """500 MB of fp32 over two processes, GB/s of the whole buffer; the median of several calls."""
+    import torch
+
+    rank, ranks = join_ranks()
+    full = torch.ones(125_000_000)
+    shard = torch.ones(full.numel() // ranks)
+    run = {
+        "all_reduce": lambda: torch.distributed.all_reduce(full),
+        "reduce_scatter": lambda: torch.distributed.reduce_scatter_tensor(shard, full),
+        "all_gather": lambda: torch.distributed.all_gather_into_tensor(full, shard),
+    }[collective]
+    run()
+    seconds = []
+    for _ in range(5):
+        torch.distributed.barrier()
+        start = time.perf_counter()
+        run()
+        torch.distributed.barrier()
+        seconds.append(time.perf_counter() - start)
+    middle = sorted(seconds)[2]
+    return {"rate": 0.5 / middle, "tokens": 0, "seconds": middle}
 
 
 def infer(file, width=None, bf16=False, onednn=False):
@@ -158,11 +279,43 @@ def train_fp32_sorted():
 
 def train_fp32_sorted_onednn():
     """Stock torch gives fp32 products to MKL, which is slow on some CPUs. Without AMX this only swaps the library."""
-    return train(sorted_batches, steps=8, onednn=True)
+    return train(sorted_batches, steps=8, products="onednn")
 
 
 def train_bf16_sorted():
-    return train(sorted_batches, steps=8, bf16=True)
+    return train(sorted_batches, steps=8, products="bf16")
+
+
+def train_fp32_ddp():
+    return train(sorted_batches, steps=6, how="ddp")
+
+
+def train_fp32_ddp_onednn():
+    return train(sorted_batches, steps=6, how="ddp", products="onednn")
+
+
+def train_fp32_fsdp2():
+    return train(sorted_batches, steps=4, how="fsdp2")
+
+
+def gpt2_fp32():
+    return train_language_model(steps=3)
+
+
+def gpt2_bf16():
+    return train_language_model(steps=4, bf16=True)
+
+
+def gloo_all_reduce():
+    return gloo("all_reduce")
+
+
+def gloo_reduce_scatter():
+    return gloo("reduce_scatter")
+
+
+def gloo_all_gather():
+    return gloo("all_gather")
 
 
 def infer_fp32_pad128():
@@ -198,14 +351,36 @@ def encode_bert_8x():
 
 
 ROWS = [train_fp32_pad128, train_fp32_sorted, train_fp32_sorted_onednn, train_bf16_sorted]
+TWO_RANKS = [train_fp32_ddp, train_fp32_ddp_onednn, train_fp32_fsdp2]
+TWO_RANKS += [gloo_all_reduce, gloo_reduce_scatter, gloo_all_gather]
+ROWS += [*TWO_RANKS, gpt2_fp32, gpt2_bf16]
 ROWS += [infer_fp32_pad128, infer_fp32_sorted, infer_fp32_sorted_onednn, infer_bf16_sorted]
 ROWS += [encode_roberta, encode_roberta_8x, encode_bert, encode_bert_8x]
+
+
+def start_ranks():
+    """Runs this program again as two ranks, whose first one prints."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, *sys.argv],
+            env={**os.environ, **job, "RANK": str(rank)},
+            stdout=None if rank == 0 else subprocess.DEVNULL,
+        )
+        for rank in range(2)
+    ]
+    sys.exit(max(abs(rank.wait()) for rank in ranks))
 
 
 def main():
     rows = {row.__name__: row for row in ROWS}
     if len(sys.argv) != 3 or sys.argv[1] not in rows:
         sys.exit(__doc__)
+    if rows[sys.argv[1]] in TWO_RANKS and "RANK" not in os.environ:
+        start_ranks()
     print(json.dumps(rows[sys.argv[1]]()), flush=True)
 
 

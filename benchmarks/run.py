@@ -1,6 +1,7 @@
 """Runs strake and its peers in turn, and writes a dated report of the comparison.
 
-Run:  .venv/bin/python benchmarks/run.py [all|training|inference|prepare] [--repeat N]      (`make bench BENCH=...`)
+Run:  .venv/bin/python benchmarks/run.py [all|training|ranks|language|collectives|inference|prepare] [--repeat N]
+      (`make bench BENCH=...`)
 
 Each measurement is a process of its own; one round measures every row of a theme once, so that a machine that slows
 down slows all of them, and the table holds medians over the rounds. Both sides get two threads (one for `prepare`).
@@ -18,6 +19,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -26,6 +28,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache/bench"
 STRAKE = os.environ.get("STRAKE", str(ROOT / "build/strake"))
+COLLECTIVES = ROOT / "build/benchmarks/collectives_bench"
 STAND_INS = pathlib.Path(sys.prefix) / ".strake/cuda_stand_ins"  # for `import torch` without a GPU: tools/setup.sh
 TRAINING_STEPS = 12
 SKIPPED_STEPS = 2
@@ -39,6 +42,8 @@ class Row:
     group: str  # strake's row of a group is what the ratios of its peers' rows refer to
     is_strake: bool = False
     metrics: pathlib.Path | None = None  # strake train: where the steps are logged; else the last line of stdout counts
+    counts: str = "sequences"  # what the rate of logged steps counts
+    threads: int | None = None  # of the process, if not the theme's
 
 
 @dataclasses.dataclass
@@ -137,7 +142,70 @@ def prepare():
     return Theme("Tokenizing", "MB/s", 1, rows, notes, same_tokens=True)
 
 
-THEMES = {"training": training, "inference": inference, "prepare": prepare}
+def ranks():
+    zero = '{"zero_optimization": {"stage": %d, "stage3_param_persistence_threshold": 0}}'
+    halves = ["--per_device_train_batch_size", 16]
+    one = strake_train("strake, 1 rank of 2 threads", "one")
+    rows = [
+        peer("DDP, gloo, sorted", "train_fp32_ddp", "fp32"),
+        peer("DDP, gloo, sorted, oneDNN products", "train_fp32_ddp_onednn", "fp32"),
+        peer("FSDP2, full shard, gloo, sorted", "train_fp32_fsdp2", "fp32"),
+        strake_train("strake, 2 thread ranks", "fp32", "--ranks", 2, *halves),
+        dataclasses.replace(one, is_strake=False, group="fp32"),
+    ]
+    for stage in (0, 3):
+        row = strake_train(f"strake, 2 thread ranks, stage {stage}", f"stage{stage}", "--ranks", 2, *halves)
+        row.command += ["--deepspeed", zero % stage]
+        rows.append(dataclasses.replace(row, is_strake=False, group="fp32"))
+    processes = strake_train("strake, 2 processes, stage 3", "processes", *halves, "--deepspeed", zero % 3)
+    launcher = next(filter(shutil.which, ("mpiexec.mpich", "mpiexec")), None)
+    if launcher:
+        command = [launcher, "-n", "2", *processes.command]
+        rows.append(dataclasses.replace(processes, command=command, is_strake=False, group="fp32", threads=1))
+    for row in rows:
+        row.threads = row.threads or (2 if row.metrics else 1)
+    notes = [
+        "The workload of fine-tuning, fp32, two ranks of one thread with 16 reviews each. Peers: two processes, gloo.",
+        "Peak memory is that of the largest process: thread ranks are both in one.",
+    ]
+    return Theme("Fine-tuning on two ranks", "reviews/s", 2, rows, notes)
+
+
+def language():
+    rows = []
+    for precision, flags in (("fp32", []), ("bf16", ["--bf16"])):
+        out = WORK / f"gpt2-{precision}"
+        arguments = ["train", "--task", "causal-lm", "--model_type", "gpt2", "--tokenizer_name", WORK / "roberta-base"]
+        arguments += ["--config_overrides", "vocab_size=50265,resid_pdrop=0,embd_pdrop=0,attn_pdrop=0"]
+        arguments += ["--train_file", WORK / "documents.parquet", "--text_column", "text", "--block_size", 256]
+        arguments += ["--per_device_train_batch_size", 4, "--max_steps", SKIPPED_STEPS + 4, "--save_strategy", "no"]
+        arguments += ["--logging_steps", 1, "--output_dir", out, "--overwrite_output_dir", "--disable_tqdm", *flags]
+        rows.append(peer("plain PyTorch", f"gpt2_{precision}", precision))
+        rows.append(strake("strake", precision, arguments, out / "metrics.jsonl"))
+        rows[-1].counts = "tokens"
+    notes = [
+        "GPT-2 124M, random weights, 4 sequences of 256 tokens, no dropout, AdamW (peer: fused), clip 1.0, tied head."
+    ]
+    return Theme("Language model", "tokens/s", 2, rows, notes)
+
+
+def collectives():
+    rows = []
+    for name in ("all_reduce", "reduce_scatter", "all_gather"):
+        rows.append(peer("gloo, 2 processes", f"gloo_{name}", name))
+        rows.append(Row("strake, 2 thread ranks", [str(COLLECTIVES), "2", "500", name], name, True))
+    notes = ["500 MB of fp32 over two ranks; GB/s of the whole buffer."]
+    return Theme("Collectives", "GB/s", 1, rows, notes)
+
+
+THEMES = {
+    "training": training,
+    "ranks": ranks,
+    "language": language,
+    "collectives": collectives,
+    "inference": inference,
+    "prepare": prepare,
+}
 
 
 def busy_seconds():
@@ -171,14 +239,14 @@ def run_process(command, variables):
         return output.read(), usage.ru_maxrss / 2**20, max(0.0, others / wall / os.cpu_count())
 
 
-def read_steps(path):
+def read_steps(path, counts):
     """Rate of the logged training steps but for the first, which also allocate memory and touch new weights."""
     steps = [entry for entry in map(json.loads, path.read_text().splitlines()) if "step_seconds" in entry]
     steps = steps[SKIPPED_STEPS:]
     if not steps:
         raise RuntimeError(f"{path} has no more than {SKIPPED_STEPS} training steps")
     seconds = sum(step["step_seconds"] for step in steps)
-    rate = sum(step["sequences"] for step in steps) / seconds
+    rate = sum(step[counts] for step in steps) / seconds
     return {"rate": rate, "tokens": sum(step["tokens"] for step in steps), "seconds": seconds}
 
 
@@ -197,8 +265,9 @@ def read_summary(output):
 def measure(row, threads):
     if row.metrics:
         row.metrics.unlink(missing_ok=True)
-    output, memory, others = run_process(row.command, environment(threads, not row.is_strake))
-    result = read_steps(row.metrics) if row.metrics else read_summary(output)
+    is_python = row.command[0] == sys.executable
+    output, memory, others = run_process(row.command, environment(row.threads or threads, is_python))
+    result = read_steps(row.metrics, row.counts) if row.metrics else read_summary(output)
     return {**result, "memory": memory, "others": others}
 
 

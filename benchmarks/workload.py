@@ -7,6 +7,7 @@ each class for scoring, the others for training. Without that folder they are ps
 and, nearly, of tokens a row, and the tokenizer is a byte-level BPE trained on them.
 
 OUT_DIR/train.parquet, test.parquet, test256.parquet, all.parquet, all8.parquet: columns text (string), label (string)
+OUT_DIR/documents.parquet: one long text (string) for language models
 OUT_DIR/roberta-base: the model with its tokenizer; OUT_DIR/bert-base-uncased: a tokenizer (not for synthetic text)
 OUT_DIR/facts.json: {"texts": what they are, "source": folder}; written last, so it says that the rest is complete
 """
@@ -73,6 +74,11 @@ def write_all_texts(out, texts):
     write_texts(out / "all8.parquet", {name: rows * 8 for name, rows in texts.items()})
 
 
+def write_document(path, texts):
+    """All reviews in one text, so that it is cut into pieces of the same length."""
+    pq.write_table(pa.table({"text": [" ".join(text for rows in texts.values() for text in rows[:1000])]}), path)
+
+
 def train_tokenizer(path, texts):
     from tokenizers import ByteLevelBPETokenizer
     from tokenizers.processors import RobertaProcessing
@@ -101,7 +107,7 @@ def write_model(folder):
 def main():
     out, source = pathlib.Path(sys.argv[1]), data_folder()
     real = (source / "rotten_tomatoes").is_dir()
-    facts = {"texts": "Rotten Tomatoes" if real else "synthetic text", "source": str(source)}
+    facts = {"version": 2, "texts": "Rotten Tomatoes" if real else "synthetic text", "source": str(source)}
     if (out / "facts.json").exists() and json.loads((out / "facts.json").read_text()) == facts:
         return
     (out / "facts.json").unlink(missing_ok=True)
@@ -109,6 +115,7 @@ def main():
     (out / "roberta-base").mkdir(parents=True, exist_ok=True)
     texts = read_reviews(source) if real else make_reviews()
     write_all_texts(out, texts)
+    write_document(out / "documents.parquet", texts)
     if real:
         shutil.copyfile(source / "tokenizers/roberta-base/tokenizer.json", out / "roberta-base/tokenizer.json")
         (out / "bert-base-uncased").mkdir(exist_ok=True)

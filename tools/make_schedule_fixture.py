@@ -166,8 +166,10 @@ def main():
     deepspeed = ",\n    ".join(json.dumps(deepspeed_rates(schedules, case)) for case in DEEPSPEED_CASES)
     version = (DEEPSPEED / "version.txt").read_text().strip()
     text = (
-        f'{{\n  "made_by": "tools/make_schedule_fixture.py, transformers {transformers.__version__}, deepspeed {version}",\n'
-        f'  "schedules": [\n    {cases}\n  ],\n  "deepspeed": [\n    {deepspeed}\n  ],\n  "warmups": [\n    {warmups}\n  ]\n}}\n'
+        '{\n  "made_by": "tools/make_schedule_fixture.py,'
+        f' transformers {transformers.__version__}, deepspeed {version}",\n'
+        f'  "schedules": [\n    {cases}\n  ],\n  "deepspeed": [\n    {deepspeed}\n  ],\n'
+        f'  "warmups": [\n    {warmups}\n  ]\n}}\n'
     )
     (ROOT / "strake/optim/testdata/learning_rates.json").write_text(text)
 

@@ -1,7 +1,9 @@
 #include "strake/comm/thread_comm.h"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -150,22 +152,28 @@ class ThreadComm final : public Comm {
   void all_reduce(at::Tensor& values) override {
     publish(values);
     const ShardLayout layout(values.numel(), size());
-    if (layout.size(rank_) > 0) {
-      at::Tensor sum = shard_of(0, layout).clone();
-      for (int other = 1; other < size(); ++other) sum.add_(shard_of(other, layout));
-      for (int other = 0; other < size(); ++other) shard_of(other, layout).copy_(sum);
-    }
+    for_each_chunk(layout, [&](int64_t begin, int64_t count) {
+      at::Tensor sum = chunk_of(0, layout, begin, count);
+      for (int other = 1; other < size(); ++other) sum.add_(chunk_of(other, layout, begin, count));
+      for (int other = 1; other < size(); ++other) chunk_of(other, layout, begin, count).copy_(sum);
+    });
     group_.wait();
   }
 
   void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override {
     publish(full);
-    if (layout.size(rank_) > 0) {
-      for (int other = 0; other < contributors; ++other) {
-        fold_piece(shard_of(other, layout), shard, other == 0 ? fold : Fold::kAdd);
+    for_each_chunk(layout, [&](int64_t begin, int64_t count) {
+      at::Tensor sum = shard.narrow(0, begin, count);
+      int next = 0;
+      if (fold == Fold::kOverwrite && contributors > 1) {  // the first two at once: one pass less
+        at::add_out(sum, chunk_of(0, layout, begin, count), chunk_of(1, layout, begin, count));
+        next = 2;
       }
-    }
+      for (int other = next; other < contributors; ++other) {
+        fold_piece(chunk_of(other, layout, begin, count), sum, other == 0 ? fold : Fold::kAdd);
+      }
+    });
     group_.wait();
   }
 
@@ -197,8 +205,17 @@ class ThreadComm final : public Comm {
     group_.buffer(rank_) = values;
     group_.wait();
   }
-  at::Tensor shard_of(int owner, const ShardLayout& layout) {
-    return group_.buffer(owner).narrow(0, layout.begin(rank_), layout.size(rank_));
+  // Sums are taken in parts that stay in a core's cache from the first addend to the last.
+  template <typename Visit>
+  void for_each_chunk(const ShardLayout& layout, const Visit& visit) const {
+    constexpr int64_t kChunk = int64_t{1} << 16;  // elements
+    for (int64_t begin = 0; begin < layout.size(rank_); begin += kChunk) {
+      visit(begin, std::min(kChunk, layout.size(rank_) - begin));
+    }
+  }
+  // Elements of this rank's shard in the buffer that `owner` published.
+  at::Tensor chunk_of(int owner, const ShardLayout& layout, int64_t begin, int64_t count) {
+    return group_.buffer(owner).narrow(0, layout.begin(rank_) + begin, count);
   }
 
   std::shared_ptr<ThreadGroup> shared_group_;

@@ -231,7 +231,7 @@ def test_prepared_tokens_train_like_the_text(folder, tmp_path):
     summary("prepare", input=folder / "check.parquet", output=check, **flags)
     train(folder, tmp_path / "text", **evaluated(folder))
     train(folder, tmp_path / "tokens", train_file=tokens, validation_file=check, eval_strategy="epoch")
-    # Columns are those of the file that is still text; the length is what the tokens were cut to, so it may be left out.
+    # Columns are those of the file that is still text; the length is what tokens were cut to, so it may be left out.
     mixed = evaluated(folder) | {"text_column": "text", "label_column": "label"}
     train(folder, tmp_path / "mixed", train_file=tokens, **mixed)
     train(folder, tmp_path / "unsaid", train_file=tokens, max_seq_length=None)
