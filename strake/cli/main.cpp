@@ -1,5 +1,7 @@
 #include <iostream>
+#include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strake/cli/verbs.h"
@@ -40,6 +42,12 @@ void run(const std::vector<std::string>& arguments) {
                strake::did_you_mean(arguments[0], names));
 }
 
+// libtorch throws an exception of its own, whose text is all that tells.
+bool is_out_of_memory(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         std::string_view(error.what()).find("DefaultCPUAllocator: can't allocate memory") != std::string_view::npos;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -50,6 +58,11 @@ int main(int argc, char** argv) {
     std::cerr << "strake: " << to_string(error.kind()) << " error: " << error.what() << "\n";
     return strake::exit_code(error.kind());
   } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) {
+      std::cerr << "strake: there is not enough memory. Smaller batches need less, and training needs less with "
+                   "--gradient_checkpointing, --bf16, or --deepspeed with a higher ZeRO stage or offload to nvme\n";
+      return strake::exit_code(strake::ErrorKind::kUsage);
+    }
     std::cerr << "strake: internal error: " << error.what() << "\n";
     return strake::exit_code(strake::ErrorKind::kInternal);
   }

@@ -1,6 +1,7 @@
 """strake train --task causal-lm: what is trained on, what is said, what is refused."""
 
 import json
+import resource
 
 import pytest
 from program import command, losses, metrics, run, strake
@@ -144,3 +145,16 @@ def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
         config_overrides=f"vocab_size={size - 200},n_layer=1,n_embd=8,n_head=1",
     )
     assert "the tokenizer does not belong to the model" in message
+
+
+def test_too_little_memory_is_told(folder, tmp_path):
+    scratch = {"model_name_or_path": None, "model_type": "gpt2", "tokenizer_name": folder / "gpt2"}
+    large = scratch | {"config_overrides": "n_embd=4096,n_head=4,n_layer=2"}
+    flags = {name: value for name, value in flags_of(folder, tmp_path / "out", **large).items() if value is not None}
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))
+
+    outcome = run(command("train", **flags), preexec_fn=limit)
+    assert outcome.code == USAGE, outcome.err
+    assert "strake: there is not enough memory" in outcome.err and "--gradient_checkpointing" in outcome.err
