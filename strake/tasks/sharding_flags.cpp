@@ -72,7 +72,7 @@ training::OffloadOptions offload_of(const DsConfig& config, const std::string& s
           "{}: offload_param.nvme_path {} and offload_optimizer.nvme_path {} differ; both go into one file", source,
           parameters.nvme_path, optimizer.nvme_path);
   constexpr int64_t kStep = tensors::ShardLayout::kAlignment;
-  constexpr int64_t kLargestWindow = int64_t{1} << 22;
+  constexpr int64_t kLargestWindow = int64_t{1} << 20;
   offload.window_elements = std::clamp(config.zero.sub_group_size / kStep * kStep, kStep, kLargestWindow);
   offload.buffers = static_cast<int>(std::clamp<int64_t>(optimizer.buffer_count, 2, 64));
   constexpr int64_t kPage = ScratchFile::kAlignment;

@@ -1,0 +1,59 @@
+"""A model whose training state is larger than the memory trains with its state on disk."""
+
+import json
+import os
+import pathlib
+import signal
+import uuid
+
+import pytest
+from program import command, losses, run
+from tiny_models import make_language_model, reviews, write_table
+
+LIMIT = 1536 << 20  # bytes; 57 million parameters have 18 bytes of state each in bf16, and a program needs some, too
+GROUPS = pathlib.Path("/sys/fs/cgroup/memory")  # version 1
+UNIFIED = pathlib.Path("/sys/fs/cgroup")  # version 2
+
+
+@pytest.fixture
+def limited():
+    """Moves a starting process into a control group with LIMIT bytes of memory and no swap."""
+    parent, limit = (GROUPS, "memory.limit_in_bytes") if GROUPS.is_dir() else (UNIFIED, "memory.max")
+    group = parent / f"strake-test-{uuid.uuid4().hex}"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(LIMIT))
+        if (group / "memory.swap.max").exists():
+            (group / "memory.swap.max").write_text("0")
+    except OSError as error:
+        if group.is_dir():
+            group.rmdir()
+        pytest.skip(f"no control group can be made: {error}")
+    yield lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+    group.rmdir()
+
+
+def test_state_on_disk_trains_what_does_not_fit(tmp_path, limited):
+    make_language_model(tmp_path / "gpt2")
+    flags = {
+        "task": "causal-lm",
+        "model_type": "gpt2",
+        "tokenizer_name": tmp_path / "gpt2",
+        "config_overrides": "n_embd=768,n_head=4,n_layer=8",
+        "train_file": write_table(tmp_path / "train.txt", reviews(12)),
+        "block_size": 32,
+        "per_device_train_batch_size": 2,
+        "max_steps": 2,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "bf16": True,
+    }
+    nvme = {"device": "nvme", "nvme_path": str(tmp_path)}
+    zero = {"stage": 3, "offload_optimizer": nvme, "offload_param": nvme}
+    on_disk = {"gradient_checkpointing": True, "deepspeed": json.dumps({"zero_optimization": zero})}
+    line = command("train", **flags, **on_disk, output_dir=tmp_path / "disk")
+    outcome = run(line, timeout=300, preexec_fn=limited)
+    assert outcome.code == 0, outcome.err
+    assert len(losses(tmp_path / "disk")) == 2
+    outcome = run(command("train", **flags, output_dir=tmp_path / "memory"), timeout=300, preexec_fn=limited)
+    assert outcome.code in (2, -signal.SIGKILL), "the limit was to be too low for the state in memory"
