@@ -9,6 +9,7 @@
 
 #include "strake/core/error.h"
 #include "strake/kernels/global_norm.h"
+#include "strake/training/hybrid_layout.h"
 
 namespace strake::training {
 namespace {
@@ -26,38 +27,6 @@ std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, 
     segments.push_back({entry.begin, entry.end, exempt ? 0 : weight_decay});
   }
   return segments;
-}
-
-// Rank g * G + l of a world of R groups of G ranks gets piece l * R + g: the pieces of the ranks with the same place l
-// in their groups lie side by side, and together are place l's piece within a group.
-ShardLayout hybrid_layout(int64_t numel, int world, int group) {
-  const ShardLayout ordered(numel, world);
-  const int replicas = world / group;
-  std::vector<ShardLayout::Piece> pieces;
-  for (int rank = 0; rank < world; ++rank) {
-    const int piece = rank % group * replicas + rank / group;
-    pieces.push_back({ordered.begin(piece), ordered.end(piece)});
-  }
-  return ShardLayout(std::move(pieces));
-}
-
-// The pieces of the ranks of one group, from the layout of the world.
-ShardLayout group_layout(const ShardLayout& world, int group) {
-  std::vector<ShardLayout::Piece> pieces;
-  for (int place = 0; place < group; ++place) {
-    const int last = world.num_shards() - group + place;
-    pieces.push_back({world.begin(place), world.end(last)});
-  }
-  return ShardLayout(std::move(pieces));
-}
-
-// The pieces of the ranks with the same place, counted from the beginning of the first.
-ShardLayout replica_layout(const ShardLayout& world, int group, int place) {
-  std::vector<ShardLayout::Piece> pieces;
-  for (int rank = place; rank < world.num_shards(); rank += group) {
-    pieces.push_back({world.begin(rank) - world.begin(place), world.end(rank) - world.begin(place)});
-  }
-  return ShardLayout(std::move(pieces));
 }
 
 at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return flat.narrow(0, begin, size); }
