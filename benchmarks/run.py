@@ -64,11 +64,11 @@ def strake(name, group, arguments, metrics=None):
     return Row(name, [STRAKE, *map(str, arguments)], group, True, metrics)
 
 
-def strake_train(name, group, *more):
+def strake_train(name, group, *more, batch=32):
     out = WORK / f"train-{group}"
     arguments = ["train", "--model_name_or_path", WORK / "roberta-base", "--train_file", WORK / "train.parquet"]
     arguments += ["--text_column", "text", "--label_column", "label", "--output_dir", out, "--overwrite_output_dir"]
-    arguments += ["--max_seq_length", 128, "--per_device_train_batch_size", 32, "--learning_rate", "2e-5"]
+    arguments += ["--max_seq_length", 128, "--per_device_train_batch_size", batch, "--learning_rate", "2e-5"]
     arguments += ["--weight_decay", "0.01", "--max_steps", TRAINING_STEPS, "--save_strategy", "no"]
     arguments += ["--logging_steps", 1, "--seed", 0, "--disable_tqdm", *more]
     return strake(name, group, arguments, out / "metrics.jsonl")
@@ -144,20 +144,19 @@ def prepare():
 
 def ranks():
     zero = '{"zero_optimization": {"stage": %d, "stage3_param_persistence_threshold": 0}}'
-    halves = ["--per_device_train_batch_size", 16]
     one = strake_train("strake, 1 rank of 2 threads", "one")
     rows = [
         peer("DDP, gloo, sorted", "train_fp32_ddp", "fp32"),
         peer("DDP, gloo, sorted, oneDNN products", "train_fp32_ddp_onednn", "fp32"),
         peer("FSDP2, full shard, gloo, sorted", "train_fp32_fsdp2", "fp32"),
-        strake_train("strake, 2 thread ranks", "fp32", "--ranks", 2, *halves),
+        strake_train("strake, 2 thread ranks", "fp32", "--ranks", 2, batch=16),
         dataclasses.replace(one, is_strake=False, group="fp32"),
     ]
     for stage in (0, 3):
-        row = strake_train(f"strake, 2 thread ranks, stage {stage}", f"stage{stage}", "--ranks", 2, *halves)
+        row = strake_train(f"strake, 2 thread ranks, stage {stage}", f"stage{stage}", "--ranks", 2, batch=16)
         row.command += ["--deepspeed", zero % stage]
         rows.append(dataclasses.replace(row, is_strake=False, group="fp32"))
-    processes = strake_train("strake, 2 processes, stage 3", "processes", *halves, "--deepspeed", zero % 3)
+    processes = strake_train("strake, 2 processes, stage 3", "processes", "--deepspeed", zero % 3, batch=16)
     launcher = next(filter(shutil.which, ("mpiexec.mpich", "mpiexec")), None)
     if launcher:
         command = [launcher, "-n", "2", *processes.command]
