@@ -8,6 +8,8 @@
 #include <array>
 #include <climits>
 #include <cstdlib>
+#include <span>
+#include <thread>
 
 #include "strake/comm/pmi_server.h"
 #include "strake/core/error.h"
@@ -38,6 +40,24 @@ MPI_Datatype transfer_type(const at::Tensor& values) {
     default:
       fail(ErrorKind::kInternal, "elements of {} bytes are not sent", values.element_size());
   }
+}
+
+// Waits as a guest on the core: MPI's own waiting spins, and the rank's other threads are computing.
+void finish(std::span<MPI_Request> requests, const char* operation) {
+  int done = 0;
+  while (true) {
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), operation);
+    if (done != 0) return;
+    std::this_thread::yield();
+  }
+}
+
+// Starts a non-blocking operation by start(request) and waits for it.
+template <typename Start>
+void run(const char* operation, const Start& start) {
+  std::array<MPI_Request, 1> request{MPI_REQUEST_NULL};
+  check(start(request.data()), operation);
+  finish(request, operation);
 }
 
 int element_count(const at::Tensor& values) {
@@ -77,9 +97,10 @@ class MpiComm final : public Comm {
     }
     const int count = element_count(values);
     const at::Tensor all = at::empty({size_, values.numel()}, values.options());
-    check(MPI_Allgather(values.const_data_ptr(), count, transfer_type(values), all.mutable_data_ptr(), count,
-                        transfer_type(values), comm_),
-          "all_reduce");
+    run("all_reduce", [&](MPI_Request* request) {
+      return MPI_Iallgather(values.const_data_ptr(), count, transfer_type(values), all.mutable_data_ptr(), count,
+                            transfer_type(values), comm_, request);
+    });
     for (int other = 0; other < size_; ++other) {
       fold_piece(all[other], values, other == 0 ? Fold::kOverwrite : Fold::kAdd);
     }
@@ -112,27 +133,35 @@ class MpiComm final : public Comm {
       counts[other] = static_cast<int>(layout.size(other));
       starts[other] = static_cast<int>(layout.begin(other));
     }
-    check(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, full.mutable_data_ptr(), counts.data(), starts.data(),
-                         transfer_type(full), comm_),
-          "all_gather");
+    run("all_gather", [&](MPI_Request* request) {
+      return MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, full.mutable_data_ptr(), counts.data(), starts.data(),
+                             transfer_type(full), comm_, request);
+    });
   }
 
   void broadcast(at::Tensor& values, int root) override {
-    check(MPI_Bcast(values.mutable_data_ptr(), element_count(values), transfer_type(values), root, comm_), "broadcast");
+    run("broadcast", [&](MPI_Request* request) {
+      return MPI_Ibcast(values.mutable_data_ptr(), element_count(values), transfer_type(values), root, comm_, request);
+    });
   }
 
   void send(const at::Tensor& values, int destination) override {
-    check(MPI_Send(values.const_data_ptr(), element_count(values), transfer_type(values), destination, kUserTag, comm_),
-          "send");
+    run("send", [&](MPI_Request* request) {
+      return MPI_Isend(values.const_data_ptr(), element_count(values), transfer_type(values), destination, kUserTag,
+                       comm_, request);
+    });
   }
 
   void recv(at::Tensor& values, int source) override {
-    check(MPI_Recv(values.mutable_data_ptr(), element_count(values), transfer_type(values), source, kUserTag, comm_,
-                   MPI_STATUS_IGNORE),
-          "recv");
+    run("recv", [&](MPI_Request* request) {
+      return MPI_Irecv(values.mutable_data_ptr(), element_count(values), transfer_type(values), source, kUserTag, comm_,
+                       request);
+    });
   }
 
-  void barrier() override { check(MPI_Barrier(comm_), "barrier"); }
+  void barrier() override {
+    run("barrier", [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
+  }
 
   at::Tensor share(int64_t, at::ScalarType) override { return {}; }
 
@@ -172,7 +201,7 @@ class MpiComm final : public Comm {
                       &requests.emplace_back()),
             "reduce_scatter");
     }
-    check(MPI_Waitall(static_cast<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "reduce_scatter");
+    finish(requests, "reduce_scatter");
   }
 
   MPI_Comm comm_;
