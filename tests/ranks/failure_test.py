@@ -17,7 +17,7 @@ import pytest
 from program import BINARY, MPIEXEC, OPEN_MPI_SETTINGS, environment, files_in, run, run_mpi
 from refusals import FILE
 from resume_test import assert_same_end, logged_steps, train_command
-from tiny_models import make_model, reviews, write_table
+from tiny_models import make_model, reviews, widen_layers, write_table
 
 RUN = {"max_steps": 24, "save_total_limit": 0}
 LAST, BEFORE_LAST = "checkpoint-24", "checkpoint-20"
@@ -29,7 +29,7 @@ def inputs(tmp_path_factory):
     """Enough to evaluate that an evaluation can be caught."""
     folder = tmp_path_factory.mktemp("inputs")
     return {
-        "model_name_or_path": make_model(folder / "model", dropout=0.1),
+        "model_name_or_path": widen_layers(make_model(folder / "model", dropout=0.1)),
         "train_file": write_table(folder / "train.parquet", reviews(38)),
         "validation_file": write_table(folder / "validation.parquet", reviews(200, seed=2)),
     }
@@ -150,6 +150,13 @@ def in_evaluation(folder):
 MOMENTS = {"steps": in_steps, "save": in_save, "evaluation": in_evaluation}
 
 
+def test_both_ranks_have_a_part_of_everything(whole):
+    """Else the cases below would show little."""
+    parts = list(whole.glob(f"{LAST}/*-of-00002.safetensors"))
+    assert len(parts) == 4
+    assert min(part.stat().st_size for part in parts) > 100_000
+
+
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_process_ends_the_job_and_the_run_goes_on(inputs, whole, tmp_path, moment, victim):
@@ -183,18 +190,18 @@ def test_a_killed_process_of_two_threads_goes_on(inputs, whole, tmp_path, moment
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_a_rank_that_cannot_write_ends_the_job(inputs, whole, tmp_path, kind, victim):
-    """Its part of the optimizer state is larger than what it may write, as on a full disk."""
+    """Its part of the checkpoint is larger than what it may write, as on a full disk."""
     if kind == "threads" and victim == 1:
         pytest.skip("threads share the limit")
     folder = tmp_path / "run"
     job = Job(kind, 2, inputs, folder)
     job.wait_for(in_steps)
-    largest = min(path.stat().st_size for path in whole.glob(f"{LAST}/optimizer-*")) // 2
+    largest = min(path.stat().st_size for path in whole.glob(f"{LAST}/*-of-00002.safetensors")) // 2
     resource.prlimit(job.processes()[victim], resource.RLIMIT_FSIZE, (largest, largest))
     code, log = job.end()
     assert code == FILE, log
-    part = "optimizer-0000" if kind == "threads" else f"optimizer-0000{victim + 1}-of-00002.safetensors"
-    assert part in log and "File too large" in log
+    part = "-of-00002.safetensors" if kind == "threads" else f"-0000{victim + 1}-of-00002.safetensors"
+    assert f"{part}: File too large" in log
     outcome = run(train_command(inputs, folder, 2, **RUN, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
     assert_same_end(folder, whole)
