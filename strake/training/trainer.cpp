@@ -199,7 +199,13 @@ void Trainer::save() {
   if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
   comm_.barrier();  // the folder is there
   const fs::path folder = checkpoint::temporary_folder(inputs_.output_dir, state_.step);
-  write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
+  try {
+    write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
+  } catch (const Error&) {
+    // The folder goes with its writer: not while the others write into it and would report that as the error.
+    if (writer) comm_.barrier();
+    throw;
+  }
   comm_.barrier();  // all parts are there
   const bool keeps_best = options_.load_best_model_at_end && state_.best_metric.has_value();
   const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);

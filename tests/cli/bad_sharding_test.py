@@ -23,12 +23,18 @@ BAD_FILES = [
     ({"train_batch_size": 0}, ["key 'train_batch_size': 0 is not in [1, "]),
     ({"bf16": {"enabled": "true"}}, ["key 'bf16.enabled': found the text \"true\"", "write true without quotes"]),
     ({"bf16": True}, ["key 'bf16': found true, expected an object"]),
-    ({"zero_optimization": {"offload_param": {"device": "disk"}}}, ['offload_param.device\': "disk" is none of none, c']),
+    (
+        {"zero_optimization": {"offload_param": {"device": "disk"}}},
+        ['offload_param.device\': "disk" is none of none, c'],
+    ),
     ({"optimizer": {"type": "AdanW"}}, ["key 'optimizer.type': no optimizer is called 'AdanW'; did you mean 'AdamW'?"]),
     ({"optimizer": {"type": "Muon"}}, ["key 'optimizer.type': Muon"]),
     ({"scheduler": {"type": "WarmupLr2"}}, ["key 'scheduler.type': \"WarmupLr2\" is none of"]),
     ({"gradient_clipping": -1}, ["key 'gradient_clipping': -1 is below 0"]),
-    ({"zero_optimization": {"zero_quantized_weights": True}}, ["key 'zero_optimization.zero_quantized_weights': quant"]),
+    (
+        {"zero_optimization": {"zero_quantized_weights": True}},
+        ["key 'zero_optimization.zero_quantized_weights': quant"],
+    ),
     ({"pipeline": {"stages": 2}}, ["key 'pipeline.stages': pipeline stages are not there yet"]),
     ({"tensor_parallel": {"autotp_size": 2}}, ["key 'tensor_parallel.autotp_size': "]),
     ({"elasticity": {"enabled": True}}, ["key 'elasticity.enabled': "]),
@@ -197,7 +203,5 @@ def test_fsdp_that_makes_no_sense(place, words, config, named):
 
 def test_flags_that_exclude_each_other(place, ds_config):
     path = ds_config({})
-    place.refuses(
-        USAGE, place.train(deepspeed=path, fsdp="full_shard"), "--deepspeed and --fsdp contradict each other"
-    )
+    place.refuses(USAGE, place.train(deepspeed=path, fsdp="full_shard"), "--deepspeed and --fsdp contradict each other")
     place.refuses(USAGE, place.train(fsdp_config=path), "--fsdp_config needs --fsdp")

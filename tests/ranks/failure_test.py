@@ -102,7 +102,7 @@ class Job:
 
 def program_of(pid):
     try:
-        return os.readlink(f"/proc/{pid}/exe")
+        return str(pathlib.Path(f"/proc/{pid}/exe").readlink())
     except OSError:
         return ""
 

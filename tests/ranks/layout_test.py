@@ -1,5 +1,6 @@
 """The same global batch gives the same bits however it is spread over ranks, threads or processes, with dropout on."""
 
+import json
 import socket
 import subprocess
 
@@ -148,6 +149,26 @@ def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path):
     assert outcome.code == 0, outcome.err
     assert "sharding hybrid" in outcome.err
     assert_same_run(tmp_path, alone("clipped"))
+
+
+DECAY = {"total_num_steps": "auto", "warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}
+
+
+def test_a_scheduler_follows_the_number_of_steps(inputs, tmp_path):
+    """13 micro-batches, 4 of them a step: 4 steps an epoch."""
+    scheduler = {"type": "WarmupDecayLR", "params": DECAY}
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        outcome = run_threads(inputs, folder, ranks, deepspeed=json.dumps({"scheduler": scheduler}), warmup_ratio=0.2)
+        assert outcome.code == 0, outcome.err
+        settings = json.loads((folder / "ds_config_resolved.json").read_text())["settings"]
+        assert settings["scheduler.params.total_num_steps"] == {"value": 8, "from": "auto <- number of steps"}
+        assert settings["scheduler.params.warmup_num_steps"]["value"] == 2
+        rates = [entry["learning_rate"] for entry in metrics(folder) if "learning_rate" in entry]
+        # DeepSpeed's schedules begin with the second update: the last one is the one for 6 of 8 steps, 2 of them warm-up.
+        assert max(rates) == rates[3] == 1e-3
+        assert rates[-1] == pytest.approx(1e-3 * (8 - 6) / (8 - 2))
+    assert_same_run(tmp_path / "1", tmp_path / "2")
 
 
 def test_the_exit_code_of_a_job_is_that_of_its_error(inputs, tmp_path):
