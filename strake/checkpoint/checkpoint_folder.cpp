@@ -86,7 +86,7 @@ CheckpointWriter::CheckpointWriter(fs::path output_dir, int64_t step)
 
 CheckpointWriter::~CheckpointWriter() {
   std::error_code error;
-  if (!committed_) fs::remove_all(temporary_, error);
+  if (!committed_ && !is_left_) fs::remove_all(temporary_, error);
 }
 
 fs::path CheckpointWriter::commit() {

@@ -202,8 +202,7 @@ void Trainer::save() {
   try {
     write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
   } catch (const Error&) {
-    // The folder goes with its writer: not while the others write into it and would report that as the error.
-    if (writer) comm_.barrier();
+    if (writer) writer->leave();  // the others write into it, and would report as the error that it is gone
     throw;
   }
   comm_.barrier();  // all parts are there

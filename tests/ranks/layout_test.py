@@ -165,7 +165,7 @@ def test_a_scheduler_follows_the_number_of_steps(inputs, tmp_path):
         assert settings["scheduler.params.total_num_steps"] == {"value": 8, "from": "auto <- number of steps"}
         assert settings["scheduler.params.warmup_num_steps"]["value"] == 2
         rates = [entry["learning_rate"] for entry in metrics(folder) if "learning_rate" in entry]
-        # DeepSpeed's schedules begin with the second update: the last one is the one for 6 of 8 steps, 2 of them warm-up.
+        # DeepSpeed's schedules lag by a step: the last update has the rate of 6 of 8 steps, 2 of them warm-up.
         assert max(rates) == rates[3] == 1e-3
         assert rates[-1] == pytest.approx(1e-3 * (8 - 6) / (8 - 2))
     assert_same_run(tmp_path / "1", tmp_path / "2")
