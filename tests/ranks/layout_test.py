@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from program import command, environment, is_open_mpi, losses, metrics, run, run_mpi
-from tiny_models import make_model, reviews, write_table
+from tiny_models import make_model, reviews, widen_layers, write_table
 
 # 38 rows in micro-batches of 3 are 13 micro-batches: with 4 of them a step, each epoch ends with a step of one,
 # in which all ranks but the first have nothing to do.
@@ -25,7 +25,7 @@ SETTINGS = {
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     return {
-        "model_name_or_path": make_model(folder / "model", dropout=0.1),
+        "model_name_or_path": widen_layers(make_model(folder / "model", dropout=0.1)),
         "train_file": write_table(folder / "train.parquet", reviews(ROWS)),
         "validation_file": write_table(folder / "validation.parquet", reviews(21, seed=2)),
     }
@@ -203,7 +203,7 @@ def test_settings_change_the_run(alone):
 
 def test_dropout_and_seed_change_the_run(inputs, alone, tmp_path):
     """Else equal runs would not show that dropout is the same on all layouts."""
-    calm = inputs | {"model_name_or_path": make_model(tmp_path / "calm", dropout=0.0)}
+    calm = inputs | {"model_name_or_path": widen_layers(make_model(tmp_path / "calm", dropout=0.0))}
     assert run_threads(calm, tmp_path / "without", 1).code == 0
     assert run_threads(inputs, tmp_path / "seed", 1, seed=43, data_seed=42).code == 0
     expected = losses(alone("plain"))
