@@ -124,6 +124,27 @@ def widen_vocabulary(folder):
     change_config(folder, vocab_size=size)
 
 
+def widen_layers(folder, width=1024):
+    """Gives a BERT and its layers more weights than four ranks have pieces for: 16384 are the smallest piece."""
+    size = read_config(folder)["hidden_size"]
+    source = numpy.random.default_rng(6)
+
+    def widen(name, array):
+        if "intermediate.dense" in name:
+            shape = (width, size) if array.ndim == 2 else (width,)
+        elif name.endswith("output.dense.weight") and array.shape[1] != size:
+            shape = (size, width)
+        elif name.endswith("word_embeddings.weight"):
+            shape = (2 * width, size)
+        else:
+            return array
+        return source.normal(0, 0.05, shape).astype(array.dtype)
+
+    change_weights(folder, widen)
+    change_config(folder, intermediate_size=width, vocab_size=2 * width)
+    return folder
+
+
 def reviews(count, seed=1, longest=20):
     """Texts with labels that a tiny model can learn: good words or bad words among plain ones."""
     source = random.Random(seed)

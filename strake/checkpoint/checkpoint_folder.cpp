@@ -48,6 +48,27 @@ void remove_checkpoint(const fs::path& folder) {
   if (error) log::warning("cannot remove {}: {}", folder.string(), error.message());
 }
 
+void verify_files(const fs::path& folder) {
+  const std::string source = (folder / kManifest).string();
+  require(fs::exists(folder / kManifest), ErrorKind::kIo, "{} has no manifest.json: not a complete checkpoint",
+          folder.string());
+  const Json manifest = read_json(folder / kManifest, kMaxIndexBytes);
+  const auto version = get_required<int>(manifest, "format_version", source);
+  require(version == kFormatVersion, ErrorKind::kIo, "{}: format_version {} is not {}", source, version,
+          kFormatVersion);
+  const Json files = get_required<Json>(manifest, "files", source);
+  require(files.is_object() && !files.empty(), ErrorKind::kIo, "{}: lists no files", source);
+  for (const auto& [name, expected] : files.items()) {
+    const fs::path path = resolve_inside(folder, name, source);
+    const FileSum sum = sum_file(path);
+    const auto bytes = get_required<uint64_t>(expected, "bytes", source);
+    require(sum.bytes == bytes, ErrorKind::kIo, "{} has {} bytes, the manifest says {}", path.string(), sum.bytes,
+            bytes);
+    require(sum.crc == get_required<uint32_t>(expected, "crc32c", source), ErrorKind::kIo,
+            "{} is damaged: its checksum is not the manifest's", path.string());
+  }
+}
+
 }  // namespace
 
 fs::path temporary_folder(const fs::path& output_dir, int64_t step) {
@@ -65,7 +86,7 @@ CheckpointWriter::CheckpointWriter(fs::path output_dir, int64_t step)
 
 CheckpointWriter::~CheckpointWriter() {
   std::error_code error;
-  if (!committed_) fs::remove_all(temporary_, error);
+  if (!committed_ && !is_left_) fs::remove_all(temporary_, error);
 }
 
 fs::path CheckpointWriter::commit() {
@@ -97,23 +118,11 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
 }
 
 void verify_checkpoint(const fs::path& folder) {
-  const std::string source = (folder / kManifest).string();
-  require(fs::exists(folder / kManifest), ErrorKind::kIo, "{} has no manifest.json: not a complete checkpoint",
-          folder.string());
-  const Json manifest = read_json(folder / kManifest, kMaxIndexBytes);
-  const auto version = get_required<int>(manifest, "format_version", source);
-  require(version == kFormatVersion, ErrorKind::kIo, "{}: format_version {} is not {}", source, version,
-          kFormatVersion);
-  const Json files = get_required<Json>(manifest, "files", source);
-  require(files.is_object() && !files.empty(), ErrorKind::kIo, "{}: lists no files", source);
-  for (const auto& [name, expected] : files.items()) {
-    const fs::path path = resolve_inside(folder, name, source);
-    const FileSum sum = sum_file(path);
-    const auto bytes = get_required<uint64_t>(expected, "bytes", source);
-    require(sum.bytes == bytes, ErrorKind::kIo, "{} has {} bytes, the manifest says {}", path.string(), sum.bytes,
-            bytes);
-    require(sum.crc == get_required<uint32_t>(expected, "crc32c", source), ErrorKind::kIo,
-            "{} is damaged: its checksum is not the manifest's", path.string());
+  try {
+    verify_files(folder);
+  } catch (const Error& error) {
+    // A manifest that does not parse is damaged, not written by a user.
+    fail(ErrorKind::kIo, "{}", error.what());
   }
 }
 

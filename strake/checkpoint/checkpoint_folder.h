@@ -12,7 +12,8 @@
 namespace strake::checkpoint {
 
 // Writes one checkpoint. Files go into a hidden sibling folder, temporary_folder(); commit() checksums them, makes them
-// durable and renames the folder into place. Without commit() the destructor removes it. One writer at a time.
+// durable and renames the folder into place. Without commit() or leave() the destructor removes it. One writer at a
+// time.
 class CheckpointWriter {
  public:
   CheckpointWriter(std::filesystem::path output_dir, int64_t step);
@@ -23,6 +24,8 @@ class CheckpointWriter {
   const std::filesystem::path& path() const { return temporary_; }
   // Returns the final folder.
   std::filesystem::path commit();
+  // Without commit(): keeps the folder for remove_leftovers().
+  void leave() { is_left_ = true; }
 
  private:
   std::filesystem::path output_dir_;
@@ -30,6 +33,7 @@ class CheckpointWriter {
   std::filesystem::path final_;
   int64_t step_;
   bool committed_ = false;
+  bool is_left_ = false;
 };
 
 // Where the checkpoint of a step is written until it is complete: all ranks write into the folder that rank 0's

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <span>
@@ -173,6 +174,8 @@ class MpiComm final : public Comm {
 
   void abort(ErrorKind kind, const std::string& reason) override {
     log::error("rank {} of {} stops the job: {} error: {}", rank_, size_, to_string(kind), reason);
+    // Launchers forward output and the abort by different ways; the abort must not be faster.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
     MPI_Abort(MPI_COMM_WORLD, exit_code(kind));
   }
 

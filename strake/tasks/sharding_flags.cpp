@@ -82,17 +82,35 @@ training::OffloadOptions offload_of(const DsConfig& config, const std::string& s
   return offload;
 }
 
-ShardingRequest apply_deepspeed(TrainConfig& config, const RankCount& ranks, int64_t hidden_size) {
+// A scheduler waits for the number of steps, which follows from the batch sizes that the file resolves to.
+training::ResolvedDsConfig resolve_file(const TrainConfig& config, const RunFacts& run) {
   const training::CheckedValues file = training::parse_ds_config(config.deepspeed);
-  training::ResolvedDsConfig resolved = training::resolve(
-      file,
-      {.options = config.training, .given_flags = config.given, .world_size = ranks.world, .hidden_size = hidden_size});
+  training::ResolveInputs inputs{.options = config.training,
+                                 .given_flags = config.given,
+                                 .world_size = run.ranks.world,
+                                 .hidden_size = run.hidden_size};
+  training::ResolvedDsConfig resolved = training::resolve(file, inputs);
+  if (!resolved.config.scheduler) return resolved;
+  training::TrainingOptions batches = config.training;
+  training::apply(resolved.config, batches);
+  inputs.total_steps = run.total_steps(batches);
+  return training::resolve(file, inputs);
+}
+
+ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
+  training::ResolvedDsConfig resolved = resolve_file(config, run);
   refuse_missing(resolved.config, resolved.source);
   require(!resolved.config.optimizer || config.training.optimizer_settings().rule == optim::OptimizerRule::kAdam,
           ErrorKind::kConfig, "{}: optimizer.type is AdamW and --optim is {}; leave one of them out", resolved.source,
           config.training.optim);
   training::apply(resolved.config, config.training);
-  config.training.sharding = sharding_of(resolved.config.zero, ranks);
+  try {
+    config.training.validate();
+  } catch (Error& error) {
+    error.add_context("as " + resolved.source + " has it");
+    throw;
+  }
+  config.training.sharding = sharding_of(resolved.config.zero, run.ranks);
   config.training.sharding.offload = offload_of(resolved.config, resolved.source);
   const auto& zero = resolved.config.zero;
   if (zero.offload_param.device == DsDevice::kCpu || zero.offload_optimizer.device == DsDevice::kCpu) {
@@ -127,9 +145,9 @@ void check_sharding_flags(const TrainConfig& config) {
   if (!config.fsdp.empty()) training::parse_fsdp(config.fsdp, config.fsdp_config);
 }
 
-ShardingRequest apply_sharding_flags(TrainConfig& config, const RankCount& ranks, int64_t hidden_size) {
-  if (!config.deepspeed.empty()) return apply_deepspeed(config, ranks, hidden_size);
-  if (!config.fsdp.empty()) return apply_fsdp(config, ranks);
+ShardingRequest apply_sharding_flags(TrainConfig& config, const RunFacts& run) {
+  if (!config.deepspeed.empty()) return apply_deepspeed(config, run);
+  if (!config.fsdp.empty()) return apply_fsdp(config, run.ranks);
   return {};
 }
 

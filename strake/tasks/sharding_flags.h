@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,19 @@ struct RankCount {
   int64_t per_node = 1;
 };
 
+// What the "auto" of a ds_config.json follows from, besides the flags.
+struct RunFacts {
+  RankCount ranks;
+  int64_t hidden_size = 0;
+  std::function<int64_t(const training::TrainingOptions&)> total_steps;  // optimizer steps under these options
+};
+
 // The part that needs neither model nor data: Error for a file that does not parse and flags that contradict each
 // other.
 void check_sharding_flags(const TrainConfig& config);
 
 // Sets config.training as --deepspeed, or --fsdp and --fsdp_config, say. Error (kUsage, kConfig) for contradictions and
 // for what is not there.
-ShardingRequest apply_sharding_flags(TrainConfig& config, const RankCount& ranks, int64_t hidden_size);
+ShardingRequest apply_sharding_flags(TrainConfig& config, const RunFacts& run);
 
 }  // namespace strake::tasks

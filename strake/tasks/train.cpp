@@ -152,7 +152,11 @@ std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
 }
 
 ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, const TrainJob& job) {
-  ShardingRequest request = apply_sharding_flags(config, ranks, job.hidden_size());
+  const auto total_steps = [&](const training::TrainingOptions& options) {
+    return training::total_steps(options, job.train_data(), ranks.world);
+  };
+  ShardingRequest request =
+      apply_sharding_flags(config, {.ranks = ranks, .hidden_size = job.hidden_size(), .total_steps = total_steps});
   config.training.validate();
   for (const std::string& notice : request.notices) log::info("{}", notice);
   if (!request.table.empty()) log::info("settings of --deepspeed:\n{}", request.table);

@@ -64,15 +64,8 @@ struct DsOffloadOptimizer {
 // Sizes are elements, not bytes.
 struct DsZero {
   int64_t stage = 0;
-  int64_t reduce_bucket_size = 0;
-  int64_t allgather_bucket_size = 0;
-  bool overlap_comm = false;
   int64_t sub_group_size = 0;
-  int64_t prefetch_bucket_size = 0;
   int64_t param_persistence_threshold = 0;
-  int64_t model_persistence_threshold = 0;
-  int64_t max_live_parameters = 0;
-  bool gather_16bit_weights_on_model_save = false;
   int64_t hpz_partition_size = 1;  // ranks that share a second copy of the parameters; 1: none
   int64_t mics_shard_size = -1;    // ranks that share one copy of the state; -1: all
   DsOffloadParam offload_param;
@@ -85,12 +78,6 @@ struct DsAio {
   int64_t intra_op_parallelism = 0;
   bool single_submit = false;
   bool overlap_events = false;
-};
-
-// The section alone turns nothing on, as in DeepSpeed: --gradient_checkpointing does.
-struct DsActivationCheckpointing {
-  bool cpu_checkpointing = false;
-  std::optional<int64_t> number_checkpoints;
 };
 
 // What a run does because of its ds_config.json: only what is honoured, resolved, with DeepSpeed's defaults.
@@ -107,15 +94,9 @@ struct DsConfig {
   std::optional<DsDtype> grad_accum_dtype;
   std::optional<DsDtype> param_dtype;
   std::optional<DsDtype> communication_dtype;
-  bool prescale_gradients = false;
-  double gradient_predivide_factor = 1;
   DsZero zero;
   DsAio aio;
-  DsActivationCheckpointing activation_checkpointing;
-  bool use_node_local_storage = false;
   std::optional<int64_t> save_total_limit;  // nebula.num_of_version_in_retention, if nebula is enabled
-  bool wall_clock_breakdown = false;
-  bool dump_state = false;
 };
 
 }  // namespace strake::training

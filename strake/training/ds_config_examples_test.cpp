@@ -137,13 +137,11 @@ TEST(ResolveDsConfig, FillsTheZero2ExampleOfHuggingFace) {
   EXPECT_EQ(config.optimizer->weight_decay, 0.01);
   EXPECT_EQ(config.scheduler->params,
             (Json{{"warmup_min_lr", 0.0}, {"warmup_max_lr", 3e-5}, {"warmup_num_steps", 50}, {"warmup_type", "log"}}));
-  EXPECT_EQ(config.zero.reduce_bucket_size, 200000000);
   EXPECT_EQ(config.zero.offload_optimizer.device, DsDevice::kCpu);
-  EXPECT_TRUE(config.zero.overlap_comm);
   EXPECT_THAT(result.notices, IsEmpty());
   EXPECT_EQ(row(result, "optimizer.params.lr").origin, "auto <- --learning_rate");
   EXPECT_EQ(row(result, "train_batch_size").origin, "4 * 8 * 2 ranks");
-  EXPECT_EQ(row(result, "zero_optimization.reduce_bucket_size").origin, "file");
+  EXPECT_THAT(row(result, "zero_optimization.reduce_bucket_size").origin, HasSubstr("file, no effect: "));
   EXPECT_EQ(row(result, "zero_optimization.sub_group_size").origin, "default");
   EXPECT_EQ(row(result, "steps_per_print").origin, "file, no effect: --logging_steps decides");
 }
@@ -172,13 +170,10 @@ TEST(ResolveDsConfig, FillsTheZero3ExampleOfHuggingFaceFromTheModelAndTheRun) {
   const ResolvedDsConfig result = resolved(kZero3, inputs);
   const DsZero& zero = result.config.zero;
   EXPECT_EQ(result.config.compute_dtype, DsDtype::kBf16);
-  EXPECT_EQ(zero.reduce_bucket_size, 1024 * 1024);
-  EXPECT_EQ(zero.prefetch_bucket_size, 943718);  // int(0.9 * 1024 * 1024)
   EXPECT_EQ(zero.param_persistence_threshold, 10240);
   EXPECT_EQ(zero.sub_group_size, 1000000000);
   EXPECT_EQ(zero.offload_param.nvme_path, "/local_nvme");
   EXPECT_EQ(zero.offload_param.max_in_cpu, 1000000000);
-  EXPECT_TRUE(zero.gather_16bit_weights_on_model_save);
   EXPECT_EQ(result.config.aio.queue_depth, 32);
   EXPECT_EQ(result.config.scheduler->params.at("total_num_steps"), 300);
   EXPECT_EQ(result.config.scheduler->params.at("warmup_num_steps"), 20);

@@ -26,9 +26,10 @@ constexpr KeyRule detail(std::string_view path, ValueType type, std::string_view
 
 constexpr std::array kKeys{
     accepted("steps_per_print", kNumber, "null", "--logging_steps decides").on_auto(AutoMeaning::kDefault),
-    honoured("wall_clock_breakdown", kBool, "false"),
+    noticed("wall_clock_breakdown", kBool, "false",
+            "the parts of a step are not timed; metrics.jsonl has the throughput"),
     accepted("memory_breakdown", kBool, "false", "the closing table has the memory"),
-    honoured("dump_state", kBool, "false"),
+    accepted("dump_state", kBool, "false", "the settings are always logged"),
     accepted("log_level", kText, "null", "errors, warnings and the run's progress are always logged"),
     accepted("vocabulary_size", kInteger, "null", "the model knows it").range(1),
     section("timers"),
@@ -80,7 +81,8 @@ constexpr std::array kKeys{
     accepted("checkpoint.tag_validation", kText, "\"Warn\"", "the ranks of a checkpoint are always checked")
         .one_of("Warn|Ignore|Fail"),
     accepted("checkpoint.load_universal", kBool, "false", "every checkpoint can be loaded at any number of ranks"),
-    honoured("checkpoint.use_node_local_storage", kBool, "false"),
+    noticed("checkpoint.use_node_local_storage", kBool, "false",
+            "checkpoints are written to --output_dir, which all ranks must see"),
     section("checkpoint.parallel_write"),
     accepted("checkpoint.parallel_write.pipeline_stage", kBool, "false", "there are no pipeline stages"),
     accepted("checkpoint.checkpoint_serialization", kBool, "true", kOwnWriter),

@@ -27,10 +27,12 @@ constexpr KeyRule compiled(std::string_view path, ValueType type, std::string_vi
 constexpr std::array kKeys{
     section("activation_checkpointing"),
     accepted("activation_checkpointing.partition_activations", kBool, "false", kNoTensorParallel),
-    honoured("activation_checkpointing.cpu_checkpointing", kBool, "false"),
+    accepted("activation_checkpointing.cpu_checkpointing", kBool, "false", "activations are in CPU memory anyway"),
     accepted("activation_checkpointing.contiguous_memory_optimization", kBool, "false",
              "how activations are stored is up to the trainer"),
-    honoured("activation_checkpointing.number_checkpoints", kInteger, "null").range(0),
+    accepted("activation_checkpointing.number_checkpoints", kInteger, "null",
+             "with --gradient_checkpointing every block is one")
+        .range(0),
     accepted("activation_checkpointing.synchronize_checkpoint_boundary", kBool, "false",
              "recomputation needs no synchronization"),
     accepted("activation_checkpointing.profile", kBool, "false", "metrics.jsonl has the times"),

@@ -11,6 +11,7 @@ constexpr AutoMeaning kFlags = AutoMeaning::kFromFlags;
 constexpr std::string_view kOneBit = "of the 1-bit optimizers, whose compressed communication is not there";
 constexpr std::string_view kNoAutocast = "autocast chooses a precision per operation; use bf16 or fp16 here";
 constexpr std::string_view kFp32Masters = "master weights and optimizer state are always fp32";
+constexpr std::string_view kScaled = "gradients are scaled once and summed in fp32, which does not overflow";
 constexpr std::string_view kHowTorchRuns = "how torch runs the update, not what it computes";
 
 constexpr std::array kKeys{
@@ -116,8 +117,8 @@ constexpr std::array kKeys{
     honoured("communication_data_type", kText, "null").one_of("fp32|fp16|bf16"),
     accepted("seq_parallel_communication_data_type", kText, "\"fp32\"", "sequences are not cut over ranks")
         .one_of("fp32|fp16|bf16"),
-    honoured("prescale_gradients", kBool, "false"),
-    honoured("gradient_predivide_factor", kNumber, "1.0").range(1e-30),
+    accepted("prescale_gradients", kBool, "false", kScaled),
+    accepted("gradient_predivide_factor", kNumber, "1.0", kScaled).range(1e-30),
     refused("gradient_allreduce_op", kText, "\"mean\"",
             "gradients are of the mean loss; multiply the learning rate instead")
         .one_of("mean|sum"),

@@ -11,6 +11,8 @@ constexpr AutoMeaning kFlags = AutoMeaning::kFromFlags;
 constexpr std::string_view kZero1 = "there is one implementation of stage 1";
 constexpr std::string_view kOneOrder = "the order of communication is fixed by the schedule, the result is the same";
 constexpr std::string_view kBlocks = "parameters are gathered block by block, each whole";
+constexpr std::string_view kBlockByBlock = "communication goes block by block, whatever its size";
+constexpr std::string_view kOneAhead = "the block at work and the next one are gathered, whatever their size";
 constexpr std::string_view kQuantized = "quantized communication (ZeRO++) is not there";
 constexpr std::string_view kNoModules = "there are no Python modules to patch";
 constexpr std::string_view kZenFlow = "ZenFlow's late updates of unimportant gradients are not there";
@@ -22,22 +24,26 @@ constexpr std::array kKeys{
     accepted("zero_optimization.contiguous_gradients", kBool, "true", "gradients always have one buffer per block"),
     accepted("zero_optimization.reduce_scatter", kBool, "true", kOneOrder),
     accepted("zero_optimization.allgather_partitions", kBool, "true", kOneOrder),
-    honoured("zero_optimization.reduce_bucket_size", kInteger, "500000000").range(0).on_auto(kFlags),
-    honoured("zero_optimization.allgather_bucket_size", kInteger, "500000000").range(0),
+    accepted("zero_optimization.reduce_bucket_size", kInteger, "500000000", kBlockByBlock).range(0),
+    accepted("zero_optimization.allgather_bucket_size", kInteger, "500000000", kBlockByBlock).range(0),
     accepted("zero_optimization.use_multi_rank_bucket_allreduce", kBool, "true", kOneOrder),
-    honoured("zero_optimization.overlap_comm", kBool, "null"),
+    accepted("zero_optimization.overlap_comm", kBool, "null",
+             "communication goes on beside computation in every stage"),
     accepted("zero_optimization.load_from_fp32_weights", kBool, "true", "checkpoints always hold the fp32 weights"),
     accepted("zero_optimization.elastic_checkpoint", kBool, "false",
              "every checkpoint can be loaded at any number of ranks"),
     honoured("zero_optimization.sub_group_size", kInteger, "1000000000").range(0),
-    honoured("zero_optimization.stage3_prefetch_bucket_size", kInteger, "50000000").range(0).on_auto(kFlags),
+    accepted("zero_optimization.stage3_prefetch_bucket_size", kInteger, "50000000", kOneAhead).range(0),
     honoured("zero_optimization.stage3_param_persistence_threshold", kInteger, "100000").range(0).on_auto(kFlags),
-    honoured("zero_optimization.stage3_model_persistence_threshold", kInteger, "9223372036854775807").range(0),
-    honoured("zero_optimization.stage3_max_live_parameters", kInteger, "1000000000").range(0),
+    accepted("zero_optimization.stage3_model_persistence_threshold", kInteger, "9223372036854775807",
+             "stage3_param_persistence_threshold alone decides")
+        .range(0),
+    accepted("zero_optimization.stage3_max_live_parameters", kInteger, "1000000000", kOneAhead).range(0),
     accepted("zero_optimization.stage3_max_reuse_distance", kInteger, "1000000000",
              "the schedule knows when a block is used next")
         .range(0),
-    honoured("zero_optimization.stage3_gather_16bit_weights_on_model_save", kBool, "false"),
+    accepted("zero_optimization.stage3_gather_16bit_weights_on_model_save", kBool, "false",
+             "a saved model is always complete, in fp32"),
     accepted("zero_optimization.stage3_module_granularity_threshold", kInteger, "0", kBlocks),
     accepted("zero_optimization.stage3_use_all_reduce_for_fetch_params", kBool, "false", kOneOrder),
     accepted("zero_optimization.stage3_allgather_sequential", kBool, "false", kOneOrder),

@@ -21,7 +21,7 @@ struct ResolveInputs {
   std::set<std::string> given_flags;  // names without "--" that the user gave, on the command line or in --config
   int64_t world_size = 1;
   bool fp16 = false;                   // --fp16
-  std::optional<int64_t> hidden_size;  // of the model; bucket sizes that are "auto" need it
+  std::optional<int64_t> hidden_size;  // of the model; a persistence threshold that is "auto" needs it
   std::optional<int64_t> total_steps;  // optimizer steps of the run, once the data is counted
 };
 
@@ -47,7 +47,7 @@ struct ResolvedDsConfig {
 //                   flag not given.
 //   scheduler       warmup_min_lr 0, warmup_max_lr the optimizer's lr, warmup_num_steps and total_num_steps from
 //                   `total_steps`; null while that is unknown. A pure function: resolve again when it is known.
-//   bucket sizes    hidden^2, 0.9 hidden^2 (stage 3) and 10 hidden (stage 3) elements.
+//   stage3_param_persistence_threshold  10 hidden elements in stage 3.
 //   all else        a key that is missing leaves its flag to decide, where it has one.
 // Error (kConfig) listing all contradictions as "ds name=value vs --flag=value" and every combination DeepSpeed
 // refuses.

@@ -207,7 +207,7 @@ TEST(ResolveDsConfig, ShowsEveryValueAndWhereItCameFrom) {
   const std::string table = format_table(result.rows);
   EXPECT_THAT(table, HasSubstr("\ngradient_clipping "));
   EXPECT_EQ(row(result, "gradient_clipping").origin, "--max_grad_norm");
-  EXPECT_EQ(row(result, "zero_optimization.overlap_comm").value, true);
+  EXPECT_EQ(row(result, "zero_optimization.stage").origin, "file");
   EXPECT_THAT(row(result, "zero_optimization.round_robin_gradients").origin, HasSubstr("file, no effect: "));
   const auto json = to_json(result);
   EXPECT_EQ(json.at("settings").at("train_micro_batch_size_per_gpu").at("value"), 4);
@@ -220,11 +220,6 @@ TEST(ResolveDsConfig, KeepsKeysOfOtherServicesOutOfTheTable) {
   const ResolvedDsConfig result = resolved(R"({"comet": {"enabled": true, "api_key": "secret"}})", {.options = {}});
   EXPECT_THAT(to_json(result).dump(), Not(HasSubstr("secret")));
   EXPECT_EQ(row(result, "comet.api_key").value, "(not shown)");
-}
-
-TEST(ResolveDsConfig, BreaksDownTheClockForTheFlopsProfiler) {
-  EXPECT_TRUE(resolved(R"({"flops_profiler": {"enabled": true}})", {.options = {}}).config.wall_clock_breakdown);
-  EXPECT_FALSE(resolved("{}", {.options = {}}).config.wall_clock_breakdown);
 }
 
 TEST(ResolveDsConfig, SetsTheOptionsItDecidesAndNoOthers) {

@@ -19,8 +19,6 @@ DsSettings DsResolver::run() {
   resolve_scheduler();
   resolve_zero();
   resolve_nebula();
-  if (file_value("flops_profiler.enabled").value_or(false) == true && settings_["wall_clock_breakdown"].value == false)
-    set("wall_clock_breakdown", true, "flops_profiler.enabled");
   check_precision();
   check_zero();
   std::vector<std::string> all = mismatches_;

@@ -87,25 +87,13 @@ void DsResolver::check_schedule(const std::string& type) {
 
 void DsResolver::resolve_zero() {
   const int64_t stage = settings_["zero_optimization.stage"].value.get<int64_t>();
-  const auto from_hidden = [&](const std::string& name, auto&& size, const char* formula) {
-    const std::string key = "zero_optimization." + name;
-    if (!file_.is_auto(key)) return;
-    if (name != "reduce_bucket_size" && stage != 3) return set(key, ds_schema().find(key)->default_value(), "default");
-    if (!inputs_.hidden_size)
-      return problem(
-          fmt::format("{}=\"auto\" follows from hidden_size, which this model does not have; write a number", key));
-    set(key, size(*inputs_.hidden_size), fmt::format("auto <- {}, hidden_size {}", formula, *inputs_.hidden_size));
-  };
-  from_hidden("reduce_bucket_size", [](int64_t hidden) { return hidden * hidden; }, "hidden^2");
-  from_hidden(
-      "stage3_prefetch_bucket_size",
-      [](int64_t hidden) {
-        return static_cast<int64_t>(0.9 * static_cast<double>(hidden) * static_cast<double>(hidden));
-      },
-      "0.9 hidden^2");
-  from_hidden("stage3_param_persistence_threshold", [](int64_t hidden) { return 10 * hidden; }, "10 hidden");
-  DsSetting& overlap = settings_["zero_optimization.overlap_comm"];
-  if (overlap.value.is_null()) overlap = {stage == 3, "default: stage 3 only"};
+  const std::string key = "zero_optimization.stage3_param_persistence_threshold";
+  if (!file_.is_auto(key)) return;
+  if (stage != 3) return set(key, ds_schema().find(key)->default_value(), "default");
+  if (!inputs_.hidden_size)
+    return problem(
+        fmt::format("{}=\"auto\" follows from hidden_size, which this model does not have; write a number", key));
+  set(key, 10 * *inputs_.hidden_size, fmt::format("auto <- 10 hidden, hidden_size {}", *inputs_.hidden_size));
 }
 
 // Only an enabled Nebula limits the number of checkpoints, and a flag that was given goes first.

@@ -27,10 +27,6 @@ class Section {
     if (value(key).is_null()) return std::nullopt;
     return dtype(text(key));
   }
-  std::optional<int64_t> optional_integer(const std::string& key) const {
-    if (value(key).is_null()) return std::nullopt;
-    return integer(key);
-  }
 
  private:
   const DsSettings& settings_;
@@ -90,15 +86,8 @@ DsZero typed_zero(const DsSettings& settings) {
   const Section zero(settings, "zero_optimization.");
   const int64_t mics = zero.integer("mics_shard_size");
   return {.stage = zero.integer("stage"),
-          .reduce_bucket_size = zero.integer("reduce_bucket_size"),
-          .allgather_bucket_size = zero.integer("allgather_bucket_size"),
-          .overlap_comm = zero.flag("overlap_comm"),
           .sub_group_size = zero.integer("sub_group_size"),
-          .prefetch_bucket_size = zero.integer("stage3_prefetch_bucket_size"),
           .param_persistence_threshold = zero.integer("stage3_param_persistence_threshold"),
-          .model_persistence_threshold = zero.integer("stage3_model_persistence_threshold"),
-          .max_live_parameters = zero.integer("stage3_max_live_parameters"),
-          .gather_16bit_weights_on_model_save = zero.flag("stage3_gather_16bit_weights_on_model_save"),
           .hpz_partition_size = std::max<int64_t>(1, zero.integer("zero_hpz_partition_size")),
           .mics_shard_size = mics > 0 ? mics : -1,
           .offload_param = typed_offload_param(settings),
@@ -118,29 +107,20 @@ DsAio typed_aio(const DsSettings& settings) {
 
 DsConfig typed_config(const DsSettings& settings) {
   const Section root(settings, "");
-  DsConfig config{
-      .train_batch_size = root.integer("train_batch_size"),
-      .train_micro_batch_size_per_gpu = root.integer("train_micro_batch_size_per_gpu"),
-      .gradient_accumulation_steps = root.integer("gradient_accumulation_steps"),
-      .dataloader_drop_last = root.flag("dataloader_drop_last"),
-      .gradient_clipping = root.number("gradient_clipping"),
-      .compute_dtype = root.flag("bf16.enabled")   ? DsDtype::kBf16
-                       : root.flag("fp16.enabled") ? DsDtype::kFp16
-                                                   : DsDtype::kFp32,
-      .loss_scaling = typed_loss_scaling(settings),
-      .grad_accum_dtype = root.optional_dtype("data_types.grad_accum_dtype"),
-      .param_dtype = root.optional_dtype("data_types.param_dtype"),
-      .communication_dtype = root.optional_dtype("communication_data_type"),
-      .prescale_gradients = root.flag("prescale_gradients"),
-      .gradient_predivide_factor = root.number("gradient_predivide_factor"),
-      .zero = typed_zero(settings),
-      .aio = typed_aio(settings),
-      .activation_checkpointing = {.cpu_checkpointing = root.flag("activation_checkpointing.cpu_checkpointing"),
-                                   .number_checkpoints =
-                                       root.optional_integer("activation_checkpointing.number_checkpoints")},
-      .use_node_local_storage = root.flag("checkpoint.use_node_local_storage"),
-      .wall_clock_breakdown = root.flag("wall_clock_breakdown"),
-      .dump_state = root.flag("dump_state")};
+  DsConfig config{.train_batch_size = root.integer("train_batch_size"),
+                  .train_micro_batch_size_per_gpu = root.integer("train_micro_batch_size_per_gpu"),
+                  .gradient_accumulation_steps = root.integer("gradient_accumulation_steps"),
+                  .dataloader_drop_last = root.flag("dataloader_drop_last"),
+                  .gradient_clipping = root.number("gradient_clipping"),
+                  .compute_dtype = root.flag("bf16.enabled")   ? DsDtype::kBf16
+                                   : root.flag("fp16.enabled") ? DsDtype::kFp16
+                                                               : DsDtype::kFp32,
+                  .loss_scaling = typed_loss_scaling(settings),
+                  .grad_accum_dtype = root.optional_dtype("data_types.grad_accum_dtype"),
+                  .param_dtype = root.optional_dtype("data_types.param_dtype"),
+                  .communication_dtype = root.optional_dtype("communication_data_type"),
+                  .zero = typed_zero(settings),
+                  .aio = typed_aio(settings)};
   if (settings.contains("optimizer.type")) config.optimizer = typed_optimizer(settings);
   if (settings.contains("scheduler.type")) config.scheduler = typed_scheduler(settings);
   if (settings.contains("nebula.num_of_version_in_retention"))

@@ -228,9 +228,10 @@ TEST(DsConfig, ListsAllProblemsAtOnce) {
 TEST(DsConfig, TakesAutoInModelsThatDropItAndKeepsItWhereItIsResolved) {
   const CheckedValues values = parse_ds_config(
       R"({"train_batch_size": "auto", "zero_optimization": {"sub_group_size": "auto", "stage": "auto",
-          "reduce_bucket_size": "auto", "offload_optimizer": {"device": "auto", "pin_memory": "auto"}}})");
+          "reduce_bucket_size": "auto", "stage3_param_persistence_threshold": "auto", "offload_optimizer": {"device": "auto", "pin_memory": "auto"}}})");
   EXPECT_TRUE(values.is_auto("train_batch_size"));
-  EXPECT_TRUE(values.is_auto("zero_optimization.reduce_bucket_size"));
+  EXPECT_TRUE(values.is_auto("zero_optimization.stage3_param_persistence_threshold"));
+  EXPECT_FALSE(values.has("zero_optimization.reduce_bucket_size"));
   EXPECT_FALSE(values.has("zero_optimization.sub_group_size"));
   EXPECT_FALSE(values.has("zero_optimization.offload_optimizer.device"));
 }

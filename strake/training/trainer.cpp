@@ -45,6 +45,15 @@ Json earlier_closing(const fs::path& output_dir, const Json& closing) {
 
 }  // namespace
 
+int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
+  const data::BatchPlan plan(train.offsets(), batch_options(options));
+  const int64_t steps_per_epoch = plan.steps_per_epoch(0, num_ranks * options.gradient_accumulation_steps);
+  require(steps_per_epoch > 0, ErrorKind::kUsage,
+          "the training data has {} sequences, too few for a single step with --dataloader_drop_last", train.size());
+  if (options.max_steps > 0) return options.max_steps;
+  return static_cast<int64_t>(std::ceil(options.num_train_epochs * static_cast<double>(steps_per_epoch)));
+}
+
 Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm& comm, TrainingOptions options)
     : inputs_(std::move(inputs)),
       parameters_(parameters),
@@ -62,15 +71,8 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
 }
 
 void Trainer::plan_length() {
-  const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
-  const int64_t steps_per_epoch = plan_.steps_per_epoch(0, per_step);
-  require(steps_per_epoch > 0, ErrorKind::kUsage,
-          "the training data has {} sequences, too few for a single step with --dataloader_drop_last",
-          inputs_.train.size());
-  total_steps_ =
-      options_.max_steps > 0
-          ? options_.max_steps
-          : static_cast<int64_t>(std::ceil(options_.num_train_epochs * static_cast<double>(steps_per_epoch)));
+  total_steps_ = total_steps(options_, inputs_.train, comm_.size());
+  const int64_t steps_per_epoch = plan_.steps_per_epoch(0, comm_.size() * options_.gradient_accumulation_steps);
   schedule_.emplace(options_.schedule_options(total_steps_));
   history_.max_steps = total_steps_;
   history_.num_train_epochs = options_.max_steps > 0 ? (total_steps_ + steps_per_epoch - 1) / steps_per_epoch
@@ -197,7 +199,12 @@ void Trainer::save() {
   if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
   comm_.barrier();  // the folder is there
   const fs::path folder = checkpoint::temporary_folder(inputs_.output_dir, state_.step);
-  write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
+  try {
+    write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
+  } catch (const Error&) {
+    if (writer) writer->leave();  // the others write into it, and would report as the error that it is gone
+    throw;
+  }
   comm_.barrier();  // all parts are there
   const bool keeps_best = options_.load_best_model_at_end && state_.best_metric.has_value();
   const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);

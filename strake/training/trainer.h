@@ -52,6 +52,9 @@ struct TrainReport {
   std::optional<Evaluation> last_evaluation;
 };
 
+// Optimizer steps of a whole run. Error (kUsage) if the data is too little for one.
+int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
+
 // Fine-tunes a model: steps, logs, evaluations, checkpoints, early stopping, in the order of Hugging Face's Trainer.
 class Trainer {
  public:

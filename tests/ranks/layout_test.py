@@ -7,7 +7,7 @@ import tempfile
 
 import pytest
 from program import command, environment, is_open_mpi, losses, metrics, run, run_mpi
-from tiny_models import make_model, reviews, write_table
+from tiny_models import make_model, reviews, widen_layers, write_table
 
 # 38 rows in micro-batches of 3 are 13 micro-batches: with 4 of them a step, each epoch ends with a step of one,
 # in which all ranks but the first have nothing to do.
@@ -26,7 +26,7 @@ SETTINGS = {
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     return {
-        "model_name_or_path": make_model(folder / "model", dropout=0.1),
+        "model_name_or_path": widen_layers(make_model(folder / "model", dropout=0.1)),
         "train_file": write_table(folder / "train.parquet", reviews(ROWS)),
         "validation_file": write_table(folder / "validation.parquet", reviews(21, seed=2)),
     }
@@ -160,6 +160,26 @@ def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path):
     assert_same_run(tmp_path, alone("clipped"))
 
 
+DECAY = {"total_num_steps": "auto", "warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}
+
+
+def test_a_scheduler_follows_the_number_of_steps(inputs, tmp_path):
+    """13 micro-batches, 4 of them a step: 4 steps an epoch."""
+    scheduler = {"type": "WarmupDecayLR", "params": DECAY}
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        outcome = run_threads(inputs, folder, ranks, deepspeed=json.dumps({"scheduler": scheduler}), warmup_ratio=0.2)
+        assert outcome.code == 0, outcome.err
+        settings = json.loads((folder / "ds_config_resolved.json").read_text())["settings"]
+        assert settings["scheduler.params.total_num_steps"] == {"value": 8, "from": "auto <- number of steps"}
+        assert settings["scheduler.params.warmup_num_steps"]["value"] == 2
+        rates = [entry["learning_rate"] for entry in metrics(folder) if "learning_rate" in entry]
+        # DeepSpeed's schedules lag by a step: the last update has the rate of 6 of 8 steps, 2 of them warm-up.
+        assert max(rates) == rates[3] == 1e-3
+        assert rates[-1] == pytest.approx(1e-3 * (8 - 6) / (8 - 2))
+    assert_same_run(tmp_path / "1", tmp_path / "2")
+
+
 def test_the_exit_code_of_a_job_is_that_of_its_error(inputs, tmp_path):
     (tmp_path / "file").write_text("not a folder")  # only rank 0 looks at the output folder
     bad = write_table(tmp_path / "bad.parquet", [row | {"label": None} for row in reviews(4)])
@@ -192,7 +212,7 @@ def test_settings_change_the_run(alone):
 
 def test_dropout_and_seed_change_the_run(inputs, alone, tmp_path):
     """Else equal runs would not show that dropout is the same on all layouts."""
-    calm = inputs | {"model_name_or_path": make_model(tmp_path / "calm", dropout=0.0)}
+    calm = inputs | {"model_name_or_path": widen_layers(make_model(tmp_path / "calm", dropout=0.0))}
     assert run_threads(calm, tmp_path / "without", 1).code == 0
     assert run_threads(inputs, tmp_path / "seed", 1, seed=43, data_seed=42).code == 0
     expected = losses(alone("plain"))

@@ -1,0 +1,289 @@
+"""Ranks that die or fail at any moment, and checkpoints that are damaged or mixed: the job ends, nothing is lost.
+
+A job with a dead rank must end by itself, with a message and a non-zero exit code, and its run must go on from the last
+checkpoint with the bits of one that never stopped.
+"""
+
+import json
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from program import BINARY, MPIEXEC, OPEN_MPI_SETTINGS, environment, files_in, run, run_mpi
+from refusals import FILE
+from resume_test import assert_same_end, logged_steps, train_command
+from tiny_models import make_model, reviews, widen_layers, write_table
+
+RUN = {"max_steps": 24, "save_total_limit": 0}
+LAST, BEFORE_LAST = "checkpoint-24", "checkpoint-20"
+PATIENCE = 30  # seconds a job may take to end once a rank is dead; it takes tenths of one on an idle machine
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    """Enough to evaluate that an evaluation can be caught."""
+    folder = tmp_path_factory.mktemp("inputs")
+    return {
+        "model_name_or_path": widen_layers(make_model(folder / "model", dropout=0.1)),
+        "train_file": write_table(folder / "train.parquet", reviews(38)),
+        "validation_file": write_table(folder / "validation.parquet", reviews(200, seed=2)),
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(inputs, tmp_path_factory):
+    """Two ranks' run that never stopped, with all its checkpoints."""
+    folder = tmp_path_factory.mktemp("whole")
+    outcome = run(train_command(inputs, folder, 2, **RUN))
+    assert outcome.code == 0, outcome.err
+    return folder
+
+
+class Job:
+    """A run in the background, as `num_ranks` threads or processes."""
+
+    def __init__(self, kind, num_ranks, inputs, folder, **flags):
+        self.folder = folder
+        line = train_command(inputs, folder, num_ranks, **(RUN | flags))
+        if kind == "processes":
+            if shutil.which(MPIEXEC) is None:
+                pytest.skip(f"there is no {MPIEXEC}")
+            line[line.index("--ranks") + 1] = "1"
+            line = [MPIEXEC, "-n", str(num_ranks), *line]
+        self.log = folder.parent / f"{folder.name}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                line,
+                env=environment(**{f"OMPI_{setting}": "1" for setting in OPEN_MPI_SETTINGS}),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                preexec_fn=lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN),  # a full disk is an error, no signal
+            )
+
+    def wait_for(self, ready):
+        deadline = time.monotonic() + 60
+        while not ready(self.folder):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+
+    def processes(self):
+        """Ids of the processes that are ranks, by rank."""
+        parents = {}
+        for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            try:
+                parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+
+        def is_ours(pid):
+            while pid in parents and pid != self.process.pid:
+                pid = parents[pid]
+            return pid == self.process.pid
+
+        ranks = [pid for pid in parents if is_ours(pid) and program_of(pid) == os.path.realpath(BINARY)]
+        return sorted(ranks, key=rank_of)
+
+    def end(self):
+        """Exit code and log of a job that is to end by itself."""
+        try:
+            code = self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            for pid in self.processes():
+                os.kill(pid, signal.SIGKILL)
+            pytest.fail(f"the other ranks wait for ever\n{self.log.read_text()}")
+        return code, self.log.read_text()
+
+
+def program_of(pid):
+    try:
+        return str(pathlib.Path(f"/proc/{pid}/exe").readlink())
+    except OSError:
+        return ""
+
+
+def rank_of(pid):
+    try:
+        variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return 0
+    named = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
+    return int(named.get(b"PMI_RANK", named.get(b"OMPI_COMM_WORLD_RANK", b"0")))
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# Moments of a run, as its files show them
+
+
+def saved(folder):
+    return len(list(folder.glob("checkpoint-*/manifest.json")))
+
+
+def in_steps(folder):
+    return saved(folder) >= 2 and logged_steps(folder) % 4 == 2
+
+
+def in_save(folder):
+    return saved(folder) >= 2 and any(folder.glob(".checkpoint-*.tmp"))
+
+
+def in_evaluation(folder):
+    """The loss of a step after which there is an evaluation is logged, the evaluation is not."""
+    if saved(folder) < 2:
+        return False
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    last = json.loads(lines[-1]) if lines[-1].endswith("\n") else {}
+    return "loss" in last and last["step"] % 4 == 0
+
+
+MOMENTS = {"steps": in_steps, "save": in_save, "evaluation": in_evaluation}
+
+
+def test_both_ranks_have_a_part_of_everything(whole):
+    """Else the cases below would show little."""
+    parts = list(whole.glob(f"{LAST}/*-of-00002.safetensors"))
+    assert len(parts) == 4
+    assert min(part.stat().st_size for part in parts) > 100_000
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_process_ends_the_job_and_the_run_goes_on(inputs, whole, tmp_path, moment, victim):
+    folder = tmp_path / "run"
+    job = Job("processes", 2, inputs, folder)
+    job.wait_for(MOMENTS[moment])
+    ranks = job.processes()
+    assert len(ranks) == 2
+    os.kill(ranks[victim], signal.SIGKILL)
+    code, log = job.end()
+    assert code != 0
+    assert "signal 9" in log, log
+    assert not [pid for pid in ranks if is_alive(pid)]
+    outcome = run_mpi(2, train_command(inputs, folder, 2, **(RUN | {"ranks": 1, "resume_from_checkpoint": "true"})))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(folder, whole)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_process_of_two_threads_goes_on(inputs, whole, tmp_path, moment):
+    folder = tmp_path / "run"
+    job = Job("threads", 2, inputs, folder)
+    job.wait_for(MOMENTS[moment])
+    job.process.kill()
+    assert job.end()[0] == -signal.SIGKILL
+    outcome = run(train_command(inputs, folder, 2, **RUN, resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(folder, whole)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_a_rank_that_cannot_write_ends_the_job(inputs, whole, tmp_path, kind, victim):
+    """Its part of the checkpoint is larger than what it may write, as on a full disk."""
+    if kind == "threads" and victim == 1:
+        pytest.skip("threads share the limit")
+    folder = tmp_path / "run"
+    job = Job(kind, 2, inputs, folder)
+    job.wait_for(in_steps)
+    largest = min(path.stat().st_size for path in whole.glob(f"{LAST}/*-of-00002.safetensors")) // 2
+    resource.prlimit(job.processes()[victim], resource.RLIMIT_FSIZE, (largest, largest))
+    code, log = job.end()
+    assert code == FILE, log
+    part = "-of-00002.safetensors" if kind == "threads" else f"-0000{victim + 1}-of-00002.safetensors"
+    assert f"{part}: File too large" in log
+    outcome = run(train_command(inputs, folder, 2, **RUN, resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(folder, whole)
+
+
+# Damaged and mixed checkpoints
+
+MODEL_PART, OPTIMIZER_PART = "model-00001-of-00002.safetensors", "optimizer-00002-of-00002.safetensors"
+
+
+def cut(path):
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def mix(path):
+    shutil.copy(path.parent.parent / BEFORE_LAST / path.name, path)
+
+
+def remove(path):
+    path.unlink()
+
+
+DAMAGES = [
+    (cut, MODEL_PART),
+    (cut, OPTIMIZER_PART),
+    (flip, MODEL_PART),
+    (flip, OPTIMIZER_PART),
+    (flip, "strake_state.json"),
+    (flip, "model.safetensors.index.json"),
+    (flip, "manifest.json"),
+    (cut, "manifest.json"),
+    (mix, MODEL_PART),
+    (mix, OPTIMIZER_PART),
+    (mix, "strake_state.json"),
+    (mix, "manifest.json"),
+    (remove, MODEL_PART),
+    (remove, OPTIMIZER_PART),
+]
+
+
+@pytest.mark.parametrize(("damage", "name"), DAMAGES, ids=lambda value: getattr(value, "__name__", value))
+def test_a_damaged_checkpoint_is_refused_by_name_and_else_passed_over(inputs, whole, tmp_path, damage, name):
+    folder = shutil.copytree(whole, tmp_path / "run")
+    damage(folder / LAST / name)
+    before = files_in(folder)
+    outcome = run(train_command(inputs, folder, 2, **RUN, resume_from_checkpoint=folder / LAST))
+    assert outcome.code == FILE, outcome.err
+    assert str(folder / LAST) in outcome.err.splitlines()[-1]
+    if name != "manifest.json":
+        assert name in outcome.err.splitlines()[-1]
+    assert files_in(folder) == before
+
+    outcome = run(train_command(inputs, folder, 2, **RUN, resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert f"{folder / LAST} is not used" in outcome.err
+    assert_same_end(folder, whole)
+
+
+# Other stages and numbers of ranks
+
+
+def stage(number):
+    return {"deepspeed": json.dumps({"zero_optimization": {"stage": number, "stage3_param_persistence_threshold": 0}})}
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_a_run_moves_between_stages_and_ranks(inputs, whole, tmp_path, kind):
+    """Four ranks with stage 3, killed; two with stage 1, killed; four with stage 3, killed; then one to the end."""
+    folder = tmp_path / "run"
+    for i, (num_ranks, number) in enumerate([(4, 3), (2, 1), (4, 3)], start=1):
+        job = Job(kind, num_ranks, inputs, folder, resume_from_checkpoint="true", **stage(number))
+        job.wait_for(lambda path, goal=i: saved(path) > goal and logged_steps(path) % 4 != 0)
+        assert f"sharding zero-{number}" in job.log.read_text()
+        os.kill(job.processes()[-1], signal.SIGKILL)
+        assert job.end()[0] != 0
+    outcome = run(train_command(inputs, folder, 1, **RUN, resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(folder, whole)
