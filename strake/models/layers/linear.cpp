@@ -96,4 +96,28 @@ at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const
   return attach(y, node, x);
 }
 
+PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
+  PlannedTensor y = graph.empty(x.rows, outputs);
+  graph.attach({&y}, {x}, {x},
+               [&graph, outputs](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+                 graph.accept(outputs, saved[0].columns);
+                 return {graph.empty_like(saved[0])};
+               });
+  return y;
+}
+
+PlannedTensor linear_activation(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
+  PlannedTensor product = graph.empty(x.rows, outputs);
+  if (!graph.takes_gradients()) return product;
+  PlannedTensor y = graph.empty_like(product);
+  graph.attach({&y}, {x}, {x, product},
+               [&graph, outputs](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+                 const PlannedTensor dproduct = graph.empty_like(saved[1]);
+                 saved.pop_back();
+                 graph.accept(outputs, saved[0].columns);
+                 return {graph.empty_like(saved[0])};
+               });
+  return y;
+}
+
 }  // namespace strake::models::layers
