@@ -92,7 +92,7 @@ void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRu
     const double done = run.options.gradient_checkpointing ? flops * 4 / 3 : flops;  // one more forward pass
     row("seconds of arithmetic", fmt::format("{:.3f}", done / run.num_ranks / (config.gflops * 1e9)));
   }
-  int64_t parameters = run.model.num_parameters();
+  const int64_t parameters = run.model.num_parameters();
   const auto num_states =
       static_cast<int64_t>(optim::Optimizer(run.options.optimizer_settings()).states().size());
   row("MiB of disk a checkpoint",
@@ -165,6 +165,7 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
           ? MemoryLimit{static_cast<int64_t>(config.memory_limit * (int64_t{1} << 30)), "--memory_limit"}
           : memory_limit();
 
+  for (const std::string& notice : sharding.notices) out << notice << "\n";
   out << fmt::format("{} with {} parameters, {}; {} rank{}{}; micro-batches of {} sequences, {} tokens\n\n",
                      subject.name, monitor::count_text(run.model.num_parameters()), options.bf16 ? "bf16" : "fp32",
                      ranks, ranks == 1 ? "" : "s", ranks == 1 ? "" : config.processes ? " as processes" : " as threads",

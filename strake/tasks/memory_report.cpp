@@ -3,6 +3,7 @@
 #include <array>
 
 #include "strake/core/error.h"
+#include "strake/training/trainer.h"
 
 namespace strake::tasks {
 namespace {
@@ -47,6 +48,19 @@ RunVariant variant_of(PlannedRun run, const ShardingStage& stage, bool recompute
 }
 
 }  // namespace
+
+models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options) {
+  const data::BatchPlan plan(dataset.offsets(), training::batch_options(options));
+  models::BatchShape largest;
+  data::Cursor cursor;
+  for (int64_t left = plan.micro_batches_per_epoch(0); left > 0; --left) {
+    const data::MicroBatch batch = plan.next(cursor);
+    int64_t tokens = 0;
+    for (const int64_t i : batch) tokens += dataset.length(i);
+    if (tokens > largest.tokens) largest = {tokens, static_cast<int64_t>(batch.size())};
+  }
+  return largest;
+}
 
 RunVariant plan_of(const PlannedRun& run) {
   return variant_of(run, run.options.sharding.stage, run.options.gradient_checkpointing, 1);

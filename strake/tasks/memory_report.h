@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "strake/core/memory.h"
+#include "strake/data/token_dataset.h"
 #include "strake/training/memory_plan.h"
 
 namespace strake::tasks {
@@ -29,6 +30,9 @@ struct RunVariant {
   training::MemoryPlan plan;
   int64_t machine_bytes = 0;  // of all its ranks on one machine
 };
+
+// The micro-batch with most tokens of a run's first epoch.
+models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options);
 
 RunVariant plan_of(const PlannedRun& run);
 // Stages 0 to 3, first without then with recomputation.

@@ -107,7 +107,7 @@ int64_t measured_peak(const Case& test) {
     const auto model = make_model(test);
     ShardedParameters parameters(*model, comm, options);
     for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-      const at::Tensor whole = at::zeros({model->blocks()[i]->layout().numel()});
+      at::Tensor whole = at::zeros({model->blocks()[i]->layout().numel()});
       models::initialize_block(*model->blocks()[i], 0.02, 42, whole);
       parameters.assign(i, whole);
     }
