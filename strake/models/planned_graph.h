@@ -59,6 +59,8 @@ class PlannedGraph {
   PlannedTensor empty(int64_t rows, int64_t columns) { return empty(rows, columns, options_.element_size); }
   PlannedTensor empty(int64_t rows, int64_t columns, int64_t element_size);
   PlannedTensor empty_like(const PlannedTensor& x) { return empty(x.rows, x.columns, x.element_size); }
+  // Memory that is there for a moment.
+  void use(int64_t bytes) { meter_.lend(MemoryUse::kActivations, bytes); }
   // `x` as the beginning of the graph, whose gradient backward() returns.
   static PlannedTensor leaf(PlannedTensor x);
 
@@ -69,8 +71,7 @@ class PlannedGraph {
   void attach(std::vector<PlannedTensor*> outputs, const std::vector<PlannedTensor>& inputs, Saved saved,
               Backward backward);
 
-  // A layer hands the gradient of a parameter [rows, columns] to its sink.
-  void accept(int64_t rows, int64_t columns) { accept(empty(rows, columns)); }
+  // A layer hands the gradient of a parameter to its sink.
   void accept(const PlannedTensor& gradient);
 
   // Runs all nodes in autograd's order: the newest first.

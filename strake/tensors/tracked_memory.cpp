@@ -4,10 +4,17 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace strake::tensors {
 namespace {
+
+struct ThreadBytes {
+  int64_t current = 0;
+  int64_t peak = 0;
+};
+thread_local ThreadBytes this_thread;
 
 // Does what ATen's own CPU allocator does, and counts. The size of a block is malloc's, which is all that a deleter can
 // know of it: a few dozen bytes more than was asked for.
@@ -34,13 +41,17 @@ class CountingAllocator final : public at::Allocator {
   static int64_t size_of(void* data) { return static_cast<int64_t>(::malloc_usable_size(data)); }
   static void release(void* data) {
     if (data == nullptr) return;
-    instance().current_.fetch_sub(size_of(data), std::memory_order_relaxed);
+    const int64_t size = size_of(data);
+    instance().current_.fetch_sub(size, std::memory_order_relaxed);
+    this_thread.current -= size;
     c10::free_cpu(data);
   }
 
   void add(void* data) {
     if (data == nullptr) return;
     const int64_t size = size_of(data);
+    this_thread.current += size;
+    this_thread.peak = std::max(this_thread.peak, this_thread.current);
     const int64_t now = current_.fetch_add(size, std::memory_order_relaxed) + size;
     int64_t highest = peak();
     while (now > highest && !peak_.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
@@ -57,6 +68,8 @@ void track_tensor_memory() { c10::SetCPUAllocator(&CountingAllocator::instance()
 
 int64_t tracked_bytes() { return CountingAllocator::instance().current(); }
 int64_t peak_tracked_bytes() { return CountingAllocator::instance().peak(); }
+int64_t peak_tracked_bytes_of_thread() { return this_thread.peak; }
+void reset_peak_tracked_bytes_of_thread() { this_thread = {}; }
 void reset_peak_tracked_bytes() { CountingAllocator::instance().reset_peak(); }
 
 }  // namespace strake::tensors

@@ -19,9 +19,9 @@
 namespace strake::training {
 namespace {
 
-constexpr int64_t kLength = 96;  // tokens of a sequence
+constexpr int64_t kLength = 128;  // tokens of a sequence
 constexpr int64_t kHidden = 128;
-constexpr int64_t kLayers = 3;
+constexpr int64_t kLayers = 4;
 
 struct Case {
   std::string family = "bert";
@@ -90,7 +90,8 @@ TrainingOptions options_of(const Case& test) {
           .sharding = {.stage = test.stage, .share_between_threads = false}};
 }
 
-// Of all ranks together: initial weights, then two steps.
+// Of rank 0, in initial weights and then two steps. Ranks are threads here, whose highest moments need not be at the
+// same time: what is measured is what the rank's own thread allocates.
 int64_t measured_peak(const Case& test) {
   const int64_t per_step = test.ranks * test.accumulation;
   const data::TokenDataset dataset = make_dataset(test.sequences * per_step);
@@ -101,9 +102,9 @@ int64_t measured_peak(const Case& test) {
     step.micro_batches.push_back(batch);
   }
   const TrainingOptions options = options_of(test);
-  const int64_t before = tensors::tracked_bytes();
-  tensors::reset_peak_tracked_bytes();
+  int64_t peak = 0;
   const auto run = [&](comm::Comm& comm) {
+    tensors::reset_peak_tracked_bytes_of_thread();
     const auto model = make_model(test);
     ShardedParameters parameters(*model, comm, options);
     for (size_t i = 0; i < parameters.num_blocks(); ++i) {
@@ -112,7 +113,10 @@ int64_t measured_peak(const Case& test) {
       parameters.assign(i, whole);
     }
     Stepper stepper(*model, parameters, comm, options);
-    for (int64_t number = 1; number <= 2; ++number) stepper.run(dataset, step, {.number = number, .learning_rate = 1e-3});
+    for (int64_t number = 1; number <= 2; ++number) {
+      stepper.run(dataset, step, {.number = number, .learning_rate = 1e-3});
+    }
+    if (comm.rank() == 0) peak = tensors::peak_tracked_bytes_of_thread();
   };
   if (test.ranks == 1) {
     comm::SelfComm self;
@@ -120,7 +124,7 @@ int64_t measured_peak(const Case& test) {
   } else {
     comm::run_ranks(test.ranks, 1, run);
   }
-  return tensors::peak_tracked_bytes() - before;
+  return peak;
 }
 
 MemoryPlan plan_of(const Case& test) {
@@ -134,7 +138,7 @@ MemoryPlan plan_of(const Case& test) {
 
 double deviation(const Case& test) {
   tensors::track_tensor_memory();
-  const auto planned = static_cast<double>(plan_of(test).process_bytes);
+  const auto planned = static_cast<double>(plan_of(test).rank_bytes());
   const auto measured = static_cast<double>(measured_peak(test));
   if (std::getenv("STRAKE_PRINT_MEMORY") != nullptr) {
     fmt::print("{:<50} planned {:8.3f} MiB, measured {:8.3f} MiB, {:+.2f} %\n", test.text(), planned / 1048576,
@@ -150,6 +154,7 @@ class PlannedMemory : public testing::TestWithParam<const char*> {};
 TEST_P(PlannedMemory, IsWhatTrainingTakesInEveryStage) {
   for (const ShardingStage& stage : {kZero0, kZero1, kZero2, kZero3}) {
     for (const int ranks : {1, 2}) {
+      if (ranks == 1 && (stage.gathered == Gathered::kAfterUpdate)) continue;  // as stage 0
       for (const bool recompute : {false, true}) {
         for (const bool bf16 : {false, true}) {
           const Case test{.family = GetParam(), .stage = stage, .ranks = ranks, .recompute = recompute, .bf16 = bf16};
@@ -197,7 +202,7 @@ TEST(MemoryPlan, CountsParametersThatThreadsShareOnce) {
 TEST(MemoryPlan, TakesLessInEachStageAndWithRecomputation) {
   int64_t last = INT64_MAX;
   for (const ShardingStage& stage : {kZero0, kZero2, kZero3}) {
-    const int64_t now = plan_of({.stage = stage, .ranks = 4, .sequences = 2}).rank_bytes();
+    const int64_t now = plan_of({.stage = stage, .ranks = 8, .sequences = 1}).rank_bytes();
     EXPECT_LT(now, last) << stage.name;
     last = now;
   }

@@ -61,6 +61,18 @@ struct LinearActivationNode final : torch::autograd::Node {
   kernels::Activation activation = kernels::Activation::kIdentity;
 };
 
+// The weight's, handed over, and the input's.
+PlannedTensor planned_gradients(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
+  {
+    const PlannedTensor dweight = graph.empty(outputs, x.columns);
+    graph.use(tensors::linear_weight_gradient_workspace(x.rows, outputs, x.columns, x.element_size));
+    graph.accept(dweight);
+  }
+  PlannedTensor dx = graph.empty_like(x);
+  graph.use(tensors::linear_input_gradient_workspace(x.rows, x.columns, x.element_size));
+  return dx;
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
@@ -100,8 +112,7 @@ PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t output
   PlannedTensor y = graph.empty(x.rows, outputs);
   graph.attach({&y}, {x}, {x},
                [&graph, outputs](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
-                 graph.accept(outputs, saved[0].columns);
-                 return {graph.empty_like(saved[0])};
+                 return {planned_gradients(graph, saved[0], outputs)};
                });
   return y;
 }
@@ -114,8 +125,7 @@ PlannedTensor linear_activation(PlannedGraph& graph, const PlannedTensor& x, int
                [&graph, outputs](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
                  const PlannedTensor dproduct = graph.empty_like(saved[1]);
                  saved.pop_back();
-                 graph.accept(outputs, saved[0].columns);
-                 return {graph.empty_like(saved[0])};
+                 return {planned_gradients(graph, saved[0], outputs)};
                });
   return y;
 }

@@ -138,8 +138,11 @@ PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_
     for (int64_t begin = 0; begin < count; begin += kChunkTokens) {
       const PlannedTensor logits = graph.empty(std::min(kChunkTokens, count - begin), classes);
       if (!graph.takes_gradients()) continue;
-      graph.empty(logits.rows, width);
-      add_planned_part(graph, graph.empty(classes, width), weight_gradient);
+      const int64_t size = logits.element_size;
+      graph.use(logits.rows * width * size + tensors::linear_input_gradient_workspace(logits.rows, width, size));
+      const PlannedTensor part = graph.empty(classes, width);
+      graph.use(tensors::linear_weight_gradient_workspace(logits.rows, classes, width, size));
+      add_planned_part(graph, part, weight_gradient);
     }
   }
   graph.attach({&nll}, {hidden}, {rows, state_gradient, weight_gradient},
