@@ -151,7 +151,8 @@ class MpiComm final : public Comm {
   static constexpr int kUserTag = 1;
   static constexpr int kChunkTag = 2;
 
-  // Contributors send elements [begin, begin + kStagingElements) of every other rank's shard to it; everybody receives its own.
+  // Contributors send elements [begin, begin + kStagingElements) of every other rank's shard to it; everybody receives
+  // its own.
   void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging, int64_t begin) {
     std::vector<MPI_Request> requests;
     const auto contributors = static_cast<int>(staging.size(0));

@@ -9,8 +9,8 @@
 #include "strake/models/memory_meter.h"
 
 // The memory of a block's forward and backward pass without computing them. Every layer has a planned twin beside it,
-// of the same name, that allocates what the layer does, saves what its node saves and lives as long; a block's plan() is
-// its forward() with planned tensors. Memory is that of tensors: what libraries and kernels use inside is not in it.
+// of the same name, that allocates what the layer does, saves what its node saves and lives as long; a block's plan()
+// is its forward() with planned tensors. Memory is that of tensors: what libraries and kernels use inside is not in it.
 namespace strake::models {
 
 // What the memory of a packed batch depends on.

@@ -93,8 +93,7 @@ void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRu
     row("seconds of arithmetic", fmt::format("{:.3f}", done / run.num_ranks / (config.gflops * 1e9)));
   }
   const int64_t parameters = run.model.num_parameters();
-  const auto num_states =
-      static_cast<int64_t>(optim::Optimizer(run.options.optimizer_settings()).states().size());
+  const auto num_states = static_cast<int64_t>(optim::Optimizer(run.options.optimizer_settings()).states().size());
   row("MiB of disk a checkpoint",
       fmt::format("{:.1f}", static_cast<double>(parameters * 4 * (1 + num_states)) / (1 << 20)));
 }
@@ -119,8 +118,8 @@ void EstimateConfig::validate() const {
           "--model_type {}: only gpt2 is there", train.model_type);
   require(max_seq_length >= 0, ErrorKind::kUsage, "--max_seq_length {} is negative", max_seq_length);
   require(mean_length >= 0, ErrorKind::kUsage, "--mean_length {} is negative", mean_length);
-  require(memory_limit >= 0 && memory_limit <= 1 << 20, ErrorKind::kUsage,
-          "--memory_limit {} is not in [0, {}] GiB", memory_limit, 1 << 20);
+  require(memory_limit >= 0 && memory_limit <= 1 << 20, ErrorKind::kUsage, "--memory_limit {} is not in [0, {}] GiB",
+          memory_limit, 1 << 20);
   require(gflops >= 0, ErrorKind::kUsage, "--gflops {} is negative", gflops);
   require(train.ranks >= 1 && train.ranks <= 4096, ErrorKind::kUsage, "--ranks {} is not in [1, 4096]", train.ranks);
   require(ranks_per_machine == 0 || processes, ErrorKind::kUsage,
@@ -135,7 +134,8 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
   given.validate();
   EstimateConfig config = given;
   config.train.given = given.given;
-  const Subject subject = config.train.trains_language_model() ? language_model(config.train) : classifier(config.train);
+  const Subject subject =
+      config.train.trains_language_model() ? language_model(config.train) : classifier(config.train);
   const auto ranks = static_cast<int>(config.train.ranks);
   const auto per_machine = static_cast<int>(config.ranks_per_machine > 0 ? config.ranks_per_machine : ranks);
   const ShardingRequest sharding =
@@ -153,13 +153,13 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
   const double tokens = std::ceil(static_cast<double>(sequences) * length);
   require(tokens <= INT32_MAX, ErrorKind::kUsage,
           "--per_device_train_batch_size {}: a micro-batch of {:.0f} tokens is too large", sequences, tokens);
-  const PlannedRun run{.model = *subject.model,
-                       .options = options,
-                       .batch = {.tokens = static_cast<int64_t>(tokens), .sequences = sequences},
-                       .num_ranks = ranks,
-                       .ranks_per_machine = per_machine,
-                       .placement = config.processes ? training::RankPlacement::kProcesses
-                                                     : training::RankPlacement::kThreads};
+  const PlannedRun run{
+      .model = *subject.model,
+      .options = options,
+      .batch = {.tokens = static_cast<int64_t>(tokens), .sequences = sequences},
+      .num_ranks = ranks,
+      .ranks_per_machine = per_machine,
+      .placement = config.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads};
   const MemoryLimit machine =
       config.memory_limit > 0
           ? MemoryLimit{static_cast<int64_t>(config.memory_limit * (int64_t{1} << 30)), "--memory_limit"}
@@ -168,7 +168,10 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
   for (const std::string& notice : sharding.notices) out << notice << "\n";
   out << fmt::format("{} with {} parameters, {}; {} rank{}{}; micro-batches of {} sequences, {} tokens\n\n",
                      subject.name, monitor::count_text(run.model.num_parameters()), options.bf16 ? "bf16" : "fp32",
-                     ranks, ranks == 1 ? "" : "s", ranks == 1 ? "" : config.processes ? " as processes" : " as threads",
+                     ranks, ranks == 1 ? "" : "s",
+                     ranks == 1         ? ""
+                     : config.processes ? " as processes"
+                                        : " as threads",
                      sequences, monitor::count_text(run.batch.tokens));
   const RunVariant asked = plan_of(run);
   print_memory(out, run, asked);

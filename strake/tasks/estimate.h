@@ -32,8 +32,7 @@ struct EstimateConfig {
     visit("max_seq_length", self.max_seq_length,
           "tokens of a sequence; 0: 128, for causal-lm the model's positions, at most 1024");
     visit("mean_length", self.mean_length, "tokens of a sequence on average; 0: all are as long as max_seq_length");
-    visit("per_device_train_batch_size", options.per_device_train_batch_size,
-          "sequences of a micro-batch on one rank");
+    visit("per_device_train_batch_size", options.per_device_train_batch_size, "sequences of a micro-batch on one rank");
     visit("gradient_accumulation_steps", options.gradient_accumulation_steps,
           "micro-batches per rank and optimizer step");
     visit("optim", options.optim, "adamw_torch, sgd, adagrad, lion or lamb");

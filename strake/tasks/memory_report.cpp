@@ -12,7 +12,7 @@ using models::MemoryUse;
 using training::ShardingStage;
 
 constexpr std::array<const char*, models::kMemoryUses> kUseNames{
-    "parameters",        "fp32 master weights",     "gradients",  "optimizer states",
+    "parameters",          "fp32 master weights",     "gradients",  "optimizer states",
     "gathered parameters", "gradients being reduced", "activations"};
 
 std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)); }
@@ -105,7 +105,8 @@ void print_memory(std::ostream& out, const PlannedRun& run, const RunVariant& va
 }
 
 void print_variants(std::ostream& out, const std::vector<RunVariant>& variants, int64_t limit_bytes) {
-  out << fmt::format("  {:<8} {:>10} {:>12} {:>14} {:>6}\n", "stage", "recompute", "MiB a rank", "MiB a machine", "fits");
+  out << fmt::format("  {:<8} {:>10} {:>12} {:>14} {:>6}\n", "stage", "recompute", "MiB a rank", "MiB a machine",
+                     "fits");
   for (const RunVariant& variant : variants) {
     out << fmt::format("  {:<8} {:>10} {:>12} {:>14} {:>6}\n", variant.stage.name, variant.recomputes ? "yes" : "no",
                        mebibytes(variant.plan.rank_bytes()), mebibytes(variant.machine_bytes),
@@ -119,8 +120,9 @@ void require_fit(const PlannedRun& run, const RunVariant& variant, const MemoryL
   const std::string advice =
       other ? fmt::format("the nearest plan that fits takes {}: {}", gibibytes(other->machine_bytes), other->name)
             : "not even micro-batches of one sequence with zero-3 and --gradient_checkpointing fit";
-  fail(ErrorKind::kUsage, "{}{} takes {} of memory on a machine, more than {} ({}); {}", run.options.bf16 ? "bf16 " : "",
-       variant.name, gibibytes(variant.machine_bytes), gibibytes(machine.bytes), machine.source, advice);
+  fail(ErrorKind::kUsage, "{}{} takes {} of memory on a machine, more than {} ({}); {}",
+       run.options.bf16 ? "bf16 " : "", variant.name, gibibytes(variant.machine_bytes), gibibytes(machine.bytes),
+       machine.source, advice);
 }
 
 }  // namespace strake::tasks

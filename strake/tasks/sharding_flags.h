@@ -23,7 +23,8 @@ struct RankCount {
   int64_t per_node = 1;
 };
 
-// The part that needs neither model nor data: Error for a file that does not parse and flags that contradict each other.
+// The part that needs neither model nor data: Error for a file that does not parse and flags that contradict each
+// other.
 void check_sharding_flags(const TrainConfig& config);
 
 // Sets config.training as --deepspeed, or --fsdp and --fsdp_config, say. Error (kUsage, kConfig) for contradictions and

@@ -190,7 +190,8 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const RankCoun
     std::cout << fmt::format("largest micro-batch of the first epoch: {} sequences, {} tokens\n", run.batch.sequences,
                              run.batch.tokens);
     print_memory(std::cout, run, variant);
-    std::cout << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
+    std::cout << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30),
+                             machine.source);
   }
   require_fit(run, variant, machine);
 }

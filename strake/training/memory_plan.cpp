@@ -84,7 +84,8 @@ class PlannedParameters {
         element_size_(element_size(request.options)),
         requested_(request.model.blocks().size()),
         buffers_(meter, MemoryUse::kGatherBuffers) {
-    const auto num_states = static_cast<int64_t>(optim::Optimizer(request.options.optimizer_settings()).states().size());
+    const auto num_states =
+        static_cast<int64_t>(optim::Optimizer(request.options.optimizer_settings()).states().size());
     int64_t largest = 0;
     for (const auto& block : model_.blocks()) {
       const BlockMemory memory = blocks_.emplace_back(block_memory(request, *block, rank));
@@ -153,7 +154,8 @@ class PlannedReducer {
     arrive();
     if (bytes == 0) return;
     if (request_.placement == RankPlacement::kProcesses && request_.num_ranks > 1) {
-      meter_.lend(MemoryUse::kGradientBuffers, kFp32 * request_.num_ranks * std::min(comm::kStagingElements, block.own));
+      meter_.lend(MemoryUse::kGradientBuffers,
+                  kFp32 * request_.num_ranks * std::min(comm::kStagingElements, block.own));
     }
     on_the_way_ = bytes;
     if (request_.num_ranks == 1) arrive();
@@ -271,7 +273,8 @@ MemoryPlan plan_memory(const MemoryPlanRequest& request) {
           sharding.group_size);
   // Ranks differ by the pieces of blocks that do not divide evenly; the first has the largest ones.
   const PlannedRank first(request, 0);
-  MemoryPlan plan{.rank = first.peak(), .shared_bytes = first.shared_bytes(), .process_bytes = models::total(first.peak())};
+  MemoryPlan plan{
+      .rank = first.peak(), .shared_bytes = first.shared_bytes(), .process_bytes = models::total(first.peak())};
   if (request.placement == RankPlacement::kProcesses) return plan;
   for (int rank = 1; rank < request.num_ranks; ++rank) {
     plan.process_bytes += models::total(PlannedRank(request, rank).peak()) - plan.shared_bytes;

@@ -8,11 +8,11 @@ at::Tensor select_first(const at::Tensor& hidden, const tensors::PackedBatch& ba
 
 PlannedTensor select_first(PlannedGraph& graph, const PlannedTensor& hidden) {
   PlannedTensor first = graph.empty(graph.batch().sequences, hidden.columns);
-  graph.attach({&first}, {hidden}, {},
-               [&graph, rows = hidden.rows](PlannedGraph::Saved&,
-                                            const PlannedGraph::Saved& gradients) -> PlannedGraph::Saved {
-                 return {graph.empty(rows, gradients[0].columns)};
-               });
+  graph.attach(
+      {&first}, {hidden}, {},
+      [&graph, rows = hidden.rows](PlannedGraph::Saved&, const PlannedGraph::Saved& gradients) -> PlannedGraph::Saved {
+        return {graph.empty(rows, gradients[0].columns)};
+      });
   return first;
 }
 

@@ -145,13 +145,13 @@ PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_
       add_planned_part(graph, part, weight_gradient);
     }
   }
-  graph.attach({&nll}, {hidden}, {rows, state_gradient, weight_gradient},
-               [&graph, tokens = hidden.rows](PlannedGraph::Saved& saved,
-                                              const PlannedGraph::Saved&) -> PlannedGraph::Saved {
-                 if (saved[2].defined()) graph.accept(saved[2]);
-                 saved.pop_back();
-                 return {graph.empty(tokens, saved[1].columns)};
-               });
+  graph.attach(
+      {&nll}, {hidden}, {rows, state_gradient, weight_gradient},
+      [&graph, tokens = hidden.rows](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+        if (saved[2].defined()) graph.accept(saved[2]);
+        saved.pop_back();
+        return {graph.empty(tokens, saved[1].columns)};
+      });
   return nll;
 }
 
