@@ -5,6 +5,7 @@
 
 #include "strake/monitor/closing_table.h"
 #include "strake/monitor/number_text.h"
+#include "strake/tasks/estimate.h"
 #include "strake/tasks/evaluate.h"
 #include "strake/tasks/predict.h"
 #include "strake/tasks/prepare.h"
@@ -96,6 +97,11 @@ void run_tokenize(const VerbText& text, const std::vector<std::string>& argument
   if (parse_config(text, arguments, config, std::cout)) tasks::tokenize(config, std::cout);
 }
 
+void run_estimate(const VerbText& text, const std::vector<std::string>& arguments) {
+  tasks::EstimateConfig config;
+  if (parse_config(text, arguments, config, std::cout)) tasks::estimate(config, std::cout);
+}
+
 }  // namespace
 
 std::span<const Verb> verbs() {
@@ -129,7 +135,15 @@ std::span<const Verb> verbs() {
             "Examples:\n"
             "  strake tokenize --tokenizer roberta-base --input texts.jsonl\n"
             "  strake tokenize --tokenizer roberta-base --input ids.jsonl --decode --skip_special_tokens"},
-           &run_tokenize}};
+           &run_tokenize},
+      Verb{{"estimate", "Memory, arithmetic and communication of a training run, before it is started.",
+            "Examples:\n"
+            "  strake estimate --model_name_or_path roberta-base --max_seq_length 256 --ranks 2\n"
+            "  strake estimate --task causal-lm --model_type gpt2 --bf16 --ranks 8 --processes --ranks_per_machine 4 "
+            "\\\n"
+            "    --deepspeed '{\"zero_optimization\": {\"stage\": 3}}' --memory_limit 64\n"
+            "Exit code 2 if the run does not fit; the message names the nearest plan that does."},
+           &run_estimate}};
   return kVerbs;
 }
 

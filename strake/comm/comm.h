@@ -16,6 +16,9 @@ enum class Fold {
   kAdd         // shard = shard + x_0 + x_1 + ...
 };
 
+// Elements of each contributor's piece that reduce_scatter between processes has in memory at a time.
+inline constexpr int64_t kStagingElements = int64_t{1} << 20;
+
 // Collectives over flat buffers (1-d, contiguous CPU tensors). All ranks of a group call the same collectives in the
 // same order. Sums are taken element by element from rank 0 upwards, in the dtype of the result, so that their bits do
 // not depend on the transport. A failure of any rank makes the others throw Error (kComm) instead of waiting for ever.

@@ -110,12 +110,12 @@ class MpiComm final : public Comm {
   // Every pair exchanges its pieces in chunks, so that the staging memory stays small whatever the buffer.
   void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override {
-    const at::Tensor staging = at::empty({contributors, std::min(kChunk, layout.size(rank_))}, at::kFloat);
+    const at::Tensor staging = at::empty({contributors, std::min(kStagingElements, layout.size(rank_))}, at::kFloat);
     int64_t longest = 0;
     for (int other = 0; other < size_; ++other) longest = std::max(longest, layout.size(other));
-    for (int64_t begin = 0; begin < longest; begin += kChunk) {
+    for (int64_t begin = 0; begin < longest; begin += kStagingElements) {
       exchange_chunk(full, layout, staging, begin);
-      const int64_t count = std::min(kChunk, layout.size(rank_) - begin);
+      const int64_t count = std::min(kStagingElements, layout.size(rank_) - begin);
       if (count <= 0) continue;
       at::Tensor target = shard.narrow(0, begin, count);
       for (int other = 0; other < contributors; ++other) {
@@ -182,13 +182,13 @@ class MpiComm final : public Comm {
  private:
   static constexpr int kUserTag = 1;
   static constexpr int kChunkTag = 2;
-  static constexpr int64_t kChunk = int64_t{1} << 20;  // elements
 
-  // Contributors send elements [begin, begin + kChunk) of every other rank's shard to it; everybody receives its own.
+  // Contributors send elements [begin, begin + kStagingElements) of every other rank's shard to it; everybody receives
+  // its own.
   void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging, int64_t begin) {
     std::vector<MPI_Request> requests;
     const auto contributors = static_cast<int>(staging.size(0));
-    const int64_t mine = std::min(kChunk, layout.size(rank_) - begin);
+    const int64_t mine = std::min(kStagingElements, layout.size(rank_) - begin);
     for (int other = 0; other < size_; ++other) {
       if (other == rank_) continue;
       if (mine > 0 && other < contributors) {
@@ -197,7 +197,7 @@ class MpiComm final : public Comm {
                         &requests.emplace_back()),
               "reduce_scatter");
       }
-      const int64_t theirs = std::min(kChunk, layout.size(other) - begin);
+      const int64_t theirs = std::min(kStagingElements, layout.size(other) - begin);
       if (theirs <= 0 || rank_ >= contributors) continue;
       const at::Tensor piece = full.narrow(0, layout.begin(other) + begin, theirs);
       check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), MPI_FLOAT, other, kChunkTag, comm_,

@@ -10,6 +10,7 @@
 
 #include "strake/core/philox.h"
 #include "strake/kernels/dropout.h"
+#include "strake/models/planned_graph.h"
 #include "strake/tensors/flat_layout.h"
 #include "strake/tensors/packed_batch.h"
 
@@ -94,6 +95,8 @@ class Block {
   // the dtype of the parameters.
   virtual at::Tensor forward(const Parameters& parameters, const at::Tensor& input,
                              const StepContext& context) const = 0;
+  // The memory of forward() in training, and of its backward pass: the same steps on planned tensors.
+  virtual PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const = 0;
 
   // Windows of `flat` (of layout().numel() elements) as this block's own parameters.
   Parameters view(const at::Tensor& flat, GradientSink* sink) const;

@@ -18,6 +18,7 @@ class TwoTensors final : public Block {
     add({.name = "two.bias", .shape = {3}});
   }
   at::Tensor forward(const Parameters&, const at::Tensor& input, const StepContext&) const override { return input; }
+  PlannedTensor plan(PlannedGraph&, const PlannedTensor& input) const override { return input; }
 };
 
 TEST(BlockView, GivesEachParameterItsWindowOfTheFlatBuffer) {

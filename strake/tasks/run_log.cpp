@@ -5,6 +5,7 @@
 #include "strake/core/log.h"
 #include "strake/monitor/closing_table.h"
 #include "strake/monitor/number_text.h"
+#include "strake/tensors/tracked_memory.h"
 
 namespace strake::tasks {
 namespace {
@@ -53,8 +54,14 @@ void RunLog::on_step(const training::StepReport& report, double epoch, int64_t t
 }
 
 void RunLog::on_log(const Json& entry) {
+  if (entry.contains("train_runtime")) {  // in the closing table
+    Json closing = entry;
+    closing["peak_tracked_bytes"] = tensors::peak_tracked_bytes();
+    closing["ranks_of_process"] = config_.ranks;
+    metrics_->append(closing);
+    return;
+  }
   metrics_->append(entry);
-  if (entry.contains("train_runtime")) return;  // in the closing table
   if (progress_) progress_->make_room();
   log::info("{}", brief(entry));
 }
@@ -77,6 +84,9 @@ void RunLog::close(const training::TrainReport& report) {
     rows.emplace_back("best_" + config_.training.best_metric_name(), fmt::format("{:.4f}", *report.best_metric));
     rows.emplace_back("best_step", monitor::count_text(report.best_step));
   }
+  rows.emplace_back("peak_tracked_bytes",
+                    fmt::format("{} ({} rank{})", monitor::count_text(tensors::peak_tracked_bytes()), config_.ranks,
+                                config_.ranks == 1 ? "" : "s"));
   rows.emplace_back("output_dir", config_.output_dir);
   monitor::print_closing_table(std::cout, "train", rows);
 }

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <iostream>
+
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/mpi_comm.h"
 #include "strake/comm/rank_environment.h"
@@ -14,11 +16,13 @@
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
 #include "strake/models/weights.h"
+#include "strake/tasks/memory_report.h"
 #include "strake/tasks/run_log.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/linear_products.h"
+#include "strake/tensors/tracked_memory.h"
 
 namespace strake::tasks {
 namespace {
@@ -175,6 +179,27 @@ void log_environment(const TrainConfig& config, const TrainJob& job, int num_ran
             config.training.bf16 ? "bf16" : "fp32");
 }
 
+// Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.
+void check_memory(const TrainConfig& config, const TrainJob& job, const RankCount& ranks,
+                  training::RankPlacement placement) {
+  const PlannedRun run{.model = job.model(),
+                       .options = config.training,
+                       .batch = largest_batch(job.train_data(), config.training),
+                       .num_ranks = static_cast<int>(ranks.world),
+                       .ranks_per_machine = static_cast<int>(ranks.per_node),
+                       .placement = placement};
+  const RunVariant variant = plan_of(run);
+  const MemoryLimit machine = memory_limit();
+  if (config.dry_run && log::rank() == 0) {
+    std::cout << fmt::format("largest micro-batch of the first epoch: {} sequences, {} tokens\n", run.batch.sequences,
+                             run.batch.tokens);
+    print_memory(std::cout, run, variant);
+    std::cout << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30),
+                             machine.source);
+  }
+  require_fit(run, variant, machine);
+}
+
 }  // namespace
 
 bool are_token_files(const std::vector<std::string>& paths) {
@@ -253,6 +278,7 @@ void TrainConfig::validate_language_model() const {
 
 training::TrainReport train(const TrainConfig& given) {
   keep_freed_memory();
+  tensors::track_tensor_memory();
   given.validate();
   TrainConfig config = given;
   log::set_level(log::parse_level(config.log_level));
@@ -270,9 +296,11 @@ training::TrainReport train(const TrainConfig& given) {
 
   const auto run = [&]() -> training::TrainReport {
     const auto job = make_job(config, under_launcher ? threads : available_cores());
-    const ShardingRequest sharding = choose_sharding(
-        config, {.world = num_ranks, .per_node = under_launcher ? environment->local_size : num_ranks}, *job);
+    const RankCount ranks{.world = num_ranks, .per_node = under_launcher ? environment->local_size : num_ranks};
+    const ShardingRequest sharding = choose_sharding(config, ranks, *job);
     log_environment(config, *job, num_ranks, threads);
+    check_memory(config, *job, ranks,
+                 under_launcher ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads);
     if (config.dry_run) return {};
     if (!mpi || mpi->rank() == 0) check_output_folder(config);
     const Start start{.resume_from = find_resume(config),

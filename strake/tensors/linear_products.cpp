@@ -47,6 +47,11 @@ at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const st
   return op.call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), std::nullopt);
 }
 
+int64_t fp32_sums(int64_t numel, int64_t element_size) {
+  constexpr int64_t kFp32 = sizeof(float);
+  return element_size < kFp32 ? numel * kFp32 : 0;
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x_ti, const at::Tensor& weight_oi, const std::optional<at::Tensor>& bias_o) {
@@ -59,6 +64,14 @@ at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weig
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti) {
   return use_onednn() ? onednn_linear(dy_to.t(), x_ti.t(), std::nullopt) : at::mm(dy_to.t(), x_ti);
+}
+
+int64_t linear_input_gradient_workspace(int64_t tokens, int64_t inputs, int64_t element_size) {
+  return use_onednn() ? fp32_sums(tokens * inputs, element_size) : 0;
+}
+
+int64_t linear_weight_gradient_workspace(int64_t tokens, int64_t outputs, int64_t inputs, int64_t element_size) {
+  return use_onednn() ? tokens * outputs * element_size + fp32_sums(outputs * inputs, element_size) : 0;
 }
 
 const char* matmul_backend() { return use_onednn() ? "onednn" : "aten"; }

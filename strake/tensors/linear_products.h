@@ -19,6 +19,11 @@ at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weig
 // [O, I] = dy[T, O]^T x[T, I]
 at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti);
 
+// Bytes that the gradients allocate beside their results, but for a few hundred kilobytes: oneDNN wants the transposed
+// operand as a copy, and sums bf16 products up in an fp32 copy of the result.
+int64_t linear_input_gradient_workspace(int64_t tokens, int64_t inputs, int64_t element_size);
+int64_t linear_weight_gradient_workspace(int64_t tokens, int64_t outputs, int64_t inputs, int64_t element_size);
+
 // "onednn" or "aten", for the log.
 const char* matmul_backend();
 

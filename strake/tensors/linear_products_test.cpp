@@ -5,6 +5,8 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include "strake/tensors/tracked_memory.h"
+
 namespace strake::tensors {
 namespace {
 
@@ -39,6 +41,29 @@ TEST_P(LinearProducts, RepeatBitForBit) {
   const at::Tensor weight = at::randn({48, 64}).to(GetParam());
   EXPECT_TRUE(linear(x, weight, std::nullopt).equal(linear(x, weight, std::nullopt)));
   EXPECT_TRUE(linear_weight_gradient(x, x).equal(linear_weight_gradient(x, x)));
+}
+
+// What a call allocates at most, beside its result.
+template <typename Product>
+int64_t workspace_of(const Product& product) {
+  product();  // the first call compiles kernels
+  reset_peak_tracked_bytes_of_thread();
+  const at::Tensor result = product();
+  return peak_tracked_bytes_of_thread() - result.numel() * result.element_size();
+}
+
+TEST_P(LinearProducts, AllocateTheWorkspaceTheySay) {
+  track_tensor_memory();
+  const at::Tensor x = at::randn({4096, 256}).to(GetParam());
+  const at::Tensor weight = at::randn({512, 256}).to(GetParam());
+  const at::Tensor dy = at::randn({4096, 512}).to(GetParam());
+  const auto size = static_cast<int64_t>(x.element_size());
+  const double small = 1 << 20;  // blocks of the operands; the largest copies are 4 and 8 MiB
+  EXPECT_NEAR(workspace_of([&] { return linear(x, weight, std::nullopt); }), 0, small);
+  EXPECT_NEAR(workspace_of([&] { return linear_input_gradient(dy, weight); }),
+              linear_input_gradient_workspace(4096, 256, size), small);
+  EXPECT_NEAR(workspace_of([&] { return linear_weight_gradient(dy, x); }),
+              linear_weight_gradient_workspace(4096, 512, 256, size), small);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LinearProducts, testing::Values(c10::kFloat, c10::kBFloat16));

@@ -15,13 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-data::BatchOptions batch_options(const TrainingOptions& options) {
-  return {.sequences = options.per_device_train_batch_size,
-          .max_tokens = options.max_tokens_per_batch,
-          .last = options.dataloader_drop_last ? data::LastBatch::kDrop : data::LastBatch::kKeep,
-          .seed = options.order_seed()};
-}
-
 monitor::PackedWork work_of(const data::TokenDataset& dataset, const data::GlobalStep& step) {
   monitor::PackedWork work;
   for (const data::MicroBatch& batch : step.micro_batches) {
@@ -44,6 +37,13 @@ Json earlier_closing(const fs::path& output_dir, const Json& closing) {
 }
 
 }  // namespace
+
+data::BatchOptions batch_options(const TrainingOptions& options) {
+  return {.sequences = options.per_device_train_batch_size,
+          .max_tokens = options.max_tokens_per_batch,
+          .last = options.dataloader_drop_last ? data::LastBatch::kDrop : data::LastBatch::kKeep,
+          .seed = options.order_seed()};
+}
 
 int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
   const data::BatchPlan plan(train.offsets(), batch_options(options));

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "strake/comm/comm.h"
+#include "strake/data/batch_plan.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/model.h"
 #include "strake/monitor/flops.h"
@@ -25,6 +26,9 @@ class RunListener {
   // A log entry as in trainer_state.json: training, evaluation or closing.
   virtual void on_log(const Json& entry) = 0;
 };
+
+// How a run's data is cut into micro-batches.
+data::BatchOptions batch_options(const TrainingOptions& options);
 
 struct TrainerInputs {
   const models::Model& model;

@@ -43,4 +43,12 @@ at::Tensor ClassificationHeadBlock::forward(const Parameters& p, const at::Tenso
   return layers::linear(dropped, p[classifier_weight_], p[classifier_bias_]);
 }
 
+PlannedTensor ClassificationHeadBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
+  PlannedTensor first = layers::select_first(graph, input);
+  if (design_.dropout_before_dense) first = layers::dropout(graph, first, dropout_);
+  const PlannedTensor dense = layers::linear_activation(graph, first, input.columns);
+  const PlannedTensor dropped = layers::dropout(graph, dense, dropout_);
+  return layers::linear(graph, dropped, layout().entries()[classifier_bias_].shape[0]);
+}
+
 }  // namespace strake::models

@@ -19,6 +19,7 @@ class ClassificationHeadBlock final : public Block {
   ClassificationHeadBlock(const EncoderConfig& config, const Design& design, uint32_t first_site);
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
+  PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
 
  private:
   Design design_;

@@ -73,4 +73,10 @@ at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& batch) con
   return rows;
 }
 
+PlannedTensor EmbeddingsBlock::plan(PlannedGraph& graph, const PlannedTensor& /*input*/) const {
+  const PlannedTensor sum = layers::embedding_sum(graph, layout().entries()[word_].shape[1]);
+  const PlannedTensor normed = layers::layer_norm(graph, sum);
+  return layers::dropout(graph, normed, dropout_);
+}
+
 }  // namespace strake::models

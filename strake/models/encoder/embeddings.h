@@ -11,6 +11,7 @@ class EmbeddingsBlock final : public Block {
   EmbeddingsBlock(const EncoderConfig& config, const EncoderNames& names, uint32_t first_site);
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
+  PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
 
  private:
   // Row of the position table for each token. RoBERTa counts from pad_token_id + 1 and leaves pad tokens out.

@@ -57,4 +57,14 @@ at::Tensor EncoderLayerBlock::forward(const Parameters& p, const at::Tensor& inp
                                      context.dropout(first_site_ + 2, config_.hidden_dropout), context);
 }
 
+PlannedTensor EncoderLayerBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
+  const PlannedTensor qkv = layers::linear(graph, input, 3 * config_.hidden_size);
+  const PlannedTensor attended = layers::self_attention(graph, qkv, config_.num_attention_heads);
+  const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size);
+  const PlannedTensor hidden = layers::residual_layer_norm(graph, projected, input, config_.attention_output_dropout);
+  const PlannedTensor activated = layers::linear_activation(graph, hidden, config_.intermediate_size);
+  const PlannedTensor output = layers::linear(graph, activated, config_.hidden_size);
+  return layers::residual_layer_norm(graph, output, hidden, config_.hidden_dropout);
+}
+
 }  // namespace strake::models

@@ -14,6 +14,7 @@ class EncoderLayerBlock final : public Block {
   EncoderLayerBlock(const EncoderConfig& config, const EncoderNames& names, int64_t layer, uint32_t first_site);
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
+  PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
 
  private:
   // Weight and bias of a projection, stacked from several in the checkpoint.

@@ -27,4 +27,9 @@ at::Tensor Gpt2EmbeddingsBlock::forward(const Parameters& parameters, const at::
   return layers::dropout(sum, context.dropout(site_, dropout_), context);
 }
 
+PlannedTensor Gpt2EmbeddingsBlock::plan(PlannedGraph& graph, const PlannedTensor& /*input*/) const {
+  const PlannedTensor sum = layers::embedding_sum(graph, layout().entries()[word_].shape[1]);
+  return layers::dropout(graph, sum, dropout_);
+}
+
 }  // namespace strake::models

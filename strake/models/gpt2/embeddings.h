@@ -13,6 +13,7 @@ class Gpt2EmbeddingsBlock final : public Block {
   Gpt2EmbeddingsBlock(const Gpt2Config& config, uint32_t first_site);
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
+  PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
 
  private:
   double dropout_;

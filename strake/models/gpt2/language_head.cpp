@@ -8,6 +8,7 @@ namespace strake::models {
 
 Gpt2LanguageHeadBlock::Gpt2LanguageHeadBlock(const Gpt2Config& config)
     : Block("head"),
+      vocab_size_(config.vocab_size),
       layer_norm_eps_(config.layer_norm_eps),
       norm_(add_norm("head.norm", "transformer.ln_f", config.hidden_size)) {
   if (config.tie_word_embeddings) {
@@ -24,6 +25,11 @@ at::Tensor Gpt2LanguageHeadBlock::forward(const Parameters& p, const at::Tensor&
                                           const StepContext& context) const {
   const at::Tensor normed = layers::layer_norm(input, {p[norm_.weight], p[norm_.bias], layer_norm_eps_}, context);
   return layers::token_nll(normed, p[projection_], context);
+}
+
+PlannedTensor Gpt2LanguageHeadBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
+  const PlannedTensor normed = layers::layer_norm(graph, input);
+  return layers::token_nll(graph, normed, vocab_size_);
 }
 
 }  // namespace strake::models

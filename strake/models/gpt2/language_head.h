@@ -12,8 +12,10 @@ class Gpt2LanguageHeadBlock final : public Block {
   explicit Gpt2LanguageHeadBlock(const Gpt2Config& config);
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
+  PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
 
  private:
+  int64_t vocab_size_;
   double layer_norm_eps_;
   Affine norm_;
   size_t projection_;

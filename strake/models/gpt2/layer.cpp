@@ -67,4 +67,22 @@ at::Tensor Gpt2LayerBlock::forward(const Parameters& p, const at::Tensor& input,
   return at::add(hidden.sum, dropped);
 }
 
+PlannedTensor Gpt2LayerBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
+  const PlannedTensor normed = layers::layer_norm(graph, input);
+  const PlannedTensor qkv = layers::linear(graph, normed, 3 * config_.hidden_size);
+  const PlannedTensor attended = layers::self_attention(graph, qkv, config_.num_heads);
+  const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size);
+  const layers::PlannedNormedSum hidden =
+      layers::residual_sum_and_norm(graph, projected, input, config_.residual_dropout);
+  const PlannedTensor activated = layers::linear_activation(graph, hidden.norm, config_.intermediate_size);
+  const PlannedTensor output = layers::linear(graph, activated, config_.hidden_size);
+  const PlannedTensor dropped = layers::dropout(graph, output, config_.residual_dropout);
+  PlannedTensor sum = graph.empty_like(dropped);
+  graph.attach({&sum}, {hidden.sum, dropped}, {},
+               [](PlannedGraph::Saved&, const PlannedGraph::Saved& gradients) -> PlannedGraph::Saved {
+                 return {gradients[0], gradients[0]};
+               });
+  return sum;
+}
+
 }  // namespace strake::models

@@ -14,6 +14,7 @@ class Gpt2LayerBlock final : public Block {
   Gpt2LayerBlock(const Gpt2Config& config, int64_t layer, uint32_t first_site);
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
+  PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
 
  private:
   struct Projection {

@@ -81,4 +81,14 @@ at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options
   return attach(out.detach(), node, qkv);
 }
 
+PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, int64_t num_heads) {
+  PlannedTensor out = graph.empty(qkv.rows, qkv.columns / 3);
+  const PlannedTensor lse = graph.empty(qkv.rows, num_heads, sizeof(float));
+  graph.attach({&out}, {qkv}, {qkv, out, lse},
+               [&graph](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+                 return {graph.empty_like(saved[0])};
+               });
+  return out;
+}
+
 }  // namespace strake::models::layers

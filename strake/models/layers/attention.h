@@ -17,4 +17,7 @@ struct AttentionOptions {
 // Self-attention within each sequence of the batch: qkv [T, 3 H] (queries, keys, values side by side) -> [T, H].
 at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options, const StepContext& context);
 
+// Its memory.
+PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, int64_t num_heads);
+
 }  // namespace strake::models::layers

@@ -50,4 +50,14 @@ at::Tensor dropout_of_sequences(const at::Tensor& x, const kernels::Dropout& dro
                        at::zeros({count}, at::kInt));
 }
 
+PlannedTensor dropout(PlannedGraph& graph, const PlannedTensor& x, double p) {
+  if (p == 0) return x;
+  PlannedTensor y = graph.empty_like(x);
+  graph.attach({&y}, {x}, {},
+               [&graph](PlannedGraph::Saved&, const PlannedGraph::Saved& gradients) -> PlannedGraph::Saved {
+                 return {graph.empty_like(gradients[0])};
+               });
+  return y;
+}
+
 }  // namespace strake::models::layers

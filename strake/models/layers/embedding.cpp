@@ -58,4 +58,11 @@ at::Tensor embedding_sum(const EmbeddingTables& tables, const tensors::PackedBat
   return attach(out, node);
 }
 
+PlannedTensor embedding_sum(PlannedGraph& graph, int64_t columns) {
+  PlannedTensor out = graph.empty(graph.batch().tokens, columns);
+  graph.attach({&out}, {}, {},
+               [](PlannedGraph::Saved&, const PlannedGraph::Saved&) -> PlannedGraph::Saved { return {}; });
+  return out;
+}
+
 }  // namespace strake::models::layers

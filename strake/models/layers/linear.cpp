@@ -61,6 +61,18 @@ struct LinearActivationNode final : torch::autograd::Node {
   kernels::Activation activation = kernels::Activation::kIdentity;
 };
 
+// The weight's, handed over, and the input's.
+PlannedTensor planned_gradients(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
+  {
+    const PlannedTensor dweight = graph.empty(outputs, x.columns);
+    graph.use(tensors::linear_weight_gradient_workspace(x.rows, outputs, x.columns, x.element_size));
+    graph.accept(dweight);
+  }
+  PlannedTensor dx = graph.empty_like(x);
+  graph.use(tensors::linear_input_gradient_workspace(x.rows, x.columns, x.element_size));
+  return dx;
+}
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
@@ -94,6 +106,28 @@ at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const
   node->bias = bias;
   node->activation = activation;
   return attach(y, node, x);
+}
+
+PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
+  PlannedTensor y = graph.empty(x.rows, outputs);
+  graph.attach({&y}, {x}, {x},
+               [&graph, outputs](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+                 return {planned_gradients(graph, saved[0], outputs)};
+               });
+  return y;
+}
+
+PlannedTensor linear_activation(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
+  PlannedTensor product = graph.empty(x.rows, outputs);
+  if (!graph.takes_gradients()) return product;
+  PlannedTensor y = graph.empty_like(product);
+  graph.attach({&y}, {x}, {x, product},
+               [&graph, outputs](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+                 const PlannedTensor dproduct = graph.empty_like(saved[1]);
+                 saved.pop_back();
+                 return {planned_gradients(graph, saved[0], outputs)};
+               });
+  return y;
 }
 
 }  // namespace strake::models::layers

@@ -80,6 +80,14 @@ std::pair<at::Tensor, std::shared_ptr<LayerNormNode>> compute(const at::Tensor& 
   return {y, node};
 }
 
+PlannedGraph::Backward planned_backward(PlannedGraph& graph, double dropout) {
+  return [&graph, dropout](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+    const PlannedTensor dsum = graph.empty_like(saved[0]);
+    const PlannedTensor dx = dropout > 0 ? graph.empty_like(saved[0]) : dsum;
+    return {dx, dsum};
+  };
+}
+
 }  // namespace
 
 at::Tensor residual_layer_norm(const at::Tensor& x, const at::Tensor& residual, const LayerNormParameters& norm,
@@ -101,6 +109,28 @@ NormedSum residual_sum_and_norm(const at::Tensor& x, const at::Tensor& residual,
 at::Tensor layer_norm(const at::Tensor& x, const LayerNormParameters& norm, const StepContext& context) {
   auto [y, node] = compute(x, {}, norm, {}, context);
   return norm.weight.sink == nullptr ? y : attach(y, node, x);
+}
+
+PlannedTensor residual_layer_norm(PlannedGraph& graph, const PlannedTensor& x, const PlannedTensor& residual,
+                                  double dropout) {
+  const PlannedTensor sum = graph.empty_like(x);
+  const PlannedTensor mean_and_rstd = graph.empty(x.rows, 2, sizeof(float));
+  PlannedTensor y = graph.empty_like(x);
+  graph.attach({&y}, {x, residual}, {sum, mean_and_rstd}, planned_backward(graph, dropout));
+  return y;
+}
+
+PlannedNormedSum residual_sum_and_norm(PlannedGraph& graph, const PlannedTensor& x, const PlannedTensor& residual,
+                                       double dropout) {
+  PlannedTensor sum = graph.empty_like(x);
+  const PlannedTensor mean_and_rstd = graph.empty(x.rows, 2, sizeof(float));
+  PlannedTensor y = graph.empty_like(x);
+  graph.attach({&sum, &y}, {x, residual}, {sum, mean_and_rstd}, planned_backward(graph, dropout));
+  return {sum, y};
+}
+
+PlannedTensor layer_norm(PlannedGraph& graph, const PlannedTensor& x) {
+  return residual_layer_norm(graph, x, PlannedTensor(), 0);
 }
 
 }  // namespace strake::models::layers

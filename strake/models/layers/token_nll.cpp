@@ -80,6 +80,16 @@ struct TokenNllNode final : torch::autograd::Node {
   at::Tensor weight_gradient;  // [V, H]
 };
 
+// TokenNllNode::add_weight_gradient.
+void add_planned_part(PlannedGraph& graph, const PlannedTensor& part, PlannedTensor& sum) {
+  if (!sum.defined()) {
+    sum = part;
+    return;
+  }
+  if (sum.element_size != sizeof(float)) sum = graph.empty(sum.rows, sum.columns, sizeof(float));
+  if (part.element_size != sizeof(float)) graph.empty(part.rows, part.columns, sizeof(float));  // converted to be added
+}
+
 }  // namespace
 
 at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context) {
@@ -113,6 +123,36 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
     }
   });
   return recording ? attach(nll, node, hidden) : nll;
+}
+
+PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes) {
+  const int64_t count = graph.batch().tokens - graph.batch().sequences;
+  const int64_t width = hidden.columns;
+  const PlannedTensor rows = graph.empty(count, 1, sizeof(int64_t));
+  const PlannedTensor targets = graph.empty(count, 1, sizeof(int32_t));
+  PlannedTensor nll = graph.empty(count, 1, sizeof(float));
+  PlannedTensor state_gradient, weight_gradient;
+  {
+    const PlannedTensor states = graph.empty(count, width);
+    if (graph.takes_gradients()) state_gradient = graph.empty_like(states);
+    for (int64_t begin = 0; begin < count; begin += kChunkTokens) {
+      const PlannedTensor logits = graph.empty(std::min(kChunkTokens, count - begin), classes);
+      if (!graph.takes_gradients()) continue;
+      const int64_t size = logits.element_size;
+      graph.use(logits.rows * width * size + tensors::linear_input_gradient_workspace(logits.rows, width, size));
+      const PlannedTensor part = graph.empty(classes, width);
+      graph.use(tensors::linear_weight_gradient_workspace(logits.rows, classes, width, size));
+      add_planned_part(graph, part, weight_gradient);
+    }
+  }
+  graph.attach(
+      {&nll}, {hidden}, {rows, state_gradient, weight_gradient},
+      [&graph, tokens = hidden.rows](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+        if (saved[2].defined()) graph.accept(saved[2]);
+        saved.pop_back();
+        return {graph.empty(tokens, saved[1].columns)};
+      });
+  return nll;
 }
 
 }  // namespace strake::models::layers

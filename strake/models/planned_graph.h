@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "strake/models/memory_meter.h"
+
+// The memory of a block's forward and backward pass without computing them. Every layer has a planned twin beside it,
+// of the same name, that allocates what the layer does, saves what its node saves and lives as long; a block's plan()
+// is its forward() with planned tensors. Memory is that of tensors: what libraries and kernels use inside is not in it.
+namespace strake::models {
+
+// What the memory of a packed batch depends on.
+struct BatchShape {
+  int64_t tokens = 0;
+  int64_t sequences = 0;
+  bool operator==(const BatchShape&) const = default;
+};
+
+// One input of one node of the graph, as an edge of autograd's: which output of which node a tensor is.
+struct PlannedEdge {
+  size_t node = 0;
+  size_t output = 0;
+};
+
+// A matrix that has a size but no values. Copies share the memory, as those of at::Tensor do.
+struct PlannedTensor {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t element_size = 0;
+  std::shared_ptr<const void> memory;
+  std::optional<PlannedEdge> origin;  // none: needs no gradient
+
+  bool defined() const { return memory != nullptr; }
+};
+
+enum class PlannedGradients { kTaken, kNone };
+
+// How gradients of parameters come into the flat buffer.
+enum class PlannedFold { kOverwrite, kAdd };
+
+class PlannedGraph {
+ public:
+  struct Options {
+    BatchShape batch;
+    int64_t element_size = 4;  // of parameters and hidden states
+    PlannedGradients gradients = PlannedGradients::kTaken;
+    PlannedFold fold = PlannedFold::kOverwrite;
+  };
+  PlannedGraph(MemoryMeter& meter, const Options& options) : meter_(meter), options_(options) {}
+
+  const BatchShape& batch() const { return options_.batch; }
+  bool takes_gradients() const { return options_.gradients == PlannedGradients::kTaken; }
+
+  // A new tensor in the dtype of the parameters, or one of `element_size` bytes.
+  PlannedTensor empty(int64_t rows, int64_t columns) { return empty(rows, columns, options_.element_size); }
+  PlannedTensor empty(int64_t rows, int64_t columns, int64_t element_size);
+  PlannedTensor empty_like(const PlannedTensor& x) { return empty(x.rows, x.columns, x.element_size); }
+  // Memory that is there for a moment.
+  void use(int64_t bytes) { meter_.lend(MemoryUse::kActivations, bytes); }
+  // `x` as the beginning of the graph, whose gradient backward() returns.
+  static PlannedTensor leaf(PlannedTensor x);
+
+  // The gradients of a node's inputs from those of its outputs. What it takes out of `saved` is freed early.
+  using Saved = std::vector<PlannedTensor>;
+  using Backward = std::function<std::vector<PlannedTensor>(Saved& saved, const Saved& gradients)>;
+  // Makes a node the origin of a layer's outputs. Without gradients nothing is saved.
+  void attach(std::vector<PlannedTensor*> outputs, const std::vector<PlannedTensor>& inputs, Saved saved,
+              Backward backward);
+
+  // A layer hands the gradient of a parameter to its sink.
+  void accept(const PlannedTensor& gradient);
+
+  // Runs all nodes in autograd's order: the newest first.
+  PlannedTensor backward(const PlannedTensor& output, const PlannedTensor& output_gradient);
+
+ private:
+  struct Node {
+    Saved saved;
+    std::vector<std::optional<PlannedEdge>> inputs;
+    Backward backward;
+    std::vector<PlannedTensor> gradients;  // by output
+  };
+  void add_gradient(const PlannedEdge& edge, PlannedTensor gradient);
+
+  MemoryMeter& meter_;
+  Options options_;
+  std::vector<Node> nodes_;
+  PlannedTensor leaf_gradient_;
+};
+
+}  // namespace strake::models

@@ -1,0 +1,192 @@
+#include "strake/tasks/estimate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "strake/core/error.h"
+#include "strake/core/memory.h"
+#include "strake/models/encoder/sequence_classifier.h"
+#include "strake/models/gpt2/gpt2.h"
+#include "strake/monitor/flops.h"
+#include "strake/monitor/number_text.h"
+#include "strake/tasks/causal_lm_config.h"
+#include "strake/tasks/memory_report.h"
+#include "strake/tasks/sharding_flags.h"
+
+namespace strake::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A model without weights.
+struct Subject {
+  std::unique_ptr<models::Model> model;
+  std::string name;
+  int64_t hidden_size = 0;
+  int64_t max_length = 0;      // that the model takes
+  int64_t default_length = 0;  // of training sequences
+  std::function<double(const monitor::PackedWork&)> training_flops;
+};
+
+Subject language_model(const TrainConfig& config) {
+  const models::Gpt2Config model = read_causal_lm_config(config);
+  const monitor::DecoderShape shape{.num_layers = model.num_layers,
+                                    .hidden_size = model.hidden_size,
+                                    .intermediate_size = model.intermediate_size,
+                                    .vocab_size = model.vocab_size};
+  return {.model = std::make_unique<models::Gpt2>(model),
+          .name = "gpt2",
+          .hidden_size = model.hidden_size,
+          .max_length = model.max_positions,
+          .default_length = std::min<int64_t>(model.max_positions, 1024),
+          .training_flops = [shape](const auto& work) { return monitor::training_flops(shape, work); }};
+}
+
+Subject classifier(const TrainConfig& config) {
+  fs::path folder = config.model_name_or_path.empty() ? config.config_name : config.model_name_or_path;
+  if (!fs::is_directory(folder)) {
+    require(folder.filename() == "config.json", ErrorKind::kUsage, "{} is neither a folder nor a config.json",
+            folder.string());
+    folder = folder.has_parent_path() ? folder.parent_path() : ".";
+  }
+  models::EncoderConfig model = models::read_encoder_config(folder);
+  if (model.labels.empty()) model.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);
+  const monitor::EncoderShape shape{.num_layers = model.num_hidden_layers,
+                                    .hidden_size = model.hidden_size,
+                                    .intermediate_size = model.intermediate_size,
+                                    .num_labels = model.num_labels()};
+  return {.model = std::make_unique<models::SequenceClassifier>(model),
+          .name = model.model_type,
+          .hidden_size = model.hidden_size,
+          .max_length = model.max_sequence_length(),
+          .default_length = std::min<int64_t>(model.max_sequence_length(), 128),
+          .training_flops = [shape](const auto& work) { return monitor::training_flops(shape, work); }};
+}
+
+// Arithmetic and communication of a step.
+void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRun& run, const Subject& subject,
+                double length) {
+  const auto row = [&](const char* name, const std::string& value) {
+    out << fmt::format("  {:<26} {:>12}\n", name, value);
+  };
+  const auto sequences =
+      static_cast<double>(run.batch.sequences * run.options.gradient_accumulation_steps * run.num_ranks);
+  const double flops = subject.training_flops(
+      {.tokens = sequences * length, .sequences = sequences, .squared_lengths = sequences * length * length});
+  out << "an optimizer step\n";
+  row("sequences", monitor::count_text(static_cast<int64_t>(sequences)));
+  row("tokens", monitor::count_text(std::llround(sequences * length)));
+  row("model FLOP, all ranks", monitor::scaled_text(flops));
+  if (run.num_ranks > 1) {
+    const auto bytes = training::communicated_bytes({.model = run.model,
+                                                     .options = run.options,
+                                                     .batch = run.batch,
+                                                     .num_ranks = run.num_ranks,
+                                                     .placement = run.placement});
+    row("MiB sent by a rank", fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)));
+  }
+  if (config.gflops > 0) {
+    const double done = run.options.gradient_checkpointing ? flops * 4 / 3 : flops;  // one more forward pass
+    row("seconds of arithmetic", fmt::format("{:.3f}", done / run.num_ranks / (config.gflops * 1e9)));
+  }
+  const int64_t parameters = run.model.num_parameters();
+  const auto num_states = static_cast<int64_t>(optim::Optimizer(run.options.optimizer_settings()).states().size());
+  row("MiB of disk a checkpoint",
+      fmt::format("{:.1f}", static_cast<double>(parameters * 4 * (1 + num_states)) / (1 << 20)));
+}
+
+void print_recommendation(std::ostream& out, const PlannedRun& run, const MemoryLimit& machine) {
+  const auto fit = cheapest_fit(run, machine.bytes);
+  out << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
+  if (fit) out << fmt::format("recommended: {}\n", fit->name);
+}
+
+}  // namespace
+
+void EstimateConfig::validate() const {
+  const bool is_language_model = train.trains_language_model();
+  const int sources = static_cast<int>(!train.model_name_or_path.empty()) +
+                      static_cast<int>(!train.config_name.empty()) + static_cast<int>(!train.model_type.empty());
+  require(sources == 1, ErrorKind::kUsage,
+          "say which model: one of --model_name_or_path, --config_name and, for causal-lm, --model_type");
+  require(is_language_model || (train.model_type.empty() && train.config_overrides.empty()), ErrorKind::kUsage,
+          "--model_type and --config_overrides belong to --task causal-lm");
+  require(train.model_type.empty() || train.model_type == "gpt2", ErrorKind::kUsage,
+          "--model_type {}: only gpt2 is there", train.model_type);
+  require(max_seq_length >= 0, ErrorKind::kUsage, "--max_seq_length {} is negative", max_seq_length);
+  require(mean_length >= 0, ErrorKind::kUsage, "--mean_length {} is negative", mean_length);
+  require(memory_limit >= 0 && memory_limit <= 1 << 20, ErrorKind::kUsage, "--memory_limit {} is not in [0, {}] GiB",
+          memory_limit, 1 << 20);
+  require(gflops >= 0, ErrorKind::kUsage, "--gflops {} is negative", gflops);
+  require(train.ranks >= 1 && train.ranks <= 4096, ErrorKind::kUsage, "--ranks {} is not in [1, 4096]", train.ranks);
+  require(ranks_per_machine == 0 || processes, ErrorKind::kUsage,
+          "--ranks_per_machine {} needs --processes: threads are on one machine", ranks_per_machine);
+  require(ranks_per_machine >= 0 && ranks_per_machine <= train.ranks, ErrorKind::kUsage,
+          "--ranks_per_machine {} is not in [0, {}], the number of ranks", ranks_per_machine, train.ranks);
+  check_sharding_flags(train);
+  train.training.validate();
+}
+
+void estimate(const EstimateConfig& given, std::ostream& out) {
+  given.validate();
+  EstimateConfig config = given;
+  config.train.given = given.given;
+  const Subject subject =
+      config.train.trains_language_model() ? language_model(config.train) : classifier(config.train);
+  const auto ranks = static_cast<int>(config.train.ranks);
+  const auto per_machine = static_cast<int>(config.ranks_per_machine > 0 ? config.ranks_per_machine : ranks);
+  const ShardingRequest sharding =
+      apply_sharding_flags(config.train, {.ranks = {.world = ranks, .per_node = per_machine},
+                                          .hidden_size = subject.hidden_size,
+                                          // Schedules take no memory: any number of steps will do.
+                                          .total_steps = [](const auto&) { return int64_t{1}; }});
+  training::TrainingOptions& options = config.train.training;
+  options.validate();
+
+  const int64_t longest = config.max_seq_length > 0 ? config.max_seq_length : subject.default_length;
+  require(longest <= subject.max_length, ErrorKind::kUsage, "--max_seq_length {} is more than the model's {} positions",
+          longest, subject.max_length);
+  const double length = config.mean_length > 0 ? config.mean_length : static_cast<double>(longest);
+  require(length >= 1 && length <= static_cast<double>(longest), ErrorKind::kUsage,
+          "--mean_length {} is not in [1, {}], the longest sequence", length, longest);
+  const int64_t sequences = options.per_device_train_batch_size;
+  const double tokens = std::ceil(static_cast<double>(sequences) * length);
+  require(tokens <= INT32_MAX, ErrorKind::kUsage,
+          "--per_device_train_batch_size {}: a micro-batch of {:.0f} tokens is too large", sequences, tokens);
+  const PlannedRun run{
+      .model = *subject.model,
+      .options = options,
+      .batch = {.tokens = static_cast<int64_t>(tokens), .sequences = sequences},
+      .num_ranks = ranks,
+      .ranks_per_machine = per_machine,
+      .placement = config.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads};
+  const MemoryLimit machine =
+      config.memory_limit > 0
+          ? MemoryLimit{static_cast<int64_t>(config.memory_limit * (int64_t{1} << 30)), "--memory_limit"}
+          : memory_limit();
+
+  for (const std::string& notice : sharding.notices) out << notice << "\n";
+  out << fmt::format("{} with {} parameters, {}; {} rank{}{}; micro-batches of {} sequences, {} tokens\n\n",
+                     subject.name, monitor::count_text(run.model.num_parameters()), options.bf16 ? "bf16" : "fp32",
+                     ranks, ranks == 1 ? "" : "s",
+                     ranks == 1         ? ""
+                     : config.processes ? " as processes"
+                                        : " as threads",
+                     sequences, monitor::count_text(run.batch.tokens));
+  const RunVariant asked = plan_of(run);
+  print_memory(out, run, asked);
+  out << "\n";
+  print_step(out, config, run, subject, length);
+  out << "\nall stages\n";
+  print_variants(out, stage_variants(run), machine.bytes);
+  out << "\n";
+  print_recommendation(out, run, machine);
+  out << "Beside tensors a process takes memory for code, libraries, kernels' workspaces and its training data.\n";
+  out.flush();
+  require_fit(run, asked, machine);
+}
+
+}  // namespace strake::tasks

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <ostream>
+#include <set>
+#include <string>
+
+#include "strake/tasks/train.h"
+
+namespace strake::tasks {
+
+// What a training run would take, from the model's configuration alone: no weights, no data. Flags are those of
+// `strake train`, which plans the same way for its real data.
+struct EstimateConfig {
+  TrainConfig train;
+  int64_t max_seq_length = 0;  // 0: 128, with causal-lm the model's positions, at most 1024
+  double mean_length = 0;      // 0: all sequences have max_seq_length tokens
+  bool processes = false;
+  int64_t ranks_per_machine = 0;  // 0: all of them
+  double memory_limit = 0;        // GiB; 0: this machine's
+  double gflops = 0;              // 0: unknown
+  std::set<std::string> given;
+
+  template <typename Self, typename Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    auto& train = self.train;
+    auto& options = train.training;
+    visit("task", train.task, "sequence-classification or causal-lm");
+    visit("model_name_or_path", train.model_name_or_path, "folder with config.json");
+    visit("model_type", train.model_type, "causal-lm: Transformers' default configuration of this kind: gpt2");
+    visit("config_name", train.config_name, "config.json, or a folder with one, instead of a model");
+    visit("config_overrides", train.config_overrides, "causal-lm: changes to the configuration: n_layer=4,n_head=8");
+    visit("max_seq_length", self.max_seq_length,
+          "tokens of a sequence; 0: 128, for causal-lm the model's positions, at most 1024");
+    visit("mean_length", self.mean_length, "tokens of a sequence on average; 0: all are as long as max_seq_length");
+    visit("per_device_train_batch_size", options.per_device_train_batch_size, "sequences of a micro-batch on one rank");
+    visit("gradient_accumulation_steps", options.gradient_accumulation_steps,
+          "micro-batches per rank and optimizer step");
+    visit("optim", options.optim, "adamw_torch, sgd, adagrad, lion or lamb");
+    visit("optim_args", options.optim_args, "name=value,name=value, as strake train takes them");
+    visit("bf16", options.bf16, "compute in bfloat16, with fp32 master weights");
+    visit("gradient_checkpointing", options.gradient_checkpointing, "compute blocks again in the backward pass");
+    visit("ranks", train.ranks, "data-parallel ranks");
+    visit("processes", self.processes, "ranks are processes (mpirun), not threads of one");
+    visit("ranks_per_machine", self.ranks_per_machine, "with --processes: ranks on one machine; 0: all");
+    visit("deepspeed", train.deepspeed, "a ds_config.json (file or inline JSON)");
+    visit("fsdp", train.fsdp, "full_shard, shard_grad_op, hybrid_shard or no_shard");
+    visit("fsdp_config", train.fsdp_config, "details of --fsdp, a JSON file or inline JSON");
+    visit("memory_limit", self.memory_limit, "GiB that a machine has; 0: what this one has");
+    visit("gflops", self.gflops, "GFLOP/s that a rank reaches, for the time of a step; 0: the time is not shown");
+  }
+  void validate() const;
+};
+
+// Prints memory, arithmetic and communication of the run and of its alternatives. Error (kUsage) naming the nearest
+// plan that fits if the run's own does not.
+void estimate(const EstimateConfig& config, std::ostream& out);
+
+}  // namespace strake::tasks

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "strake/models/memory_meter.h"
+#include "strake/models/model.h"
+#include "strake/training/options.h"
+
+namespace strake::training {
+
+enum class RankPlacement { kThreads, kProcesses };
+
+struct MemoryPlanRequest {
+  const models::Model& model;
+  const TrainingOptions& options;  // sharding, precision, optimizer, recomputation, accumulation
+  models::BatchShape batch;        // the largest micro-batch
+  int num_ranks = 1;
+  RankPlacement placement = RankPlacement::kThreads;
+};
+
+// The most that tensors will hold while weights are loaded and while steps are taken.
+struct MemoryPlan {
+  models::MemoryByUse rank{};  // at its highest moment; of the rank with most
+  int64_t shared_bytes = 0;    // part of rank[kParameters] that all ranks of a process have together
+  int64_t process_bytes = 0;   // of all ranks of a process, highest moments at the same time
+
+  int64_t rank_bytes() const { return models::total(rank); }
+};
+
+// Goes through a run as Stepper, ShardedParameters and GradientReducer do, block by block, and adds up what would be
+// allocated. Evaluation is not in it: it keeps no activations. Communication is taken to be one block behind the
+// backward pass. Error as ShardedParameters for hybrid sharding with groups that do not fit.
+MemoryPlan plan_memory(const MemoryPlanRequest& request);
+
+// Bytes that a rank sends in a step, at 1 / (ranks of the group) for what stays with it: parameters gathered by stage 3
+// for each pass and by stages 1 and 2 after the update, gradients reduced for each micro-batch.
+int64_t communicated_bytes(const MemoryPlanRequest& request);
+
+}  // namespace strake::training
