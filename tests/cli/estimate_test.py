@@ -86,7 +86,7 @@ def test_a_dry_run_tells_the_plan_and_the_run_its_peak(folder, tmp_path):
     assert not (tmp_path / "out").exists()
     planned = number(told, "total of a machine") * MIB
     done = strake("train", **flags)
-    measured = number(done.out, "peak_tracked_bytes += ")
+    measured = number(done.out, "peak_tracked_bytes +=")
     assert "(1 rank)" in done.out
     # Tensors of a few dozen bytes, which a model as small as this one has relatively many of, are not planned.
     assert planned == pytest.approx(measured, rel=0.05)
