@@ -54,14 +54,8 @@ void RunLog::on_step(const training::StepReport& report, double epoch, int64_t t
 }
 
 void RunLog::on_log(const Json& entry) {
-  if (entry.contains("train_runtime")) {  // in the closing table
-    Json closing = entry;
-    closing["peak_tracked_bytes"] = tensors::peak_tracked_bytes();
-    closing["ranks_of_process"] = config_.ranks;
-    metrics_->append(closing);
-    return;
-  }
   metrics_->append(entry);
+  if (entry.contains("train_runtime")) return;  // in the closing table
   if (progress_) progress_->make_room();
   log::info("{}", brief(entry));
 }
