@@ -104,6 +104,13 @@ void print_memory(std::ostream& out, const PlannedRun& run, const RunVariant& va
   row("total of a machine", mebibytes(variant.machine_bytes));
 }
 
+void print_plan(std::ostream& out, const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine) {
+  out << fmt::format("largest micro-batch of the first epoch: {} sequences, {} tokens\n", run.batch.sequences,
+                     run.batch.tokens);
+  print_memory(out, run, variant);
+  out << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
+}
+
 void print_variants(std::ostream& out, const std::vector<RunVariant>& variants, int64_t limit_bytes) {
   out << fmt::format("  {:<8} {:>10} {:>12} {:>14} {:>6}\n", "stage", "recompute", "MiB a rank", "MiB a machine",
                      "fits");

@@ -43,6 +43,8 @@ std::optional<RunVariant> cheapest_fit(const PlannedRun& run, int64_t machine_by
 
 // What is held at the run's highest moment, by use, of a rank and of a machine.
 void print_memory(std::ostream& out, const PlannedRun& run, const RunVariant& variant);
+// The same for a run with its data, and the machine's limit.
+void print_plan(std::ostream& out, const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine);
 void print_variants(std::ostream& out, const std::vector<RunVariant>& variants, int64_t limit_bytes);
 
 // Error (kUsage) with limit and nearest plan that fits, if the plan does not.

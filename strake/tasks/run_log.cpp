@@ -85,4 +85,8 @@ void RunLog::close(const training::TrainReport& report) {
   monitor::print_closing_table(std::cout, "train", rows);
 }
 
+void tell_plan(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine) {
+  print_plan(std::cout, run, variant, machine);
+}
+
 }  // namespace strake::tasks

@@ -5,6 +5,7 @@
 
 #include "strake/monitor/metrics_log.h"
 #include "strake/monitor/progress.h"
+#include "strake/tasks/memory_report.h"
 #include "strake/tasks/train.h"
 #include "strake/training/trainer.h"
 
@@ -29,5 +30,8 @@ class RunLog final : public training::RunListener {
   std::optional<monitor::Progress> progress_;
   int64_t tokens_ = 0;
 };
+
+// --dry_run: the run's memory, on standard output.
+void tell_plan(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine);
 
 }  // namespace strake::tasks

@@ -190,13 +190,7 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const RankCoun
                        .placement = placement};
   const RunVariant variant = plan_of(run);
   const MemoryLimit machine = memory_limit();
-  if (config.dry_run && log::rank() == 0) {
-    std::cout << fmt::format("largest micro-batch of the first epoch: {} sequences, {} tokens\n", run.batch.sequences,
-                             run.batch.tokens);
-    print_memory(std::cout, run, variant);
-    std::cout << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30),
-                             machine.source);
-  }
+  if (config.dry_run && log::rank() == 0) tell_plan(run, variant, machine);
   require_fit(run, variant, machine);
 }
 

@@ -1,4 +1,4 @@
-"""strake estimate and the plan that strake train makes: what is told, what is refused, and that it is what runs take."""
+"""strake estimate and the plan that strake train makes: what is told, what is refused, and what runs really take."""
 
 import re
 
