@@ -80,7 +80,7 @@ double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batc
   at::Tensor loss;
   at::Tensor gradient;
   if (batch) {
-    const at::Tensor output = activations.requires_grad_();
+    const at::Tensor& output = activations.requires_grad_();
     loss = model_.loss(output, batch->labels, divisor);
     loss.backward();
     gradient = output.grad();

@@ -129,7 +129,7 @@ TEST_F(Gpt2Checkpoint, OfAnotherShapeIsRefused) {
 
 TEST(Gpt2, CountsATiedParameterOnce) {
   const int64_t tied = Gpt2(small_gpt2_config()).num_parameters();
-  EXPECT_EQ(Gpt2(small_gpt2_config({{"tie_word_embeddings", false}})).num_parameters(), tied + 11 * 8);
+  EXPECT_EQ(Gpt2(small_gpt2_config({{"tie_word_embeddings", false}})).num_parameters(), tied + int64_t{11} * 8);
 }
 
 TEST(Gpt2, InitialisesWhatIsAddedToTheStreamSmaller) {
