@@ -28,6 +28,8 @@ class Comm {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // True if all ranks are threads of this process.
+  virtual bool is_one_process() const = 0;
 
   // Every rank gets the sum. fp32, fp64 or int64.
   virtual void all_reduce(at::Tensor& values) = 0;
@@ -45,8 +47,8 @@ class Comm {
   virtual void recv(at::Tensor& values, int source) = 0;
   virtual void barrier() = 0;
 
-  // One zeroed tensor that all ranks see, if they are threads of one process; undefined if they are not. Nobody keeps
-  // the ranks from writing to it at once but themselves. Collective.
+  // One zeroed tensor that all ranks see; kInternal unless is_one_process(). Nobody keeps the ranks from writing to it
+  // at once but themselves. Collective.
   virtual at::Tensor share(int64_t numel, at::ScalarType dtype) = 0;
 
   // The ranks that give the same color, as a group of its own, in the order they have here. Collective. A group's
@@ -63,6 +65,7 @@ class SelfComm final : public Comm {
  public:
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  bool is_one_process() const override { return true; }
   void all_reduce(at::Tensor&) override {}
   void reduce_scatter(const at::Tensor& full, int contributors, const tensors::ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override;

@@ -86,6 +86,7 @@ class MpiComm final : public Comm {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
+  bool is_one_process() const override { return false; }
 
   void all_reduce(at::Tensor& values) override {
     if (values.numel() > ShardLayout::kAlignment && values.scalar_type() == at::kFloat) {
@@ -164,7 +165,7 @@ class MpiComm final : public Comm {
     run("barrier", [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
   }
 
-  at::Tensor share(int64_t, at::ScalarType) override { return {}; }
+  at::Tensor share(int64_t, at::ScalarType) override { fail(ErrorKind::kInternal, "processes share no memory"); }
 
   std::unique_ptr<Comm> split(int color) override {
     MPI_Comm part = MPI_COMM_NULL;

@@ -116,15 +116,16 @@ class ThreadGroup {
 
 class ThreadComm final : public Comm {
  public:
-  ThreadComm(std::shared_ptr<ThreadGroup> group, int rank) : shared_group_(std::move(group)), rank_(rank) {}
+  ThreadComm(std::shared_ptr<ThreadGroup> group, int rank) : group_(std::move(group)), rank_(rank) {}
 
   int rank() const override { return rank_; }
-  int size() const override { return group_.size(); }
+  int size() const override { return group_->size(); }
+  bool is_one_process() const override { return true; }
 
   at::Tensor share(int64_t numel, at::ScalarType dtype) override {
     publish(rank_ == 0 ? at::zeros({numel}, dtype) : at::Tensor());
-    at::Tensor shared = group_.buffer(0);
-    group_.wait();
+    at::Tensor shared = group_->buffer(0);
+    group_->wait();
     return shared;
   }
 
@@ -141,10 +142,10 @@ class ThreadComm final : public Comm {
       ++members;
     }
     std::shared_ptr<ThreadGroup> part;
-    if (leader == rank_) part = group_.make_part(leader, members);
-    group_.wait();
-    if (!part) part = group_.part_of(leader);
-    group_.wait();
+    if (leader == rank_) part = group_->make_part(leader, members);
+    group_->wait();
+    if (!part) part = group_->part_of(leader);
+    group_->wait();
     return std::make_unique<ThreadComm>(std::move(part), place);
   }
 
@@ -157,7 +158,7 @@ class ThreadComm final : public Comm {
       for (int other = 1; other < size(); ++other) sum.add_(chunk_of(other, layout, begin, count));
       for (int other = 1; other < size(); ++other) chunk_of(other, layout, begin, count).copy_(sum);
     });
-    group_.wait();
+    group_->wait();
   }
 
   void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
@@ -174,7 +175,7 @@ class ThreadComm final : public Comm {
         fold_piece(chunk_of(other, layout, begin, count), sum, other == 0 ? fold : Fold::kAdd);
       }
     });
-    group_.wait();
+    group_->wait();
   }
 
   void all_gather(at::Tensor& full, const ShardLayout& layout) override {
@@ -182,28 +183,28 @@ class ThreadComm final : public Comm {
     for (int other = 0; other < size(); ++other) {
       if (other == rank_ || layout.size(other) == 0) continue;
       const int64_t begin = layout.begin(other);
-      full.narrow(0, begin, layout.size(other)).copy_(group_.buffer(other).narrow(0, begin, layout.size(other)));
+      full.narrow(0, begin, layout.size(other)).copy_(group_->buffer(other).narrow(0, begin, layout.size(other)));
     }
-    group_.wait();
+    group_->wait();
   }
 
   void broadcast(at::Tensor& values, int root) override {
     publish(values);
-    if (rank_ != root) values.copy_(group_.buffer(root));
-    group_.wait();
+    if (rank_ != root) values.copy_(group_->buffer(root));
+    group_->wait();
   }
 
-  void send(const at::Tensor& values, int destination) override { group_.send(values, rank_, destination); }
-  void recv(at::Tensor& values, int source) override { group_.recv(values, source, rank_); }
-  void barrier() override { group_.wait(); }
+  void send(const at::Tensor& values, int destination) override { group_->send(values, rank_, destination); }
+  void recv(at::Tensor& values, int source) override { group_->recv(values, source, rank_); }
+  void barrier() override { group_->wait(); }
   void abort(ErrorKind /*kind*/, const std::string& reason) override {
-    group_.abort(fmt::format("rank {} stopped: {}", rank_, reason));
+    group_->abort(fmt::format("rank {} stopped: {}", rank_, reason));
   }
 
  private:
   void publish(const at::Tensor& values) {
-    group_.buffer(rank_) = values;
-    group_.wait();
+    group_->buffer(rank_) = values;
+    group_->wait();
   }
   // Sums are taken in parts that stay in a core's cache from the first addend to the last.
   template <typename Visit>
@@ -215,11 +216,10 @@ class ThreadComm final : public Comm {
   }
   // Elements of this rank's shard in the buffer that `owner` published.
   at::Tensor chunk_of(int owner, const ShardLayout& layout, int64_t begin, int64_t count) {
-    return group_.buffer(owner).narrow(0, layout.begin(rank_) + begin, count);
+    return group_->buffer(owner).narrow(0, layout.begin(rank_) + begin, count);
   }
 
-  std::shared_ptr<ThreadGroup> shared_group_;
-  ThreadGroup& group_ = *shared_group_;
+  std::shared_ptr<ThreadGroup> group_;
   int rank_;
 };
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "strake/comm/comm.h"
-#include "strake/core/error.h"
 #include "strake/models/planned_graph.h"
+#include "strake/training/placement.h"
 
 namespace strake::training {
 namespace {
@@ -20,7 +20,6 @@ using models::PlannedFold;
 using models::PlannedGradients;
 using models::PlannedGraph;
 using models::PlannedTensor;
-using tensors::ShardLayout;
 
 constexpr int64_t kFp32 = sizeof(float);
 // Of the batch itself: ids, types and positions in 32 bits, rows in 64.
@@ -28,49 +27,12 @@ constexpr int64_t kBatchBytesPerToken = 20;
 
 int64_t element_size(const TrainingOptions& options) { return options.bf16 ? 2 : kFp32; }
 
-// Elements of a block that a rank has, as ShardedParameters::add_block decides.
-struct BlockMemory {
-  int64_t numel = 0;
-  int64_t own = 0;   // what it updates
-  int64_t kept = 0;  // parameters between passes
-  bool is_kept_whole = true;
-  bool is_shared = false;
-  bool is_on_disk = false;  // optimizer state and master weights
-  int users = 0;
-};
-
-// Elements of the blocks before this one, of which a share has its state on disk.
-bool is_on_disk(const MemoryPlanRequest& request, const models::Block& block) {
-  const OffloadOptions& offload = request.options.sharding.offload;
-  int64_t before = 0;
-  int64_t total = 0;
-  for (const auto& other : request.model.blocks()) {
-    if (other.get() == &block) before = total;
-    total += other->layout().numel();
-  }
-  return offload.optimizer && static_cast<double>(before) < offload.ratio * static_cast<double>(total);
-}
-
-BlockMemory block_memory(const MemoryPlanRequest& request, const models::Block& block, int rank) {
-  const ShardingOptions& sharding = request.options.sharding;
-  const ShardingStage& stage = sharding.stage;
-  const int64_t numel = block.layout().numel();
-  const ShardLayout pieces(numel, request.num_ranks);
-  const int group = stage.parameters == Kept::kGroupShard ? static_cast<int>(sharding.group_size) : request.num_ranks;
-  const int replicas = request.num_ranks / group;
-  const int first = rank % group * replicas;  // of the pieces that make up the rank's piece within its group
-  const bool updates_all = stage.optimizer == Kept::kWhole;
-  BlockMemory memory{.numel = numel, .own = updates_all ? numel : pieces.size(first + rank / group)};
-  const bool can_share = request.placement == RankPlacement::kThreads || request.num_ranks == 1;
-  memory.is_on_disk = is_on_disk(request, block);
-  const bool parameters_on_disk =
-      memory.is_on_disk && sharding.offload.parameters && numel >= sharding.persistence_threshold;
-  memory.is_shared = sharding.share_between_threads && can_share && !updates_all && !parameters_on_disk;
-  memory.is_kept_whole = memory.is_shared || (stage.gathered != Gathered::kForEachPass && !parameters_on_disk) ||
-                         numel < sharding.persistence_threshold;
-  memory.kept = memory.is_kept_whole ? numel : pieces.end(first + replicas - 1) - pieces.begin(first);
-  if (parameters_on_disk) memory.kept = 0;
-  return memory;
+std::vector<BlockPlacement> placements_of(const MemoryPlanRequest& request, int rank) {
+  return place_blocks({.model = request.model,
+                       .sharding = request.options.sharding,
+                       .rank = rank,
+                       .num_ranks = request.num_ranks,
+                       .is_one_process = request.placement == RankPlacement::kThreads || request.num_ranks == 1});
 }
 
 // Buffers that are kept for the next user of the same size.
@@ -99,20 +61,22 @@ class PlannedParameters {
   PlannedParameters(const MemoryPlanRequest& request, int rank, MemoryMeter& meter)
       : model_(request.model),
         element_size_(element_size(request.options)),
-        requested_(request.model.blocks().size()),
+        blocks_(placements_of(request, rank)),
+        users_(blocks_.size()),
+        requested_(blocks_.size()),
         buffers_(meter, MemoryUse::kGatherBuffers) {
     const auto num_states =
         static_cast<int64_t>(optim::Optimizer(request.options.optimizer_settings()).states().size());
     int64_t largest = 0;
-    for (const auto& block : model_.blocks()) {
-      const BlockMemory memory = blocks_.emplace_back(block_memory(request, *block, rank));
-      meter.take(MemoryUse::kParameters, memory.kept * element_size_);
-      meter.take(MemoryUse::kGradients, memory.own * kFp32);
-      const int64_t in_memory = memory.is_on_disk ? 0 : memory.own;
+    for (size_t i = 0; i < blocks_.size(); ++i) {
+      const BlockPlacement& block = blocks_[i];
+      meter.take(MemoryUse::kParameters, block.kept_count * element_size_);
+      meter.take(MemoryUse::kGradients, block.count * kFp32);
+      const int64_t in_memory = block.is_on_disk ? 0 : block.count;
       if (request.options.bf16) meter.take(MemoryUse::kMasterWeights, in_memory * kFp32);
       meter.take(MemoryUse::kOptimizer, in_memory * kFp32 * num_states);
-      if (memory.is_shared) shared_bytes_ += memory.kept * element_size_;
-      largest = std::max(largest, memory.numel);
+      if (block.is_shared) shared_bytes_ += block.kept_count * element_size_;
+      largest = std::max(largest, numel(i));
     }
     const OffloadOptions& offload = request.options.sharding.offload;
     if (offload.optimizer) {  // windows: masters, bf16 copies and states at most
@@ -124,7 +88,7 @@ class PlannedParameters {
   }
 
   int64_t shared_bytes() const { return shared_bytes_; }
-  const BlockMemory& block(size_t i) const { return blocks_[i]; }
+  const BlockPlacement& block(size_t i) const { return blocks_[i]; }
 
   void prefetch(size_t i) {
     if (i >= blocks_.size() || requested_[i] != 0) return;
@@ -139,17 +103,19 @@ class PlannedParameters {
   }
 
  private:
+  int64_t numel(size_t i) const { return model_.blocks()[i]->layout().numel(); }
   void hold(size_t i) {
-    if (blocks_[i].users++ == 0 && !blocks_[i].is_kept_whole) buffers_.take(blocks_[i].numel * element_size_);
+    if (users_[i]++ == 0 && !blocks_[i].is_kept_whole) buffers_.take(numel(i) * element_size_);
   }
   void drop(size_t i) {
-    if (--blocks_[i].users == 0 && !blocks_[i].is_kept_whole) buffers_.put_back(blocks_[i].numel * element_size_);
+    if (--users_[i] == 0 && !blocks_[i].is_kept_whole) buffers_.put_back(numel(i) * element_size_);
   }
 
   const models::Model& model_;
   int64_t element_size_;
   int64_t shared_bytes_ = 0;
-  std::vector<BlockMemory> blocks_;
+  std::vector<BlockPlacement> blocks_;
+  std::vector<int> users_;  // by block: passes that hold its parameters
   std::vector<char> requested_;
   BufferPool buffers_;
 };
@@ -172,13 +138,13 @@ class PlannedReducer {
     open(i, fold);
     for (const models::TiedParameter& tied : request_.model.blocks()[i]->tied()) open(tied.block, fold);
   }
-  void reduce(size_t i, const BlockMemory& block) {
+  void reduce(size_t i, const BlockPlacement& block) {
     const int64_t bytes = std::exchange(open_[i], std::nullopt).value_or(0);
     arrive();
     if (bytes == 0) return;
     if (request_.placement == RankPlacement::kProcesses && request_.num_ranks > 1) {
       meter_.lend(MemoryUse::kGradientBuffers,
-                  kFp32 * request_.num_ranks * std::min(comm::kStagingElements, block.own));
+                  kFp32 * request_.num_ranks * std::min(comm::kStagingElements, block.count));
     }
     on_the_way_ = bytes;
     if (request_.num_ranks == 1) arrive();
@@ -289,11 +255,6 @@ class PlannedRank {
 }  // namespace
 
 MemoryPlan plan_memory(const MemoryPlanRequest& request) {
-  const ShardingOptions& sharding = request.options.sharding;
-  require(sharding.stage.parameters != Kept::kGroupShard ||
-              (sharding.group_size > 0 && request.num_ranks % sharding.group_size == 0),
-          ErrorKind::kUsage, "hybrid sharding: {} ranks cannot be split into groups of {}", request.num_ranks,
-          sharding.group_size);
   // Ranks differ by the pieces of blocks that do not divide evenly; the first has the largest ones.
   const PlannedRank first(request, 0);
   MemoryPlan plan{
@@ -311,21 +272,23 @@ int64_t communicated_bytes(const MemoryPlanRequest& request) {
   const int64_t ranks = request.num_ranks;
   const auto leaves = [](int64_t bytes, int64_t group) { return bytes / group * (group - 1); };
   int64_t sum = 0;
-  for (const auto& block : request.model.blocks()) {
-    const BlockMemory memory = block_memory(request, *block, 0);
-    const int64_t gradient = leaves(memory.numel * kFp32, ranks);
+  const std::vector<BlockPlacement> placements = placements_of(request, 0);
+  for (size_t i = 0; i < placements.size(); ++i) {
+    const BlockPlacement& block = placements[i];
+    const int64_t numel = request.model.blocks()[i]->layout().numel();
+    const int64_t gradient = leaves(numel * kFp32, ranks);
     sum += gradient * options.gradient_accumulation_steps;
     if (stage.reduced == Reduced::kToAllRanks) sum += gradient;
-    if (memory.is_shared || stage.optimizer == Kept::kWhole) continue;
-    const int64_t parameters = memory.numel * element_size(options);
-    if (memory.is_kept_whole) {
+    if (block.is_shared || stage.optimizer == Kept::kWhole) continue;
+    const int64_t parameters = numel * element_size(options);
+    if (block.is_kept_whole) {
       sum += leaves(parameters, ranks);
       continue;
     }
     const bool is_hybrid = stage.parameters == Kept::kGroupShard;
     const int64_t group = is_hybrid ? options.sharding.group_size : ranks;
     sum += 2 * options.gradient_accumulation_steps * leaves(parameters, group);
-    if (is_hybrid) sum += leaves(memory.kept * element_size(options), ranks / group);
+    if (is_hybrid) sum += leaves(block.kept_count * element_size(options), ranks / group);
   }
   return sum;
 }

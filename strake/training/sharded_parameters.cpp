@@ -57,66 +57,44 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
   const OffloadOptions& offload = options_.sharding.offload;
   require(!offload.optimizer || !optimizer_.needs_trust_ratios(), ErrorKind::kConfig,
           "LAMB with its state on disk is not there yet");
-  require(!offload.parameters || stage_.parameters != Kept::kGroupShard, ErrorKind::kConfig,
-          "parameters that are spread over groups of ranks cannot be on disk yet");
+  std::vector<BlockPlacement> placements = place_blocks({.model = model,
+                                                         .sharding = options_.sharding,
+                                                         .rank = rank(),
+                                                         .num_ranks = comm.size(),
+                                                         .is_one_process = comm.is_one_process()});
   if (comm.size() > 1 || offload.parameters) queue_ = std::make_unique<comm::CommQueue>();
   if (stage_.parameters == Kept::kGroupShard) {
     const auto group = static_cast<int>(options.sharding.group_size);
-    require(group > 0 && comm.size() % group == 0, ErrorKind::kUsage,
-            "hybrid sharding: {} ranks cannot be split into groups of {}", comm.size(), group);
     group_ = comm.split(rank() / group);
     replicas_ = comm.split(rank() % group);
   }
-  int64_t total = 0;
-  for (const auto& block : model.blocks()) total += block->layout().numel();
-  int64_t before = 0;
-  for (const auto& block : model.blocks()) {
-    const bool on_disk = offload.optimizer && static_cast<double>(before) < offload.ratio * static_cast<double>(total);
-    add_block(*block, on_disk);
-    before += block->layout().numel();
-  }
+  for (size_t i = 0; i < placements.size(); ++i) add_block(*model.blocks()[i], std::move(placements[i]));
   if (offload.optimizer) open_disk();
 }
 
-void ShardedParameters::add_block(const models::Block& block, bool on_disk) {
+void ShardedParameters::add_block(const models::Block& block, BlockPlacement placement) {
   const int64_t numel = block.layout().numel();
   const bool low_precision = options_.precision() == Precision::kBf16;
   const at::ScalarType dtype = low_precision ? at::kBFloat16 : at::kFloat;
-  BlockShard& shard = blocks_.emplace_back(group_ ? hybrid_layout(numel, comm_.size(), group_->size())
-                                                  : ShardLayout(numel, comm_.size()));
-  const bool updates_all = stage_.optimizer == Kept::kWhole;
-  shard.begin = updates_all ? 0 : shard.layout.begin(rank());
-  const int64_t size = updates_all ? numel : shard.layout.size(rank());
-  shard.count = size;
-  shard.is_on_disk = on_disk;
-  const bool parameters_on_disk =
-      on_disk && options_.sharding.offload.parameters && numel >= options_.sharding.persistence_threshold;
-
-  if (options_.sharding.share_between_threads && !updates_all && !parameters_on_disk) {
-    shard.whole = comm_.share(numel, dtype);
-  }
-  shard.is_shared = shard.whole.defined();
-  shard.is_kept_whole = shard.is_shared || (stage_.gathered != Gathered::kForEachPass && !parameters_on_disk) ||
-                        numel < options_.sharding.persistence_threshold;
+  BlockShard& shard = blocks_.emplace_back(std::move(placement));
   if (shard.is_kept_whole) {
-    if (!shard.whole.defined()) shard.whole = at::zeros({numel}, dtype);
+    shard.whole = shard.is_shared ? comm_.share(numel, dtype) : at::zeros({numel}, dtype);
     shard.kept = shard.whole;
   } else {
     shard.whole = at::empty({numel}, dtype);
     GatherBuffers::strip(shard.whole);
-    const ShardLayout pieces = group_ ? group_layout(shard.layout, group_->size()) : shard.layout;
-    const int place = group_ ? group_->rank() : rank();
-    shard.kept_begin = pieces.begin(place);
-    if (!parameters_on_disk) shard.kept = at::zeros({pieces.size(place)}, dtype);
+    if (shard.keeps_parameters) shard.kept = at::zeros({shard.kept_count}, dtype);
   }
   const auto fp32 = at::TensorOptions().dtype(at::kFloat);
-  shard.gradient = at::zeros({size}, fp32);
+  shard.gradient = at::zeros({shard.count}, fp32);
   shard.tensors = tensor_segments(block, options_.weight_decay);
-  if (!low_precision && shard.kept.defined()) shard.master = window(shard.kept, shard.begin - shard.kept_begin, size);
-  if (on_disk) return;
-  if (low_precision) shard.master = at::zeros({size}, fp32);
+  if (!low_precision && shard.keeps_parameters) {
+    shard.master = window(shard.kept, shard.begin - shard.kept_begin, shard.count);
+  }
+  if (shard.is_on_disk) return;
+  if (low_precision) shard.master = at::zeros({shard.count}, fp32);
   for (const optim::Optimizer::State& state : optimizer_.states()) {
-    shard.states.push_back(at::full({size}, state.initial, fp32));
+    shard.states.push_back(at::full({shard.count}, state.initial, fp32));
   }
 }
 
@@ -175,7 +153,7 @@ void ShardedParameters::assign(size_t i, const at::Tensor& whole_fp32) {
   if (block.master.defined()) block.master.copy_(own);
   if (block.is_on_disk && master_on_disk_) disk_->write(i, *master_on_disk_, own);
   if (block.is_on_disk && rounded_on_disk_) disk_->write(i, *rounded_on_disk_, own.to(at::kBFloat16));
-  if (!keeps_parameters(block)) return comm_.barrier();
+  if (!block.keeps_parameters) return comm_.barrier();
   // A rank writes only its own part of a shared buffer; the others are writing theirs.
   const int64_t begin = block.is_shared ? block.begin : block.kept_begin;
   const int64_t size = block.is_shared ? block.count : block.kept.numel();
@@ -187,11 +165,11 @@ void ShardedParameters::hold(size_t i) {
   BlockShard& block = blocks_[i];
   if (block.users++ > 0 || block.is_kept_whole) return;
   buffers_.attach(block.whole);
-  if (keeps_parameters(block)) window(block.whole, block.kept_begin, block.kept.numel()).copy_(block.kept);
+  if (block.keeps_parameters) window(block.whole, block.kept_begin, block.kept.numel()).copy_(block.kept);
   if (!queue_) return;
   block.ticket = queue_->post([this, i] {
     BlockShard& arriving = blocks_[i];
-    if (!keeps_parameters(arriving) && arriving.count > 0) {
+    if (!arriving.keeps_parameters && arriving.count > 0) {
       const int array = rounded_on_disk_ ? *rounded_on_disk_ : *master_on_disk_;
       disk_->read_into(i, array, window(arriving.whole, arriving.begin, arriving.count).mutable_data_ptr());
     }
@@ -267,13 +245,9 @@ void ShardedParameters::update(const Update& update) {
   if (optimizer_.needs_trust_ratios()) ratios = trust_ratios(step, update.betas);
   if (disk_) update_disk(step, update.betas);
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    if (blocks_[i].is_on_disk) {
-      complete(blocks_[i]);
-      continue;
-    }
     if (optimizer_.needs_trust_ratios()) {
       optimizer_.apply(own_window(blocks_[i]), step, ratios[i], update.betas);
-    } else {
+    } else if (!blocks_[i].is_on_disk) {
       optimizer_.update(own_window(blocks_[i]), step, update.betas);
     }
     complete(blocks_[i]);
@@ -294,7 +268,7 @@ void ShardedParameters::update_disk(const kernels::UpdateStep& step, const std::
                              .segments = block.tensors};
     for (size_t k = 0; k < optimizer_.states().size(); ++k)
       flat.states[k] = array(states_on_disk_ + static_cast<int>(k));
-    if (keeps_parameters(block) && block.kept.scalar_type() == at::kBFloat16) {
+    if (block.keeps_parameters && block.kept.scalar_type() == at::kBFloat16) {
       flat.rounded = static_cast<kernels::BFloat16*>(block.kept.mutable_data_ptr()) + (block.begin - block.kept_begin) +
                      window.begin;
     } else if (rounded_on_disk_) {
@@ -328,7 +302,7 @@ std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::
 }
 
 void ShardedParameters::complete(BlockShard& block) {
-  if (block.is_shared || stage_.optimizer == Kept::kWhole || !keeps_parameters(block)) return;
+  if (block.is_shared || stage_.optimizer == Kept::kWhole || !block.keeps_parameters) return;
   if (block.is_kept_whole) {
     comm_.all_gather(block.whole, block.layout);
   } else if (replicas_) {

@@ -13,29 +13,22 @@
 #include "strake/training/gather_buffers.h"
 #include "strake/training/offloaded_states.h"
 #include "strake/training/options.h"
+#include "strake/training/placement.h"
 
 namespace strake::training {
 
-// Everything a rank keeps of one block. Its own part, [begin, begin + count), is what it updates. What is on disk
-// instead of in memory is undefined here.
-struct BlockShard {
-  explicit BlockShard(tensors::ShardLayout shard_layout) : layout(std::move(shard_layout)) {}
+// Everything a rank keeps of one block. What is on disk instead of in memory is undefined here.
+struct BlockShard : BlockPlacement {
+  explicit BlockShard(BlockPlacement placement) : BlockPlacement(std::move(placement)) {}
 
-  tensors::ShardLayout layout;                  // each rank's piece of gradients and optimizer state
   at::Tensor whole;                             // [numel], compute dtype; without memory unless kept or gathered
   at::Tensor kept;                              // what stays between passes, a window of `whole` if that is kept
-  int64_t kept_begin = 0;                       // first element of `kept`
-  int64_t begin = 0;                            // first element of the rank's own part
-  int64_t count = 0;                            // elements of the own part
   at::Tensor master;                            // fp32, own part; a window of `kept` when that is fp32
   at::Tensor gradient;                          // fp32, own part: the sum of this step's micro-batches
   std::vector<at::Tensor> states;               // fp32, own part: in the order of Optimizer::states
   std::vector<kernels::TensorSegment> tensors;  // of the whole block
-  bool is_shared = false;                       // `whole` is one buffer of all ranks, which are threads of this process
-  bool is_kept_whole = true;
-  bool is_on_disk = false;  // the own part's state, and with offloaded parameters also what would be `kept`
-  int users = 0;            // passes that hold the gathered parameters
-  uint64_t ticket = 0;      // of the gather in the communication queue
+  int users = 0;                                // passes that hold the gathered parameters
+  uint64_t ticket = 0;                          // of the gather in the communication queue
 };
 
 // The parameters of a model with their training state, spread over the ranks as a ShardingStage says.
@@ -89,10 +82,9 @@ class ShardedParameters {
   at::Tensor own_part(size_t i, const at::Tensor& whole) const;
 
  private:
-  void add_block(const models::Block& block, bool on_disk);
+  void add_block(const models::Block& block, BlockPlacement placement);
   void open_disk();
   void update_disk(const kernels::UpdateStep& step, const std::optional<optim::Betas>& betas);
-  bool keeps_parameters(const BlockShard& block) const { return block.kept.defined(); }
   void hold(size_t i);
   void drop(size_t i);
   void complete(BlockShard& block);
