@@ -45,19 +45,12 @@ struct DsLossScaling {
 struct DsOffloadParam {
   DsDevice device = DsDevice::kNone;
   std::string nvme_path;
-  int64_t buffer_count = 0;
-  int64_t buffer_size = 0;  // elements
-  int64_t max_in_cpu = 0;   // elements
-  bool pin_memory = false;
 };
 
 struct DsOffloadOptimizer {
   DsDevice device = DsDevice::kNone;
   std::string nvme_path;
   int64_t buffer_count = 0;
-  bool pin_memory = false;
-  bool pipeline_read = false;
-  bool pipeline_write = false;
   double ratio = 1;  // share of the state that is offloaded
 };
 
@@ -75,9 +68,6 @@ struct DsZero {
 struct DsAio {
   int64_t block_size = 0;  // bytes
   int64_t queue_depth = 0;
-  int64_t intra_op_parallelism = 0;
-  bool single_submit = false;
-  bool overlap_events = false;
 };
 
 // What a run does because of its ds_config.json: only what is honoured, resolved, with DeepSpeed's defaults.

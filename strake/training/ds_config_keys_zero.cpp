@@ -13,6 +13,8 @@ constexpr std::string_view kOneOrder = "the order of communication is fixed by t
 constexpr std::string_view kBlocks = "parameters are gathered block by block, each whole";
 constexpr std::string_view kBlockByBlock = "communication goes block by block, whatever its size";
 constexpr std::string_view kOneAhead = "the block at work and the next one are gathered, whatever their size";
+constexpr std::string_view kNoGpu = "no copies to a GPU are made, so there is nothing to pin memory for";
+constexpr std::string_view kPipelined = "reads and writes always go on beside the updates";
 constexpr std::string_view kQuantized = "quantized communication (ZeRO++) is not there";
 constexpr std::string_view kNoModules = "there are no Python modules to patch";
 constexpr std::string_view kZenFlow = "ZenFlow's late updates of unimportant gradients are not there";
@@ -73,17 +75,17 @@ constexpr std::array kKeys{
     section("zero_optimization.offload_param"),
     honoured("zero_optimization.offload_param.device", kText, "\"none\"").one_of(kDeviceChoices),
     honoured("zero_optimization.offload_param.nvme_path", kText, "null"),
-    honoured("zero_optimization.offload_param.buffer_count", kInteger, "5").range(0),
-    honoured("zero_optimization.offload_param.buffer_size", kInteger, "100000000").range(0),
-    honoured("zero_optimization.offload_param.max_in_cpu", kInteger, "1000000000").range(0),
-    honoured("zero_optimization.offload_param.pin_memory", kBool, "true"),
+    accepted("zero_optimization.offload_param.buffer_count", kInteger, "5", kOneAhead).range(0),
+    accepted("zero_optimization.offload_param.buffer_size", kInteger, "100000000", kBlocks).range(0),
+    accepted("zero_optimization.offload_param.max_in_cpu", kInteger, "1000000000", kOneAhead).range(0),
+    accepted("zero_optimization.offload_param.pin_memory", kBool, "true", kNoGpu),
     section("zero_optimization.offload_optimizer"),
     honoured("zero_optimization.offload_optimizer.device", kText, "\"none\"").one_of(kDeviceChoices),
     honoured("zero_optimization.offload_optimizer.nvme_path", kText, "null"),
     honoured("zero_optimization.offload_optimizer.buffer_count", kInteger, "4").range(0),
-    honoured("zero_optimization.offload_optimizer.pin_memory", kBool, "true"),
-    honoured("zero_optimization.offload_optimizer.pipeline_read", kBool, "false"),
-    honoured("zero_optimization.offload_optimizer.pipeline_write", kBool, "false"),
+    accepted("zero_optimization.offload_optimizer.pin_memory", kBool, "true", kNoGpu),
+    accepted("zero_optimization.offload_optimizer.pipeline_read", kBool, "false", kPipelined),
+    accepted("zero_optimization.offload_optimizer.pipeline_write", kBool, "false", kPipelined),
     accepted("zero_optimization.offload_optimizer.fast_init", kBool, "false", "there is one way to set up the state"),
     honoured("zero_optimization.offload_optimizer.ratio", kNumber, "1.0").range(0, 1),
     refused("zero_optimization.offload_optimizer.super_offload", kBool, "false",
@@ -113,9 +115,9 @@ constexpr std::array kKeys{
     section("aio"),
     honoured("aio.block_size", kInteger, "1048576").range(1),
     honoured("aio.queue_depth", kInteger, "8").range(1),
-    honoured("aio.intra_op_parallelism", kInteger, "1").range(1),
-    honoured("aio.single_submit", kBool, "false"),
-    honoured("aio.overlap_events", kBool, "true"),
+    accepted("aio.intra_op_parallelism", kInteger, "1", "queue_depth decides how many requests run at once").range(1),
+    accepted("aio.single_submit", kBool, "false", "each request is handed over as soon as it is known"),
+    accepted("aio.overlap_events", kBool, "true", kPipelined),
     refused("aio.use_gds", kBool, "false", "GPUDirect Storage is not there"),
     noticed("aio.thread_count", kInteger, "null", "DeepSpeed ignores it too since it is called intra_op_parallelism"),
 };

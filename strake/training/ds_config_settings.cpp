@@ -63,12 +63,7 @@ DsLossScaling typed_loss_scaling(const DsSettings& settings) {
 
 DsOffloadParam typed_offload_param(const DsSettings& settings) {
   const Section offload(settings, "zero_optimization.offload_param.");
-  return {.device = device(offload.text("device")),
-          .nvme_path = offload.text("nvme_path"),
-          .buffer_count = offload.integer("buffer_count"),
-          .buffer_size = offload.integer("buffer_size"),
-          .max_in_cpu = offload.integer("max_in_cpu"),
-          .pin_memory = offload.flag("pin_memory")};
+  return {.device = device(offload.text("device")), .nvme_path = offload.text("nvme_path")};
 }
 
 DsOffloadOptimizer typed_offload_optimizer(const DsSettings& settings) {
@@ -76,9 +71,6 @@ DsOffloadOptimizer typed_offload_optimizer(const DsSettings& settings) {
   return {.device = device(offload.text("device")),
           .nvme_path = offload.text("nvme_path"),
           .buffer_count = offload.integer("buffer_count"),
-          .pin_memory = offload.flag("pin_memory"),
-          .pipeline_read = offload.flag("pipeline_read"),
-          .pipeline_write = offload.flag("pipeline_write"),
           .ratio = offload.number("ratio")};
 }
 
@@ -96,11 +88,7 @@ DsZero typed_zero(const DsSettings& settings) {
 
 DsAio typed_aio(const DsSettings& settings) {
   const Section aio(settings, "aio.");
-  return {.block_size = aio.integer("block_size"),
-          .queue_depth = aio.integer("queue_depth"),
-          .intra_op_parallelism = aio.integer("intra_op_parallelism"),
-          .single_submit = aio.flag("single_submit"),
-          .overlap_events = aio.flag("overlap_events")};
+  return {.block_size = aio.integer("block_size"), .queue_depth = aio.integer("queue_depth")};
 }
 
 }  // namespace
