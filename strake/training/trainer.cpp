@@ -45,13 +45,17 @@ data::BatchOptions batch_options(const TrainingOptions& options) {
           .seed = options.order_seed()};
 }
 
-int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
-  const data::BatchPlan plan(train.offsets(), batch_options(options));
+RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan, int64_t num_ranks) {
   const int64_t steps_per_epoch = plan.steps_per_epoch(0, num_ranks * options.gradient_accumulation_steps);
   require(steps_per_epoch > 0, ErrorKind::kUsage,
-          "the training data has {} sequences, too few for a single step with --dataloader_drop_last", train.size());
-  if (options.max_steps > 0) return options.max_steps;
-  return static_cast<int64_t>(std::ceil(options.num_train_epochs * static_cast<double>(steps_per_epoch)));
+          "the training data has too few sequences for a single step with --dataloader_drop_last");
+  const double steps = std::ceil(options.num_train_epochs * static_cast<double>(steps_per_epoch));
+  return {.steps_per_epoch = steps_per_epoch,
+          .total_steps = options.max_steps > 0 ? options.max_steps : static_cast<int64_t>(steps)};
+}
+
+int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
+  return run_length(options, data::BatchPlan(train.offsets(), batch_options(options)), num_ranks).total_steps;
 }
 
 Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm& comm, TrainingOptions options)
@@ -71,12 +75,13 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
 }
 
 void Trainer::plan_length() {
-  total_steps_ = total_steps(options_, inputs_.train, comm_.size());
-  const int64_t steps_per_epoch = plan_.steps_per_epoch(0, comm_.size() * options_.gradient_accumulation_steps);
+  const RunLength length = run_length(options_, plan_, comm_.size());
+  total_steps_ = length.total_steps;
   schedule_.emplace(options_.schedule_options(total_steps_));
   history_.max_steps = total_steps_;
-  history_.num_train_epochs = options_.max_steps > 0 ? (total_steps_ + steps_per_epoch - 1) / steps_per_epoch
-                                                     : static_cast<int64_t>(std::ceil(options_.num_train_epochs));
+  history_.num_train_epochs = options_.max_steps > 0
+                                  ? (total_steps_ + length.steps_per_epoch - 1) / length.steps_per_epoch
+                                  : static_cast<int64_t>(std::ceil(options_.num_train_epochs));
   history_.train_batch_size = options_.per_device_train_batch_size;
   history_.logging_steps = options_.logging_steps;
   history_.save_steps = options_.save_steps;

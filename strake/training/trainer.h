@@ -56,7 +56,13 @@ struct TrainReport {
   std::optional<Evaluation> last_evaluation;
 };
 
+struct RunLength {
+  int64_t steps_per_epoch = 0;
+  int64_t total_steps = 0;
+};
+
 // Optimizer steps of a whole run. Error (kUsage) if the data is too little for one.
+RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan, int64_t num_ranks);
 int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
 
 // Fine-tunes a model: steps, logs, evaluations, checkpoints, early stopping, in the order of Hugging Face's Trainer.
