@@ -1,5 +1,6 @@
 #include "strake/tasks/causal_lm_config.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "strake/core/error.h"
@@ -76,6 +77,8 @@ void override_config(Json& document, const std::string& overrides) {
     document[key] = std::move(value);
   }
 }
+
+int64_t default_block_size(const models::Gpt2Config& model) { return std::min<int64_t>(model.max_positions, 1024); }
 
 models::Gpt2Config read_causal_lm_config(const TrainConfig& config) {
   if (!config.model_name_or_path.empty()) return models::read_gpt2_config(config.model_name_or_path);

@@ -10,10 +10,10 @@
 #include "strake/core/memory.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
-#include "strake/monitor/flops.h"
 #include "strake/monitor/number_text.h"
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/memory_report.h"
+#include "strake/tasks/model_shapes.h"
 #include "strake/tasks/sharding_flags.h"
 
 namespace strake::tasks {
@@ -33,16 +33,13 @@ struct Subject {
 
 Subject language_model(const TrainConfig& config) {
   const models::Gpt2Config model = read_causal_lm_config(config);
-  const monitor::DecoderShape shape{.num_layers = model.num_layers,
-                                    .hidden_size = model.hidden_size,
-                                    .intermediate_size = model.intermediate_size,
-                                    .vocab_size = model.vocab_size};
-  return {.model = std::make_unique<models::Gpt2>(model),
-          .name = "gpt2",
-          .hidden_size = model.hidden_size,
-          .max_length = model.max_positions,
-          .default_length = std::min<int64_t>(model.max_positions, 1024),
-          .training_flops = [shape](const auto& work) { return monitor::training_flops(shape, work); }};
+  return {
+      .model = std::make_unique<models::Gpt2>(model),
+      .name = "gpt2",
+      .hidden_size = model.hidden_size,
+      .max_length = model.max_positions,
+      .default_length = default_block_size(model),
+      .training_flops = [shape = shape_of(model)](const auto& work) { return monitor::training_flops(shape, work); }};
 }
 
 Subject classifier(const TrainConfig& config) {
@@ -54,16 +51,13 @@ Subject classifier(const TrainConfig& config) {
   }
   models::EncoderConfig model = models::read_encoder_config(folder);
   if (model.labels.empty()) model.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);
-  const monitor::EncoderShape shape{.num_layers = model.num_hidden_layers,
-                                    .hidden_size = model.hidden_size,
-                                    .intermediate_size = model.intermediate_size,
-                                    .num_labels = model.num_labels()};
-  return {.model = std::make_unique<models::SequenceClassifier>(model),
-          .name = model.model_type,
-          .hidden_size = model.hidden_size,
-          .max_length = model.max_sequence_length(),
-          .default_length = std::min<int64_t>(model.max_sequence_length(), 128),
-          .training_flops = [shape](const auto& work) { return monitor::training_flops(shape, work); }};
+  return {
+      .model = std::make_unique<models::SequenceClassifier>(model),
+      .name = model.model_type,
+      .hidden_size = model.hidden_size,
+      .max_length = model.max_sequence_length(),
+      .default_length = std::min<int64_t>(model.max_sequence_length(), 128),
+      .training_flops = [shape = shape_of(model)](const auto& work) { return monitor::training_flops(shape, work); }};
 }
 
 // Arithmetic and communication of a step.
@@ -114,14 +108,13 @@ void EstimateConfig::validate() const {
           "say which model: one of --model_name_or_path, --config_name and, for causal-lm, --model_type");
   require(is_language_model || (train.model_type.empty() && train.config_overrides.empty()), ErrorKind::kUsage,
           "--model_type and --config_overrides belong to --task causal-lm");
-  require(train.model_type.empty() || train.model_type == "gpt2", ErrorKind::kUsage,
-          "--model_type {}: only gpt2 is there", train.model_type);
+  require_known_model_type(train);
   require(max_seq_length >= 0, ErrorKind::kUsage, "--max_seq_length {} is negative", max_seq_length);
   require(mean_length >= 0, ErrorKind::kUsage, "--mean_length {} is negative", mean_length);
   require(memory_limit >= 0 && memory_limit <= 1 << 20, ErrorKind::kUsage, "--memory_limit {} is not in [0, {}] GiB",
           memory_limit, 1 << 20);
   require(gflops >= 0, ErrorKind::kUsage, "--gflops {} is negative", gflops);
-  require(train.ranks >= 1 && train.ranks <= 4096, ErrorKind::kUsage, "--ranks {} is not in [1, 4096]", train.ranks);
+  require_known_ranks(train);
   require(ranks_per_machine == 0 || processes, ErrorKind::kUsage,
           "--ranks_per_machine {} needs --processes: threads are on one machine", ranks_per_machine);
   require(ranks_per_machine >= 0 && ranks_per_machine <= train.ranks, ErrorKind::kUsage,

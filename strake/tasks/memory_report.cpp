@@ -69,7 +69,7 @@ RunVariant plan_of(const PlannedRun& run) {
 std::vector<RunVariant> stage_variants(const PlannedRun& run) {
   std::vector<RunVariant> variants;
   for (const bool recomputes : {false, true}) {
-    for (const ShardingStage& stage : {training::kZero0, training::kZero1, training::kZero2, training::kZero3}) {
+    for (const ShardingStage& stage : training::kZeroStages) {
       variants.push_back(variant_of(run, stage, recomputes, 1));
     }
   }

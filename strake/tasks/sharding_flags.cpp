@@ -15,19 +15,6 @@ using training::DsConfig;
 using training::DsDevice;
 using training::DsDtype;
 
-const training::ShardingStage& stage_of(int64_t number) {
-  switch (number) {
-    case 0:
-      return training::kZero0;
-    case 1:
-      return training::kZero1;
-    case 2:
-      return training::kZero2;
-    default:
-      return training::kZero3;
-  }
-}
-
 // Settings that the parser understands and the trainer cannot do yet: an error, never a run that ignores them.
 void refuse_missing(const DsConfig& config, const std::string& source) {
   const auto require_default = [&](bool is_default, const char* key, const char* instead) {
@@ -41,7 +28,7 @@ void refuse_missing(const DsConfig& config, const std::string& source) {
 }
 
 training::ShardingOptions sharding_of(const training::DsZero& zero, const RankCount& ranks) {
-  training::ShardingOptions sharding{.stage = stage_of(zero.stage)};
+  training::ShardingOptions sharding{.stage = training::kZeroStages.at(static_cast<size_t>(zero.stage))};
   if (zero.stage < 3) return sharding;
   sharding.persistence_threshold = zero.param_persistence_threshold;
   const int64_t group = zero.mics_shard_size > 0 ? zero.mics_shard_size : zero.hpz_partition_size;
@@ -121,7 +108,7 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
 
 ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
   const training::FsdpOptions fsdp = training::parse_fsdp(config.fsdp, config.fsdp_config);
-  training::ShardingOptions sharding{.stage = stage_of(fsdp.stage)};
+  training::ShardingOptions sharding{.stage = training::kZeroStages.at(static_cast<size_t>(fsdp.stage))};
   if (fsdp.hybrid && fsdp.stage == 3 && ranks.per_node > 1 && ranks.per_node < ranks.world) {
     require(ranks.world % ranks.per_node == 0, ErrorKind::kUsage,
             "--fsdp hybrid_shard: {} ranks are not spread evenly over nodes of {}", ranks.world, ranks.per_node);

@@ -115,6 +115,7 @@ void load_weights(const TrainJob& job, uint64_t seed, training::ShardedParameter
 // How a run begins, beside its data.
 struct Start {
   std::optional<fs::path> resume_from;
+  Json fingerprint;             // what must not change between start and resume
   std::string sharding_record;  // ds_config_resolved.json, if not empty
 };
 
@@ -131,7 +132,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .training_flops = [&](const monitor::PackedWork& work) { return job.training_flops(work); },
       .output_dir = config.output_dir,
       .resume_from = start.resume_from,
-      .fingerprint = run_fingerprint(config, job, comm.size()),
+      .fingerprint = start.fingerprint,
       .write_companions =
           [&](const fs::path& folder) {
             write_file_atomically(folder / "config.json", job.config_json());
@@ -196,6 +197,10 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const RankCoun
 
 }  // namespace
 
+std::shared_ptr<const tokenizers::Tokenizer> load_tokenizer(const TrainConfig& config) {
+  return tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path : config.tokenizer_name);
+}
+
 bool are_token_files(const std::vector<std::string>& paths) {
   return !paths.empty() && fs::path(paths.front()).extension() == ".parquet" && data::is_token_file(paths.front());
 }
@@ -204,6 +209,15 @@ void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size,
   require(dataset.max_token_id() < vocab_size, ErrorKind::kConfig,
           "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model", path,
           dataset.max_token_id(), vocab_size);
+}
+
+void require_known_ranks(const TrainConfig& config) {
+  require(config.ranks >= 1 && config.ranks <= 4096, ErrorKind::kUsage, "--ranks {} is not in [1, 4096]", config.ranks);
+}
+
+void require_known_model_type(const TrainConfig& config) {
+  require(config.model_type.empty() || config.model_type == "gpt2", ErrorKind::kUsage,
+          "--model_type {}: only gpt2 is there", config.model_type);
 }
 
 bool TrainConfig::trains_language_model() const {
@@ -216,7 +230,7 @@ void TrainConfig::validate() const {
   trains_language_model() ? validate_language_model() : validate_classifier();
   require(!train_file.empty(), ErrorKind::kUsage, "--train_file names no file");
   require(!output_dir.empty(), ErrorKind::kUsage, "--output_dir names no folder");
-  require(ranks >= 1 && ranks <= 4096, ErrorKind::kUsage, "--ranks {} is not in [1, 4096]", ranks);
+  require_known_ranks(*this);
   require(report_to == "none" || report_to.empty(), ErrorKind::kUsage,
           "--report_to {}: only none is there yet; metrics.jsonl has every number", report_to);
   require(validation_file.empty() == (training.eval_strategy == "no"), ErrorKind::kUsage,
@@ -261,8 +275,7 @@ void TrainConfig::validate_language_model() const {
           "train from scratch");
   require(model_type.empty() || config_name.empty(), ErrorKind::kUsage,
           "--model_type {} and --config_name {} contradict each other", model_type, config_name);
-  require(model_type.empty() || model_type == "gpt2", ErrorKind::kUsage, "--model_type {}: only gpt2 is there",
-          model_type);
+  require_known_model_type(*this);
   require(config_overrides.empty() || from_scratch, ErrorKind::kUsage,
           "--config_overrides {} would contradict the weights of --model_name_or_path {}", config_overrides,
           model_name_or_path);
@@ -298,6 +311,7 @@ training::TrainReport train(const TrainConfig& given) {
     if (config.dry_run) return {};
     if (!mpi || mpi->rank() == 0) check_output_folder(config);
     const Start start{.resume_from = find_resume(config),
+                      .fingerprint = run_fingerprint(config, *job, num_ranks),
                       .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};
     if (mpi) return run_rank(config, *job, start, *mpi);
     if (num_ranks == 1) {

@@ -81,6 +81,10 @@ struct TrainConfig {
   void validate_language_model() const;
 };
 
+// Errors (kUsage) naming the flag, --ranks and --model_type.
+void require_known_ranks(const TrainConfig& config);
+void require_known_model_type(const TrainConfig& config);
+
 // Runs on every rank this process starts or is; results are those of rank 0.
 training::TrainReport train(const TrainConfig& config);
 

@@ -5,6 +5,7 @@
 #include "strake/data/token_file.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/monitor/evaluation_metrics.h"
+#include "strake/tasks/model_shapes.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/checkpoint_files.h"
 
@@ -15,9 +16,7 @@ namespace fs = std::filesystem;
 
 struct Setup {
   models::EncoderConfig model_config;
-  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
-  data::TokenDataset train;
-  std::optional<data::TokenDataset> evaluation;
+  JobInputs inputs;
   int workers = 1;
 };
 
@@ -82,10 +81,10 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
 
 data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::string>& paths, const Setup& setup,
                               const LabelMap& labels) {
-  data::TokenDataset dataset =
-      are_token_files(paths)
-          ? load_tokens(paths, *setup.tokenizer, labels)
-          : encode_all(make_source(paths, config.text.encoding), setup.tokenizer, config.text, &labels, setup.workers);
+  data::TokenDataset dataset = are_token_files(paths)
+                                   ? load_tokens(paths, *setup.inputs.tokenizer, labels)
+                                   : encode_all(make_source(paths, config.text.encoding), setup.inputs.tokenizer,
+                                                config.text, &labels, setup.workers);
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
   require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
   int64_t longest = 0;
@@ -130,10 +129,7 @@ void require_flags_of_tokens(const TrainConfig& config, bool reads_text) {
 
 Setup load_setup(const TrainConfig& config, int workers) {
   Setup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
-              .tokenizer = tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path
-                                                                                     : config.tokenizer_name),
-              .train = data::TokenDatasetBuilder("").build(),
-              .evaluation = std::nullopt,
+              .inputs = {.tokenizer = load_tokenizer(config)},
               .workers = workers};
   const bool reads_text = !are_token_files(config.train_file) ||
                           (!config.validation_file.empty() && !are_token_files(config.validation_file));
@@ -144,54 +140,41 @@ Setup load_setup(const TrainConfig& config, int workers) {
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
   require_known_metric(config.training, labels.problem());
-  setup.train = load_split(config, config.train_file, setup, labels);
-  if (!config.validation_file.empty()) setup.evaluation = load_split(config, config.validation_file, setup, labels);
+  setup.inputs.train = load_split(config, config.train_file, setup, labels);
+  if (!config.validation_file.empty()) {
+    setup.inputs.evaluation = load_split(config, config.validation_file, setup, labels);
+  }
   return setup;
 }
 
 class ClassifierJob final : public TrainJob {
  public:
-  ClassifierJob(const TrainConfig& config, int workers)
-      : setup_(load_setup(config, workers)),
-        model_(setup_.model_config),
-        weights_(config.model_name_or_path),
-        eval_batch_size_(config.training.per_device_eval_batch_size) {}
+  ClassifierJob(const TrainConfig& config, Setup setup)
+      : TrainJob(config, std::move(setup.inputs)), model_(std::move(setup.model_config)) {}
 
   const models::Model& model() const override { return model_; }
-  const data::TokenDataset& train_data() const override { return setup_.train; }
-  const tokenizers::Tokenizer& tokenizer() const override { return *setup_.tokenizer; }
   std::string describe() const override {
     return fmt::format("{} with {} parameters and {} labels", model_.config().model_type, model_.num_parameters(),
                        model_.config().num_labels());
   }
-  fs::path weights() const override { return weights_; }
-  bool has_evaluation() const override { return setup_.evaluation.has_value(); }
   training::Evaluation evaluate(training::ShardedParameters& parameters, comm::Comm& comm) const override {
-    return training::evaluate(model_, parameters, comm, *setup_.evaluation, eval_batch_size_);
+    return training::evaluate(model_, parameters, comm, evaluation_data(), eval_batch_size());
   }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
   double training_flops(const monitor::PackedWork& work) const override {
-    const models::EncoderConfig& config = model_.config();
-    return monitor::training_flops(monitor::EncoderShape{.num_layers = config.num_hidden_layers,
-                                                         .hidden_size = config.hidden_size,
-                                                         .intermediate_size = config.intermediate_size,
-                                                         .num_labels = config.num_labels()},
-                                   work);
+    return monitor::training_flops(shape_of(model_.config()), work);
   }
   Json fingerprint() const override { return {{"num_labels", model_.config().num_labels()}}; }
   std::string config_json() const override { return models::to_json_text(model_.config(), "float32"); }
 
  private:
-  Setup setup_;
   models::SequenceClassifier model_;
-  fs::path weights_;
-  int64_t eval_batch_size_;
 };
 
 }  // namespace
 
 std::unique_ptr<TrainJob> make_classifier_job(const TrainConfig& config, int workers) {
-  return std::make_unique<ClassifierJob>(config, workers);
+  return std::make_unique<ClassifierJob>(config, load_setup(config, workers));
 }
 
 }  // namespace strake::tasks

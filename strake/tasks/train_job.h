@@ -11,20 +11,32 @@
 
 namespace strake::tasks {
 
+// What a task of any kind trains on.
+struct JobInputs {
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  data::TokenDataset train = data::TokenDatasetBuilder("").build();
+  std::optional<data::TokenDataset> evaluation = std::nullopt;
+};
+
 // What one kind of task gives to a training run: a model and its data. Made once per process, before ranks start, and
 // shared by them: thread-safe.
 class TrainJob {
  public:
+  TrainJob(const TrainConfig& config, JobInputs inputs)
+      : inputs_(std::move(inputs)),
+        weights_(config.model_name_or_path),
+        eval_batch_size_(config.training.per_device_eval_batch_size) {}
   virtual ~TrainJob() = default;
 
+  const data::TokenDataset& train_data() const { return inputs_.train; }
+  const tokenizers::Tokenizer& tokenizer() const { return *inputs_.tokenizer; }
+  // The checkpoint that training starts from; empty: from initial values.
+  const std::filesystem::path& weights() const { return weights_; }
+  bool has_evaluation() const { return inputs_.evaluation.has_value(); }
+
   virtual const models::Model& model() const = 0;
-  virtual const data::TokenDataset& train_data() const = 0;
-  virtual const tokenizers::Tokenizer& tokenizer() const = 0;
   // "bert with 109483778 parameters and 2 labels", for the log.
   virtual std::string describe() const = 0;
-  // The checkpoint that training starts from; empty: from initial values.
-  virtual std::filesystem::path weights() const = 0;
-  virtual bool has_evaluation() const = 0;
   // Collective.
   virtual training::Evaluation evaluate(training::ShardedParameters& parameters, comm::Comm& comm) const = 0;
   virtual int64_t hidden_size() const = 0;
@@ -33,7 +45,19 @@ class TrainJob {
   virtual Json fingerprint() const = 0;
   // The content of config.json of the trained model.
   virtual std::string config_json() const = 0;
+
+ protected:
+  const data::TokenDataset& evaluation_data() const { return *inputs_.evaluation; }
+  int64_t eval_batch_size() const { return eval_batch_size_; }
+
+ private:
+  JobInputs inputs_;
+  std::filesystem::path weights_;
+  int64_t eval_batch_size_;
 };
+
+// The one that --tokenizer_name names, or else the model's.
+std::shared_ptr<const tokenizers::Tokenizer> load_tokenizer(const TrainConfig& config);
 
 // Reads model and data for --task sequence-classification; `workers` threads tokenize.
 std::unique_ptr<TrainJob> make_classifier_job(const TrainConfig& config, int workers);

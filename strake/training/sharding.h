@@ -40,6 +40,7 @@ inline constexpr ShardingStage kZero2{"zero-2",          Kept::kWhole,          
                                       Kept::kWorldShard, Gathered::kAfterUpdate, Reduced::kToShards};
 inline constexpr ShardingStage kZero3{"zero-3",          Kept::kWorldShard,      Kept::kWorldShard,
                                       Kept::kWorldShard, Gathered::kForEachPass, Reduced::kToShards};
+inline constexpr std::array<ShardingStage, 4> kZeroStages{kZero0, kZero1, kZero2, kZero3};
 inline constexpr ShardingStage kHybrid{"hybrid",          Kept::kGroupShard,      Kept::kWorldShard,
                                        Kept::kWorldShard, Gathered::kForEachPass, Reduced::kToShards};
 
