@@ -23,9 +23,10 @@ test: build ## Set up, build and run every test
 	@tools/setup.sh test
 	@ctest --test-dir build --output-on-failure
 
-bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, inference, prepare or all)
+bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, inference, prepare, memory or all)
 	@tools/setup.sh test bench
-	@.venv/bin/python benchmarks/run.py $(BENCH)
+	@[ $(BENCH) = memory ] || .venv/bin/python benchmarks/run.py $(BENCH)
+	@[ $(BENCH) != memory -a $(BENCH) != all ] || .venv/bin/python benchmarks/memory.py
 
 lint: build ## clang-format, ruff, include layers, sizes, clang-tidy on what changed (TIDY=all, none or a revision)
 	@tools/setup.sh lint

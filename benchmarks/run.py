@@ -343,20 +343,22 @@ def versions():
     return f"strake {commit.stdout.strip()}, Python {sys.version.split()[0]}, {packages}"
 
 
-def write_report(name, theme, body, repeat):
+def write_report(name, theme, body, command):
     date = datetime.date.today().isoformat()
     cpu = re.sub(r"[^a-z0-9]+", "-", processor()[0].lower()).strip("-")
     facts = json.loads((WORK / "facts.json").read_text())
-    command = f"benchmarks/run.py {name} --repeat {repeat}"
     notes = [f"Texts: {facts['texts']}.", *theme.notes]
-    notes.append(f"Rounds: {repeat}; {theme.threads} thread(s). tokens/s counts real tokens, never padding.")
-    notes.append(f"* other programs used more than {CONTENDED:.0%} of the CPUs meanwhile: take the row with care.")
     lines = [f"# {theme.title}, {date}", "", f"Machine: {machine()}  ", f"Versions: {versions()}  "]
     lines += [f"Command: `{command}`", "", body, "", *(f"- {note}" for note in notes), ""]
     path = ROOT / "benchmarks/reports" / f"{date}-{name}-{cpu}.md"
     path.parent.mkdir(exist_ok=True)
     path.write_text("\n".join(lines))
     print(f"\n{theme.title}\n\n{body}\n\nwritten to {path.relative_to(ROOT)}", flush=True)
+
+
+def make_workload():
+    workload = [sys.executable, str(ROOT / "benchmarks/workload.py"), str(WORK)]
+    subprocess.run(workload, env=environment(2, is_python=True), check=True)
 
 
 def main():
@@ -366,15 +368,17 @@ def main():
     args = parser.parse_args()
     if not os.access(STRAKE, os.X_OK):
         sys.exit(f"benchmarks: {STRAKE} is not there: run `make build`, or set STRAKE to the program")
-    workload = [sys.executable, str(ROOT / "benchmarks/workload.py"), str(WORK)]
-    subprocess.run(workload, env=environment(2, is_python=True), check=True)
+    make_workload()
     if "synthetic" in json.loads((WORK / "facts.json").read_text())["texts"]:
         print("benchmarks: STRAKE_TEST_DATA has no reviews: using synthetic text of similar lengths", file=sys.stderr)
     failed = False
     for name in THEMES if args.theme == "all" else [args.theme]:
         theme = THEMES[name]()
-        results = measure_all(theme, max(1, args.repeat))
-        write_report(name, theme, table(theme, results), max(1, args.repeat))
+        repeat = max(1, args.repeat)
+        results = measure_all(theme, repeat)
+        theme.notes.append(f"Rounds: {repeat}; {theme.threads} thread(s). tokens/s counts real tokens, never padding.")
+        theme.notes.append(f"* other programs used more than {CONTENDED:.0%} of the CPUs: take the row with care.")
+        write_report(name, theme, table(theme, results), f"benchmarks/run.py {name} --repeat {repeat}")
         differences = different_work(theme, results) if theme.same_tokens else []
         for difference in differences:
             print(f"{theme.title}: FAILED: the sides disagree, {difference}", file=sys.stderr)

@@ -37,7 +37,7 @@ data::TokenDataset ParityCase::dataset(const std::string& prefix) const {
   return builder.build();
 }
 
-training::TrainingOptions ParityCase::options() const {
+training::TrainingOptions training_options(const Json& settings) {
   return {.gradient_accumulation_steps = 4,
           .max_steps = settings["max_steps"],
           .learning_rate = settings["learning_rate"],

@@ -12,6 +12,9 @@
 
 namespace strake::tests {
 
+// Of the keys of a file of expectations.
+training::TrainingOptions training_options(const Json& settings);
+
 // One folder of tests/fixtures/parity, made with Transformers by tools/make_parity_fixtures.py.
 struct ParityCase {
   explicit ParityCase(const std::string& name);
@@ -19,7 +22,7 @@ struct ParityCase {
   // The sequences whose tensors are called `prefix` + input_ids, token_type_ids, offsets and labels; of the types and
   // labels a language model has none.
   data::TokenDataset dataset(const std::string& prefix) const;
-  training::TrainingOptions options() const;
+  training::TrainingOptions options() const { return training_options(settings); }
 
   std::filesystem::path folder;
   tensors::SafetensorsFile expected;

@@ -1,0 +1,95 @@
+"""Measures what each ZeRO stage takes on four processes, beside the plan and the formulas; writes a dated report.
+
+Run:  .venv/bin/python benchmarks/memory.py [--ranks N]      (`make bench BENCH=memory`)
+
+The model is the RoBERTa-base shape of benchmarks/workload.py in fp32 with AdamW: 16 bytes a parameter of states
+(weight, gradient, two moments). By the formulas of ZeRO (Rajbhandari et al., SC 2020) a rank of N keeps 16 P at stage
+0, 4 P + 12 P / N at stages 1 and 2 (gradients are reduced block by block in both), 16 P / N at stage 3; what is
+gathered, reduced and active at the moment of the peak comes on top: `strake estimate` plans it, the closing table of a
+run tells the peak of rank 0.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import run as bench
+
+STAGES = (0, 1, 2, 3)
+MIB = 2**20
+
+
+def zero(stage):
+    return json.dumps({"zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}})
+
+
+def model_flags(stage, recompute):
+    flags = ["--model_name_or_path", bench.WORK / "roberta-base", "--max_seq_length", 128, "--deepspeed", zero(stage)]
+    flags += ["--per_device_train_batch_size", 8, *(["--gradient_checkpointing"] if recompute else [])]
+    return list(map(str, flags))
+
+
+def number(text, name):
+    return float(re.search(rf"^ *{name} +([\d.,]+)", text, re.MULTILINE)[1].replace(",", ""))
+
+
+def measured_peak(stage, recompute, ranks):
+    """MiB of tensors of rank 0 at their highest, and GiB of its process."""
+    train = [bench.STRAKE, "train", *model_flags(stage, recompute), "--max_steps", "2", "--save_strategy", "no"]
+    train += ["--train_file", str(bench.WORK / "train.parquet"), "--text_column", "text", "--label_column", "label"]
+    train += ["--output_dir", str(bench.WORK / "train-memory"), "--overwrite_output_dir", "--disable_tqdm"]
+    launcher = next(filter(shutil.which, ("mpiexec.mpich", "mpiexec")))
+    variables = bench.environment(1, is_python=False)
+    plan, *_ = bench.run_process([launcher, "-n", str(ranks), *train, "--dry_run"], variables)
+    output, memory, _ = bench.run_process([launcher, "-n", str(ranks), *train], variables)
+    return number(output, "peak_tracked_bytes +=") / MIB, number(plan, "total of a rank"), memory
+
+
+def parameters(ranks):
+    told = subprocess.run(
+        [bench.STRAKE, "estimate", *model_flags(0, False), "--ranks", str(ranks), "--processes"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return int(re.search(r"with ([\d,]+) parameters", told)[1].replace(",", ""))
+
+
+def formula(stage, count, ranks):
+    return {0: 16 * count, 1: 4 * count + 12 * count / ranks, 2: 4 * count + 12 * count / ranks}.get(
+        stage, 16 * count / ranks
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=4, help="processes (default 4)")
+    ranks = parser.parse_args().ranks
+    bench.make_workload()
+    count = parameters(ranks)
+    heads = [
+        "stage",
+        "recompute",
+        "states by formula, MiB",
+        "planned peak of a rank, MiB",
+        "measured peak of a rank, MiB",
+    ]
+    heads += ["measured / planned", "peak of the process, GiB"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for recompute in (False, True):
+        for stage in STAGES:
+            measured, planned, memory = measured_peak(stage, recompute, ranks)
+            states = formula(stage, count, ranks) / MIB
+            line = f"| {stage} | {'yes' if recompute else 'no'} | {states:.0f} | {planned:.0f} | {measured:.0f} |"
+            lines.append(line + f" {measured / planned:.4f} | {memory:.2f} |")
+            print(lines[-1], file=sys.stderr, flush=True)
+    notes = [f"RoBERTa-base shape, {count:,} parameters, fp32, AdamW, {ranks} processes with 8 reviews each."]
+    theme = bench.Theme(f"Memory on {ranks} ranks", "MiB", 1, [], notes)
+    bench.write_report("memory", theme, "\n".join(lines), f"benchmarks/memory.py --ranks {ranks}")
+
+
+if __name__ == "__main__":
+    main()
