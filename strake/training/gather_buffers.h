@@ -19,6 +19,8 @@ class GatherBuffers {
   void attach(const at::Tensor& tensor);
   // Takes the memory back.
   void detach(const at::Tensor& tensor);
+  // Frees what was taken back.
+  void clear() { free_.clear(); }
 
  private:
   struct Buffer {

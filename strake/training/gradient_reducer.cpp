@@ -111,12 +111,19 @@ void GradientReducer::reduce(size_t i) {
   if (comm_.size() == 1) {
     job();
   } else {
-    queue_->post(std::move(job));
+    // One sum on the way at a time: where communication is the slower part, gradients must not pile up.
+    if (on_the_way_) queue_->wait_for(*on_the_way_);
+    on_the_way_ = queue_->post(std::move(job));
   }
 }
 
 void GradientReducer::finish() {
   if (queue_ != nullptr) queue_->wait();
+}
+
+void GradientReducer::release_buffers() {
+  const std::lock_guard lock(mutex_);
+  free_buffers_.clear();
 }
 
 at::Tensor GradientReducer::take_buffer(int64_t numel) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "strake/comm/comm.h"
@@ -32,6 +33,8 @@ class GradientReducer {
   void reduce(size_t i);
   // Returns when all gradients are summed up.
   void finish();
+  // Frees the memory that is kept for the next gradients. After finish().
+  void release_buffers();
 
  private:
   class BlockSink;
@@ -47,6 +50,7 @@ class GradientReducer {
   std::vector<std::unique_ptr<BlockSink>> sinks_;
   bool first_micro_step_ = true;
   int contributors_ = 1;
+  std::optional<uint64_t> on_the_way_;  // the last reduction that was posted
   std::mutex mutex_;
   std::vector<at::Tensor> free_buffers_;
 };

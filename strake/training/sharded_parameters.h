@@ -80,6 +80,8 @@ class ShardedParameters {
   at::Tensor gather_whole(size_t i, const at::Tensor& own);
   // The rank's own part of a whole buffer.
   at::Tensor own_part(size_t i, const at::Tensor& whole) const;
+  // Frees the memory that is kept for the next gathered blocks.
+  void release_buffers() { buffers_.clear(); }
 
  private:
   void add_block(const models::Block& block, BlockPlacement placement);

@@ -60,6 +60,11 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
   return report;
 }
 
+void Stepper::release_buffers() {
+  parameters_.release_buffers();
+  reducer_.release_buffers();
+}
+
 double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor) {
   const auto blocks = model_.blocks();
   const size_t last = blocks.size() - 1;

@@ -39,6 +39,9 @@ class Stepper {
   // finite; the parameters are then those before the step.
   StepReport run(const data::TokenDataset& dataset, const data::GlobalStep& global, const StepPlan& plan);
 
+  // Frees what is kept from one step to the next only to be used again.
+  void release_buffers();
+
  private:
   // Loss of this rank's micro-batch; its gradients are on their way to the sum. Without a batch the rank only takes its
   // part in the collectives.

@@ -200,6 +200,7 @@ bool Trainer::out_of_patience() const {
 }
 
 void Trainer::save() {
+  stepper_.release_buffers();  // room for the blocks that are gathered to be written
   std::optional<checkpoint::CheckpointWriter> writer;
   if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
   comm_.barrier();  // the folder is there
@@ -247,6 +248,7 @@ void Trainer::finish(double seconds) {
   // A finished run that is resumed has nothing to do: what it took stays on record.
   if (sequences_done_ == 0) closing = earlier_closing(inputs_.output_dir, closing);
   log_entry(std::move(closing));
+  stepper_.release_buffers();
   if (options_.load_best_model_at_end && state_.best_metric && state_.best_step != state_.step) {
     const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);
     log::info("loading the best model, {} = {} at step {}", options_.best_metric_name(), *state_.best_metric,
