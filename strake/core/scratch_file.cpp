@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 #include "strake/core/error.h"
 
@@ -24,6 +25,11 @@ int open_nameless(const std::filesystem::path& folder, int flags) {
   return named;
 }
 
+std::string describe_failure(bool is_read, size_t bytes, uint64_t offset, int error) {
+  return fmt::format("{} of {} bytes at {} failed: {}", is_read ? "reading" : "writing", bytes, offset,
+                     error == 0 ? "end of file" : std::strerror(error));
+}
+
 }  // namespace
 
 void FreeAligned::operator()(std::byte* memory) const { std::free(memory); }
@@ -35,9 +41,10 @@ AlignedBytes allocate_aligned(size_t bytes) {
 }
 
 ScratchFile::ScratchFile(const std::filesystem::path& folder, uint64_t bytes, const Options& options)
-    : folder_(folder), bytes_(bytes), block_bytes_(options.block_bytes) {
-  require(block_bytes_ > 0 && block_bytes_ % kAlignment == 0 && options.threads > 0, ErrorKind::kInternal,
-          "scratch file: blocks of {} bytes, {} threads", block_bytes_, options.threads);
+    : folder_(folder), bytes_(bytes), block_bytes_(options.block_bytes), depth_(options.depth) {
+  constexpr size_t kLargestBlock = size_t{1} << 30;
+  require(block_bytes_ > 0 && block_bytes_ <= kLargestBlock && block_bytes_ % kAlignment == 0 && depth_ > 0,
+          ErrorKind::kInternal, "scratch file: blocks of {} bytes, {} at a time", block_bytes_, depth_);
   require(std::filesystem::is_directory(folder), ErrorKind::kIo, "{} is no folder", folder.string());
   descriptor_ = open_nameless(folder, O_DIRECT);
   is_direct_ = descriptor_ >= 0;
@@ -49,7 +56,16 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, uint64_t bytes, co
     fail(ErrorKind::kIo, "cannot reserve {:.1f} GiB in {}: {}", static_cast<double>(bytes) / (1 << 30), folder.string(),
          std::strerror(error));
   }
-  for (int i = 0; i < options.threads; ++i) threads_.emplace_back([this] { work(); });
+  if (options.engine != Engine::kThreads) ring_ = IoRing::open(static_cast<unsigned>(depth_));
+  if (ring_) {
+    threads_.emplace_back([this] { work_ring(); });
+    return;
+  }
+  if (options.engine == Engine::kIoUring) {
+    ::close(descriptor_);
+    fail(ErrorKind::kIo, "the kernel does not allow io_uring");
+  }
+  for (int i = 0; i < depth_; ++i) threads_.emplace_back([this] { work(); });
 }
 
 ScratchFile::~ScratchFile() {
@@ -76,6 +92,7 @@ uint64_t ScratchFile::start(bool is_read, uint64_t offset, std::byte* memory, si
   require(is_aligned && bytes <= bytes_ && offset <= bytes_ - bytes, ErrorKind::kInternal,
           "scratch file of {} bytes: transfer of {} at {} is not aligned or not inside", bytes_, bytes, offset);
   const std::lock_guard lock(mutex_);
+  require(refusal_.empty(), ErrorKind::kIo, "scratch file in {}: {}", folder_.string(), refusal_);
   const uint64_t ticket = next_ticket_++;
   transfers_[ticket].blocks_left = (bytes + block_bytes_ - 1) / block_bytes_;
   for (size_t begin = 0; begin < bytes; begin += block_bytes_) {
@@ -105,9 +122,68 @@ void ScratchFile::work() {
     lock.unlock();
     const std::string error = transfer(block);
     lock.lock();
-    Progress& progress = transfers_[block.ticket];
-    if (!error.empty()) progress.error = error;
-    if (--progress.blocks_left == 0) changed_.notify_all();
+    finish(block, error);
+  }
+}
+
+void ScratchFile::finish(const Block& block, const std::string& error) {
+  Progress& progress = transfers_[block.ticket];
+  if (!error.empty()) progress.error = error;
+  if (--progress.blocks_left == 0) changed_.notify_all();
+}
+
+void ScratchFile::refuse_all(const std::string& error) {
+  refusal_ = error;
+  blocks_.clear();
+  for (auto& [ticket, progress] : transfers_) {
+    if (progress.blocks_left > 0) progress = {.blocks_left = 0, .error = error};
+  }
+  changed_.notify_all();
+}
+
+void ScratchFile::work_ring() {
+  struct Flight {
+    Block block;
+    size_t done = 0;
+  };
+  std::vector<Flight> flights(static_cast<size_t>(depth_));
+  std::vector<size_t> idle(flights.size());
+  std::iota(idle.begin(), idle.end(), 0);
+  const auto submit = [&](size_t slot) {
+    const auto& [block, done] = flights[slot];
+    ring_->submit({.is_read = block.is_read,
+                   .descriptor = descriptor_,
+                   .memory = block.memory + done,
+                   .bytes = block.bytes - done,
+                   .offset = block.offset + done,
+                   .tag = slot});
+  };
+  std::unique_lock lock(mutex_);
+  while (true) {
+    const bool is_idle = idle.size() == flights.size();
+    if (is_idle) changed_.wait(lock, [&] { return !blocks_.empty() || closing_; });
+    if (is_idle && blocks_.empty()) return;
+    for (; !blocks_.empty() && !idle.empty(); blocks_.pop_front(), idle.pop_back()) {
+      flights[idle.back()] = {.block = blocks_.front()};
+      submit(idle.back());
+    }
+    lock.unlock();
+    const auto completion = ring_->wait();
+    const int error = errno;
+    lock.lock();
+    if (!completion) return refuse_all(fmt::format("io_uring_enter failed: {}", std::strerror(error)));
+    Flight& flight = flights[completion->tag];
+    const int64_t result = completion->result;
+    flight.done += static_cast<size_t>(std::max<int64_t>(result, 0));
+    const bool goes_on = result == -EINTR || result == -EAGAIN || (result > 0 && flight.done < flight.block.bytes);
+    if (goes_on) {
+      submit(completion->tag);
+      continue;
+    }
+    const Block& block = flight.block;
+    finish(block,
+           result > 0 ? "" : describe_failure(block.is_read, block.bytes, block.offset, static_cast<int>(-result)));
+    idle.push_back(completion->tag);
   }
 }
 
@@ -119,8 +195,7 @@ std::string ScratchFile::transfer(const Block& block) const {
                                         : ::pwrite(descriptor_, block.memory + done, block.bytes - done, position);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
-      return fmt::format("{} of {} bytes at {} failed: {}", block.is_read ? "reading" : "writing", block.bytes,
-                         block.offset, count == 0 ? "end of file" : std::strerror(errno));
+      return describe_failure(block.is_read, block.bytes, block.offset, count == 0 ? 0 : errno);
     }
     done += static_cast<size_t>(count);
   }

@@ -13,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "strake/core/io_ring.h"
+
 namespace strake {
 
 // Memory for direct transfers between disk and program.
@@ -23,20 +25,24 @@ using AlignedBytes = std::unique_ptr<std::byte[], FreeAligned>;
 AlignedBytes allocate_aligned(size_t bytes);
 
 // A file of fixed size for what does not fit into memory: exists without a name, so that nothing is left behind
-// however the program ends. Transfers are cut into blocks that several threads read and write at a time, past the
-// page cache (O_DIRECT) where the file system allows it. Reading what was never written gives zeros. Calls are
-// thread-safe; transfers that overlap must be ordered by wait().
+// however the program ends. Transfers are cut into blocks, several of which are on their way at a time, by io_uring
+// where the kernel allows it, else by threads with pread and pwrite; past the page cache (O_DIRECT) where the file
+// system allows it. Reading what was never written gives zeros. Calls are thread-safe; transfers that overlap must be
+// ordered by wait().
 class ScratchFile {
  public:
   // Offsets, sizes and addresses must be multiples of this.
   static constexpr size_t kAlignment = 4096;
 
+  enum class Engine { kBest, kIoUring, kThreads };
   struct Options {
-    int threads = 4;                       // transfers in flight
-    size_t block_bytes = size_t{1} << 20;  // of one system call
+    int depth = 4;                         // blocks on their way at a time
+    size_t block_bytes = size_t{1} << 20;  // of one request
+    Engine engine = Engine::kBest;
   };
 
-  // Reserves `bytes` on the disk of `folder` now. Error (kIo) naming the folder and the reason, such as a full disk.
+  // Reserves `bytes` on the disk of `folder` now. Error (kIo) naming the folder and the reason, such as a full disk, or
+  // if there is no io_uring and the options insist on it.
   ScratchFile(const std::filesystem::path& folder, uint64_t bytes, const Options& options);
   ~ScratchFile();
   ScratchFile(const ScratchFile&) = delete;
@@ -50,6 +56,7 @@ class ScratchFile {
 
   uint64_t bytes() const { return bytes_; }
   bool is_direct() const { return is_direct_; }
+  bool uses_io_uring() const { return ring_ != nullptr; }
 
  private:
   struct Block {
@@ -65,7 +72,12 @@ class ScratchFile {
   };
 
   uint64_t start(bool is_read, uint64_t offset, std::byte* memory, size_t bytes);
+  // Body of a thread that carries out one block at a time, and of the one that keeps the ring filled.
   void work();
+  void work_ring();
+  void finish(const Block& block, const std::string& error);
+  // No transfer is possible any more.
+  void refuse_all(const std::string& error);
   // Returns the reason of a failure, or nothing.
   std::string transfer(const Block& block) const;
 
@@ -80,6 +92,9 @@ class ScratchFile {
   std::map<uint64_t, Progress> transfers_;
   uint64_t next_ticket_ = 1;
   bool closing_ = false;
+  std::string refusal_;
+  int depth_;
+  std::unique_ptr<IoRing> ring_;
   std::vector<std::thread> threads_;
 };
 

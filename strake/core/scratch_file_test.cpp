@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <thread>
+#include <vector>
 
 #include "strake/core/error.h"
 
@@ -19,9 +22,20 @@ void fill(std::span<std::byte> bytes, uint32_t seed) {
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>((i * 31 + i / kPage + seed) & 0xFF);
 }
 
-TEST(ScratchFile, GivesBackWhatWasWrittenWhateverTheCut) {
+class ScratchFileEngine : public testing::TestWithParam<ScratchFile::Engine> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == ScratchFile::Engine::kIoUring && !IoRing::open(1)) {
+      GTEST_SKIP() << "the kernel does not allow io_uring";
+    }
+  }
+};
+
+TEST_P(ScratchFileEngine, GivesBackWhatWasWrittenWhateverTheCut) {
   constexpr size_t kBytes = 37 * kPage;
-  ScratchFile file(fs::temp_directory_path(), 100 * kPage, {.threads = 3, .block_bytes = 4 * kPage});
+  ScratchFile file(fs::temp_directory_path(), 100 * kPage,
+                   {.depth = 3, .block_bytes = 4 * kPage, .engine = GetParam()});
+  EXPECT_EQ(file.uses_io_uring(), GetParam() == ScratchFile::Engine::kIoUring);
   const AlignedBytes first = allocate_aligned(kBytes);
   const AlignedBytes second = allocate_aligned(kBytes);
   fill({first.get(), kBytes}, 1);
@@ -37,13 +51,43 @@ TEST(ScratchFile, GivesBackWhatWasWrittenWhateverTheCut) {
   EXPECT_EQ(std::memcmp(back.get(), second.get() + kPage, kBytes - kPage), 0);
 }
 
-TEST(ScratchFile, ReadsZerosWhereNothingWasWritten) {
-  ScratchFile file(fs::temp_directory_path(), 4 * kPage, {});
+TEST_P(ScratchFileEngine, ReadsZerosWhereNothingWasWritten) {
+  ScratchFile file(fs::temp_directory_path(), 4 * kPage, {.engine = GetParam()});
   const AlignedBytes back = allocate_aligned(kPage);
   fill({back.get(), kPage}, 9);
   file.wait(file.read(2 * kPage, {back.get(), kPage}));
   for (size_t i = 0; i < kPage; ++i) ASSERT_EQ(back[i], std::byte{0});
 }
+
+TEST_P(ScratchFileEngine, CarriesOutTransfersThatThreadsStartAtOnce) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 50;
+  constexpr size_t kBytes = 5 * kPage;
+  ScratchFile file(fs::temp_directory_path(), kThreads * kBytes,
+                   {.depth = 2, .block_bytes = 2 * kPage, .engine = GetParam()});
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      const AlignedBytes sent = allocate_aligned(kBytes);
+      const AlignedBytes back = allocate_aligned(kBytes);
+      for (int round = 0; round < kRounds; ++round) {
+        fill({sent.get(), kBytes}, static_cast<uint32_t>(i * kRounds + round));
+        file.wait(file.write(i * kBytes, {sent.get(), kBytes}));
+        file.wait(file.read(i * kBytes, {back.get(), kBytes}));
+        wrong += std::memcmp(back.get(), sent.get(), kBytes) == 0 ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, ScratchFileEngine,
+                         testing::Values(ScratchFile::Engine::kIoUring, ScratchFile::Engine::kThreads),
+                         [](const auto& info) {
+                           return info.param == ScratchFile::Engine::kThreads ? "Threads" : "IoUring";
+                         });
 
 TEST(ScratchFile, LeavesNothingInItsFolder) {
   const fs::path folder = fs::temp_directory_path() / ("strake_scratch_" + std::to_string(::getpid()));

@@ -65,7 +65,7 @@ training::OffloadOptions offload_of(const DsConfig& config, const std::string& s
   constexpr int64_t kPage = ScratchFile::kAlignment;
   offload.file.block_bytes =
       static_cast<size_t>(std::clamp(config.aio.block_size / kPage * kPage, kPage, int64_t{1} << 28));
-  offload.file.threads = static_cast<int>(std::clamp<int64_t>(config.aio.queue_depth, 1, 32));
+  offload.file.depth = static_cast<int>(std::clamp<int64_t>(config.aio.queue_depth, 1, 32));
   return offload;
 }
 

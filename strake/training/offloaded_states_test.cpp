@@ -20,7 +20,7 @@ class OffloadedStatesOf : public testing::TestWithParam<std::pair<int64_t, int>>
                           {.folder = std::filesystem::temp_directory_path(),
                            .window_elements = GetParam().first,
                            .buffers = GetParam().second,
-                           .file = {.threads = 2, .block_bytes = 4096}}};
+                           .file = {.depth = 2, .block_bytes = 4096}}};
 };
 
 TEST_P(OffloadedStatesOf, BeginAsZerosAndKeepWhatIsWritten) {
