@@ -224,6 +224,35 @@ def gloo(collective):
     return {"rate": 0.5 / middle, "tokens": 0, "seconds": middle}
 
 
+def adam(whole_step=False):
+    """One flat tensor of the size of RoBERTa-base; GB/s, counting 28 bytes a parameter."""
+    import torch
+
+    torch.set_num_threads(THREADS)
+    parameter = torch.nn.Parameter(torch.ones(124_647_424))
+    parameter.grad = torch.ones_like(parameter)
+    rounded = torch.empty_like(parameter, dtype=torch.bfloat16)
+    optimizer = torch.optim.AdamW([parameter], lr=1e-3, weight_decay=0.01, fused=True)
+
+    def step():
+        if whole_step:
+            torch.nn.utils.clip_grad_norm_([parameter], 1.0)
+        optimizer.step()
+        if whole_step:
+            optimizer.zero_grad(set_to_none=False)
+            with torch.no_grad():
+                rounded.copy_(parameter)
+
+    step()
+    seconds = []
+    for _ in range(9):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+    middle = sorted(seconds)[4]
+    return {"rate": 28e-9 * parameter.numel() / middle, "tokens": 0, "seconds": middle}
+
+
 def infer(file, width=None, bf16=False, onednn=False):
     import torch
 
@@ -306,6 +335,14 @@ def gpt2_bf16():
     return train_language_model(steps=4, bf16=True)
 
 
+def adam_fused():
+    return adam()
+
+
+def adam_whole_step():
+    return adam(whole_step=True)
+
+
 def gloo_all_reduce():
     return gloo("all_reduce")
 
@@ -353,7 +390,7 @@ def encode_bert_8x():
 ROWS = [train_fp32_pad128, train_fp32_sorted, train_fp32_sorted_onednn, train_bf16_sorted]
 TWO_RANKS = [train_fp32_ddp, train_fp32_ddp_onednn, train_fp32_fsdp2]
 TWO_RANKS += [gloo_all_reduce, gloo_reduce_scatter, gloo_all_gather]
-ROWS += [*TWO_RANKS, gpt2_fp32, gpt2_bf16]
+ROWS += [*TWO_RANKS, gpt2_fp32, gpt2_bf16, adam_fused, adam_whole_step]
 ROWS += [infer_fp32_pad128, infer_fp32_sorted, infer_fp32_sorted_onednn, infer_bf16_sorted]
 ROWS += [encode_roberta, encode_roberta_8x, encode_bert, encode_bert_8x]
 

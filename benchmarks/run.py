@@ -1,6 +1,6 @@
 """Runs strake and its peers in turn, and writes a dated report of the comparison.
 
-Run:  .venv/bin/python benchmarks/run.py [all|training|ranks|language|collectives|inference|prepare] [--repeat N]
+Run:  .venv/bin/python benchmarks/run.py [all|training|ranks|language|collectives|states|inference|prepare] [--repeat N]
       (`make bench BENCH=...`)
 
 Each measurement is a process of its own; one round measures every row of a theme once, so that a machine that slows
@@ -29,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache/bench"
 STRAKE = os.environ.get("STRAKE", str(ROOT / "build/strake"))
 COLLECTIVES = ROOT / "build/benchmarks/collectives_bench"
+STATES = ROOT / "build/benchmarks/states_bench"
 STAND_INS = pathlib.Path(sys.prefix) / ".strake/cuda_stand_ins"  # for `import torch` without a GPU: tools/setup.sh
 TRAINING_STEPS = 12
 SKIPPED_STEPS = 2
@@ -197,11 +198,33 @@ def collectives():
     return Theme("Collectives", "GB/s", 1, rows, notes)
 
 
+def states():
+    def row(what, name, group, is_strake=True):
+        return Row(name, [str(STATES), what, str(WORK)], group, is_strake)
+
+    rows = [
+        peer("torch AdamW, fused", "adam_fused", "update"),
+        row("adam", "strake", "update"),
+        peer("torch: clip, fused AdamW, zero_grad, cast", "adam_whole_step", "whole step"),
+        row("adam_step", "strake", "whole step"),
+        row("disk", "pread and pwrite alone", "on disk", is_strake=False),
+        row("adam_threads", "strake, AdamW on states on disk, threads", "on disk", is_strake=False),
+        row("adam_io_uring", "strake, AdamW on states on disk, io_uring", "on disk"),
+    ]
+    notes = [
+        "124.6 M parameters in one flat fp32 buffer; GB/s counts 28 bytes a parameter, whatever else is done. Whole"
+        " step: norm, clipping, update, reset of the gradient, bf16 copy of the parameters.",
+        "On disk: 64 M parameters, 24 bytes each (weight and moments, read and written), past the page cache.",
+    ]
+    return Theme("Optimizer states", "GB/s", 2, rows, notes)
+
+
 THEMES = {
     "training": training,
     "ranks": ranks,
     "language": language,
     "collectives": collectives,
+    "states": states,
     "inference": inference,
     "prepare": prepare,
 }

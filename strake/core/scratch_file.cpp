@@ -1,6 +1,7 @@
 #include "strake/core/scratch_file.h"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,8 +57,10 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, uint64_t bytes, co
     fail(ErrorKind::kIo, "cannot reserve {:.1f} GiB in {}: {}", static_cast<double>(bytes) / (1 << 30), folder.string(),
          std::strerror(error));
   }
-  if (options.engine != Engine::kThreads) ring_ = IoRing::open(static_cast<unsigned>(depth_));
+  if (options.engine != Engine::kThreads) ring_ = IoRing::open(static_cast<unsigned>(depth_) + 1);
   if (ring_) {
+    news_ = ::eventfd(0, EFD_CLOEXEC);
+    require(news_ >= 0, ErrorKind::kIo, "cannot make an event: {}", std::strerror(errno));
     threads_.emplace_back([this] { work_ring(); });
     return;
   }
@@ -73,8 +76,9 @@ ScratchFile::~ScratchFile() {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  changed_.notify_all();
+  tell_of_news();
   for (std::thread& thread : threads_) thread.join();
+  if (news_ >= 0) ::close(news_);
   ::close(descriptor_);
 }
 
@@ -98,8 +102,13 @@ uint64_t ScratchFile::start(bool is_read, uint64_t offset, std::byte* memory, si
   for (size_t begin = 0; begin < bytes; begin += block_bytes_) {
     blocks_.push_back({ticket, is_read, offset + begin, memory + begin, std::min(block_bytes_, bytes - begin)});
   }
-  changed_.notify_all();
+  tell_of_news();
   return ticket;
+}
+
+void ScratchFile::tell_of_news() {
+  if (!ring_) return changed_.notify_all();
+  ::eventfd_write(news_, 1);  // fails only if unread news fill 64 bits
 }
 
 void ScratchFile::wait(uint64_t ticket) {
@@ -158,11 +167,17 @@ void ScratchFile::work_ring() {
                    .offset = block.offset + done,
                    .tag = slot});
   };
+  // Besides blocks the ring reads the event that tells of new ones.
+  const size_t kNews = flights.size();
+  const auto listen = [&] {
+    ring_->submit({.descriptor = news_,
+                   .memory = reinterpret_cast<std::byte*>(&news_count_),
+                   .bytes = sizeof news_count_,
+                   .tag = kNews});
+  };
+  listen();
   std::unique_lock lock(mutex_);
-  while (true) {
-    const bool is_idle = idle.size() == flights.size();
-    if (is_idle) changed_.wait(lock, [&] { return !blocks_.empty() || closing_; });
-    if (is_idle && blocks_.empty()) return;
+  while (!closing_ || !blocks_.empty() || idle.size() < flights.size()) {
     for (; !blocks_.empty() && !idle.empty(); blocks_.pop_front(), idle.pop_back()) {
       flights[idle.back()] = {.block = blocks_.front()};
       submit(idle.back());
@@ -172,6 +187,10 @@ void ScratchFile::work_ring() {
     const int error = errno;
     lock.lock();
     if (!completion) return refuse_all(fmt::format("io_uring_enter failed: {}", std::strerror(error)));
+    if (completion->tag == kNews) {
+      listen();
+      continue;
+    }
     Flight& flight = flights[completion->tag];
     const int64_t result = completion->result;
     flight.done += static_cast<size_t>(std::max<int64_t>(result, 0));

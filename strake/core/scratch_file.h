@@ -75,6 +75,7 @@ class ScratchFile {
   // Body of a thread that carries out one block at a time, and of the one that keeps the ring filled.
   void work();
   void work_ring();
+  void tell_of_news();
   void finish(const Block& block, const std::string& error);
   // No transfer is possible any more.
   void refuse_all(const std::string& error);
@@ -95,6 +96,8 @@ class ScratchFile {
   std::string refusal_;
   int depth_;
   std::unique_ptr<IoRing> ring_;
+  int news_ = -1;  // event that wakes the thread of the ring
+  uint64_t news_count_ = 0;
   std::vector<std::thread> threads_;
 };
 
