@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "strake/comm/pmi_server.h"
+#include "strake/comm/rank_watch.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 
@@ -66,10 +67,16 @@ int element_count(const at::Tensor& values) {
   return static_cast<int>(values.numel());
 }
 
+// What a rank keeps alive where processes were started without a launcher of MPI's.
+struct TorchrunJob {
+  std::unique_ptr<PmiServer> server;  // rank 0
+  std::unique_ptr<RankWatch> watch;
+};
+
 class MpiComm final : public Comm {
  public:
   // Of all ranks.
-  explicit MpiComm(std::unique_ptr<PmiServer> server) : MpiComm(MPI_COMM_WORLD) { server_ = std::move(server); }
+  explicit MpiComm(TorchrunJob job) : MpiComm(MPI_COMM_WORLD) { job_ = std::move(job); }
   // Takes ownership of `comm`.
   explicit MpiComm(MPI_Comm comm) : comm_(comm) {
     MPI_Comm_rank(comm_, &rank_);
@@ -78,6 +85,7 @@ class MpiComm final : public Comm {
   }
   ~MpiComm() override {
     if (comm_ == MPI_COMM_WORLD) {
+      job_.watch.reset();
       MPI_Finalize();
     } else {
       MPI_Comm_free(&comm_);
@@ -177,6 +185,7 @@ class MpiComm final : public Comm {
     log::error("rank {} of {} stops the job: {} error: {}", rank_, size_, to_string(kind), reason);
     // Launchers forward output and the abort by different ways; the abort must not be faster.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    job_.watch.reset();
     MPI_Abort(MPI_COMM_WORLD, exit_code(kind));
   }
 
@@ -209,32 +218,34 @@ class MpiComm final : public Comm {
   }
 
   MPI_Comm comm_;
-  std::unique_ptr<PmiServer> server_;
+  TorchrunJob job_;
   int rank_ = 0;
   int size_ = 1;
 };
 
-std::unique_ptr<PmiServer> start_torchrun_job(const RankEnvironment& environment) {
+TorchrunJob start_torchrun_job(const RankEnvironment& environment) {
   const int port = environment.master_port + 1;
-  std::unique_ptr<PmiServer> server;
-  if (environment.rank == 0) server = std::make_unique<PmiServer>(environment.master_address, port, environment.size);
-  wait_for_pmi_server(environment.master_address, port);
+  TorchrunJob job;
+  if (environment.rank == 0) {
+    job.server = std::make_unique<PmiServer>(environment.master_address, port, environment.size);
+  }
+  job.watch = std::make_unique<RankWatch>(environment.master_address, port, environment.rank);
   ::setenv("PMI_PORT", fmt::format("{}:{}", environment.master_address, port).c_str(), 1);
   ::setenv("PMI_ID", std::to_string(environment.rank).c_str(), 1);
   ::setenv("PMI_RANK", std::to_string(environment.rank).c_str(), 1);
   ::setenv("PMI_SIZE", std::to_string(environment.size).c_str(), 1);
-  return server;
+  return job;
 }
 
 }  // namespace
 
 std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment) {
-  std::unique_ptr<PmiServer> server;
-  if (environment.launcher == "torchrun" && environment.size > 1) server = start_torchrun_job(environment);
+  TorchrunJob job;
+  if (environment.launcher == "torchrun" && environment.size > 1) job = start_torchrun_job(environment);
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "starting MPI");
   require(provided >= MPI_THREAD_SERIALIZED, ErrorKind::kComm, "this MPI library does not allow calls from threads");
-  auto comm = std::make_unique<MpiComm>(std::move(server));
+  auto comm = std::make_unique<MpiComm>(std::move(job));
   require(comm->size() == environment.size && comm->rank() == environment.rank, ErrorKind::kComm,
           "{} started rank {} of {}, but the MPI library of this build sees rank {} of {}: use the launcher of the MPI "
           "strake was built with (mpirun.mpich by default)",

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -102,6 +103,7 @@ class PmiServer::State {
 
   void serve(int socket) {
     std::string pending;
+    std::string rank;  // that this is the connection of
     bool is_rank = false;
     bool finalized = false;
     bool open = true;
@@ -115,11 +117,13 @@ class PmiServer::State {
         pending.erase(0, end + 1);
         is_rank = true;
         const std::string command = fields.contains("cmd") ? fields.at("cmd") : "";
-        finalized = finalized || command == "finalize";
+        if (command == "initack") rank = fields.contains("pmiid") ? fields.at("pmiid") : "";
+        if (command == "watch") rank = fields.contains("rank") ? fields.at("rank") : "";
+        finalized = finalized || command == "finalize" || command == "leave";
         open = command != "abort" && answer(socket, command, fields);
       }
     }
-    if (is_rank && !finalized) close_all();  // a rank died: its peers must not wait for it
+    if (is_rank && !finalized) stop_all(rank);  // a rank died: its peers must not wait for it
   }
 
   bool answer(int socket, const std::string& command, const std::map<std::string, std::string>& fields) {
@@ -148,6 +152,16 @@ class PmiServer::State {
                                                       : "cmd=get_result rc=0 msg=success value=" + found->second);
     }
     if (command == "barrier_in") return enter_barrier(socket);
+    if (command == "watch") {
+      const std::lock_guard lock(mutex_);
+      watchers_.insert(socket);
+      return true;
+    }
+    if (command == "leave") {
+      const std::lock_guard lock(mutex_);
+      watchers_.erase(socket);
+      return true;
+    }
     if (command == "finalize") return send_line(socket, "cmd=finalize_ack rc=0");
     return send_line(socket, fmt::format("cmd={}_result rc=-1 msg=unknown", command));
   }
@@ -159,6 +173,16 @@ class PmiServer::State {
     for (const int rank : waiting_) send_line(rank, "cmd=barrier_out rc=0");
     waiting_.clear();
     return true;
+  }
+
+  void stop_all(const std::string& rank) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!rank_died_ && !closing_) {
+        for (const int watcher : watchers_) send_line(watcher, "cmd=stop rank=" + rank);
+      }
+    }
+    close_all();
   }
 
   void close_all() {
@@ -177,6 +201,7 @@ class PmiServer::State {
   std::vector<std::thread> connections_;
   std::vector<int> sockets_;
   std::vector<int> waiting_;
+  std::set<int> watchers_;
   std::map<std::string, std::string> values_;
 };
 
@@ -185,15 +210,14 @@ PmiServer::PmiServer(const std::string& address, int port, int num_ranks)
 PmiServer::~PmiServer() = default;
 int PmiServer::port() const { return state_->port(); }
 
-void wait_for_pmi_server(const std::string& address, int port) {
+int connect_to_pmi_server(const std::string& address, int port) {
   using namespace std::chrono_literals;
   const auto deadline = std::chrono::steady_clock::now() + 60s;
   while (std::chrono::steady_clock::now() < deadline) {
     const AddressInfo info(address, port);
     const int socket = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool connected = ::connect(socket, info.first->ai_addr, info.first->ai_addrlen) == 0;
+    if (::connect(socket, info.first->ai_addr, info.first->ai_addrlen) == 0) return socket;
     ::close(socket);
-    if (connected) return;
     std::this_thread::sleep_for(50ms);
   }
   fail(ErrorKind::kComm, "rank 0 does not answer on {}:{}", address, port);

@@ -7,8 +7,8 @@ namespace strake::comm {
 
 // The key-value server of MPICH's start-up protocol PMI-1 (wire protocol: one "key=value ..." line each way), so that
 // any launcher that can set environment variables makes MPI ranks, without mpiexec or ssh. Serves in threads of its own
-// until every rank has said finalize or the object is destroyed. If a rank's connection ends before it finalized,
-// all connections are closed, which makes MPICH stop the other ranks.
+// until the object is destroyed. If a rank's connection ends before it finalized, all connections are closed, and those
+// that watch (see rank_watch.h, two commands more than PMI-1 has) are told which rank it was.
 class PmiServer {
  public:
   // Listens on address:port (port 0: any, see port()). Error (kComm) if it cannot.
@@ -24,7 +24,7 @@ class PmiServer {
   std::unique_ptr<State> state_;
 };
 
-// Returns once address:port accepts connections; Error (kComm) after a minute.
-void wait_for_pmi_server(const std::string& address, int port);
+// A connected socket, which the caller closes. Tries for a minute; then Error (kComm).
+int connect_to_pmi_server(const std::string& address, int port);
 
 }  // namespace strake::comm

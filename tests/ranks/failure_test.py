@@ -14,8 +14,9 @@ import subprocess
 import time
 
 import pytest
+from layout_test import free_port
 from program import BINARY, MPIEXEC, OPEN_MPI_SETTINGS, environment, files_in, run, run_mpi
-from refusals import FILE
+from refusals import COMMUNICATION, FILE
 from resume_test import assert_same_end, logged_steps, train_command
 from tiny_models import make_model, reviews, widen_layers, write_table
 
@@ -172,6 +173,34 @@ def test_a_killed_process_ends_the_job_and_the_run_goes_on(inputs, whole, tmp_pa
     assert "signal 9" in log or "signal 6" in log, log
     assert not [pid for pid in ranks if is_alive(pid)]
     outcome = run_mpi(2, train_command(inputs, folder, 2, **(RUN | {"ranks": 1, "resume_from_checkpoint": "true"})))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(folder, whole)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_ends_the_others_without_a_launcher(inputs, whole, tmp_path, victim):
+    """As torchrun starts processes, but with nobody to look after them."""
+    folder, logs = tmp_path / "run", [tmp_path / f"rank{rank}.log" for rank in (0, 1)]
+    line = train_command(inputs, folder, 2, **(RUN | {"ranks": 1}))
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = []
+    for rank, log in enumerate(logs):
+        with log.open("wb") as file:
+            variables = environment(RANK=str(rank), **shared)
+            ranks.append(subprocess.Popen(line, env=variables, stdout=file, stderr=subprocess.STDOUT))
+    deadline = time.monotonic() + 60
+    while not in_steps(folder):
+        assert time.monotonic() < deadline and not any(rank.poll() for rank in ranks), logs[0].read_text()
+        time.sleep(0.0005)
+    ranks[victim].kill()
+    survivor = 1 - victim
+    try:
+        assert ranks[survivor].wait(PATIENCE) == COMMUNICATION
+    finally:
+        ranks[survivor].kill()
+        ranks[victim].wait()
+    assert f"rank {victim} is gone" in logs[survivor].read_text()
+    outcome = run(train_command(inputs, folder, 2, **RUN, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
     assert_same_end(folder, whole)
 
