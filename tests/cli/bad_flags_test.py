@@ -69,7 +69,6 @@ def test_misspelt_flag(tmp_path, verb, flag, nearest):
 @pytest.mark.parametrize(
     ("flag", "hint"),
     [
-        ("--fp16", "--bf16"),
         ("--do_train", "strake train always trains"),
         ("--evaluation_strategy", "--eval_strategy"),
         ("--pad_to_max_length", "never pads"),
