@@ -145,6 +145,7 @@ CONTRADICTIONS = [
         {"overwrite_output_dir": True, "resume_from_checkpoint": "true"},
         ["--overwrite_output_dir", "--resume_from_checkpoint true"],
     ),
+    ("train", {"bf16": True, "fp16": True}, ["--bf16 and --fp16 contradict each other"]),
     ("train", {"warmup_steps": 5, "warmup_ratio": 0.1}, ["--warmup_steps 5", "--warmup_ratio 0.1"]),
     (
         "train",

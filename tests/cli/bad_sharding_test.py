@@ -68,7 +68,8 @@ BAD_TOGETHER = [
         {},
         ["data_types.param_dtype fp16 with a computation in bf16 is not there yet"],
     ),
-    ({"fp16": {"enabled": True}}, {"fp16": True, "bf16": True}, ["--bf16 and --fp16 contradict each other"]),
+    ({"bf16": {"enabled": True}}, {"fp16": True}, ["fp16 (--fp16) and bf16 (file) cannot both be on"]),
+    ({"fp16": {"enabled": False}}, {"fp16": True}, ["ds fp16.enabled=false vs --fp16=true"]),
     (
         {"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}},
         {},

@@ -114,6 +114,7 @@ ZERO = {
     "zero2": {"stage": 2},
     "zero3": {"stage": 3, "stage3_param_persistence_threshold": 0},
     "on_disk": None,
+    "recompute": {"stage": 1},
 }
 
 
@@ -121,7 +122,9 @@ ZERO = {
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_fp16_has_the_same_bits_in_every_stage(inputs, restless, tmp_path, stage, ranks):
     zero = ZERO[stage] or on_disk(tmp_path)
-    train(inputs, tmp_path / "out", ranks, {"fp16": RESTLESS, "zero_optimization": zero})
+    recompute = True if stage == "recompute" else None
+    config = {"fp16": RESTLESS, "zero_optimization": zero}
+    train(inputs, tmp_path / "out", ranks, config, gradient_checkpointing=recompute)
     assert_same_run(tmp_path / "out", restless[0])
 
 
