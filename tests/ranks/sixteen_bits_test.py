@@ -215,7 +215,7 @@ def test_gradients_of_sixteen_bits_have_the_same_bits_in_every_layout(inputs, tm
     assert losses(tmp_path / "wide") != losses(tmp_path / "alone"), "the types do something"
 
 
-# Those of Azure/azureml-examples, best-practices/largescale-deep-learning/Training, with fp16; only batches are smaller.
+# Those of Azure/azureml-examples, best-practices/largescale-deep-learning/Training, but for the batches.
 PROFILER = {"enabled": True, "profile_step": 1, "module_depth": -1, "top_modules": 1, "detailed": True}
 AZURE_ML = {
     "bert_pretrain": {
