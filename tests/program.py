@@ -83,8 +83,8 @@ def metrics(folder):
 
 
 def losses(folder):
-    """(step, loss, gradient norm) of every training entry."""
-    return [(entry["step"], entry["loss"], entry["grad_norm"]) for entry in metrics(folder) if "loss" in entry]
+    """(step, loss, gradient norm) of every training entry. A step that fp16 skipped has no norm."""
+    return [(entry["step"], entry["loss"], entry.get("grad_norm")) for entry in metrics(folder) if "loss" in entry]
 
 
 def files_in(folder):

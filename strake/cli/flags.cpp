@@ -12,8 +12,7 @@ namespace strake::cli {
 namespace {
 
 // Flags people bring along from Transformers' scripts, and what to do instead.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kKnownElsewhere{{
-    {"--fp16", "fp16 is not there yet; use --bf16, which needs no loss scaling"},
+constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kKnownElsewhere{{
     {"--do_train", "strake train always trains; leave it out"},
     {"--do_eval", "give a --validation_file and --eval_strategy epoch instead"},
     {"--do_predict", "use strake predict"},

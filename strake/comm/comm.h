@@ -34,8 +34,9 @@ class Comm {
   // Every rank gets the sum. fp32, fp64 or int64.
   virtual void all_reduce(at::Tensor& values) = 0;
 
-  // Rank r gets the sum over its shard of `full`. `full` and `shard` are fp32, `shard` of layout.size(rank()). Only
-  // ranks below `contributors` add anything (and have a defined `full`); all of them get their shard.
+  // Rank r gets the sum over its shard of `full`, in `shard` of layout.size(rank()). Both are fp32, bf16 or fp16; each
+  // addition is made in fp32 and rounded to the dtype of `shard`. Only ranks below `contributors` add anything; the
+  // others give an empty `full` of the same dtype. All of them get their shard.
   virtual void reduce_scatter(const at::Tensor& full, int contributors, const tensors::ShardLayout& layout,
                               at::Tensor& shard, Fold fold) = 0;
 

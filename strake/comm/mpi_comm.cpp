@@ -119,7 +119,8 @@ class MpiComm final : public Comm {
   // Every pair exchanges its pieces in chunks, so that the staging memory stays small whatever the buffer.
   void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override {
-    const at::Tensor staging = at::empty({contributors, std::min(kStagingElements, layout.size(rank_))}, at::kFloat);
+    const at::Tensor staging =
+        at::empty({contributors, std::min(kStagingElements, layout.size(rank_))}, full.options());
     int64_t longest = 0;
     for (int other = 0; other < size_; ++other) longest = std::max(longest, layout.size(other));
     for (int64_t begin = 0; begin < longest; begin += kStagingElements) {
@@ -203,14 +204,14 @@ class MpiComm final : public Comm {
       if (other == rank_) continue;
       if (mine > 0 && other < contributors) {
         const at::Tensor slot = staging[other];
-        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), MPI_FLOAT, other, kChunkTag, comm_,
+        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), transfer_type(slot), other, kChunkTag, comm_,
                         &requests.emplace_back()),
               "reduce_scatter");
       }
       const int64_t theirs = std::min(kStagingElements, layout.size(other) - begin);
       if (theirs <= 0 || rank_ >= contributors) continue;
       const at::Tensor piece = full.narrow(0, layout.begin(other) + begin, theirs);
-      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), MPI_FLOAT, other, kChunkTag, comm_,
+      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), transfer_type(piece), other, kChunkTag, comm_,
                       &requests.emplace_back()),
             "reduce_scatter");
     }

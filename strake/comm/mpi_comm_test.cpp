@@ -3,7 +3,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <cstdio>
@@ -34,8 +36,13 @@ void check_sums(Comm& comm) {
   comm.reduce_scatter(full, n, layout, shard, Fold::kAdd);
   const at::Tensor mine = (at::arange(layout.begin(comm.rank()), layout.end(comm.rank())) % 64).to(at::kFloat);
   expect(shard.equal(mine * n + n * (n - 1) / 2.0 + 5), "reduce_scatter");
-  comm.reduce_scatter(comm.rank() == 0 ? full : at::Tensor(), 1, layout, shard, Fold::kOverwrite);
+  comm.reduce_scatter(comm.rank() == 0 ? full : at::empty({0}), 1, layout, shard, Fold::kOverwrite);
   expect(shard.equal(mine), "reduce_scatter of one contributor");
+  const at::Tensor half = at::full({kLength}, comm.rank() == 0 ? 256.0 : 1.0, at::kBFloat16);  // bf16 has no 257
+  comm.reduce_scatter(half, n, layout, shard, Fold::kOverwrite);
+  expect(shard.equal(at::full_like(shard, 255.0 + n)), "reduce_scatter of bf16");
+  comm.reduce_scatter(comm.rank() == 0 ? half : at::empty({0}, at::kBFloat16), 1, layout, shard, Fold::kOverwrite);
+  expect(shard.equal(at::full_like(shard, 256.0)), "reduce_scatter of one contributor's bf16");
 }
 
 void check_moves(Comm& comm) {

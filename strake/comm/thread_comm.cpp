@@ -167,7 +167,8 @@ class ThreadComm final : public Comm {
     for_each_chunk(layout, [&](int64_t begin, int64_t count) {
       at::Tensor sum = shard.narrow(0, begin, count);
       int next = 0;
-      if (fold == Fold::kOverwrite && contributors > 1) {  // the first two at once: one pass less
+      const bool is_fp32 = full.scalar_type() == at::kFloat && sum.scalar_type() == at::kFloat;
+      if (fold == Fold::kOverwrite && contributors > 1 && is_fp32) {  // the first two at once: one pass less
         at::add_out(sum, chunk_of(0, layout, begin, count), chunk_of(1, layout, begin, count));
         next = 2;
       }

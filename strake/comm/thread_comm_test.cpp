@@ -2,7 +2,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -41,8 +43,25 @@ TEST_P(Collectives, ReduceScatterFoldsOntoTheShard) {
     EXPECT_TRUE(shard.equal(expected(5.0)));
     comm.reduce_scatter(full, comm.size(), layout, shard, Fold::kOverwrite);
     EXPECT_TRUE(shard.equal(expected(0.0)));
-    comm.reduce_scatter(comm.rank() == 0 ? full : at::Tensor(), 1, layout, shard, Fold::kOverwrite);
+    comm.reduce_scatter(comm.rank() == 0 ? full : at::empty({0}), 1, layout, shard, Fold::kOverwrite);
     EXPECT_TRUE(shard.equal(at::arange(layout.begin(comm.rank()), layout.end(comm.rank())).to(at::kFloat)));
+  });
+}
+
+TEST_P(Collectives, ReduceScatterOfSixteenBitsRoundsEachAdditionToTheShard) {
+  run_ranks(GetParam(), 1, [](Comm& comm) {
+    constexpr int64_t kLength = 100000;
+    const ShardLayout layout(kLength, comm.size());
+    // bf16 has no 257: a sum in bf16 stays 256.
+    const at::Tensor full = at::full({kLength}, comm.rank() == 0 ? 256.0 : 1.0, at::kBFloat16);
+    at::Tensor wide = at::zeros({layout.size(comm.rank())});
+    comm.reduce_scatter(full, comm.size(), layout, wide, Fold::kOverwrite);
+    EXPECT_TRUE(wide.equal(at::full_like(wide, 255.0 + comm.size())));
+    at::Tensor narrow = at::zeros({layout.size(comm.rank())}, at::kBFloat16);
+    comm.reduce_scatter(full, comm.size(), layout, narrow, Fold::kOverwrite);
+    EXPECT_TRUE(narrow.equal(at::full_like(narrow, 256.0)));
+    comm.reduce_scatter(comm.rank() == 0 ? full : at::empty({0}, at::kBFloat16), 1, layout, wide, Fold::kOverwrite);
+    EXPECT_TRUE(wide.equal(at::full_like(wide, 256.0)));
   });
 }
 

@@ -17,13 +17,17 @@ constexpr Ladder<AttentionRung<float>, 3> kFloatLadder{&avx512::kAttentionFloat,
                                                        &reference::kAttentionFloat};
 constexpr Ladder<AttentionRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kAttentionBFloat16, &avx2::kAttentionBFloat16,
                                                              &reference::kAttentionBFloat16};
+constexpr Ladder<AttentionRung<Half>, 3> kHalfLadder{&avx512::kAttentionHalf, &avx2::kAttentionHalf,
+                                                     &reference::kAttentionHalf};
 
 template <typename T>
 const AttentionRung<T>& pick_rung(Isa highest) {
   if constexpr (std::is_same_v<T, float>) {
     return pick(kFloatLadder, highest);
-  } else {
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     return pick(kBFloat16Ladder, highest);
+  } else {
+    return pick(kHalfLadder, highest);
   }
 }
 
@@ -91,7 +95,9 @@ void attention_backward(const AttentionBackward<T>& args, Isa highest) {
 
 template void attention_forward(const AttentionForward<float>&, Isa);
 template void attention_forward(const AttentionForward<BFloat16>&, Isa);
+template void attention_forward(const AttentionForward<Half>&, Isa);
 template void attention_backward(const AttentionBackward<float>&, Isa);
 template void attention_backward(const AttentionBackward<BFloat16>&, Isa);
+template void attention_backward(const AttentionBackward<Half>&, Isa);
 
 }  // namespace strake::kernels

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "strake/core/cpu_features.h"
-#include "strake/kernels/bfloat16.h"
 #include "strake/kernels/dropout.h"
+#include "strake/kernels/half.h"
 
 // Self-attention on packed sequences: tokens [offsets[s], offsets[s + 1]) attend to each other and to nobody else.
 //   out = dropout(softmax(scale q k^T)) v     per sequence and head
@@ -60,7 +60,7 @@ struct AttentionBackward {
   int64_t grad_stride = 0;  // of dq, dk and dv
 };
 
-// T is float or BFloat16; arithmetic is fp32. kInternal if the shape makes no sense.
+// T is float, BFloat16 or Half; arithmetic is fp32. kInternal if the shape makes no sense.
 template <typename T>
 void attention_forward(const AttentionForward<T>& args, Isa highest = best_isa());
 

@@ -28,14 +28,17 @@ struct AttentionRung {
 namespace reference {
 extern const AttentionRung<float> kAttentionFloat;
 extern const AttentionRung<BFloat16> kAttentionBFloat16;
+extern const AttentionRung<Half> kAttentionHalf;
 }  // namespace reference
 namespace avx2 {
 extern const AttentionRung<float> kAttentionFloat;
 extern const AttentionRung<BFloat16> kAttentionBFloat16;
+extern const AttentionRung<Half> kAttentionHalf;
 }  // namespace avx2
 namespace avx512 {
 extern const AttentionRung<float> kAttentionFloat;
 extern const AttentionRung<BFloat16> kAttentionBFloat16;
+extern const AttentionRung<Half> kAttentionHalf;
 }  // namespace avx512
 
 }  // namespace strake::kernels

@@ -14,13 +14,17 @@ constexpr Ladder<BiasActivationRung<float>, 3> kFloatLadder{&avx512::kBiasActiva
                                                             &reference::kBiasActivationFloat};
 constexpr Ladder<BiasActivationRung<BFloat16>, 3> kBFloat16Ladder{
     &avx512::kBiasActivationBFloat16, &avx2::kBiasActivationBFloat16, &reference::kBiasActivationBFloat16};
+constexpr Ladder<BiasActivationRung<Half>, 3> kHalfLadder{&avx512::kBiasActivationHalf, &avx2::kBiasActivationHalf,
+                                                          &reference::kBiasActivationHalf};
 
 template <typename T>
 const BiasActivationRung<T>& pick_rung(Isa highest) {
   if constexpr (std::is_same_v<T, float>) {
     return pick(kFloatLadder, highest);
-  } else {
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     return pick(kBFloat16Ladder, highest);
+  } else {
+    return pick(kHalfLadder, highest);
   }
 }
 
@@ -47,7 +51,9 @@ void bias_activation_backward(const BiasActivationBackward<T>& args, Isa highest
 
 template void bias_activation_forward(const BiasActivationForward<float>&, Isa);
 template void bias_activation_forward(const BiasActivationForward<BFloat16>&, Isa);
+template void bias_activation_forward(const BiasActivationForward<Half>&, Isa);
 template void bias_activation_backward(const BiasActivationBackward<float>&, Isa);
 template void bias_activation_backward(const BiasActivationBackward<BFloat16>&, Isa);
+template void bias_activation_backward(const BiasActivationBackward<Half>&, Isa);
 
 }  // namespace strake::kernels

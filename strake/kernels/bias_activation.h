@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "strake/core/cpu_features.h"
-#include "strake/kernels/bfloat16.h"
+#include "strake/kernels/half.h"
 
 namespace strake::kernels {
 
@@ -38,7 +38,7 @@ struct BiasActivationBackward {
   Activation activation = Activation::kGelu;
 };
 
-// y = activation(x + bias). T is float or BFloat16. The error of gelu is below 1e-6 absolute where |x| < 10, else
+// y = activation(x + bias). T is float, BFloat16 or Half. The error of gelu is below 1e-6 absolute where |x| < 10, else
 // relative.
 template <typename T>
 void bias_activation_forward(const BiasActivationForward<T>& args, Isa highest = best_isa());

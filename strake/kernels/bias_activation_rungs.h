@@ -15,14 +15,17 @@ struct BiasActivationRung {
 namespace reference {
 extern const BiasActivationRung<float> kBiasActivationFloat;
 extern const BiasActivationRung<BFloat16> kBiasActivationBFloat16;
+extern const BiasActivationRung<Half> kBiasActivationHalf;
 }  // namespace reference
 namespace avx2 {
 extern const BiasActivationRung<float> kBiasActivationFloat;
 extern const BiasActivationRung<BFloat16> kBiasActivationBFloat16;
+extern const BiasActivationRung<Half> kBiasActivationHalf;
 }  // namespace avx2
 namespace avx512 {
 extern const BiasActivationRung<float> kBiasActivationFloat;
 extern const BiasActivationRung<BFloat16> kBiasActivationBFloat16;
+extern const BiasActivationRung<Half> kBiasActivationHalf;
 }  // namespace avx512
 
 }  // namespace strake::kernels

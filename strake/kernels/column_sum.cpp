@@ -13,13 +13,17 @@ constexpr Ladder<ColumnSumRung<float>, 3> kFloatLadder{&avx512::kColumnSumFloat,
                                                        &reference::kColumnSumFloat};
 constexpr Ladder<ColumnSumRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kColumnSumBFloat16, &avx2::kColumnSumBFloat16,
                                                              &reference::kColumnSumBFloat16};
+constexpr Ladder<ColumnSumRung<Half>, 3> kHalfLadder{&avx512::kColumnSumHalf, &avx2::kColumnSumHalf,
+                                                     &reference::kColumnSumHalf};
 
 template <typename T>
 const ColumnSumRung<T>& pick_rung(Isa highest) {
   if constexpr (std::is_same_v<T, float>) {
     return pick(kFloatLadder, highest);
-  } else {
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     return pick(kBFloat16Ladder, highest);
+  } else {
+    return pick(kHalfLadder, highest);
   }
 }
 
@@ -36,5 +40,6 @@ void column_sum(const ColumnSumArgs<T>& args, Isa highest) {
 
 template void column_sum(const ColumnSumArgs<float>&, Isa);
 template void column_sum(const ColumnSumArgs<BFloat16>&, Isa);
+template void column_sum(const ColumnSumArgs<Half>&, Isa);
 
 }  // namespace strake::kernels

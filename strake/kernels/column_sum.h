@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "strake/core/cpu_features.h"
-#include "strake/kernels/bfloat16.h"
+#include "strake/kernels/half.h"
 
 namespace strake::kernels {
 
@@ -17,7 +17,7 @@ struct ColumnSumArgs {
 };
 
 // out = sum of x over tokens (the gradient of a bias): fp32, in an order that does not depend on the thread count.
-// T is float or BFloat16.
+// T is float, BFloat16 or Half.
 template <typename T>
 void column_sum(const ColumnSumArgs<T>& args, Isa highest = best_isa());
 

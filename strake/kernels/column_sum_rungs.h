@@ -13,14 +13,17 @@ struct ColumnSumRung {
 namespace reference {
 extern const ColumnSumRung<float> kColumnSumFloat;
 extern const ColumnSumRung<BFloat16> kColumnSumBFloat16;
+extern const ColumnSumRung<Half> kColumnSumHalf;
 }  // namespace reference
 namespace avx2 {
 extern const ColumnSumRung<float> kColumnSumFloat;
 extern const ColumnSumRung<BFloat16> kColumnSumBFloat16;
+extern const ColumnSumRung<Half> kColumnSumHalf;
 }  // namespace avx2
 namespace avx512 {
 extern const ColumnSumRung<float> kColumnSumFloat;
 extern const ColumnSumRung<BFloat16> kColumnSumBFloat16;
+extern const ColumnSumRung<Half> kColumnSumHalf;
 }  // namespace avx512
 
 }  // namespace strake::kernels

@@ -4,12 +4,19 @@
 
 namespace strake::kernels {
 
+// To and from a type of 16 bits.
+template <typename T>
+struct Conversions {
+  void (*round)(const float* from, T* to, int64_t count);
+  void (*widen)(const T* from, float* to, int64_t count);
+  void (*add)(float* sum, const T* x, int64_t count);
+};
+
 struct ConvertRung {
   Isa isa;
-  void (*round)(const float* from, BFloat16* to, int64_t count);
-  void (*widen)(const BFloat16* from, float* to, int64_t count);
   void (*add_float)(float* sum, const float* x, int64_t count);
-  void (*add_bfloat16)(float* sum, const BFloat16* x, int64_t count);
+  Conversions<BFloat16> bfloat16;
+  Conversions<Half> half;
 };
 
 namespace reference {

@@ -14,13 +14,17 @@ constexpr Ladder<CrossEntropyRung<float>, 3> kFloatLadder{&avx512::kCrossEntropy
                                                           &reference::kCrossEntropyFloat};
 constexpr Ladder<CrossEntropyRung<BFloat16>, 3> kBFloat16Ladder{
     &avx512::kCrossEntropyBFloat16, &avx2::kCrossEntropyBFloat16, &reference::kCrossEntropyBFloat16};
+constexpr Ladder<CrossEntropyRung<Half>, 3> kHalfLadder{&avx512::kCrossEntropyHalf, &avx2::kCrossEntropyHalf,
+                                                        &reference::kCrossEntropyHalf};
 
 template <typename T>
 const CrossEntropyRung<T>& pick_rung(Isa highest) {
   if constexpr (std::is_same_v<T, float>) {
     return pick(kFloatLadder, highest);
-  } else {
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     return pick(kBFloat16Ladder, highest);
+  } else {
+    return pick(kHalfLadder, highest);
   }
 }
 
@@ -38,5 +42,6 @@ void cross_entropy(const CrossEntropyArgs<T>& args, Isa highest) {
 
 template void cross_entropy(const CrossEntropyArgs<float>&, Isa);
 template void cross_entropy(const CrossEntropyArgs<BFloat16>&, Isa);
+template void cross_entropy(const CrossEntropyArgs<Half>&, Isa);
 
 }  // namespace strake::kernels

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "strake/core/cpu_features.h"
-#include "strake/kernels/bfloat16.h"
+#include "strake/kernels/half.h"
 
 // Softmax cross entropy of one target class per token, with its gradient by the logits x:
 //   nll = log(sum over c of exp(x_c)) - x_target,   gradient_c = scale (exp(x_c) / sum - [c = target])
@@ -21,8 +21,8 @@ struct CrossEntropyArgs {
   int64_t classes = 0;
 };
 
-// T is float or BFloat16; arithmetic is fp32. A token whose logits are not all finite gets a NaN. Error (kData) for a
-// target outside [0, classes).
+// T is float, BFloat16 or Half; arithmetic is fp32. A token whose logits are not all finite gets a NaN. Error (kData)
+// for a target outside [0, classes).
 template <typename T>
 void cross_entropy(const CrossEntropyArgs<T>& args, Isa highest = best_isa());
 

@@ -13,14 +13,17 @@ struct CrossEntropyRung {
 namespace reference {
 extern const CrossEntropyRung<float> kCrossEntropyFloat;
 extern const CrossEntropyRung<BFloat16> kCrossEntropyBFloat16;
+extern const CrossEntropyRung<Half> kCrossEntropyHalf;
 }  // namespace reference
 namespace avx2 {
 extern const CrossEntropyRung<float> kCrossEntropyFloat;
 extern const CrossEntropyRung<BFloat16> kCrossEntropyBFloat16;
+extern const CrossEntropyRung<Half> kCrossEntropyHalf;
 }  // namespace avx2
 namespace avx512 {
 extern const CrossEntropyRung<float> kCrossEntropyFloat;
 extern const CrossEntropyRung<BFloat16> kCrossEntropyBFloat16;
+extern const CrossEntropyRung<Half> kCrossEntropyHalf;
 }  // namespace avx512
 
 }  // namespace strake::kernels

@@ -13,13 +13,17 @@ constexpr Ladder<DropoutRung<float>, 3> kFloatLadder{&avx512::kDropoutFloat, &av
                                                      &reference::kDropoutFloat};
 constexpr Ladder<DropoutRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kDropoutBFloat16, &avx2::kDropoutBFloat16,
                                                            &reference::kDropoutBFloat16};
+constexpr Ladder<DropoutRung<Half>, 3> kHalfLadder{&avx512::kDropoutHalf, &avx2::kDropoutHalf,
+                                                   &reference::kDropoutHalf};
 
 template <typename T>
 const DropoutRung<T>& pick_rung(Isa highest) {
   if constexpr (std::is_same_v<T, float>) {
     return pick(kFloatLadder, highest);
-  } else {
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     return pick(kBFloat16Ladder, highest);
+  } else {
+    return pick(kHalfLadder, highest);
   }
 }
 
@@ -36,5 +40,6 @@ void dropout(const DropoutArgs<T>& args, Isa highest) {
 
 template void dropout(const DropoutArgs<float>&, Isa);
 template void dropout(const DropoutArgs<BFloat16>&, Isa);
+template void dropout(const DropoutArgs<Half>&, Isa);
 
 }  // namespace strake::kernels

@@ -4,7 +4,7 @@
 
 #include "strake/core/cpu_features.h"
 #include "strake/core/philox.h"
-#include "strake/kernels/bfloat16.h"
+#include "strake/kernels/half.h"
 
 // Counter-based dropout. Element e of a token is kept iff
 //   philox(key, {e / 4, position, low 32 bits of row, site | (high bits of row) << 16})[e % 4] >= dropout_threshold(p)
@@ -35,7 +35,7 @@ struct DropoutArgs {
 };
 
 // y = dropout(x). The backward pass is the same function on gradients. Dropped elements are multiplied by 0, so NaN and
-// infinity are not hidden. T is float or BFloat16.
+// infinity are not hidden. T is float, BFloat16 or Half.
 template <typename T>
 void dropout(const DropoutArgs<T>& args, Isa highest = best_isa());
 

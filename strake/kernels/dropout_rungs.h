@@ -14,14 +14,17 @@ struct DropoutRung {
 namespace reference {
 extern const DropoutRung<float> kDropoutFloat;
 extern const DropoutRung<BFloat16> kDropoutBFloat16;
+extern const DropoutRung<Half> kDropoutHalf;
 }  // namespace reference
 namespace avx2 {
 extern const DropoutRung<float> kDropoutFloat;
 extern const DropoutRung<BFloat16> kDropoutBFloat16;
+extern const DropoutRung<Half> kDropoutHalf;
 }  // namespace avx2
 namespace avx512 {
 extern const DropoutRung<float> kDropoutFloat;
 extern const DropoutRung<BFloat16> kDropoutBFloat16;
+extern const DropoutRung<Half> kDropoutHalf;
 }  // namespace avx512
 
 }  // namespace strake::kernels

@@ -17,10 +17,14 @@ constexpr Ladder<EmbeddingRung<float>, 3> kFloatLadder{&avx512::kEmbeddingFloat,
                                                        &reference::kEmbeddingFloat};
 constexpr Ladder<EmbeddingRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kEmbeddingBFloat16, &avx2::kEmbeddingBFloat16,
                                                              &reference::kEmbeddingBFloat16};
+constexpr Ladder<EmbeddingRung<Half>, 3> kHalfLadder{&avx512::kEmbeddingHalf, &avx2::kEmbeddingHalf,
+                                                     &reference::kEmbeddingHalf};
 constexpr Ladder<EmbeddingGradientRung<float, float>, 3> kFloatGradientLadder{
     &avx512::kEmbeddingGradientFloat, &avx2::kEmbeddingGradientFloat, &reference::kEmbeddingGradientFloat};
 constexpr Ladder<EmbeddingGradientRung<BFloat16, float>, 3> kMixedGradientLadder{
     &avx512::kEmbeddingGradientMixed, &avx2::kEmbeddingGradientMixed, &reference::kEmbeddingGradientMixed};
+constexpr Ladder<EmbeddingGradientRung<Half, float>, 3> kHalfGradientLadder{
+    &avx512::kEmbeddingGradientHalf, &avx2::kEmbeddingGradientHalf, &reference::kEmbeddingGradientHalf};
 constexpr Ladder<EmbeddingGradientRung<BFloat16, BFloat16>, 3> kBFloat16GradientLadder{
     &avx512::kEmbeddingGradientBFloat16, &avx2::kEmbeddingGradientBFloat16, &reference::kEmbeddingGradientBFloat16};
 
@@ -28,8 +32,10 @@ template <typename T>
 const EmbeddingRung<T>& pick_rung(Isa highest) {
   if constexpr (std::is_same_v<T, float>) {
     return pick(kFloatLadder, highest);
-  } else {
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     return pick(kBFloat16Ladder, highest);
+  } else {
+    return pick(kHalfLadder, highest);
   }
 }
 
@@ -37,6 +43,8 @@ template <typename T, typename G>
 const EmbeddingGradientRung<T, G>& pick_gradient_rung(Isa highest) {
   if constexpr (std::is_same_v<T, float>) {
     return pick(kFloatGradientLadder, highest);
+  } else if constexpr (std::is_same_v<T, Half>) {
+    return pick(kHalfGradientLadder, highest);
   } else if constexpr (std::is_same_v<G, float>) {
     return pick(kMixedGradientLadder, highest);
   } else {
@@ -90,8 +98,10 @@ void embedding_backward(const EmbeddingBackward<T, G>& args, Isa highest) {
 
 template void embedding_forward(const EmbeddingForward<float>&, Isa);
 template void embedding_forward(const EmbeddingForward<BFloat16>&, Isa);
+template void embedding_forward(const EmbeddingForward<Half>&, Isa);
 template void embedding_backward(const EmbeddingBackward<float, float>&, Isa);
 template void embedding_backward(const EmbeddingBackward<BFloat16, float>&, Isa);
+template void embedding_backward(const EmbeddingBackward<Half, float>&, Isa);
 template void embedding_backward(const EmbeddingBackward<BFloat16, BFloat16>&, Isa);
 
 }  // namespace strake::kernels

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "strake/core/cpu_features.h"
-#include "strake/kernels/bfloat16.h"
+#include "strake/kernels/half.h"
 
 namespace strake::kernels {
 
@@ -26,7 +26,7 @@ struct EmbeddingForward {
 };
 
 // out[t] = word[id[t]] + position[...] + type[...]. kData if an id is outside its table.
-// T is float or BFloat16.
+// T is float, BFloat16 or Half.
 template <typename T>
 void embedding_forward(const EmbeddingForward<T>& args, Isa highest = best_isa());
 
@@ -40,7 +40,7 @@ struct EmbeddingBackward {
 
 // table[id[t]] += dout[t], once for each table of the forward pass. Tokens of one row are summed in order in fp32 and
 // added to the table once, so a BFloat16 table rounds once a call. (T, G): (float, float), (BFloat16, float),
-// (BFloat16, BFloat16).
+// (BFloat16, BFloat16), (Half, float).
 template <typename T, typename G>
 void embedding_backward(const EmbeddingBackward<T, G>& args, Isa highest = best_isa());
 

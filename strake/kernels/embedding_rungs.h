@@ -27,22 +27,28 @@ struct EmbeddingGradientRung {
 namespace reference {
 extern const EmbeddingRung<float> kEmbeddingFloat;
 extern const EmbeddingRung<BFloat16> kEmbeddingBFloat16;
+extern const EmbeddingRung<Half> kEmbeddingHalf;
 extern const EmbeddingGradientRung<float, float> kEmbeddingGradientFloat;
 extern const EmbeddingGradientRung<BFloat16, float> kEmbeddingGradientMixed;
+extern const EmbeddingGradientRung<Half, float> kEmbeddingGradientHalf;
 extern const EmbeddingGradientRung<BFloat16, BFloat16> kEmbeddingGradientBFloat16;
 }  // namespace reference
 namespace avx2 {
 extern const EmbeddingRung<float> kEmbeddingFloat;
 extern const EmbeddingRung<BFloat16> kEmbeddingBFloat16;
+extern const EmbeddingRung<Half> kEmbeddingHalf;
 extern const EmbeddingGradientRung<float, float> kEmbeddingGradientFloat;
 extern const EmbeddingGradientRung<BFloat16, float> kEmbeddingGradientMixed;
+extern const EmbeddingGradientRung<Half, float> kEmbeddingGradientHalf;
 extern const EmbeddingGradientRung<BFloat16, BFloat16> kEmbeddingGradientBFloat16;
 }  // namespace avx2
 namespace avx512 {
 extern const EmbeddingRung<float> kEmbeddingFloat;
 extern const EmbeddingRung<BFloat16> kEmbeddingBFloat16;
+extern const EmbeddingRung<Half> kEmbeddingHalf;
 extern const EmbeddingGradientRung<float, float> kEmbeddingGradientFloat;
 extern const EmbeddingGradientRung<BFloat16, float> kEmbeddingGradientMixed;
+extern const EmbeddingGradientRung<Half, float> kEmbeddingGradientHalf;
 extern const EmbeddingGradientRung<BFloat16, BFloat16> kEmbeddingGradientBFloat16;
 }  // namespace avx512
 

@@ -94,6 +94,7 @@ void check_gradient() {
 
 TEST(EmbeddingGradient, OfFloatsIsTheSumOverTokens) { check_gradient<float, float>(); }
 TEST(EmbeddingGradient, OfBFloat16InFloatTablesIsTheSumOverTokens) { check_gradient<BFloat16, float>(); }
+TEST(EmbeddingGradient, OfHalfInFloatTablesIsTheSumOverTokens) { check_gradient<Half, float>(); }
 TEST(EmbeddingGradient, OfBFloat16RoundsOnce) { check_gradient<BFloat16, BFloat16>(); }
 
 TEST(EmbeddingIds, OutsideTheTableAreRefused) {

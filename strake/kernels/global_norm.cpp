@@ -15,13 +15,17 @@ constexpr Ladder<SquaresRung<float>, 3> kFloatLadder{&avx512::kSquaresFloat, &av
                                                      &reference::kSquaresFloat};
 constexpr Ladder<SquaresRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kSquaresBFloat16, &avx2::kSquaresBFloat16,
                                                            &reference::kSquaresBFloat16};
+constexpr Ladder<SquaresRung<Half>, 3> kHalfLadder{&avx512::kSquaresHalf, &avx2::kSquaresHalf,
+                                                   &reference::kSquaresHalf};
 
 template <typename T>
 const SquaresRung<T>& pick_rung(Isa highest) {
   if constexpr (std::is_same_v<T, float>) {
     return pick(kFloatLadder, highest);
-  } else {
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     return pick(kBFloat16Ladder, highest);
+  } else {
+    return pick(kHalfLadder, highest);
   }
 }
 
@@ -49,5 +53,6 @@ double add_in_order(std::span<const double> partial) {
 
 template void sum_of_squares(const float*, int64_t, std::span<double>, Isa);
 template void sum_of_squares(const BFloat16*, int64_t, std::span<double>, Isa);
+template void sum_of_squares(const Half*, int64_t, std::span<double>, Isa);
 
 }  // namespace strake::kernels

@@ -13,14 +13,17 @@ struct SquaresRung {
 namespace reference {
 extern const SquaresRung<float> kSquaresFloat;
 extern const SquaresRung<BFloat16> kSquaresBFloat16;
+extern const SquaresRung<Half> kSquaresHalf;
 }  // namespace reference
 namespace avx2 {
 extern const SquaresRung<float> kSquaresFloat;
 extern const SquaresRung<BFloat16> kSquaresBFloat16;
+extern const SquaresRung<Half> kSquaresHalf;
 }  // namespace avx2
 namespace avx512 {
 extern const SquaresRung<float> kSquaresFloat;
 extern const SquaresRung<BFloat16> kSquaresBFloat16;
+extern const SquaresRung<Half> kSquaresHalf;
 }  // namespace avx512
 
 }  // namespace strake::kernels

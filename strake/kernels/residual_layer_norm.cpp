@@ -16,13 +16,17 @@ constexpr Ladder<ResidualLayerNormRung<float>, 3> kFloatLadder{
     &avx512::kResidualLayerNormFloat, &avx2::kResidualLayerNormFloat, &reference::kResidualLayerNormFloat};
 constexpr Ladder<ResidualLayerNormRung<BFloat16>, 3> kBFloat16Ladder{
     &avx512::kResidualLayerNormBFloat16, &avx2::kResidualLayerNormBFloat16, &reference::kResidualLayerNormBFloat16};
+constexpr Ladder<ResidualLayerNormRung<Half>, 3> kHalfLadder{
+    &avx512::kResidualLayerNormHalf, &avx2::kResidualLayerNormHalf, &reference::kResidualLayerNormHalf};
 
 template <typename T>
 const ResidualLayerNormRung<T>& pick_rung(Isa highest) {
   if constexpr (std::is_same_v<T, float>) {
     return pick(kFloatLadder, highest);
-  } else {
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
     return pick(kBFloat16Ladder, highest);
+  } else {
+    return pick(kHalfLadder, highest);
   }
 }
 
@@ -51,7 +55,9 @@ void residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, Isa 
 
 template void residual_layer_norm_forward(const ResidualLayerNormForward<float>&, Isa);
 template void residual_layer_norm_forward(const ResidualLayerNormForward<BFloat16>&, Isa);
+template void residual_layer_norm_forward(const ResidualLayerNormForward<Half>&, Isa);
 template void residual_layer_norm_backward(const ResidualLayerNormBackward<float>&, Isa);
 template void residual_layer_norm_backward(const ResidualLayerNormBackward<BFloat16>&, Isa);
+template void residual_layer_norm_backward(const ResidualLayerNormBackward<Half>&, Isa);
 
 }  // namespace strake::kernels

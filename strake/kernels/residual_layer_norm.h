@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "strake/core/cpu_features.h"
-#include "strake/kernels/bfloat16.h"
 #include "strake/kernels/dropout.h"
+#include "strake/kernels/half.h"
 
 // The end of a transformer sublayer in one pass over memory:
 //   sum = dropout(x) + residual,   y = (sum - mean) rstd gamma + beta,   rstd = 1 / sqrt(variance + eps)
@@ -47,7 +47,7 @@ struct ResidualLayerNormBackward {
   TokenIndex index = {};
 };
 
-// T is float or BFloat16. dgamma and dbeta are summed in a fixed order whatever the number of threads.
+// T is float, BFloat16 or Half. dgamma and dbeta are summed in a fixed order whatever the number of threads.
 template <typename T>
 void residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, Isa highest = best_isa());
 

@@ -16,14 +16,17 @@ struct ResidualLayerNormRung {
 namespace reference {
 extern const ResidualLayerNormRung<float> kResidualLayerNormFloat;
 extern const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16;
+extern const ResidualLayerNormRung<Half> kResidualLayerNormHalf;
 }  // namespace reference
 namespace avx2 {
 extern const ResidualLayerNormRung<float> kResidualLayerNormFloat;
 extern const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16;
+extern const ResidualLayerNormRung<Half> kResidualLayerNormHalf;
 }  // namespace avx2
 namespace avx512 {
 extern const ResidualLayerNormRung<float> kResidualLayerNormFloat;
 extern const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16;
+extern const ResidualLayerNormRung<Half> kResidualLayerNormHalf;
 }  // namespace avx512
 
 }  // namespace strake::kernels

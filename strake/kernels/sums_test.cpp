@@ -63,11 +63,13 @@ TYPED_TEST(Sums, OfSquaresAreRightAndIndependentOfThreadsInEveryRung) {
 }
 
 TYPED_TEST(Sums, OfSquaresCarryNanAndDoNotOverflow) {
-  std::vector<TypeParam> x(100, from_float<TypeParam>(1e38F));
+  const float large = std::is_same_v<TypeParam, Half> ? 65504.0F : 1e38F;
+  const double square = double{large} * double{large};
+  std::vector<TypeParam> x(100, from_float<TypeParam>(large));
   for (const Isa isa : usable_rungs()) {
     std::vector<double> partial(1);
     sum_of_squares(x.data(), 100, partial, isa);
-    EXPECT_NEAR(partial[0] / 1e78, 1.0, 0.01) << to_string(isa);  // BFloat16 rounds 1e38
+    EXPECT_NEAR(partial[0] / (100 * square), 1.0, 0.01) << to_string(isa);  // BFloat16 rounds 1e38
     std::vector<TypeParam> bad = x;
     bad[77] = from_float<TypeParam>(std::numeric_limits<float>::quiet_NaN());
     sum_of_squares(bad.data(), 100, partial, isa);
@@ -103,6 +105,33 @@ TEST(Conversion, OfBFloat16ToFloatAndBackIsTheIdentityForAllBits) {
       ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), i << 16) << to_string(isa);
       ASSERT_EQ(back[i].bits, nan ? 0x7FC0 : i) << to_string(isa);
     }
+  }
+}
+
+TEST(Conversion, OfHalfToFloatAndBackIsTheIdentityForAllBits) {
+  std::vector<Half> all(65536);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = {static_cast<uint16_t>(i)};
+  for (const Isa isa : usable_rungs()) {
+    std::vector<float> wide(all.size());
+    std::vector<Half> back(all.size());
+    convert(all.data(), wide.data(), 65536, isa);
+    convert(wide.data(), back.data(), 65536, isa);
+    for (size_t i = 0; i < all.size(); ++i) {
+      const bool nan = (i & 0x7C00) == 0x7C00 && (i & 0x3FF) != 0;
+      ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(to_float(all[i]))) << to_string(isa);
+      ASSERT_EQ(back[i].bits, nan ? i | 0x200 : i) << to_string(isa);
+    }
+  }
+}
+
+TEST(Conversion, ToHalfHasTheBitsOfTheReferenceInEveryRung) {
+  const auto x = random_values<float>(5003, 1, 30000.0F);  // some beyond the largest Half
+  std::vector<Half> want(x.size());
+  convert(x.data(), want.data(), 5003, Isa::kReference);
+  for (const Isa isa : usable_rungs()) {
+    std::vector<Half> y(x.size());
+    convert(x.data(), y.data(), 5003, isa);
+    EXPECT_TRUE(same_bits(y, want)) << to_string(isa);
   }
 }
 

@@ -10,18 +10,18 @@
 
 #include "strake/core/philox.h"
 #include "strake/core/threads.h"
-#include "strake/kernels/bfloat16.h"
 #include "strake/kernels/dropout.h"
+#include "strake/kernels/half.h"
 #include "strake/kernels/ladder.h"
 
 // What the tests of this module share: reproducible values, comparison with a stated tolerance, thread counts.
 namespace strake::kernels {
 
-using StorageTypes = ::testing::Types<float, BFloat16>;
+using StorageTypes = ::testing::Types<float, BFloat16, Half>;
 
-// Relative rounding error of one store.
+// Relative rounding error of one store, of a normal number.
 template <typename T>
-constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;
+constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : std::is_same_v<T, Half> ? 0x1p-11 : 0x1p-8;
 
 template <typename T>
 std::vector<T> random_values(int64_t count, uint64_t seed, float scale = 1.0F) {

@@ -59,7 +59,7 @@ class GradientSink {
 };
 
 struct Parameter {
-  at::Tensor value;  // fp32 or bf16, a view of the block's flat buffer
+  at::Tensor value;  // fp32, bf16 or fp16, a view of the block's flat buffer
   size_t index = 0;
   GradientSink* sink = nullptr;  // null in evaluation: layers then record nothing
 };

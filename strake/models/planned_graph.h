@@ -39,6 +39,9 @@ struct PlannedTensor {
 
 enum class PlannedGradients { kTaken, kNone };
 
+// What matrix products do with operands of 16 bits: tensors::linear widens fp16 to fp32.
+enum class PlannedProducts { kDirect, kWidened };
+
 // How gradients of parameters come into the flat buffer.
 enum class PlannedFold { kOverwrite, kAdd };
 
@@ -49,10 +52,13 @@ class PlannedGraph {
     int64_t element_size = 4;  // of parameters and hidden states
     PlannedGradients gradients = PlannedGradients::kTaken;
     PlannedFold fold = PlannedFold::kOverwrite;
+    PlannedProducts products = PlannedProducts::kDirect;
   };
   PlannedGraph(MemoryMeter& meter, const Options& options) : meter_(meter), options_(options) {}
 
+  int64_t element_size() const { return options_.element_size; }
   const BatchShape& batch() const { return options_.batch; }
+  bool widens_products() const { return options_.products == PlannedProducts::kWidened; }
   bool takes_gradients() const { return options_.gradients == PlannedGradients::kTaken; }
 
   // A new tensor in the dtype of the parameters, or one of `element_size` bytes.

@@ -163,7 +163,7 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
 
   for (const std::string& notice : sharding.notices) out << notice << "\n";
   out << fmt::format("{} with {} parameters, {}; {} rank{}{}; micro-batches of {} sequences, {} tokens\n\n",
-                     subject.name, monitor::count_text(run.model.num_parameters()), options.bf16 ? "bf16" : "fp32",
+                     subject.name, monitor::count_text(run.model.num_parameters()), to_string(options.precision()),
                      ranks, ranks == 1 ? "" : "s",
                      ranks == 1         ? ""
                      : config.processes ? " as processes"

@@ -38,6 +38,7 @@ struct EstimateConfig {
     visit("optim", options.optim, "adamw_torch, sgd, adagrad, lion or lamb");
     visit("optim_args", options.optim_args, "name=value,name=value, as strake train takes them");
     visit("bf16", options.bf16, "compute in bfloat16, with fp32 master weights");
+    visit("fp16", options.fp16, "compute in binary16, with fp32 master weights");
     visit("gradient_checkpointing", options.gradient_checkpointing, "compute blocks again in the backward pass");
     visit("ranks", train.ranks, "data-parallel ranks");
     visit("processes", self.processes, "ranks are processes (mpirun), not threads of one");

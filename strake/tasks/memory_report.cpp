@@ -128,8 +128,9 @@ void require_fit(const PlannedRun& run, const RunVariant& variant, const MemoryL
       other ? fmt::format("the nearest plan that fits takes {}: {}", gibibytes(other->machine_bytes), other->name)
             : "not even micro-batches of one sequence with zero-3 and --gradient_checkpointing fit";
   fail(ErrorKind::kUsage, "{}{} takes {} of memory on a machine, more than {} ({}); {}",
-       run.options.bf16 ? "bf16 " : "", variant.name, gibibytes(variant.machine_bytes), gibibytes(machine.bytes),
-       machine.source, advice);
+       run.options.precision() == training::Precision::kFp32 ? ""
+                                                             : fmt::format("{} ", to_string(run.options.precision())),
+       variant.name, gibibytes(variant.machine_bytes), gibibytes(machine.bytes), machine.source, advice);
 }
 
 }  // namespace strake::tasks

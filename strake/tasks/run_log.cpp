@@ -62,12 +62,13 @@ void RunLog::on_log(const Json& entry) {
 
 void RunLog::close(const training::TrainReport& report) {
   if (progress_) progress_->finish();
-  std::vector<monitor::TableRow> rows{{"steps", monitor::count_text(report.steps)},
-                                      {"epochs", fmt::format("{:.2f}", report.epochs)},
-                                      {"train_loss", fmt::format("{:.4f}", report.mean_loss)},
-                                      {"train_runtime", monitor::duration_text(report.seconds)},
-                                      {"train_samples_per_second", fmt::format("{:.1f}", report.samples_per_second)},
-                                      {"train_tokens_per_second", fmt::format("{:.0f}", report.tokens_per_second)}};
+  std::vector<monitor::TableRow> rows{{"steps", monitor::count_text(report.steps)}};
+  if (report.skipped_steps) rows.emplace_back("skipped_steps", monitor::count_text(*report.skipped_steps));
+  rows.insert(rows.end(), {{"epochs", fmt::format("{:.2f}", report.epochs)},
+                           {"train_loss", fmt::format("{:.4f}", report.mean_loss)},
+                           {"train_runtime", monitor::duration_text(report.seconds)},
+                           {"train_samples_per_second", fmt::format("{:.1f}", report.samples_per_second)},
+                           {"train_tokens_per_second", fmt::format("{:.0f}", report.tokens_per_second)}});
   if (report.last_evaluation) {
     rows.emplace_back("eval_loss", fmt::format("{:.4f}", report.last_evaluation->loss));
     for (const auto& [name, value] : report.last_evaluation->metrics) {

@@ -13,18 +13,12 @@ namespace {
 
 using training::DsConfig;
 using training::DsDevice;
-using training::DsDtype;
 
 // Settings that the parser understands and the trainer cannot do yet: an error, never a run that ignores them.
 void refuse_missing(const DsConfig& config, const std::string& source) {
-  const auto require_default = [&](bool is_default, const char* key, const char* instead) {
-    require(is_default, ErrorKind::kConfig, "{}: {} is not there yet{}", source, key, instead);
-  };
-  const auto is_fp32 = [](const std::optional<DsDtype>& dtype) { return !dtype || *dtype == DsDtype::kFp32; };
-  require_default(config.compute_dtype != DsDtype::kFp16, "fp16", "; use bf16");
-  require_default(is_fp32(config.grad_accum_dtype), "data_types.grad_accum_dtype other than fp32", "");
-  require_default(is_fp32(config.param_dtype), "data_types.param_dtype other than fp32", "");
-  require_default(is_fp32(config.communication_dtype), "communication_data_type other than fp32", "");
+  require(config.param_dtype.value_or(config.compute_dtype) == config.compute_dtype, ErrorKind::kConfig,
+          "{}: data_types.param_dtype {} with a computation in {} is not there yet", source,
+          to_string(*config.param_dtype), to_string(config.compute_dtype));
 }
 
 training::ShardingOptions sharding_of(const training::DsZero& zero, const RankCount& ranks) {

@@ -73,6 +73,9 @@ Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ran
                    {"max_tokens_per_batch", options.max_tokens_per_batch},
                    {"micro_batches_per_step", options.gradient_accumulation_steps * num_ranks},
                    {"bf16", options.bf16},
+                   {"fp16", options.fp16},
+                   {"communication_data_type", to_string(options.reduction)},
+                   {"grad_accum_dtype", to_string(options.accumulation)},
                    {"optim", options.optim},
                    {"dataloader_drop_last", options.dataloader_drop_last},
                    {"train_sequences", job.train_data().size()},
@@ -177,7 +180,7 @@ void log_environment(const TrainConfig& config, const TrainJob& job, int num_ran
             job.train_data().total_tokens());
   log::info("{} rank{} of {} thread{}; kernels {}; matrix products {}; {}", num_ranks, num_ranks == 1 ? "" : "s",
             threads, threads == 1 ? "" : "s", describe_cpu(), tensors::matmul_backend(),
-            config.training.bf16 ? "bf16" : "fp32");
+            to_string(config.training.precision()));
 }
 
 // Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.

@@ -47,6 +47,8 @@ at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const st
   return op.call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), std::nullopt);
 }
 
+at::Tensor wide(const at::Tensor& x) { return x.to(at::kFloat); }
+
 int64_t fp32_sums(int64_t numel, int64_t element_size) {
   constexpr int64_t kFp32 = sizeof(float);
   return element_size < kFp32 ? numel * kFp32 : 0;
@@ -55,14 +57,20 @@ int64_t fp32_sums(int64_t numel, int64_t element_size) {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x_ti, const at::Tensor& weight_oi, const std::optional<at::Tensor>& bias_o) {
+  if (x_ti.scalar_type() == at::kHalf) {
+    const auto bias = bias_o ? std::optional(wide(*bias_o)) : std::nullopt;
+    return tensors::linear(wide(x_ti), wide(weight_oi), bias).to(at::kHalf);
+  }
   return use_onednn() ? onednn_linear(x_ti, weight_oi, bias_o) : at::linear(x_ti, weight_oi, bias_o);
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weight_oi) {
+  if (dy_to.scalar_type() == at::kHalf) return linear_input_gradient(wide(dy_to), wide(weight_oi)).to(at::kHalf);
   return use_onednn() ? onednn_linear(dy_to, weight_oi.t(), std::nullopt) : at::mm(dy_to, weight_oi);
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti) {
+  if (dy_to.scalar_type() == at::kHalf) return linear_weight_gradient(wide(dy_to), wide(x_ti)).to(at::kHalf);
   return use_onednn() ? onednn_linear(dy_to.t(), x_ti.t(), std::nullopt) : at::mm(dy_to.t(), x_ti);
 }
 
@@ -72,6 +80,11 @@ int64_t linear_input_gradient_workspace(int64_t tokens, int64_t inputs, int64_t 
 
 int64_t linear_weight_gradient_workspace(int64_t tokens, int64_t outputs, int64_t inputs, int64_t element_size) {
   return use_onednn() ? tokens * outputs * element_size + fp32_sums(outputs * inputs, element_size) : 0;
+}
+
+int64_t widened_products_workspace(int64_t tokens, int64_t outputs, int64_t inputs) {
+  constexpr int64_t kFp32 = sizeof(float);
+  return (tokens * inputs + outputs * inputs + tokens * outputs) * kFp32;
 }
 
 const char* matmul_backend() { return use_onednn() ? "onednn" : "aten"; }

@@ -12,8 +12,8 @@ namespace {
 
 class LinearProducts : public testing::TestWithParam<c10::ScalarType> {
  protected:
-  // Rounding of sums of 64 products in fp32, and of the result to bf16 (8 bits).
-  double tolerance() const { return GetParam() == c10::kFloat ? 1e-5 : 1e-2; }
+  // Rounding of sums of 64 products in fp32, and of the result to bf16 (8 bits) or fp16 (11 bits).
+  double tolerance() const { return GetParam() == c10::kFloat ? 1e-5 : GetParam() == c10::kHalf ? 1e-3 : 1e-2; }
   void expect_close(const at::Tensor& actual, const at::Tensor& expected) const {
     ASSERT_EQ(actual.sizes(), expected.sizes());
     EXPECT_EQ(actual.scalar_type(), GetParam());
@@ -57,16 +57,18 @@ TEST_P(LinearProducts, AllocateTheWorkspaceTheySay) {
   const at::Tensor x = at::randn({4096, 256}).to(GetParam());
   const at::Tensor weight = at::randn({512, 256}).to(GetParam());
   const at::Tensor dy = at::randn({4096, 512}).to(GetParam());
-  const auto size = static_cast<int64_t>(x.element_size());
+  const bool widens = GetParam() == c10::kHalf;
+  const int64_t copies = widens ? widened_products_workspace(4096, 512, 256) : 0;
+  const auto size = static_cast<int64_t>(widens ? sizeof(float) : x.element_size());
   const double small = 1 << 20;  // blocks of the operands; the largest copies are 4 and 8 MiB
-  EXPECT_NEAR(workspace_of([&] { return linear(x, weight, std::nullopt); }), 0, small);
+  EXPECT_NEAR(workspace_of([&] { return linear(x, weight, std::nullopt); }), copies, small);
   EXPECT_NEAR(workspace_of([&] { return linear_input_gradient(dy, weight); }),
-              linear_input_gradient_workspace(4096, 256, size), small);
+              copies + linear_input_gradient_workspace(4096, 256, size), small);
   EXPECT_NEAR(workspace_of([&] { return linear_weight_gradient(dy, x); }),
-              linear_weight_gradient_workspace(4096, 512, 256, size), small);
+              copies + linear_weight_gradient_workspace(4096, 512, 256, size), small);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, LinearProducts, testing::Values(c10::kFloat, c10::kBFloat16));
+INSTANTIATE_TEST_SUITE_P(Types, LinearProducts, testing::Values(c10::kFloat, c10::kBFloat16, c10::kHalf));
 
 }  // namespace
 }  // namespace strake::tensors

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "strake/optim/loss_scaler.h"
 #include "strake/training/ds_config_schema.h"
+#include "strake/training/precision.h"
 
 // DeepSpeed's configuration file, ds_config.json: parse_ds_config here, then resolve in ds_config_resolve.h.
 namespace strake::training {
@@ -16,7 +18,6 @@ namespace strake::training {
 CheckedValues parse_ds_config(const std::string& argument);
 
 enum class DsDevice { kNone, kCpu, kNvme };
-enum class DsDtype { kFp32, kFp16, kBf16 };
 
 struct DsOptimizer {
   std::string type;  // "AdamW"; DeepSpeed's Adam is AdamW too unless adam_w_mode is false
@@ -31,15 +32,6 @@ struct DsOptimizer {
 struct DsScheduler {
   std::string type;  // LRRangeTest, OneCycle, WarmupLR, WarmupDecayLR or WarmupCosineLR
   Json params;       // total_num_steps and warmup_num_steps are null where they wait for the number of steps
-};
-
-struct DsLossScaling {
-  double loss_scale = 0;  // 0: dynamic
-  int64_t initial_scale_power = 0;
-  int64_t loss_scale_window = 0;
-  int64_t hysteresis = 0;
-  bool consecutive_hysteresis = false;
-  double min_loss_scale = 0;
 };
 
 struct DsOffloadParam {
@@ -79,11 +71,11 @@ struct DsConfig {
   std::optional<DsOptimizer> optimizer;  // none: the flags decide
   std::optional<DsScheduler> scheduler;  // none: the flags decide
   double gradient_clipping = 0;          // 0: off
-  DsDtype compute_dtype = DsDtype::kFp32;
-  DsLossScaling loss_scaling;  // for fp16
-  std::optional<DsDtype> grad_accum_dtype;
-  std::optional<DsDtype> param_dtype;
-  std::optional<DsDtype> communication_dtype;
+  Precision compute_dtype = Precision::kFp32;
+  optim::LossScaling loss_scaling;  // for fp16
+  std::optional<Precision> grad_accum_dtype;
+  std::optional<Precision> param_dtype;
+  std::optional<Precision> communication_dtype;
   DsZero zero;
   DsAio aio;
   std::optional<int64_t> save_total_limit;  // nebula.num_of_version_in_retention, if nebula is enabled

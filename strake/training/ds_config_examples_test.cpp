@@ -50,7 +50,7 @@ TEST(AzureMlConfigs, BertPretrainingIsAccepted) {
                                            {.options = {}, .world_size = 16});
   EXPECT_EQ(result.config.train_micro_batch_size_per_gpu, 93);
   EXPECT_EQ(result.config.train_batch_size, 93 * 16);
-  EXPECT_EQ(result.config.compute_dtype, DsDtype::kFp16);
+  EXPECT_EQ(result.config.compute_dtype, Precision::kFp16);
   EXPECT_EQ(result.config.zero.stage, 1);
   EXPECT_EQ(result.config.save_total_limit, 2);
   EXPECT_FALSE(result.config.optimizer || result.config.scheduler);
@@ -88,7 +88,7 @@ TEST(AzureMlConfigs, BloomPretrainingIsAccepted) {
                                    {.options = {}, .world_size = 4})
                               .config;
   EXPECT_EQ(config.gradient_accumulation_steps, 2);
-  EXPECT_EQ(config.compute_dtype, DsDtype::kBf16);
+  EXPECT_EQ(config.compute_dtype, Precision::kBf16);
   EXPECT_EQ(config.gradient_clipping, 1.0);
 }
 
@@ -129,7 +129,7 @@ TEST(ResolveDsConfig, FillsTheZero2ExampleOfHuggingFace) {
   const DsConfig& config = result.config;
   EXPECT_EQ(config.train_batch_size, 64);
   EXPECT_EQ(config.gradient_clipping, 0.5);
-  EXPECT_EQ(config.compute_dtype, DsDtype::kFp32);
+  EXPECT_EQ(config.compute_dtype, Precision::kFp32);
   EXPECT_EQ(config.loss_scaling.initial_scale_power, 16);
   ASSERT_TRUE(config.optimizer && config.scheduler);
   EXPECT_EQ(config.optimizer->learning_rate, 3e-5);
@@ -169,7 +169,7 @@ TEST(ResolveDsConfig, FillsTheZero3ExampleOfHuggingFaceFromTheModelAndTheRun) {
       .options = {.warmup_steps = 20, .bf16 = true}, .world_size = 2, .hidden_size = 1024, .total_steps = 300};
   const ResolvedDsConfig result = resolved(kZero3, inputs);
   const DsZero& zero = result.config.zero;
-  EXPECT_EQ(result.config.compute_dtype, DsDtype::kBf16);
+  EXPECT_EQ(result.config.compute_dtype, Precision::kBf16);
   EXPECT_EQ(zero.param_persistence_threshold, 10240);
   EXPECT_EQ(zero.sub_group_size, 1000000000);
   EXPECT_EQ(zero.offload_param.nvme_path, "/local_nvme");

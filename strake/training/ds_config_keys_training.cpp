@@ -11,7 +11,8 @@ constexpr AutoMeaning kFlags = AutoMeaning::kFromFlags;
 constexpr std::string_view kOneBit = "of the 1-bit optimizers, whose compressed communication is not there";
 constexpr std::string_view kNoAutocast = "autocast chooses a precision per operation; use bf16 or fp16 here";
 constexpr std::string_view kFp32Masters = "master weights and optimizer state are always fp32";
-constexpr std::string_view kScaled = "gradients are scaled once and summed in fp32, which does not overflow";
+constexpr std::string_view kScaled =
+    "gradients are those of the mean loss from the beginning, so their sum needs no scaling";
 constexpr std::string_view kHowTorchRuns = "how torch runs the update, not what it computes";
 
 constexpr std::array kKeys{

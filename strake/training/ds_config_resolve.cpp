@@ -64,7 +64,11 @@ void apply(const DsConfig& config, TrainingOptions& options) {
   options.gradient_accumulation_steps = config.gradient_accumulation_steps;
   options.dataloader_drop_last = config.dataloader_drop_last;
   options.max_grad_norm = config.gradient_clipping;
-  options.bf16 = config.compute_dtype == DsDtype::kBf16;
+  options.bf16 = config.compute_dtype == Precision::kBf16;
+  options.fp16 = config.compute_dtype == Precision::kFp16;
+  options.loss_scaling = config.loss_scaling;
+  options.reduction = config.communication_dtype.value_or(Precision::kFp32);
+  options.accumulation = config.grad_accum_dtype.value_or(Precision::kFp32);
   if (config.save_total_limit) options.save_total_limit = *config.save_total_limit;
   if (config.scheduler) {
     options.lr_scheduler_type = config.scheduler->type;

@@ -20,7 +20,6 @@ struct ResolveInputs {
   TrainingOptions options;
   std::set<std::string> given_flags;  // names without "--" that the user gave, on the command line or in --config
   int64_t world_size = 1;
-  bool fp16 = false;                   // --fp16
   std::optional<int64_t> hidden_size;  // of the model; a persistence threshold that is "auto" needs it
   std::optional<int64_t> total_steps;  // optimizer steps of the run, once the data is counted
 };
@@ -59,7 +58,7 @@ std::string format_table(const std::vector<DsRow>& rows);
 // For ds_config_resolved.json: {"source", "deepspeed", "settings": {key: {"value", "from"}}, "notices"}.
 nlohmann::ordered_json to_json(const ResolvedDsConfig& resolved);
 
-// Sets the options that `config` decides. fp16 and all of ZeRO have no place in TrainingOptions.
+// Sets the options that `config` decides, but for ZeRO.
 void apply(const DsConfig& config, TrainingOptions& options);
 
 }  // namespace strake::training

@@ -13,7 +13,7 @@ DsSettings DsResolver::run() {
   const TrainingOptions& options = inputs_.options;
   link("dataloader_drop_last", {"dataloader_drop_last", options.dataloader_drop_last}, Missing::kFlag);
   link("gradient_clipping", {"max_grad_norm", options.max_grad_norm}, Missing::kFlag);
-  link("fp16.enabled", {"fp16", inputs_.fp16}, Missing::kFlag);
+  link("fp16.enabled", {"fp16", options.fp16}, Missing::kFlag);
   link("bf16.enabled", {"bf16", options.bf16}, Missing::kFlag);
   resolve_optimizer();
   resolve_scheduler();

@@ -9,8 +9,8 @@ DsDevice device(const std::string& name) {
   return name == "cpu" ? DsDevice::kCpu : name == "nvme" ? DsDevice::kNvme : DsDevice::kNone;
 }
 
-DsDtype dtype(const std::string& name) {
-  return name == "fp16" ? DsDtype::kFp16 : name == "bf16" ? DsDtype::kBf16 : DsDtype::kFp32;
+Precision dtype(const std::string& name) {
+  return name == "fp16" ? Precision::kFp16 : name == "bf16" ? Precision::kBf16 : Precision::kFp32;
 }
 
 // The values below one section.
@@ -23,7 +23,7 @@ class Section {
   double number(const std::string& key) const { return value(key).get<double>(); }
   bool flag(const std::string& key) const { return value(key).get<bool>(); }
   std::string text(const std::string& key) const { return value(key).is_null() ? "" : value(key).get<std::string>(); }
-  std::optional<DsDtype> optional_dtype(const std::string& key) const {
+  std::optional<Precision> optional_dtype(const std::string& key) const {
     if (value(key).is_null()) return std::nullopt;
     return dtype(text(key));
   }
@@ -51,7 +51,7 @@ DsScheduler typed_scheduler(const DsSettings& settings) {
   return scheduler;
 }
 
-DsLossScaling typed_loss_scaling(const DsSettings& settings) {
+optim::LossScaling typed_loss_scaling(const DsSettings& settings) {
   const Section fp16(settings, "fp16.");
   return {.loss_scale = fp16.number("loss_scale"),
           .initial_scale_power = fp16.integer("initial_scale_power"),
@@ -100,9 +100,9 @@ DsConfig typed_config(const DsSettings& settings) {
                   .gradient_accumulation_steps = root.integer("gradient_accumulation_steps"),
                   .dataloader_drop_last = root.flag("dataloader_drop_last"),
                   .gradient_clipping = root.number("gradient_clipping"),
-                  .compute_dtype = root.flag("bf16.enabled")   ? DsDtype::kBf16
-                                   : root.flag("fp16.enabled") ? DsDtype::kFp16
-                                                               : DsDtype::kFp32,
+                  .compute_dtype = root.flag("bf16.enabled")   ? Precision::kBf16
+                                   : root.flag("fp16.enabled") ? Precision::kFp16
+                                                               : Precision::kFp32,
                   .loss_scaling = typed_loss_scaling(settings),
                   .grad_accum_dtype = root.optional_dtype("data_types.grad_accum_dtype"),
                   .param_dtype = root.optional_dtype("data_types.param_dtype"),

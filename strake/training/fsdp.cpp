@@ -63,7 +63,7 @@ constexpr std::array kAliases{
 
 constexpr std::array kHints{
     KeyHint{"sharding_strategy", "give it to --fsdp, as in --fsdp full_shard"},
-    KeyHint{"mixed_precision", "the flag is --bf16"},
+    KeyHint{"mixed_precision", "the flags are --bf16 and --fp16"},
     KeyHint{"wrap", "give auto_wrap to --fsdp"},
 };
 

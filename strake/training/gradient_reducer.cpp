@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "strake/core/error.h"
+#include "strake/kernels/convert.h"
 
 namespace strake::training {
 
@@ -64,8 +65,13 @@ class GradientReducer::BlockSink final : public models::GradientSink {
   std::vector<int> written_;  // by parameter: gradients it has been given
 };
 
-GradientReducer::GradientReducer(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm)
-    : model_(model), parameters_(parameters), comm_(comm), queue_(parameters.queue()) {
+GradientReducer::GradientReducer(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
+                                 Precision reduction)
+    : model_(model),
+      parameters_(parameters),
+      comm_(comm),
+      queue_(parameters.queue()),
+      reduction_(scalar_type(reduction)) {
   for (const auto& block : model.blocks()) sinks_.push_back(std::make_unique<BlockSink>(*block));
   for (const auto& block : model.blocks()) {
     for (const models::TiedParameter& tied : block->tied()) sinks_[tied.block]->tie(tied.parameter);
@@ -89,24 +95,43 @@ void GradientReducer::begin(size_t i) {
 void GradientReducer::open(size_t i) {
   BlockSink& sink = *sinks_[i];
   if (sink.is_open()) return;
-  if (comm_.size() == 1 && (first_micro_step_ || !sink.is_tied())) {
+  if (writes_into_sum(i)) {
     sink.begin(parameters_.block(i).gradient, first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd);
     return;
   }
-  at::Tensor buffer = take_buffer(model_.blocks()[i]->layout().numel());
+  at::Tensor buffer = take_buffer(model_.blocks()[i]->layout().numel(), at::kFloat);
   model_.blocks()[i]->layout().zero_gaps(buffer);
   sink.begin(std::move(buffer), comm::Fold::kOverwrite);
 }
 
+bool GradientReducer::writes_into_sum(size_t i) const {
+  const bool is_exact = reduction_ == at::kFloat && parameters_.block(i).gradient.scalar_type() == at::kFloat;
+  return comm_.size() == 1 && is_exact && (first_micro_step_ || !sinks_[i]->is_tied());
+}
+
+at::Tensor GradientReducer::to_reduce(size_t i) {
+  if (comm_.rank() >= contributors_) return at::empty({0}, reduction_);
+  at::Tensor gradient = sinks_[i]->end();
+  if (reduction_ == at::kFloat) return gradient;
+  at::Tensor rounded = take_buffer(gradient.numel(), reduction_);
+  const auto* from = gradient.const_data_ptr<float>();
+  if (reduction_ == at::kHalf) {
+    kernels::convert(from, static_cast<kernels::Half*>(rounded.mutable_data_ptr()), gradient.numel());
+  } else {
+    kernels::convert(from, static_cast<kernels::BFloat16*>(rounded.mutable_data_ptr()), gradient.numel());
+  }
+  return_buffer(std::move(gradient));
+  return rounded;
+}
+
 void GradientReducer::reduce(size_t i) {
-  const bool contributes = comm_.rank() < contributors_;
-  at::Tensor gradient = contributes ? sinks_[i]->end() : at::Tensor();
-  if (gradient.defined() && gradient.is_same(parameters_.block(i).gradient)) return;
+  at::Tensor gradient = to_reduce(i);
+  if (gradient.is_same(parameters_.block(i).gradient)) return;
   const comm::Fold fold = first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd;
   auto job = [this, i, fold, contributors = contributors_, gradient = std::move(gradient)]() mutable {
     at::Tensor sum = parameters_.gradient_piece(i);
     comm_.reduce_scatter(gradient, contributors, parameters_.block(i).layout, sum, fold);
-    if (gradient.defined()) return_buffer(std::move(gradient));
+    if (gradient.numel() > 0) return_buffer(std::move(gradient));
   };
   if (comm_.size() == 1) {
     job();
@@ -126,10 +151,11 @@ void GradientReducer::release_buffers() {
   free_buffers_.clear();
 }
 
-at::Tensor GradientReducer::take_buffer(int64_t numel) {
+at::Tensor GradientReducer::take_buffer(int64_t numel, at::ScalarType dtype) {
   const std::lock_guard lock(mutex_);
-  const auto fits = std::ranges::find_if(free_buffers_, [&](const at::Tensor& b) { return b.numel() == numel; });
-  if (fits == free_buffers_.end()) return at::empty({numel}, at::kFloat);
+  const auto fits = std::ranges::find_if(
+      free_buffers_, [&](const at::Tensor& b) { return b.numel() == numel && b.scalar_type() == dtype; });
+  if (fits == free_buffers_.end()) return at::empty({numel}, dtype);
   at::Tensor buffer = std::move(*fits);
   free_buffers_.erase(fits);
   return buffer;

@@ -16,10 +16,12 @@ namespace strake::training {
 // rank r of W): gradient = ((g_0 + g_1) + g_2) + ... element by element, so that the sum has the same bits for every W.
 // With several ranks the sum of a block is taken by the communication thread while earlier blocks are still running
 // backward; a lone rank writes straight into the sum, if no other block's gradient is added to the block's own (tied
-// weights): the gradient of a micro-batch must be complete before it is added to the sum.
+// weights): the gradient of a micro-batch must be complete before it is added to the sum. With a reduction type of 16
+// bits every micro-batch's gradient is rounded to it first, also on a lone rank, and that is what ranks exchange.
 class GradientReducer {
  public:
-  GradientReducer(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm);
+  GradientReducer(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
+                  Precision reduction = Precision::kFp32);
   ~GradientReducer();
 
   // Starts micro-step k of a step, in which ranks below `contributors` have a micro-batch.
@@ -40,13 +42,18 @@ class GradientReducer {
   class BlockSink;
 
   void open(size_t i);
-  at::Tensor take_buffer(int64_t numel);
+  // A lone rank's gradients of block i go straight into the sum.
+  bool writes_into_sum(size_t i) const;
+  // What is exchanged of block i's complete gradient.
+  at::Tensor to_reduce(size_t i);
+  at::Tensor take_buffer(int64_t numel, at::ScalarType dtype);
   void return_buffer(at::Tensor buffer);
 
   const models::Model& model_;
   ShardedParameters& parameters_;
   comm::Comm& comm_;
   comm::CommQueue* queue_;  // none for a lone rank
+  at::ScalarType reduction_;
   std::vector<std::unique_ptr<BlockSink>> sinks_;
   bool first_micro_step_ = true;
   int contributors_ = 1;

@@ -19,13 +19,14 @@ using models::MemoryUse;
 using models::PlannedFold;
 using models::PlannedGradients;
 using models::PlannedGraph;
+using models::PlannedProducts;
 using models::PlannedTensor;
 
 constexpr int64_t kFp32 = sizeof(float);
 // Of the batch itself: ids, types and positions in 32 bits, rows in 64.
 constexpr int64_t kBatchBytesPerToken = 20;
 
-int64_t element_size(const TrainingOptions& options) { return options.bf16 ? 2 : kFp32; }
+int64_t element_size(const TrainingOptions& options) { return element_size(options.precision()); }
 
 std::vector<BlockPlacement> placements_of(const MemoryPlanRequest& request, int rank) {
   return place_blocks({.model = request.model,
@@ -71,15 +72,15 @@ class PlannedParameters {
     for (size_t i = 0; i < blocks_.size(); ++i) {
       const BlockPlacement& block = blocks_[i];
       meter.take(MemoryUse::kParameters, block.kept_count * element_size_);
-      meter.take(MemoryUse::kGradients, block.count * kFp32);
+      meter.take(MemoryUse::kGradients, block.count * element_size(request.options.accumulation));
       const int64_t in_memory = block.is_on_disk ? 0 : block.count;
-      if (request.options.bf16) meter.take(MemoryUse::kMasterWeights, in_memory * kFp32);
+      if (element_size_ < kFp32) meter.take(MemoryUse::kMasterWeights, in_memory * kFp32);
       meter.take(MemoryUse::kOptimizer, in_memory * kFp32 * num_states);
       if (block.is_shared) shared_bytes_ += block.kept_count * element_size_;
       largest = std::max(largest, numel(i));
     }
     const OffloadOptions& offload = request.options.sharding.offload;
-    if (offload.optimizer) {  // windows: masters, bf16 copies and states at most
+    if (offload.optimizer) {  // windows: masters, rounded copies and states at most
       const int64_t window = std::min(offload.window_elements, largest);
       meter.take(MemoryUse::kOptimizer, offload.buffers * window * (kFp32 * (1 + num_states) + 2));
     }
@@ -139,12 +140,17 @@ class PlannedReducer {
     for (const models::TiedParameter& tied : request_.model.blocks()[i]->tied()) open(tied.block, fold);
   }
   void reduce(size_t i, const BlockPlacement& block) {
-    const int64_t bytes = std::exchange(open_[i], std::nullopt).value_or(0);
+    int64_t bytes = std::exchange(open_[i], std::nullopt).value_or(0);
+    if (rounds() && bytes > 0) {
+      const int64_t rounded = bytes / kFp32 * exchanged_size();
+      buffers_.take(rounded);
+      buffers_.put_back(std::exchange(bytes, rounded));
+    }
     arrive();
     if (bytes == 0) return;
     if (request_.placement == RankPlacement::kProcesses && request_.num_ranks > 1) {
       meter_.lend(MemoryUse::kGradientBuffers,
-                  kFp32 * request_.num_ranks * std::min(comm::kStagingElements, block.count));
+                  exchanged_size() * request_.num_ranks * std::min(comm::kStagingElements, block.count));
     }
     on_the_way_ = bytes;
     if (request_.num_ranks == 1) arrive();
@@ -152,9 +158,12 @@ class PlannedReducer {
   void finish() { arrive(); }
 
  private:
+  int64_t exchanged_size() const { return element_size(request_.options.reduction); }
+  bool rounds() const { return request_.options.reduction != Precision::kFp32; }
   void open(size_t i, PlannedFold fold) {
     if (open_[i]) return;
-    const bool is_direct = request_.num_ranks == 1 && (fold == PlannedFold::kOverwrite || is_tied_[i] == 0);
+    const bool is_exact = !rounds() && request_.options.accumulation == Precision::kFp32;
+    const bool is_direct = request_.num_ranks == 1 && is_exact && (fold == PlannedFold::kOverwrite || is_tied_[i] == 0);
     open_[i] = is_direct ? 0 : request_.model.blocks()[i]->layout().numel() * kFp32;
     if (!is_direct) buffers_.take(*open_[i]);
   }
@@ -195,10 +204,13 @@ class PlannedRank {
     // With several ranks a micro-batch's gradient is folded into the sum by the reduction.
     const bool overwrites = request_.num_ranks > 1 || fold == PlannedFold::kOverwrite;
     return std::make_unique<PlannedGraph>(
-        meter_, PlannedGraph::Options{.batch = request_.batch,
-                                      .element_size = element_size(request_.options),
-                                      .gradients = gradients,
-                                      .fold = overwrites ? PlannedFold::kOverwrite : PlannedFold::kAdd});
+        meter_,
+        PlannedGraph::Options{.batch = request_.batch,
+                              .element_size = element_size(request_.options),
+                              .gradients = gradients,
+                              .fold = overwrites ? PlannedFold::kOverwrite : PlannedFold::kAdd,
+                              .products = request_.options.precision() == Precision::kFp16 ? PlannedProducts::kWidened
+                                                                                           : PlannedProducts::kDirect});
   }
 
   PlannedTensor forward(size_t i, const PlannedTensor& input, PlannedFold fold) {
@@ -276,9 +288,8 @@ int64_t communicated_bytes(const MemoryPlanRequest& request) {
   for (size_t i = 0; i < placements.size(); ++i) {
     const BlockPlacement& block = placements[i];
     const int64_t numel = request.model.blocks()[i]->layout().numel();
-    const int64_t gradient = leaves(numel * kFp32, ranks);
-    sum += gradient * options.gradient_accumulation_steps;
-    if (stage.reduced == Reduced::kToAllRanks) sum += gradient;
+    sum += leaves(numel * element_size(options.reduction), ranks) * options.gradient_accumulation_steps;
+    if (stage.reduced == Reduced::kToAllRanks) sum += leaves(numel * element_size(options.accumulation), ranks);
     if (block.is_shared || stage.optimizer == Kept::kWhole) continue;
     const int64_t parameters = numel * element_size(options);
     if (block.is_kept_whole) {

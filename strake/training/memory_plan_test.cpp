@@ -32,17 +32,19 @@ struct Case {
   ShardingStage stage = kZero0;
   int ranks = 1;
   bool recompute = false;
-  bool bf16 = false;
+  Precision precision = Precision::kFp32;
   int64_t accumulation = 1;
   int64_t sequences = 12;  // of a micro-batch
   double dropout = 0.1;
   std::string optim = "adamw_torch";
+  Precision reduction = Precision::kFp32;
+  Precision sum = Precision::kFp32;  // of gradients
 
   std::string text() const {
-    return fmt::format("{} {} {} rank{} {}{}{}{}{}", family, stage.name, ranks, ranks == 1 ? " " : "s",
-                       bf16 ? "bf16" : "fp32", recompute ? " recompute" : "",
+    return fmt::format("{} {} {} rank{} {}{}{}{}{}, gradients reduced in {}, added up in {}", family, stage.name, ranks,
+                       ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
                        accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
-                       optim == "adamw_torch" ? "" : " " + optim);
+                       optim == "adamw_torch" ? "" : " " + optim, to_string(reduction), to_string(sum));
   }
 };
 
@@ -89,9 +91,12 @@ data::TokenDataset make_dataset(int64_t sequences) {
 TrainingOptions options_of(const Case& test) {
   return {.gradient_accumulation_steps = test.accumulation,
           .optim = test.optim,
-          .bf16 = test.bf16,
+          .bf16 = test.precision == Precision::kBf16,
+          .fp16 = test.precision == Precision::kFp16,
           .gradient_checkpointing = test.recompute,
-          .sharding = {.stage = test.stage, .share_between_threads = false}};
+          .sharding = {.stage = test.stage, .share_between_threads = false},
+          .reduction = test.reduction,
+          .accumulation = test.sum};
 }
 
 // Of rank 0, in initial weights and then two steps. Ranks are threads here, whose highest moments need not be at the
@@ -162,8 +167,9 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesInEveryStage) {
     for (const int ranks : {1, 2}) {
       if (ranks == 1 && (stage.gathered == Gathered::kAfterUpdate)) continue;  // as stage 0
       for (const bool recompute : {false, true}) {
-        for (const bool bf16 : {false, true}) {
-          const Case test{.family = GetParam(), .stage = stage, .ranks = ranks, .recompute = recompute, .bf16 = bf16};
+        for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+          const Case test{
+              .family = GetParam(), .stage = stage, .ranks = ranks, .recompute = recompute, .precision = precision};
           EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
         }
       }
@@ -173,12 +179,27 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesInEveryStage) {
 
 TEST_P(PlannedMemory, IsWhatTrainingTakesWithSeveralMicroBatchesAndWithoutDropout) {
   for (const int ranks : {1, 2}) {
-    for (const bool bf16 : {false, true}) {
-      const Case accumulating{.family = GetParam(), .stage = kZero2, .ranks = ranks, .bf16 = bf16, .accumulation = 2};
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      const Case accumulating{
+          .family = GetParam(), .stage = kZero2, .ranks = ranks, .precision = precision, .accumulation = 2};
       EXPECT_NEAR(deviation(accumulating), 0, kTolerance) << accumulating.text();
     }
     const Case plain{.family = GetParam(), .stage = kZero1, .ranks = ranks, .dropout = 0, .optim = "lion"};
     EXPECT_NEAR(deviation(plain), 0, kTolerance) << plain.text();
+  }
+}
+
+TEST_P(PlannedMemory, IsWhatTrainingTakesInFp16AndWithGradientsOfSixteenBits) {
+  for (const int ranks : {1, 2}) {
+    Case test{.family = GetParam(), .stage = kZero3, .ranks = ranks, .precision = Precision::kFp16};
+    EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+    test.recompute = true;
+    test.accumulation = 2;
+    test.reduction = Precision::kFp16;
+    EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+    test.precision = Precision::kBf16;
+    test.sum = Precision::kBf16;
+    EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
   }
 }
 
@@ -220,14 +241,19 @@ TEST(Communication, IsTheVolumeOfRingsForEveryMicroBatch) {
   const auto model = make_model(test);
   int64_t numel = 0;
   for (const auto& block : model->blocks()) numel += block->layout().numel();
-  const auto bytes = [&](const ShardingStage& stage, bool bf16) {
-    const TrainingOptions options = options_of({.stage = stage, .bf16 = bf16, .accumulation = 3});
+  const auto bytes = [&](const ShardingStage& stage, Precision precision, Precision reduction = Precision::kFp32) {
+    const TrainingOptions options =
+        options_of({.stage = stage, .precision = precision, .accumulation = 3, .reduction = reduction});
     return communicated_bytes({.model = *model, .options = options, .batch = {}, .num_ranks = 2});
   };
-  EXPECT_EQ(bytes(kZero0, false), (3 + 1) * numel * 4 / 2) << "reduced for each micro-batch, gathered once";
-  EXPECT_EQ(bytes(kZero2, false), (3 + 1) * numel * 4 / 2);
-  EXPECT_EQ(bytes(kZero2, true), 3 * numel * 4 / 2 + numel * 2 / 2) << "parameters are gathered in bf16";
-  EXPECT_EQ(bytes(kZero3, false), 9 * numel * 4 / 2) << "gathered for both passes of each micro-batch";
+  EXPECT_EQ(bytes(kZero0, Precision::kFp32), (3 + 1) * numel * 4 / 2) << "reduced for each micro-batch, gathered once";
+  EXPECT_EQ(bytes(kZero2, Precision::kFp32), (3 + 1) * numel * 4 / 2);
+  for (const Precision type : {Precision::kBf16, Precision::kFp16}) {
+    EXPECT_EQ(bytes(kZero2, type), 3 * numel * 4 / 2 + numel * 2 / 2) << "parameters are gathered in 16 bits";
+    EXPECT_EQ(bytes(kZero2, type, type), (3 + 1) * numel * 2 / 2) << "half of fp32";
+    EXPECT_EQ(bytes(kZero0, Precision::kFp32, type), 3 * numel * 2 / 2 + numel * 4 / 2) << "sums are gathered in fp32";
+  }
+  EXPECT_EQ(bytes(kZero3, Precision::kFp32), 9 * numel * 4 / 2) << "gathered for both passes of each micro-batch";
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ void TrainingOptions::validate() const {
   positive(static_cast<double>(gradient_accumulation_steps), "gradient_accumulation_steps");
   positive(static_cast<double>(logging_steps), "logging_steps");
   positive(static_cast<double>(save_steps), "save_steps");
+  require(!bf16 || !fp16, ErrorKind::kUsage, "--bf16 and --fp16 contradict each other");
   positive(learning_rate, "learning_rate");
   positive(adam_epsilon, "adam_epsilon");
   share(adam_beta1, "adam_beta1");

@@ -5,13 +5,14 @@
 #include <string>
 
 #include "strake/optim/learning_rate.h"
+#include "strake/optim/loss_scaler.h"
 #include "strake/optim/optimizer.h"
+#include "strake/training/precision.h"
 #include "strake/training/sharding.h"
 
 // The part of Hugging Face's TrainingArguments that decides how a run goes, with the same names, meaning and defaults.
 namespace strake::training {
 
-enum class Precision { kFp32, kBf16 };
 enum class Interval { kNo, kSteps, kEpoch };
 
 struct TrainingOptions {
@@ -36,9 +37,14 @@ struct TrainingOptions {
   uint64_t seed = 42;
   std::optional<uint64_t> data_seed;
   bool bf16 = false;
+  bool fp16 = false;
   bool gradient_checkpointing = false;
   bool dataloader_drop_last = false;
   ShardingOptions sharding;  // set by --deepspeed and --fsdp
+  // Set by --deepspeed.
+  optim::LossScaling loss_scaling;            // of fp16
+  Precision reduction = Precision::kFp32;     // what a micro-batch's gradient is rounded to before it is reduced
+  Precision accumulation = Precision::kFp32;  // in which the sum over micro-batches is kept
 
   std::string logging_strategy = "steps";
   int64_t logging_steps = 500;
@@ -54,7 +60,7 @@ struct TrainingOptions {
   int64_t early_stopping_patience = 0;    // 0: off
   double early_stopping_threshold = 0.0;
 
-  Precision precision() const { return bf16 ? Precision::kBf16 : Precision::kFp32; }
+  Precision precision() const { return bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32; }
   // Error (kConfig) for names and arguments that the optimizer or the schedule does not have.
   optim::OptimizerSettings optimizer_settings() const;
   optim::ScheduleOptions schedule_options(int64_t total_steps) const;
@@ -94,6 +100,7 @@ struct TrainingOptions {
     visit("seed", self.seed, "of initial values, dropout and, without data_seed, data order");
     visit("data_seed", self.data_seed, "of the data order");
     visit("bf16", self.bf16, "compute in bfloat16, with fp32 master weights");
+    visit("fp16", self.fp16, "compute in binary16, with fp32 master weights and DeepSpeed's dynamic loss scaling");
     visit("gradient_checkpointing", self.gradient_checkpointing,
           "keep only the inputs of blocks and compute them again in the backward pass: less memory, a third more work");
     visit("dataloader_drop_last", self.dataloader_drop_last, "leave out an epoch's last, shorter micro-batch");

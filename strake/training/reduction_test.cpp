@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <mutex>
 
@@ -73,7 +74,7 @@ Outcome run(int ranks, const TrainingOptions& options) {
       }
       parameters.assign(i, whole);
     }
-    GradientReducer reducer(model, parameters, comm);
+    GradientReducer reducer(model, parameters, comm, options.reduction);
     Outcome own;
     for (int64_t step = 1; step <= 2; ++step) {
       for (int k = 0; k * comm.size() < kMicroBatches; ++k) {
@@ -143,6 +144,26 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
+constexpr std::array kPrecisions{Precision::kFp32, Precision::kBf16, Precision::kFp16};
+
+TrainingOptions options_in(Precision precision) {
+  return {.weight_decay = 0.1, .bf16 = precision == Precision::kBf16, .fp16 = precision == Precision::kFp16};
+}
+
+// The norm and the updated parameters are those of a lone rank.
+void expect_same_bits(TrainingOptions options, const Case& layout) {
+  const std::string what = fmt::format("computed in {}, reduced in {}, added up in {}", to_string(options.precision()),
+                                       to_string(options.reduction), to_string(options.accumulation));
+  const Outcome alone = run(1, options);
+  options.sharding = layout.sharding;
+  const Outcome together = run(layout.ranks, options);
+  EXPECT_GT(alone.norm, 0);
+  EXPECT_EQ(alone.norm, together.norm) << what;
+  for (size_t i = 0; i < alone.parameters.size(); ++i) {
+    EXPECT_TRUE(alone.parameters[i].equal(together.parameters[i])) << "block " << i << " " << what;
+  }
+}
+
 class Reduction : public testing::TestWithParam<Case> {};
 
 TEST_P(Reduction, AddsMicroBatchesInTheOrderOfTheirNumber) {
@@ -167,17 +188,17 @@ TEST_P(Reduction, AddsMicroBatchesInTheOrderOfTheirNumber) {
 }
 
 TEST_P(Reduction, GivesTheNormAndTheUpdatedParametersTheSameBits) {
-  for (const bool bf16 : {false, true}) {
-    TrainingOptions options{.weight_decay = 0.1, .bf16 = bf16};
-    const Outcome alone = run(1, options);
-    options.sharding = GetParam().sharding;
-    const Outcome together = run(GetParam().ranks, options);
-    EXPECT_GT(alone.norm, 0);
-    EXPECT_EQ(alone.norm, together.norm);
-    for (size_t i = 0; i < alone.parameters.size(); ++i) {
-      EXPECT_TRUE(alone.parameters[i].equal(together.parameters[i])) << "block " << i << (bf16 ? ", bf16" : ", fp32");
-    }
-  }
+  for (const Precision precision : kPrecisions) expect_same_bits(options_in(precision), GetParam());
+}
+
+TEST_P(Reduction, InSixteenBitsGivesTheSameBits) {
+  TrainingOptions options = options_in(Precision::kFp16);
+  options.reduction = Precision::kBf16;
+  expect_same_bits(options, GetParam());
+  options.accumulation = Precision::kFp16;
+  expect_same_bits(options, GetParam());
+  options.reduction = Precision::kFp32;
+  expect_same_bits(options, GetParam());
 }
 
 TEST_P(Reduction, UpdatesWithEveryOptimizerToTheSameBits) {
@@ -208,6 +229,31 @@ TEST(ReductionOrder, WouldBeSeenInTheBits) {
     down.add_(gradient_of(kMicroBatches - 1 - m, 1, 0, {32, 32}));
   }
   EXPECT_FALSE(up.equal(down)) << "these gradients could not tell one order from another";
+}
+
+TEST(ReductionType, IsWhatTheGradientOfAMicroBatchIsRoundedTo) {
+  const auto sum = [](Precision reduction, Precision accumulation) {
+    return run(1, {.reduction = reduction, .accumulation = accumulation}).gradients[1];
+  };
+  const models::SequenceClassifier model(small_config());
+  const models::Block& block = *model.blocks()[1];
+  const auto expected = [&](at::ScalarType reduction, at::ScalarType accumulation) {
+    at::Tensor flat = at::zeros({block.layout().numel()}, accumulation);
+    for (size_t p = 0; p < block.parameters().size(); ++p) {
+      at::Tensor total = tensors::FlatLayout::view(flat, block.layout().entries()[p]);
+      for (int m = 0; m < kMicroBatches; ++m) {
+        total.add_(gradient_of(m, 1, p, block.parameters()[p].shape).to(reduction));
+      }
+    }
+    return flat.to(at::kFloat);
+  };
+  for (const Precision type : {Precision::kBf16, Precision::kFp16}) {
+    const at::ScalarType dtype = scalar_type(type);
+    EXPECT_TRUE(sum(type, Precision::kFp32).equal(expected(dtype, at::kFloat))) << to_string(type);
+    EXPECT_TRUE(sum(type, type).equal(expected(dtype, dtype))) << to_string(type);
+    EXPECT_TRUE(sum(Precision::kFp32, type).equal(expected(at::kFloat, dtype))) << to_string(type);
+    EXPECT_FALSE(sum(type, Precision::kFp32).equal(sum(Precision::kFp32, Precision::kFp32))) << to_string(type);
+  }
 }
 
 TEST(ShardedParameters, KeepTrainingStateOfTheirOwnShardOnly) {

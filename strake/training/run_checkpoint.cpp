@@ -109,7 +109,13 @@ Json to_json(const RunState& state) {
           {"loss_since_log", state.loss_since_log},
           {"steps_since_log", state.steps_since_log},
           {"loss_sum", state.loss_sum},
-          {"flops", state.flops}};
+          {"flops", state.flops},
+          {"skipped_steps", state.skipped_steps},
+          {"loss_scaler",
+           {{"scale", state.loss_scaler.scale},
+            {"steps", state.loss_scaler.steps},
+            {"last_overflow", state.loss_scaler.last_overflow},
+            {"hysteresis", state.loss_scaler.hysteresis}}}};
 }
 
 RunState state_from(const Json& json, const std::string& source) {
@@ -126,8 +132,17 @@ RunState state_from(const Json& json, const std::string& source) {
   state.steps_since_log = get_required<int64_t>(json, "steps_since_log", source);
   state.loss_sum = get_required<double>(json, "loss_sum", source);
   state.flops = get_required<double>(json, "flops", source);
+  state.skipped_steps = get_required<int64_t>(json, "skipped_steps", source);
+  const Json scaler = get_required<Json>(json, "loss_scaler", source);
+  state.loss_scaler = {.scale = get_required<double>(scaler, "scale", source),
+                       .steps = get_required<int64_t>(scaler, "steps", source),
+                       .last_overflow = get_required<int64_t>(scaler, "last_overflow", source),
+                       .hysteresis = get_required<int64_t>(scaler, "hysteresis", source)};
   require(state.step >= 0 && state.cursor.epoch >= 0 && state.cursor.position >= 0, ErrorKind::kConfig,
           "{}: negative position", source);
+  require(state.skipped_steps >= 0 && state.skipped_steps <= state.step && state.loss_scaler.scale > 0,
+          ErrorKind::kConfig, "{}: {} of {} steps skipped, loss scale {}", source, state.skipped_steps, state.step,
+          state.loss_scaler.scale);
   return state;
 }
 

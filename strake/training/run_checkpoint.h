@@ -7,13 +7,14 @@
 #include "strake/comm/comm.h"
 #include "strake/core/json.h"
 #include "strake/data/batch_plan.h"
+#include "strake/optim/loss_scaler.h"
 #include "strake/training/sharded_parameters.h"
 
 namespace strake::training {
 
 // Where a run stands, besides its tensors.
 struct RunState {
-  int64_t step = 0;  // optimizer steps done
+  int64_t step = 0;  // steps done
   data::Cursor cursor;
   std::optional<double> best_metric;
   int64_t best_step = 0;
@@ -22,6 +23,8 @@ struct RunState {
   int64_t steps_since_log = 0;
   double loss_sum = 0;  // of all steps
   double flops = 0;
+  int64_t skipped_steps = 0;  // of `step`: those of fp16 that updated nothing
+  optim::LossScaler::State loss_scaler;
 };
 
 // Each rank writes its part into `folder`, which exists: the model (write_model_parts), optimizer-0000R-of-0000W

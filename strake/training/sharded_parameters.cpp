@@ -31,17 +31,44 @@ std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, 
 
 at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return flat.narrow(0, begin, size); }
 
+// The part of what is kept that the rank updates.
+at::Tensor own_kept(const BlockShard& block) { return window(block.kept, block.begin - block.kept_begin, block.count); }
+
+// Calls `call` with a pointer of the kernels' storage type to the first element of `flat`.
+template <typename Call>
+auto with_storage(const at::Tensor& flat, const Call& call) {
+  void* const data = flat.mutable_data_ptr();
+  if (flat.scalar_type() == at::kBFloat16) return call(static_cast<kernels::BFloat16*>(data));
+  if (flat.scalar_type() == at::kHalf) return call(static_cast<kernels::Half*>(data));
+  return call(flat.mutable_data_ptr<float>());
+}
+
+using Gradients = decltype(kernels::FlatWindow::gradients);
+Gradients gradients_at(const at::Tensor& flat) {
+  return with_storage(flat, [](auto* data) { return Gradients(data); });
+}
+
+// Nothing for parameters that are their own master weights.
+using Rounded = decltype(kernels::FlatWindow::rounded);
+Rounded rounded_at(const at::Tensor& flat) {
+  return with_storage(flat, [](auto* data) {
+    if constexpr (std::is_same_v<decltype(data), float*>) {
+      return Rounded();
+    } else {
+      return Rounded(data);
+    }
+  });
+}
+
 // What the rank updates of a block that is in memory.
 kernels::FlatWindow own_window(BlockShard& block) {
   kernels::FlatWindow window{.parameters = block.master.mutable_data_ptr<float>(),
-                             .gradients = block.gradient.mutable_data_ptr<float>(),
+                             .gradients = gradients_at(block.gradient),
+                             .rounded = rounded_at(own_kept(block)),
                              .begin = block.begin,
                              .count = block.count,
                              .segments = block.tensors};
   for (size_t i = 0; i < block.states.size(); ++i) window.states[i] = block.states[i].mutable_data_ptr<float>();
-  if (block.kept.scalar_type() == at::kBFloat16) {
-    window.rounded = static_cast<kernels::BFloat16*>(block.kept.mutable_data_ptr()) + (block.begin - block.kept_begin);
-  }
   return window;
 }
 
@@ -74,8 +101,8 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
 
 void ShardedParameters::add_block(const models::Block& block, BlockPlacement placement) {
   const int64_t numel = block.layout().numel();
-  const bool low_precision = options_.precision() == Precision::kBf16;
-  const at::ScalarType dtype = low_precision ? at::kBFloat16 : at::kFloat;
+  const bool low_precision = options_.precision() != Precision::kFp32;
+  const at::ScalarType dtype = scalar_type(options_.precision());
   BlockShard& shard = blocks_.emplace_back(std::move(placement));
   if (shard.is_kept_whole) {
     shard.whole = shard.is_shared ? comm_.share(numel, dtype) : at::zeros({numel}, dtype);
@@ -86,7 +113,7 @@ void ShardedParameters::add_block(const models::Block& block, BlockPlacement pla
     if (shard.keeps_parameters) shard.kept = at::zeros({shard.kept_count}, dtype);
   }
   const auto fp32 = at::TensorOptions().dtype(at::kFloat);
-  shard.gradient = at::zeros({shard.count}, fp32);
+  shard.gradient = at::zeros({shard.count}, scalar_type(options_.accumulation));
   shard.tensors = tensor_segments(block, options_.weight_decay);
   if (!low_precision && shard.keeps_parameters) {
     shard.master = window(shard.kept, shard.begin - shard.kept_begin, shard.count);
@@ -101,13 +128,13 @@ void ShardedParameters::add_block(const models::Block& block, BlockPlacement pla
 // fp32 parameters that are kept in memory are their own master weights; only what is nowhere else goes to disk.
 void ShardedParameters::open_disk() {
   const OffloadOptions& offload = options_.sharding.offload;
-  const bool low_precision = options_.precision() == Precision::kBf16;
+  const bool low_precision = options_.precision() != Precision::kFp32;
   std::vector<at::ScalarType> arrays;
   if (low_precision || offload.parameters) master_on_disk_ = 0;
   if (master_on_disk_) arrays.push_back(at::kFloat);
   if (low_precision && offload.parameters) {
     rounded_on_disk_ = static_cast<int>(arrays.size());
-    arrays.push_back(at::kBFloat16);
+    arrays.push_back(scalar_type(options_.precision()));
   }
   states_on_disk_ = static_cast<int>(arrays.size());
   arrays.insert(arrays.end(), optimizer_.states().size(), at::kFloat);
@@ -152,7 +179,7 @@ void ShardedParameters::assign(size_t i, const at::Tensor& whole_fp32) {
   const at::Tensor own = own_part(i, whole_fp32);
   if (block.master.defined()) block.master.copy_(own);
   if (block.is_on_disk && master_on_disk_) disk_->write(i, *master_on_disk_, own);
-  if (block.is_on_disk && rounded_on_disk_) disk_->write(i, *rounded_on_disk_, own.to(at::kBFloat16));
+  if (block.is_on_disk && rounded_on_disk_) disk_->write(i, *rounded_on_disk_, own.to(block.whole.scalar_type()));
   if (!block.keeps_parameters) return comm_.barrier();
   // A rank writes only its own part of a shared buffer; the others are writing theirs.
   const int64_t begin = block.is_shared ? block.begin : block.kept_begin;
@@ -226,8 +253,9 @@ double ShardedParameters::gradient_norm() {
     const at::Tensor piece = gradient_piece(i);
     const int64_t first = blocks_[i].layout.begin(rank()) / kernels::kSquaresChunk;
     const int64_t count = kernels::num_squares_chunks(piece.numel());
-    kernels::sum_of_squares(piece.const_data_ptr<float>(), piece.numel(),
-                            std::span(next + first, static_cast<size_t>(count)));
+    with_storage(piece, [&](const auto* data) {
+      kernels::sum_of_squares(data, piece.numel(), std::span(next + first, static_cast<size_t>(count)));
+    });
     next += kernels::num_squares_chunks(blocks_[i].whole.numel());
   }
   comm_.all_reduce(partial);  // exact: each chunk is summed by one rank, the others have zero
@@ -262,17 +290,21 @@ void ShardedParameters::update_disk(const kernels::UpdateStep& step, const std::
     kernels::FlatWindow flat{.parameters = block.master.defined()
                                                ? block.master.mutable_data_ptr<float>() + window.begin
                                                : array(*master_on_disk_),
-                             .gradients = block.gradient.mutable_data_ptr<float>() + window.begin,
+                             .gradients = gradients_at(block.gradient.narrow(0, window.begin, window.count)),
                              .begin = block.begin + window.begin,
                              .count = window.count,
                              .segments = block.tensors};
     for (size_t k = 0; k < optimizer_.states().size(); ++k)
       flat.states[k] = array(states_on_disk_ + static_cast<int>(k));
-    if (block.keeps_parameters && block.kept.scalar_type() == at::kBFloat16) {
-      flat.rounded = static_cast<kernels::BFloat16*>(block.kept.mutable_data_ptr()) + (block.begin - block.kept_begin) +
-                     window.begin;
+    if (block.keeps_parameters) {
+      flat.rounded = rounded_at(own_kept(block).narrow(0, window.begin, window.count));
     } else if (rounded_on_disk_) {
-      flat.rounded = static_cast<kernels::BFloat16*>(arrays[static_cast<size_t>(*rounded_on_disk_)]);
+      void* const rounded = arrays[static_cast<size_t>(*rounded_on_disk_)];
+      if (options_.precision() == Precision::kFp16) {
+        flat.rounded = static_cast<kernels::Half*>(rounded);
+      } else {
+        flat.rounded = static_cast<kernels::BFloat16*>(rounded);
+      }
     }
     optimizer_.update(flat, step, betas);
   });

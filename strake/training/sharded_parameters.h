@@ -24,7 +24,7 @@ struct BlockShard : BlockPlacement {
   at::Tensor whole;                             // [numel], compute dtype; without memory unless kept or gathered
   at::Tensor kept;                              // what stays between passes, a window of `whole` if that is kept
   at::Tensor master;                            // fp32, own part; a window of `kept` when that is fp32
-  at::Tensor gradient;                          // fp32, own part: the sum of this step's micro-batches
+  at::Tensor gradient;                          // own part, TrainingOptions::accumulation: the sum of micro-batches
   std::vector<at::Tensor> states;               // fp32, own part: in the order of Optimizer::states
   std::vector<kernels::TensorSegment> tensors;  // of the whole block
   int users = 0;                                // passes that hold the gathered parameters
@@ -106,7 +106,7 @@ class ShardedParameters {
   std::vector<BlockShard> blocks_;
   std::unique_ptr<OffloadedStates> disk_;
   std::optional<int> master_on_disk_;   // number of the array in `disk_`
-  std::optional<int> rounded_on_disk_;  // bf16 parameters
+  std::optional<int> rounded_on_disk_;  // parameters of 16 bits
   int states_on_disk_ = 0;              // number of the first state's array
   std::vector<char> requested_;         // by block: its parameters are here or on their way for a pass
   GatherBuffers buffers_;

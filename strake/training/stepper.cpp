@@ -15,7 +15,11 @@ namespace strake::training {
 
 Stepper::Stepper(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
                  const TrainingOptions& options)
-    : model_(model), parameters_(parameters), comm_(comm), options_(options), reducer_(model, parameters, comm) {}
+    : model_(model),
+      parameters_(parameters),
+      comm_(comm),
+      options_(options),
+      reducer_(model, parameters, comm, options.reduction) {}
 
 StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalStep& global, const StepPlan& plan) {
   const auto start = std::chrono::steady_clock::now();
@@ -35,29 +39,35 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
     const auto share = global.share(comm_.rank(), comm_.size(), static_cast<int>(k));
     std::optional<tensors::PackedBatch> batch;
     if (!share.empty()) batch = data::collate(dataset, share);
-    losses[k] = forward_backward(batch, plan.number, static_cast<double>(num_targets));
+    // A last block that takes its gradient at once knows the divisor only, so the scale is part of it.
+    losses[k] = forward_backward(batch, plan.number, static_cast<double>(num_targets) / plan.loss_scale);
   }
   reducer_.finish();
 
   StepReport report{.step = plan.number,
+                    .loss_scale = plan.loss_scale,
                     .learning_rate = plan.learning_rate,
                     .sequences = global.num_sequences(),
                     .tokens = num_tokens};
-  report.loss = total_loss(losses);
-  report.gradient_norm = parameters_.gradient_norm();
+  report.loss = total_loss(losses) / plan.loss_scale;
+  report.gradient_norm = parameters_.gradient_norm() / plan.loss_scale;
+  report.skipped = options_.precision() == Precision::kFp16 && !std::isfinite(report.gradient_norm);
+  if (!report.skipped) update(plan, report);
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+void Stepper::update(const StepPlan& plan, const StepReport& report) {
   require(std::isfinite(report.loss) && std::isfinite(report.gradient_norm), ErrorKind::kNumeric,
           "step {}: loss is {} and the gradient's norm {}; training stops, checkpoints saved so far are kept. Try a "
-          "lower --learning_rate, or fp32 instead of --bf16",
+          "lower --learning_rate, or fp32 instead of --bf16 or --fp16",
           plan.number, report.loss, report.gradient_norm);
   // Transformers' clip_grad_norm_: scale by max / (norm + 1e-6) if that is below 1.
   const double clip = options_.max_grad_norm > 0 ? options_.max_grad_norm / (report.gradient_norm + 1e-6) : 1.0;
   parameters_.update({.learning_rate = plan.learning_rate,
-                      .step = plan.number,
-                      .gradient_scale = std::min(1.0, clip),
+                      .step = plan.number - plan.skipped,
+                      .gradient_scale = std::min(1.0, clip) / plan.loss_scale,
                       .betas = plan.betas});
-
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return report;
 }
 
 void Stepper::release_buffers() {

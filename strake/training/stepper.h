@@ -15,15 +15,19 @@ namespace strake::training {
 
 // What the schedule says about a step.
 struct StepPlan {
-  int64_t number = 1;  // 1 for the first; keys dropout
+  int64_t number = 1;   // 1 for the first; keys dropout
+  int64_t skipped = 0;  // steps before this one that updated nothing
   double learning_rate = 0;
   std::optional<optim::Betas> betas = std::nullopt;  // instead of the optimizer's
+  double loss_scale = 1;                             // of the loss whose gradient is taken
 };
 
 struct StepReport {
   int64_t step = 0;          // 1 for the first
   double loss = 0;           // mean over the step's targets, of all ranks
-  double gradient_norm = 0;  // before clipping
+  double gradient_norm = 0;  // before clipping, of the loss itself
+  double loss_scale = 1;
+  bool skipped = false;  // fp16: the gradient overflowed, and nothing was updated
   double learning_rate = 0;
   int64_t sequences = 0;  // of all ranks
   int64_t tokens = 0;     // of all ranks
@@ -35,17 +39,19 @@ class Stepper {
  public:
   Stepper(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm, const TrainingOptions& options);
 
-  // Collective. Error (kNumeric) naming the step if loss or gradient are not
-  // finite; the parameters are then those before the step.
+  // Collective. A step in fp16 whose gradient is not finite is skipped, on all ranks alike. Otherwise Error (kNumeric)
+  // naming the step if loss or gradient are not finite; the parameters are then those before the step.
   StepReport run(const data::TokenDataset& dataset, const data::GlobalStep& global, const StepPlan& plan);
 
   // Frees what is kept from one step to the next only to be used again.
   void release_buffers();
 
  private:
-  // Loss of this rank's micro-batch; its gradients are on their way to the sum. Without a batch the rank only takes its
-  // part in the collectives.
+  // Loss of this rank's micro-batch, scaled as its gradients, which are on their way to the sum. Without a batch the
+  // rank only takes its part in the collectives.
   double forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor);
+  // Clips and updates. Error (kNumeric) as run().
+  void update(const StepPlan& plan, const StepReport& report);
   // Sum over micro-batches in global order of the losses that the ranks have in order of micro-steps.
   double total_loss(const std::vector<double>& own_losses);
 

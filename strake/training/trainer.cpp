@@ -65,10 +65,12 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
       options_(std::move(options)),
       plan_(inputs_.train.offsets(), batch_options(options_)),
       stepper_(inputs_.model, parameters, comm, options_) {
+  if (options_.precision() == Precision::kFp16) scaler_.emplace(options_.loss_scaling);
   if (inputs_.resume_from) {
     state_ = read_run(inputs_.model, parameters_, inputs_.fingerprint, *inputs_.resume_from);
     const fs::path history = *inputs_.resume_from / "trainer_state.json";
     history_ = monitor::trainer_state_from_json(read_json(history, kMaxIndexBytes), history.string());
+    if (scaler_) scaler_->restore(state_.loss_scaler);
     stop_ = out_of_patience();
   }
   plan_length();
@@ -93,24 +95,42 @@ TrainReport Trainer::run() {
   const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
   while (state_.step < total_steps_ && !stop_) {
     const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
+    const int64_t updates = state_.step - state_.skipped_steps;
     const StepReport step = stepper_.run(inputs_.train, global,
                                          {.number = state_.step + 1,
-                                          .learning_rate = schedule_->at(state_.step),
-                                          .betas = schedule_->betas_at(state_.step)});
+                                          .skipped = state_.skipped_steps,
+                                          .learning_rate = schedule_->at(updates),
+                                          .betas = schedule_->betas_at(updates),
+                                          .loss_scale = scaler_ ? scaler_->scale() : 1});
     const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
     state_.step = step.step;
     state_.cursor = global.next;
     state_.flops += inputs_.training_flops(work_of(inputs_.train, global));
+    if (scaler_) update_loss_scale(step);
     after_step(step, epoch_ended);
   }
   finish(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return report_;
 }
 
+void Trainer::update_loss_scale(const StepReport& step) {
+  scaler_->update(step.skipped);
+  state_.loss_scaler = scaler_->state();
+  if (!step.skipped) return;
+  ++state_.skipped_steps;
+  if (comm_.rank() != 0) return;
+  log::info("step {} is skipped: its gradient overflowed at loss scale {:.17g}; the next has {:.17g}", step.step,
+            step.loss_scale, scaler_->scale());
+}
+
 void Trainer::after_step(const StepReport& step, bool epoch_ended) {
-  state_.loss_since_log += step.loss;
+  // As Transformers' logging_nan_inf_filter: a loss that overflowed counts as the mean of those before it.
+  const double before =
+      state_.steps_since_log == 0 ? 0 : state_.loss_since_log / static_cast<double>(state_.steps_since_log);
+  const double loss = std::isfinite(step.loss) ? step.loss : before;
+  state_.loss_since_log += loss;
   state_.steps_since_log += 1;
-  state_.loss_sum += step.loss;
+  state_.loss_sum += loss;
   sequences_done_ += step.sequences;
   tokens_done_ += step.tokens;
   if (inputs_.listener != nullptr) inputs_.listener->on_step(step, epoch_now(), total_steps_);
@@ -147,12 +167,18 @@ void Trainer::log_training(const StepReport& step) {
   const double mean = state_.loss_since_log / static_cast<double>(state_.steps_since_log);
   state_.loss_since_log = 0;
   state_.steps_since_log = 0;
-  log_entry({{"loss", mean},
+  Json entry{{"loss", mean},
              {"grad_norm", step.gradient_norm},
              {"learning_rate", step.learning_rate},
              {"step_seconds", step.seconds},
              {"sequences", step.sequences},
-             {"tokens", step.tokens}});
+             {"tokens", step.tokens}};
+  if (step.skipped) entry.erase("grad_norm");  // JSON has no infinity
+  if (scaler_) {
+    entry["loss_scale"] = step.loss_scale;
+    entry["skipped_steps"] = state_.skipped_steps;
+  }
+  log_entry(std::move(entry));
 }
 
 void Trainer::log_entry(Json entry) {
@@ -233,6 +259,7 @@ void Trainer::save() {
 
 void Trainer::finish(double seconds) {
   report_.steps = state_.step;
+  if (scaler_) report_.skipped_steps = state_.skipped_steps;
   report_.epochs = epoch_now();
   report_.mean_loss = state_.step == 0 ? 0 : state_.loss_sum / static_cast<double>(state_.step);
   report_.seconds = seconds;

@@ -45,6 +45,7 @@ struct TrainerInputs {
 
 struct TrainReport {
   int64_t steps = 0;
+  std::optional<int64_t> skipped_steps;  // of `steps`, in fp16: updated nothing because the gradient overflowed
   double epochs = 0;
   double mean_loss = 0;
   double seconds = 0;
@@ -65,7 +66,9 @@ struct RunLength {
 RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan, int64_t num_ranks);
 int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
 
-// Fine-tunes a model: steps, logs, evaluations, checkpoints, early stopping, in the order of Hugging Face's Trainer.
+// Fine-tunes a model: steps, logs, evaluations, checkpoints, early stopping, in the order of Hugging Face's Trainer. As
+// there with DeepSpeed, a step that fp16 skips counts as a step of the data and of the run, but neither the optimizer
+// nor the schedule of the learning rate goes on.
 class Trainer {
  public:
   // The parameters hold the initial weights, or are filled from inputs.resume_from.
@@ -76,6 +79,8 @@ class Trainer {
 
  private:
   void plan_length();
+  // fp16: counts a skipped step and sets the scale of the next.
+  void update_loss_scale(const StepReport& report);
   void after_step(const StepReport& report, bool epoch_ended);
   void log_training(const StepReport& report);
   void evaluate_now();
@@ -97,6 +102,7 @@ class Trainer {
   monitor::TrainerState history_;
   int64_t total_steps_ = 0;
   std::optional<optim::LearningRateSchedule> schedule_;
+  std::optional<optim::LossScaler> scaler_;  // fp16
   TrainReport report_;
   int64_t sequences_done_ = 0;
   int64_t tokens_done_ = 0;

@@ -69,7 +69,6 @@ def test_misspelt_flag(tmp_path, verb, flag, nearest):
 @pytest.mark.parametrize(
     ("flag", "hint"),
     [
-        ("--fp16", "--bf16"),
         ("--do_train", "strake train always trains"),
         ("--evaluation_strategy", "--eval_strategy"),
         ("--pad_to_max_length", "never pads"),
@@ -146,6 +145,7 @@ CONTRADICTIONS = [
         {"overwrite_output_dir": True, "resume_from_checkpoint": "true"},
         ["--overwrite_output_dir", "--resume_from_checkpoint true"],
     ),
+    ("train", {"bf16": True, "fp16": True}, ["--bf16 and --fp16 contradict each other"]),
     ("train", {"warmup_steps": 5, "warmup_ratio": 0.1}, ["--warmup_steps 5", "--warmup_ratio 0.1"]),
     (
         "train",

@@ -30,6 +30,14 @@ BAD_FILES = [
     ({"optimizer": {"type": "AdanW"}}, ["key 'optimizer.type': no optimizer is called 'AdanW'; did you mean 'AdamW'?"]),
     ({"optimizer": {"type": "Muon"}}, ["key 'optimizer.type': Muon"]),
     ({"scheduler": {"type": "WarmupLr2"}}, ["key 'scheduler.type': \"WarmupLr2\" is none of"]),
+    (
+        {"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}},
+        ["key 'fp16.fp16_master_weights_and_grads': master weights"],
+    ),
+    (
+        {"bf16": {"enabled": True, "bf16_optimizer_states": True}},
+        ["key 'bf16.bf16_optimizer_states': master weights"],
+    ),
     ({"gradient_clipping": -1}, ["key 'gradient_clipping': -1 is below 0"]),
     (
         {"zero_optimization": {"zero_quantized_weights": True}},
@@ -55,7 +63,13 @@ BAD_TOGETHER = [
     ({"gradient_accumulation_steps": 4}, {}, ["gradient_accumulation_steps alone", "train_micro_batch_size_per_gpu"]),
     ({"fp16": {"enabled": True}, "bf16": {"enabled": True}}, {}, ["fp16 (file) and bf16 (file) cannot both be on"]),
     ({"fp16": {"enabled": True}}, {"bf16": True}, ["fp16 (file) and bf16 (--bf16) cannot both be on"]),
-    ({"fp16": {"enabled": True}}, {}, ["fp16 is not there yet; use bf16"]),
+    (
+        {"bf16": {"enabled": True}, "data_types": {"param_dtype": "fp16"}},
+        {},
+        ["data_types.param_dtype fp16 with a computation in bf16 is not there yet"],
+    ),
+    ({"bf16": {"enabled": True}}, {"fp16": True}, ["fp16 (--fp16) and bf16 (file) cannot both be on"]),
+    ({"fp16": {"enabled": False}}, {"fp16": True}, ["ds fp16.enabled=false vs --fp16=true"]),
     (
         {"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme"}}},
         {},

@@ -33,8 +33,10 @@ def test_the_stages_are_told_and_one_is_recommended():
     assert "seconds" in strake("estimate", **flags, gflops=100).out
 
 
-def test_the_parts_add_up(folder):
-    told = strake("estimate", model_name_or_path=folder / "bert", max_seq_length=32, bf16=True).out
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_the_parts_add_up(folder, precision):
+    told = strake("estimate", model_name_or_path=folder / "bert", max_seq_length=32, **{precision: True}).out
+    assert f"parameters, {precision}; " in told
     parts = ["parameters", "fp32 master weights", "gradients", "optimizer states", "activations"]
     assert sum(number(told, part) for part in parts) == pytest.approx(number(told, "total of a rank"), abs=0.5)
 

@@ -5,7 +5,7 @@ from program import losses, metrics, strake
 from tiny_models import make_language_model, reviews, write_table
 
 MICRO_BATCHES = 4
-SETTINGS = {"plain": {}, "bf16": {"bf16": True}, "untied": {}}
+SETTINGS = {"plain": {}, "bf16": {"bf16": True}, "fp16": {"fp16": True}, "untied": {}}
 
 
 @pytest.fixture(scope="module")

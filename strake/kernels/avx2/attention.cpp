@@ -10,5 +10,8 @@ const AttentionRung<float> kAttentionFloat{Isa::kAvx2, &attention_forward_scratc
 const AttentionRung<BFloat16> kAttentionBFloat16{
     Isa::kAvx2, &attention_forward_scratch<Avx2>, &attention_backward_scratch<Avx2>,
     &attention_forward_item<Avx2, BFloat16>, &attention_backward_item<Avx2, BFloat16>};
+const AttentionRung<Half> kAttentionHalf{Isa::kAvx2, &attention_forward_scratch<Avx2>,
+                                         &attention_backward_scratch<Avx2>, &attention_forward_item<Avx2, Half>,
+                                         &attention_backward_item<Avx2, Half>};
 
 }  // namespace strake::kernels::avx2

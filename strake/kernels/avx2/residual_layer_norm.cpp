@@ -9,5 +9,7 @@ const ResidualLayerNormRung<float> kResidualLayerNormFloat{Isa::kAvx2, &residual
 const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16{Isa::kAvx2,
                                                                  &residual_layer_norm_forward_range<Avx2, BFloat16>,
                                                                  &residual_layer_norm_backward_range<Avx2, BFloat16>};
+const ResidualLayerNormRung<Half> kResidualLayerNormHalf{Isa::kAvx2, &residual_layer_norm_forward_range<Avx2, Half>,
+                                                         &residual_layer_norm_backward_range<Avx2, Half>};
 
 }  // namespace strake::kernels::avx2

@@ -10,5 +10,8 @@ const AttentionRung<float> kAttentionFloat{Isa::kAvx512, &attention_forward_scra
 const AttentionRung<BFloat16> kAttentionBFloat16{
     Isa::kAvx512, &attention_forward_scratch<Avx512>, &attention_backward_scratch<Avx512>,
     &attention_forward_item<Avx512, BFloat16>, &attention_backward_item<Avx512, BFloat16>};
+const AttentionRung<Half> kAttentionHalf{Isa::kAvx512, &attention_forward_scratch<Avx512>,
+                                         &attention_backward_scratch<Avx512>, &attention_forward_item<Avx512, Half>,
+                                         &attention_backward_item<Avx512, Half>};
 
 }  // namespace strake::kernels::avx512

@@ -6,5 +6,6 @@ namespace strake::kernels::avx512 {
 
 const DropoutRung<float> kDropoutFloat{Isa::kAvx512, &dropout_range<Avx512, float>};
 const DropoutRung<BFloat16> kDropoutBFloat16{Isa::kAvx512, &dropout_range<Avx512, BFloat16>};
+const DropoutRung<Half> kDropoutHalf{Isa::kAvx512, &dropout_range<Avx512, Half>};
 
 }  // namespace strake::kernels::avx512

@@ -103,5 +103,7 @@ const AttentionRung<float> kAttentionFloat{Isa::kReference, &forward_scratch, &b
                                            &backward<float>};
 const AttentionRung<BFloat16> kAttentionBFloat16{Isa::kReference, &forward_scratch, &backward_scratch,
                                                  &forward<BFloat16>, &backward<BFloat16>};
+const AttentionRung<Half> kAttentionHalf{Isa::kReference, &forward_scratch, &backward_scratch, &forward<Half>,
+                                         &backward<Half>};
 
 }  // namespace strake::kernels::reference

@@ -83,5 +83,6 @@ void backward(const BiasActivationBackward<T>& args, int64_t begin, int64_t end,
 
 const BiasActivationRung<float> kBiasActivationFloat{Isa::kReference, &forward<float>, &backward<float>};
 const BiasActivationRung<BFloat16> kBiasActivationBFloat16{Isa::kReference, &forward<BFloat16>, &backward<BFloat16>};
+const BiasActivationRung<Half> kBiasActivationHalf{Isa::kReference, &forward<Half>, &backward<Half>};
 
 }  // namespace strake::kernels::reference

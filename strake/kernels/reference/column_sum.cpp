@@ -14,5 +14,6 @@ void add(const ColumnSumArgs<T>& args, int64_t begin, int64_t end, float* sums) 
 
 const ColumnSumRung<float> kColumnSumFloat{Isa::kReference, &add<float>};
 const ColumnSumRung<BFloat16> kColumnSumBFloat16{Isa::kReference, &add<BFloat16>};
+const ColumnSumRung<Half> kColumnSumHalf{Isa::kReference, &add<Half>};
 
 }  // namespace strake::kernels::reference

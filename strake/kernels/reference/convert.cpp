@@ -15,7 +15,10 @@ void accumulate_range(float* sum, const T* x, int64_t count) {
 
 }  // namespace
 
-const ConvertRung kConvert{Isa::kReference, &convert_range<float, BFloat16>, &convert_range<BFloat16, float>,
-                           &accumulate_range<float>, &accumulate_range<BFloat16>};
+const ConvertRung kConvert{
+    Isa::kReference,
+    &accumulate_range<float>,
+    {&convert_range<float, BFloat16>, &convert_range<BFloat16, float>, &accumulate_range<BFloat16>},
+    {&convert_range<float, Half>, &convert_range<Half, float>, &accumulate_range<Half>}};
 
 }  // namespace strake::kernels::reference

@@ -31,5 +31,6 @@ void run(const CrossEntropyArgs<T>& args, int64_t begin, int64_t end) {
 
 const CrossEntropyRung<float> kCrossEntropyFloat{Isa::kReference, &run<float>};
 const CrossEntropyRung<BFloat16> kCrossEntropyBFloat16{Isa::kReference, &run<BFloat16>};
+const CrossEntropyRung<Half> kCrossEntropyHalf{Isa::kReference, &run<Half>};
 
 }  // namespace strake::kernels::reference

@@ -17,5 +17,6 @@ void apply(const DropoutArgs<T>& args, const KeepRule& keep, int64_t begin, int6
 
 const DropoutRung<float> kDropoutFloat{Isa::kReference, &apply<float>};
 const DropoutRung<BFloat16> kDropoutBFloat16{Isa::kReference, &apply<BFloat16>};
+const DropoutRung<Half> kDropoutHalf{Isa::kReference, &apply<Half>};
 
 }  // namespace strake::kernels::reference

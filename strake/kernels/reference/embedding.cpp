@@ -33,8 +33,10 @@ void add(const EmbeddingBackward<T, G>& args, const EmbeddingRun& run, int64_t b
 
 const EmbeddingRung<float> kEmbeddingFloat{Isa::kReference, &forward<float>};
 const EmbeddingRung<BFloat16> kEmbeddingBFloat16{Isa::kReference, &forward<BFloat16>};
+const EmbeddingRung<Half> kEmbeddingHalf{Isa::kReference, &forward<Half>};
 const EmbeddingGradientRung<float, float> kEmbeddingGradientFloat{Isa::kReference, &add<float, float>};
 const EmbeddingGradientRung<BFloat16, float> kEmbeddingGradientMixed{Isa::kReference, &add<BFloat16, float>};
+const EmbeddingGradientRung<Half, float> kEmbeddingGradientHalf{Isa::kReference, &add<Half, float>};
 const EmbeddingGradientRung<BFloat16, BFloat16> kEmbeddingGradientBFloat16{Isa::kReference, &add<BFloat16, BFloat16>};
 
 }  // namespace strake::kernels::reference

@@ -14,5 +14,6 @@ double squares_of(const T* x, int64_t count) {
 
 const SquaresRung<float> kSquaresFloat{Isa::kReference, &squares_of<float>};
 const SquaresRung<BFloat16> kSquaresBFloat16{Isa::kReference, &squares_of<BFloat16>};
+const SquaresRung<Half> kSquaresHalf{Isa::kReference, &squares_of<Half>};
 
 }  // namespace strake::kernels::reference

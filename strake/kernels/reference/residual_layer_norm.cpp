@@ -64,5 +64,6 @@ void backward(const ResidualLayerNormBackward<T>& args, const KeepRule& keep, in
 const ResidualLayerNormRung<float> kResidualLayerNormFloat{Isa::kReference, &forward<float>, &backward<float>};
 const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16{Isa::kReference, &forward<BFloat16>,
                                                                  &backward<BFloat16>};
+const ResidualLayerNormRung<Half> kResidualLayerNormHalf{Isa::kReference, &forward<Half>, &backward<Half>};
 
 }  // namespace strake::kernels::reference

@@ -5,6 +5,7 @@
 
 #include "strake/kernels/column_sum.h"
 #include "strake/models/layers/node.h"
+#include "strake/models/layers/planned_products.h"
 #include "strake/tensors/linear_products.h"
 
 namespace strake::models::layers {
@@ -61,15 +62,22 @@ struct LinearActivationNode final : torch::autograd::Node {
   kernels::Activation activation = kernels::Activation::kIdentity;
 };
 
+PlannedTensor planned_product(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
+  PlannedTensor y = graph.empty(x.rows, outputs);
+  use_linear_workspace(graph, {.tokens = x.rows, .outputs = outputs, .inputs = x.columns});
+  return y;
+}
+
 // The weight's, handed over, and the input's.
 PlannedTensor planned_gradients(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
+  const ProductShape shape{.tokens = x.rows, .outputs = outputs, .inputs = x.columns};
   {
     const PlannedTensor dweight = graph.empty(outputs, x.columns);
-    graph.use(tensors::linear_weight_gradient_workspace(x.rows, outputs, x.columns, x.element_size));
+    use_weight_gradient_workspace(graph, shape);
     graph.accept(dweight);
   }
   PlannedTensor dx = graph.empty_like(x);
-  graph.use(tensors::linear_input_gradient_workspace(x.rows, x.columns, x.element_size));
+  use_input_gradient_workspace(graph, shape);
   return dx;
 }
 
@@ -109,7 +117,7 @@ at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const
 }
 
 PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
-  PlannedTensor y = graph.empty(x.rows, outputs);
+  PlannedTensor y = planned_product(graph, x, outputs);
   graph.attach({&y}, {x}, {x},
                [&graph, outputs](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
                  return {planned_gradients(graph, saved[0], outputs)};
@@ -118,7 +126,7 @@ PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t output
 }
 
 PlannedTensor linear_activation(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
-  PlannedTensor product = graph.empty(x.rows, outputs);
+  PlannedTensor product = planned_product(graph, x, outputs);
   if (!graph.takes_gradients()) return product;
   PlannedTensor y = graph.empty_like(product);
   graph.attach({&y}, {x}, {x, product},

@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "strake/kernels/bfloat16.h"
+#include "strake/kernels/half.h"
 #include "strake/models/block.h"
 
 // How strake's own layers take part in a block's autograd graph. A layer computes with recording off, then attaches a
@@ -39,9 +39,11 @@ template <typename Call>
 void dispatch_storage(const at::Tensor& like, const Call& call) {
   if (like.scalar_type() == at::kFloat) {
     call(static_cast<float*>(nullptr));
-  } else {
-    TORCH_INTERNAL_ASSERT(like.scalar_type() == at::kBFloat16);
+  } else if (like.scalar_type() == at::kBFloat16) {
     call(static_cast<kernels::BFloat16*>(nullptr));
+  } else {
+    TORCH_INTERNAL_ASSERT(like.scalar_type() == at::kHalf);
+    call(static_cast<kernels::Half*>(nullptr));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "strake/core/error.h"
 #include "strake/kernels/cross_entropy.h"
 #include "strake/models/layers/node.h"
+#include "strake/models/layers/planned_products.h"
 #include "strake/tensors/linear_products.h"
 
 namespace strake::models::layers {
@@ -137,11 +138,15 @@ PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_
     if (graph.takes_gradients()) state_gradient = graph.empty_like(states);
     for (int64_t begin = 0; begin < count; begin += kChunkTokens) {
       const PlannedTensor logits = graph.empty(std::min(kChunkTokens, count - begin), classes);
+      const ProductShape shape{.tokens = logits.rows, .outputs = classes, .inputs = width};
+      use_linear_workspace(graph, shape);
       if (!graph.takes_gradients()) continue;
-      const int64_t size = logits.element_size;
-      graph.use(logits.rows * width * size + tensors::linear_input_gradient_workspace(logits.rows, width, size));
+      {
+        const PlannedTensor part = graph.empty(logits.rows, width);
+        use_input_gradient_workspace(graph, shape);
+      }
       const PlannedTensor part = graph.empty(classes, width);
-      graph.use(tensors::linear_weight_gradient_workspace(logits.rows, classes, width, size));
+      use_weight_gradient_workspace(graph, shape);
       add_planned_part(graph, part, weight_gradient);
     }
   }
