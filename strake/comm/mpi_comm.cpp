@@ -44,24 +44,6 @@ MPI_Datatype transfer_type(const at::Tensor& values) {
   }
 }
 
-// Waits as a guest on the core: MPI's own waiting spins, and the rank's other threads are computing.
-void finish(std::span<MPI_Request> requests, const char* operation) {
-  int done = 0;
-  while (true) {
-    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), operation);
-    if (done != 0) return;
-    std::this_thread::yield();
-  }
-}
-
-// Starts a non-blocking operation by start(request) and waits for it.
-template <typename Start>
-void run(const char* operation, const Start& start) {
-  std::array<MPI_Request, 1> request{MPI_REQUEST_NULL};
-  check(start(request.data()), operation);
-  finish(request, operation);
-}
-
 int element_count(const at::Tensor& values) {
   require(values.numel() <= INT_MAX, ErrorKind::kInternal, "{} elements are too many for one message", values.numel());
   return static_cast<int>(values.numel());
@@ -70,7 +52,7 @@ int element_count(const at::Tensor& values) {
 // What a rank keeps alive where processes were started without a launcher of MPI's.
 struct TorchrunJob {
   std::unique_ptr<PmiServer> server;  // rank 0
-  std::unique_ptr<RankWatch> watch;
+  std::shared_ptr<RankWatch> watch;
 };
 
 class MpiComm final : public Comm {
@@ -78,7 +60,8 @@ class MpiComm final : public Comm {
   // Of all ranks.
   explicit MpiComm(TorchrunJob job) : MpiComm(MPI_COMM_WORLD) { job_ = std::move(job); }
   // Takes ownership of `comm`.
-  explicit MpiComm(MPI_Comm comm) : comm_(comm) {
+  explicit MpiComm(MPI_Comm comm, std::shared_ptr<RankWatch> watch = nullptr) : comm_(comm) {
+    job_.watch = std::move(watch);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
@@ -179,7 +162,7 @@ class MpiComm final : public Comm {
   std::unique_ptr<Comm> split(int color) override {
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, rank_, &part), "split");
-    return std::make_unique<MpiComm>(part);
+    return std::make_unique<MpiComm>(part, job_.watch);
   }
 
   void abort(ErrorKind kind, const std::string& reason) override {
@@ -193,6 +176,25 @@ class MpiComm final : public Comm {
  private:
   static constexpr int kUserTag = 1;
   static constexpr int kChunkTag = 2;
+
+  // Waits as a guest on the core: MPI's own waiting spins, and the rank's other threads are computing.
+  void finish(std::span<MPI_Request> requests, const char* operation) const {
+    int done = 0;
+    while (true) {
+      check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), operation);
+      if (done != 0) return;
+      if (job_.watch) job_.watch->require_all();
+      std::this_thread::yield();
+    }
+  }
+
+  // Starts a non-blocking operation by start(request) and waits for it.
+  template <typename Start>
+  void run(const char* operation, const Start& start) const {
+    std::array<MPI_Request, 1> request{MPI_REQUEST_NULL};
+    check(start(request.data()), operation);
+    finish(request, operation);
+  }
 
   // Contributors send elements [begin, begin + kStagingElements) of every other rank's shard to it; everybody receives
   // its own.
@@ -230,7 +232,7 @@ TorchrunJob start_torchrun_job(const RankEnvironment& environment) {
   if (environment.rank == 0) {
     job.server = std::make_unique<PmiServer>(environment.master_address, port, environment.size);
   }
-  job.watch = std::make_unique<RankWatch>(environment.master_address, port, environment.rank);
+  job.watch = std::make_shared<RankWatch>(environment.master_address, port, environment.rank);
   ::setenv("PMI_PORT", fmt::format("{}:{}", environment.master_address, port).c_str(), 1);
   ::setenv("PMI_ID", std::to_string(environment.rank).c_str(), 1);
   ::setenv("PMI_RANK", std::to_string(environment.rank).c_str(), 1);

@@ -5,11 +5,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
+#include <charconv>
 
 #include "strake/comm/pmi_server.h"
 #include "strake/core/error.h"
-#include "strake/core/log.h"
 
 namespace strake::comm {
 namespace {
@@ -44,15 +43,19 @@ RankWatch::~RankWatch() {
   ::close(socket_);
 }
 
-void RankWatch::watch() const {
+void RankWatch::require_all() const {
+  const int gone = gone_;
+  require(gone == kNobody, ErrorKind::kComm, "rank {} is gone: the others cannot go on without it", gone);
+}
+
+void RankWatch::watch() {
+  constexpr std::string_view kRank = "cmd=stop rank=";
   const std::string heard = hear(socket_);
   if (leaving_) return;
-  constexpr std::string_view kRank = "cmd=stop rank=";
   const size_t told = heard.find(kRank);
-  const std::string rank =
-      told == std::string::npos ? "0" : heard.substr(told + kRank.size(), heard.find('\n', told) - told - kRank.size());
-  log::error("rank {} is gone: this rank cannot go on without it and stops", rank);
-  std::_Exit(exit_code(ErrorKind::kComm));  // other threads are in the middle of MPI calls that will never return
+  int rank = 0;  // whose end ends the server, which cannot tell then
+  if (told != std::string::npos) std::from_chars(heard.data() + told + kRank.size(), heard.data() + heard.size(), rank);
+  gone_ = rank;
 }
 
 }  // namespace strake::comm

@@ -6,8 +6,8 @@
 
 namespace strake::comm {
 
-// Ends this process if another rank of the job dies, where no launcher does: a rank that waits for a dead one in MPI
-// would wait for ever. Keeps a connection to the job's PmiServer, which hears of the end of any rank.
+// Hears of the death of other ranks of the job, where no launcher does: a rank that waits for a dead one in MPI would
+// wait for ever. Keeps a connection to the job's PmiServer.
 class RankWatch {
  public:
   // Error (kComm) if the server does not answer.
@@ -17,11 +17,17 @@ class RankWatch {
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 
+  // Error (kComm) naming a rank that is gone, if there is one. Thread-safe.
+  void require_all() const;
+
  private:
-  void watch() const;
+  static constexpr int kNobody = -1;
+
+  void watch();
 
   int socket_;
   std::atomic<bool> leaving_{false};
+  std::atomic<int> gone_{kNobody};
   std::thread thread_;
 };
 

@@ -199,7 +199,7 @@ def test_a_killed_process_ends_the_others_without_a_launcher(inputs, whole, tmp_
     finally:
         ranks[survivor].kill()
         ranks[victim].wait()
-    assert f"rank {victim} is gone" in logs[survivor].read_text()
+    assert f"rank {victim} is gone: the others cannot go on without it" in logs[survivor].read_text()
     outcome = run(train_command(inputs, folder, 2, **RUN, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
     assert_same_end(folder, whole)
