@@ -60,7 +60,9 @@ class CausalLmJob final : public TrainJob {
       : setup_(load_setup(config, workers)),
         model_(setup_.model_config),
         weights_(config.model_name_or_path),
-        eval_batch_size_(config.training.per_device_eval_batch_size) {}
+        eval_batch_size_(config.training.per_device_eval_batch_size) {
+    training::freeze_parameters(model_, config.training.frozen);
+  }
 
   const models::Model& model() const override { return model_; }
   const data::TokenDataset& train_data() const override { return setup_.train; }
@@ -75,14 +77,6 @@ class CausalLmJob final : public TrainJob {
     return training::evaluate_language_model(model_, parameters, comm, *setup_.evaluation, eval_batch_size_);
   }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
-  double training_flops(const monitor::PackedWork& work) const override {
-    const models::Gpt2Config& config = model_.config();
-    return monitor::training_flops(monitor::DecoderShape{.num_layers = config.num_layers,
-                                                         .hidden_size = config.hidden_size,
-                                                         .intermediate_size = config.intermediate_size,
-                                                         .vocab_size = config.vocab_size},
-                                   work);
-  }
   // Weights of the same shapes may belong to other heads, dropouts or activations.
   Json fingerprint() const override {
     return {{"block_size", setup_.block_size}, {"model_config", model_.config().document}};

@@ -155,7 +155,9 @@ class ClassifierJob final : public TrainJob {
       : setup_(load_setup(config, workers)),
         model_(setup_.model_config),
         weights_(config.model_name_or_path),
-        eval_batch_size_(config.training.per_device_eval_batch_size) {}
+        eval_batch_size_(config.training.per_device_eval_batch_size) {
+    training::freeze_parameters(model_, config.training.frozen);
+  }
 
   const models::Model& model() const override { return model_; }
   const data::TokenDataset& train_data() const override { return setup_.train; }
@@ -170,14 +172,6 @@ class ClassifierJob final : public TrainJob {
     return training::evaluate(model_, parameters, comm, *setup_.evaluation, eval_batch_size_);
   }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
-  double training_flops(const monitor::PackedWork& work) const override {
-    const models::EncoderConfig& config = model_.config();
-    return monitor::training_flops(monitor::EncoderShape{.num_layers = config.num_hidden_layers,
-                                                         .hidden_size = config.hidden_size,
-                                                         .intermediate_size = config.intermediate_size,
-                                                         .num_labels = config.num_labels()},
-                                   work);
-  }
   Json fingerprint() const override { return {{"num_labels", model_.config().num_labels()}}; }
   std::string config_json() const override { return models::to_json_text(model_.config(), "float32"); }
 

@@ -6,6 +6,7 @@
 
 #include "strake/optim/learning_rate.h"
 #include "strake/optim/optimizer.h"
+#include "strake/training/freezing.h"
 #include "strake/training/sharding.h"
 
 // The part of Hugging Face's TrainingArguments that decides how a run goes, with the same names, meaning and defaults.
@@ -38,6 +39,7 @@ struct TrainingOptions {
   bool bf16 = false;
   bool gradient_checkpointing = false;
   bool dataloader_drop_last = false;
+  FreezeRules frozen;
   ShardingOptions sharding;  // set by --deepspeed and --fsdp
 
   std::string logging_strategy = "steps";
@@ -97,6 +99,10 @@ struct TrainingOptions {
     visit("gradient_checkpointing", self.gradient_checkpointing,
           "keep only the inputs of blocks and compute them again in the backward pass: less memory, a third more work");
     visit("dataloader_drop_last", self.dataloader_drop_last, "leave out an epoch's last, shorter micro-batch");
+    visit("freeze", self.frozen.freeze,
+          "parameters that keep their values, as shell patterns of Hugging Face names: "
+          "roberta.embeddings.*,*.layer.[0-5].*");
+    visit("train_only", self.frozen.train_only, "freeze all parameters but these: classifier.*");
     visit("logging_strategy", self.logging_strategy, "no, steps or epoch");
     visit("logging_steps", self.logging_steps, "steps between log entries");
     visit("logging_first_step", self.logging_first_step, "log the first step too");
