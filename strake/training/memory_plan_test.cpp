@@ -201,19 +201,13 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesWithFrozenParameters) {
       {.freeze = is_gpt2 ? "*.wpe.*,*.h.[0-1].*" : "*.embeddings.*,*.layer.[0-1].*", .train_only = ""},
       {.freeze = "", .train_only = is_gpt2 ? "*.wte.*" : "*.word_embeddings.*"}};
   for (const FreezeRules& rules : choices) {
-    for (const ShardingStage& stage : {kZero0, kZero2, kZero3}) {
-      for (const int ranks : {1, 2}) {
-        if (ranks == 1 && (stage.gathered == Gathered::kAfterUpdate)) continue;
-        for (const bool recompute : {false, true}) {
-          const Case test{.family = GetParam(),
-                          .stage = stage,
-                          .ranks = ranks,
-                          .recompute = recompute,
-                          .bf16 = !recompute,
-                          .frozen = rules};
-          EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
-        }
-      }
+    for (const Case& layout : {Case{.stage = kZero0, .bf16 = true}, Case{.stage = kZero0, .recompute = true},
+                               Case{.stage = kZero2, .ranks = 2}, Case{.stage = kZero3, .ranks = 2, .bf16 = true},
+                               Case{.stage = kZero3, .ranks = 2, .recompute = true}}) {
+      Case test = layout;
+      test.family = GetParam();
+      test.frozen = rules;
+      EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
     }
   }
 }
