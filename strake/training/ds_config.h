@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "strake/optim/optimizer.h"
 #include "strake/training/ds_config_schema.h"
 
 // DeepSpeed's configuration file, ds_config.json: parse_ds_config here, then resolve in ds_config_resolve.h.
@@ -19,11 +20,9 @@ enum class DsDevice { kNone, kCpu, kNvme };
 enum class DsDtype { kFp32, kFp16, kBf16 };
 
 struct DsOptimizer {
-  std::string type;  // "AdamW"; DeepSpeed's Adam is AdamW too unless adam_w_mode is false
+  std::string type;  // Adam, AdamW, Adagrad, Lamb, Lion or SGD
+  optim::OptimizerSettings settings;
   double learning_rate = 0;
-  double beta1 = 0;
-  double beta2 = 0;
-  double epsilon = 0;
   double weight_decay = 0;
 };
 

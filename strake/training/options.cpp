@@ -26,6 +26,7 @@ Interval parse_interval(const std::string& text, const char* flag) {
 }
 
 optim::OptimizerSettings TrainingOptions::optimizer_settings() const {
+  if (configured_optimizer) return *configured_optimizer;
   return optim::optimizer_settings(
       {.name = optim, .arguments = optim_args, .betas = {adam_beta1, adam_beta2}, .epsilon = adam_epsilon});
 }

@@ -40,7 +40,8 @@ struct TrainingOptions {
   bool gradient_checkpointing = false;
   bool dataloader_drop_last = false;
   FreezeRules frozen;
-  ShardingOptions sharding;  // set by --deepspeed and --fsdp
+  std::optional<optim::OptimizerSettings> configured_optimizer;  // by --deepspeed, instead of optim and its arguments
+  ShardingOptions sharding;                                      // set by --deepspeed and --fsdp
 
   std::string logging_strategy = "steps";
   int64_t logging_steps = 500;
