@@ -70,13 +70,17 @@ class PlannedParameters {
     const auto num_states =
         static_cast<int64_t>(optim::Optimizer(request.options.optimizer_settings()).states().size());
     int64_t largest = 0;
+    int64_t largest_frozen = 0;
     for (size_t u = 0; u < units.size(); ++u) {
       const UnitPlacement& unit = placements_[u];
       meter.take(MemoryUse::kParameters, unit.kept_count * element_size_);
       const int64_t in_memory = unit.is_on_disk ? 0 : unit.count;
       if (request.options.bf16) meter.take(MemoryUse::kMasterWeights, in_memory * kFp32);
       if (unit.is_shared) shared_bytes_ += unit.kept_count * element_size_;
-      if (unit.is_frozen) continue;
+      if (unit.is_frozen) {
+        if (unit.is_on_disk) largest_frozen = std::max(largest_frozen, units[u].layout.numel());
+        continue;
+      }
       meter.take(MemoryUse::kGradients, unit.count * kFp32);
       meter.take(MemoryUse::kOptimizer, in_memory * kFp32 * num_states);
       largest = std::max(largest, units[u].layout.numel());
@@ -85,6 +89,10 @@ class PlannedParameters {
     if (offload.optimizer) {  // windows: masters, bf16 copies and states at most
       const int64_t window = std::min(offload.window_elements, largest);
       meter.take(MemoryUse::kOptimizer, offload.buffers * window * (kFp32 * (1 + num_states) + 2));
+    }
+    if (request.options.bf16 || offload.parameters) {  // windows of ShardedParameters::open_disk_of_frozen
+      const int64_t window = std::min(offload.window_elements, largest_frozen);
+      meter.take(MemoryUse::kMasterWeights, 2 * window * (kFp32 + 2));
     }
     meter.lend(MemoryUse::kGatherBuffers, loading_elements() * kFp32);
   }
