@@ -18,19 +18,22 @@ expected.json: the settings of the run, the parameters that weight decay applies
 "gpt2", "gpt2_untied" have no labels, token types or logits, but
   nll [N], train.final_nll [N]                 of every token but the first of its sequence; `loss` is their mean
 and the loss of a step is the sum over its targets divided by their number.
+frozen.safetensors and frozen.json, "roberta" and "gpt2": losses, gradient_norms and final_logits or final_nll of the first
+ten steps with the parameters frozen (requires_grad False) whose names match the patterns `freeze`.
 "bert_base" is the encoder of "bert" saved without its head; its expectations are `pooled` [S, hidden] for the six.
 
 Every sequence of an encoder is computed in a padded batch with an attention mask, and the script fails if one by one,
 without any padding, gives something else; those of GPT-2 are computed one by one. Dropout is 0 in every config.json.
 """
 
+import fnmatch
 import json
 import pathlib
 import sys
 
 import torch
 import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 from transformers.trainer_pt_utils import get_parameter_names
 
@@ -134,6 +137,13 @@ FIXTURES = {
     ),
     "roberta": (transformers.RobertaForSequenceClassification, roberta_config()),
     "distilbert": (transformers.DistilBertForSequenceClassification, distilbert_config()),
+}
+
+FROZEN_STEPS = 10
+FROZEN = {
+    # Frozen below, mixed, and trained above; trained below frozen ones and used twice.
+    "roberta": ["roberta.embeddings.*", "*.layer.0.*", "*.layer.1.*.weight"],
+    "gpt2": ["*.h.1.*", "transformer.ln_f.*", "transformer.wpe.weight"],
 }
 
 
@@ -332,6 +342,49 @@ def make_language_model(folder, config, seed):
     print(f"{folder.name}: norms {norms.min():.2f} to {norms.max():.2f}, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
 
 
+def rows_of(tensors, name):
+    """Flat training sequences, cut apart."""
+    offsets = tensors["train.offsets"].tolist()
+    return [tensors["train." + name][begin:end].long() for begin, end in zip(offsets, offsets[1:], strict=False)]
+
+
+def make_frozen(folder, patterns):
+    """Trains the checkpoint that is in `folder` as its expectations say, with frozen parameters."""
+    expected = load_file(folder / "expected.safetensors")
+    steps = json.loads((folder / "expected.json").read_text())["steps"][:FROZEN_STEPS]
+    is_language_model = "nll" in expected
+    model_class = transformers.GPT2LMHeadModel if is_language_model else FIXTURES[folder.name][0]
+    model = model_class.from_pretrained(folder, attn_implementation="eager").eval()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
+    rows = rows_of(expected, "input_ids")
+    if is_language_model:
+        history = train(
+            model,
+            steps,
+            lambda batch: sum(token_nll(model, rows[row]).sum() for row in batch),
+            lambda batch: sum(len(rows[row]) - 1 for row in batch),
+        )
+    else:
+        labels = expected["train.labels"].long()
+        history = train(
+            model,
+            steps,
+            lambda batch: sum(loss_sum(model(rows[row][None]).logits, labels[row : row + 1]) for row in batch),
+            len,
+        )
+    offsets = expected["offsets"].tolist()
+    six = [expected["input_ids"][begin:end].long() for begin, end in zip(offsets, offsets[1:], strict=False)]
+    with torch.no_grad():
+        final = torch.cat([token_nll(model, ids) if is_language_model else model(ids[None]).logits for ids in six])
+    output = "final_nll" if is_language_model else "final_logits"
+    losses, norms, _ = history
+    tensors = {"losses": losses.float(), "gradient_norms": norms.float(), output: final}
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "frozen.safetensors")
+    (folder / "frozen.json").write_text(json.dumps({"freeze": patterns}) + "\n")
+    print(f"{folder.name}, frozen: norms {norms.min():.2f} to {norms.max():.2f}, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
+
+
 def make_base(folder, source):
     """The encoder of the checkpoint `source`, as a checkpoint without a head."""
     model = transformers.BertModel.from_pretrained(source, attn_implementation="eager").eval()
@@ -358,6 +411,8 @@ def main():
     for seed, (name, config) in enumerate(LANGUAGE_MODELS.items(), start=len(FIXTURES)):
         (out / name).mkdir(parents=True, exist_ok=True)
         make_language_model(out / name, config, seed)
+    for name, patterns in FROZEN.items():
+        make_frozen(out / name, patterns)
 
 
 if __name__ == "__main__":

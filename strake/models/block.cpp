@@ -1,10 +1,16 @@
 #include "strake/models/block.h"
 
+#include <algorithm>
+
 namespace strake::models {
 
 kernels::Dropout StepContext::dropout(uint32_t site, double p) const {
   if (!dropout_key || p <= 0) return {};
   return {.key = *dropout_key, .site = site, .p = static_cast<float>(p)};
+}
+
+bool Block::is_trained() const {
+  return std::ranges::any_of(parameters_, [](const ParameterSpec& spec) { return spec.trained == Trained::kYes; });
 }
 
 Parameters Block::view(const at::Tensor& flat, GradientSink* sink) const {

@@ -11,6 +11,7 @@
 #include "strake/core/philox.h"
 #include "strake/kernels/dropout.h"
 #include "strake/models/planned_graph.h"
+#include "strake/models/trained.h"
 #include "strake/tensors/flat_layout.h"
 #include "strake/tensors/packed_batch.h"
 
@@ -34,6 +35,7 @@ struct ParameterSpec {
   std::string checkpoint_copy = {};
   double initial_scale = 1;  // of normal initial values, times the model's initializer_range
   bool is_head = false;      // may be absent from a base checkpoint, and is initialised then
+  Trained trained = Trained::kYes;
 };
 
 // Where a projection's or norm's two parameters are in Parameters.
@@ -46,9 +48,10 @@ struct Affine {
 struct TiedParameter {
   size_t block = 0;      // in the model
   size_t parameter = 0;  // in Block::parameters()
+  Trained trained = Trained::kYes;
 };
 
-// Receives the gradients that layers compute in backward, once per parameter, use and micro-batch.
+// Receives the gradients that layers compute in backward, once per trained parameter, use and micro-batch.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
@@ -61,7 +64,7 @@ class GradientSink {
 struct Parameter {
   at::Tensor value;  // fp32, bf16 or fp16, a view of the block's flat buffer
   size_t index = 0;
-  GradientSink* sink = nullptr;  // null in evaluation: layers then record nothing
+  GradientSink* sink = nullptr;  // null for a frozen parameter and in evaluation: no gradient is computed for it
 };
 
 // The values of one block's parameters for one forward or backward pass: those of Block::parameters(), then those of
@@ -90,6 +93,11 @@ class Block {
   const std::vector<TiedParameter>& tied() const { return tied_; }
   // Where each parameter lies in the block's flat buffer.
   const tensors::FlatLayout& layout() const { return layout_; }
+  // True if any parameter of its own is trained.
+  bool is_trained() const;
+  // Takes a parameter, its own or the tied one of that place, out of training. Model::freeze does it for all uses.
+  void freeze(size_t parameter) { parameters_[parameter].trained = Trained::kNo; }
+  void freeze_tied(size_t place) { tied_[place].trained = Trained::kNo; }
 
   // The first block ignores `input`; the last one returns what Model::loss takes. Hidden states are [T, hidden_size] in
   // the dtype of the parameters.
@@ -106,6 +114,10 @@ class Block {
   size_t add(ParameterSpec spec);
   // Weight and bias of a layer norm, `name`.weight and `checkpoint_name`.weight and so on.
   Affine add_norm(const std::string& name, const std::string& checkpoint_name, int64_t width);
+  // What is trained of a projection or norm.
+  TrainedAffine trained(const Affine& affine) const {
+    return {parameters_[affine.weight].trained, parameters_[affine.bias].trained};
+  }
   // Declares the use of an earlier block's parameter. Its place in Parameters is parameters().size() + the returned
   // index, once all own parameters are declared.
   size_t tie(TiedParameter parameter);

@@ -21,8 +21,15 @@ class Model {
   virtual ~Model() = default;
 
   std::span<const std::unique_ptr<Block>> blocks() const { return blocks_; }
-  // Trainable numbers; a tied parameter counts once.
+  // Numbers in all parameters, and in those that are trained; a tied parameter counts once.
   int64_t num_parameters() const;
+  int64_t num_trained_parameters() const;
+
+  // Takes a parameter out of training, wherever it is used. Before training state is made for the model.
+  void freeze(size_t block, size_t parameter);
+  // The first block with a trained parameter, the last one that a backward pass reaches; blocks().size() if there is
+  // none.
+  size_t first_trained_block() const;
 
   // Loss of the last block's output summed over its targets and divided by `divisor`, the number of targets of the
   // whole optimizer step. A scalar with a graph.

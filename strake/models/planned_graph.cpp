@@ -1,5 +1,6 @@
 #include "strake/models/planned_graph.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -24,9 +25,14 @@ PlannedTensor PlannedGraph::leaf(PlannedTensor x) {
   return x;
 }
 
+bool PlannedGraph::records(const std::vector<PlannedTensor>& inputs, Trained trained) const {
+  const auto needs_gradient = [](const PlannedTensor& input) { return input.origin.has_value(); };
+  return takes_gradients() && (trained == Trained::kYes || std::ranges::any_of(inputs, needs_gradient));
+}
+
 void PlannedGraph::attach(std::vector<PlannedTensor*> outputs, const std::vector<PlannedTensor>& inputs, Saved saved,
-                          Backward backward) {
-  if (!takes_gradients()) return;
+                          Backward backward, Trained trained) {
+  if (!records(inputs, trained)) return;
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i]->origin = PlannedEdge{.node = nodes_.size(), .output = i};
   Node& node = nodes_.emplace_back();
   node.saved = std::move(saved);

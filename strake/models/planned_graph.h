@@ -7,16 +7,19 @@
 #include <vector>
 
 #include "strake/models/memory_meter.h"
+#include "strake/models/trained.h"
 
-// The memory of a block's forward and backward pass without computing them. Every layer has a planned twin beside it,
-// of the same name, that allocates what the layer does, saves what its node saves and lives as long; a block's plan()
-// is its forward() with planned tensors. Memory is that of tensors: what libraries and kernels use inside is not in it.
+// Memory and arithmetic of a block's forward and backward pass without computing them. Every layer has a planned twin
+// beside it, of the same name, that allocates what the layer does, saves what its node saves and lives as long; a
+// block's plan() is its forward() with planned tensors. Memory is that of tensors: what libraries and kernels use
+// inside is not in it.
 namespace strake::models {
 
-// What the memory of a packed batch depends on.
+// What memory and arithmetic of a packed batch depend on.
 struct BatchShape {
   int64_t tokens = 0;
   int64_t sequences = 0;
+  double squared_lengths = 0;  // sum over sequences of length squared: for arithmetic only
   bool operator==(const BatchShape&) const = default;
 };
 
@@ -73,15 +76,25 @@ class PlannedGraph {
   // The gradients of a node's inputs from those of its outputs. What it takes out of `saved` is freed early.
   using Saved = std::vector<PlannedTensor>;
   using Backward = std::function<std::vector<PlannedTensor>(Saved& saved, const Saved& gradients)>;
-  // Makes a node the origin of a layer's outputs. Without gradients nothing is saved.
+  // Whether a layer with these inputs is part of the graph: one of them needs a gradient, or a parameter does.
+  bool records(const std::vector<PlannedTensor>& inputs, Trained trained = Trained::kNo) const;
+  // Makes a node the origin of a layer's outputs. Nothing is saved if the layer is no part of the graph.
   void attach(std::vector<PlannedTensor*> outputs, const std::vector<PlannedTensor>& inputs, Saved saved,
-              Backward backward);
+              Backward backward, Trained trained = Trained::kNo);
 
   // A layer hands the gradient of a parameter to its sink.
   void accept(const PlannedTensor& gradient);
 
-  // Runs all nodes in autograd's order: the newest first.
+  // Runs all nodes in autograd's order: the newest first. Undefined if the beginning of the graph needs no gradient.
   PlannedTensor backward(const PlannedTensor& output, const PlannedTensor& output_gradient);
+
+  // A product of matrices [rows, inner] and [inner, columns], and arithmetic of other shapes.
+  void multiply(int64_t rows, int64_t inner, int64_t columns) {
+    compute(2 * static_cast<double>(rows) * static_cast<double>(inner) * static_cast<double>(columns));
+  }
+  void compute(double flops) { flops_ += flops; }
+  // Floating-point operations of all products so far; a multiply-add is 2.
+  double flops() const { return flops_; }
 
  private:
   struct Node {
@@ -96,6 +109,7 @@ class PlannedGraph {
   Options options_;
   std::vector<Node> nodes_;
   PlannedTensor leaf_gradient_;
+  double flops_ = 0;
 };
 
 }  // namespace strake::models

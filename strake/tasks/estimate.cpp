@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <memory>
 
 #include "strake/core/error.h"
@@ -13,8 +12,8 @@
 #include "strake/monitor/number_text.h"
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/memory_report.h"
-#include "strake/tasks/model_shapes.h"
 #include "strake/tasks/sharding_flags.h"
+#include "strake/training/training_flops.h"
 
 namespace strake::tasks {
 namespace {
@@ -28,18 +27,15 @@ struct Subject {
   int64_t hidden_size = 0;
   int64_t max_length = 0;      // that the model takes
   int64_t default_length = 0;  // of training sequences
-  std::function<double(const monitor::PackedWork&)> training_flops;
 };
 
 Subject language_model(const TrainConfig& config) {
   const models::Gpt2Config model = read_causal_lm_config(config);
-  return {
-      .model = std::make_unique<models::Gpt2>(model),
-      .name = "gpt2",
-      .hidden_size = model.hidden_size,
-      .max_length = model.max_positions,
-      .default_length = default_block_size(model),
-      .training_flops = [shape = shape_of(model)](const auto& work) { return monitor::training_flops(shape, work); }};
+  return {.model = std::make_unique<models::Gpt2>(model),
+          .name = "gpt2",
+          .hidden_size = model.hidden_size,
+          .max_length = model.max_positions,
+          .default_length = default_block_size(model)};
 }
 
 Subject classifier(const TrainConfig& config) {
@@ -51,29 +47,26 @@ Subject classifier(const TrainConfig& config) {
   }
   models::EncoderConfig model = models::read_encoder_config(folder);
   if (model.labels.empty()) model.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);
-  return {
-      .model = std::make_unique<models::SequenceClassifier>(model),
-      .name = model.model_type,
-      .hidden_size = model.hidden_size,
-      .max_length = model.max_sequence_length(),
-      .default_length = std::min<int64_t>(model.max_sequence_length(), 128),
-      .training_flops = [shape = shape_of(model)](const auto& work) { return monitor::training_flops(shape, work); }};
+  return {.model = std::make_unique<models::SequenceClassifier>(model),
+          .name = model.model_type,
+          .hidden_size = model.hidden_size,
+          .max_length = model.max_sequence_length(),
+          .default_length = std::min<int64_t>(model.max_sequence_length(), 128)};
 }
 
 // Arithmetic and communication of a step.
-void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRun& run, const Subject& subject,
-                double length) {
+void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRun& run, double length) {
   const auto row = [&](const char* name, const std::string& value) {
     out << fmt::format("  {:<26} {:>12}\n", name, value);
   };
   const auto sequences =
       static_cast<double>(run.batch.sequences * run.options.gradient_accumulation_steps * run.num_ranks);
-  const double flops = subject.training_flops(
-      {.tokens = sequences * length, .sequences = sequences, .squared_lengths = sequences * length * length});
+  const monitor::PackedWork work{
+      .tokens = sequences * length, .sequences = sequences, .squared_lengths = sequences * length * length};
   out << "an optimizer step\n";
   row("sequences", monitor::count_text(static_cast<int64_t>(sequences)));
   row("tokens", monitor::count_text(std::llround(sequences * length)));
-  row("model FLOP, all ranks", monitor::scaled_text(flops));
+  row("model FLOP, all ranks", monitor::scaled_text(training::TrainingFlops(run.model)(work)));
   if (run.num_ranks > 1) {
     const auto bytes = training::communicated_bytes({.model = run.model,
                                                      .options = run.options,
@@ -83,13 +76,16 @@ void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRu
     row("MiB sent by a rank", fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)));
   }
   if (config.gflops > 0) {
-    const double done = run.options.gradient_checkpointing ? flops * 4 / 3 : flops;  // one more forward pass
+    const auto recomputation =
+        run.options.gradient_checkpointing ? training::Recomputation::kCounted : training::Recomputation::kNotCounted;
+    const double done = training::TrainingFlops(run.model, recomputation)(work);
     row("seconds of arithmetic", fmt::format("{:.3f}", done / run.num_ranks / (config.gflops * 1e9)));
   }
-  const int64_t parameters = run.model.num_parameters();
   const auto num_states = static_cast<int64_t>(optim::Optimizer(run.options.optimizer_settings()).states().size());
   row("MiB of disk a checkpoint",
-      fmt::format("{:.1f}", static_cast<double>(parameters * 4 * (1 + num_states)) / (1 << 20)));
+      fmt::format("{:.1f}", static_cast<double>(
+                                4 * (run.model.num_parameters() + num_states * run.model.num_trained_parameters())) /
+                                (1 << 20)));
 }
 
 void print_recommendation(std::ostream& out, const PlannedRun& run, const MemoryLimit& machine) {
@@ -129,6 +125,7 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
   config.train.given = given.given;
   const Subject subject =
       config.train.trains_language_model() ? language_model(config.train) : classifier(config.train);
+  training::freeze_parameters(*subject.model, config.train.training.frozen);
   const auto ranks = static_cast<int>(config.train.ranks);
   const auto per_machine = static_cast<int>(config.ranks_per_machine > 0 ? config.ranks_per_machine : ranks);
   const ShardingRequest sharding =
@@ -169,10 +166,13 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
                      : config.processes ? " as processes"
                                         : " as threads",
                      sequences, monitor::count_text(run.batch.tokens));
+  if (run.model.num_trained_parameters() < run.model.num_parameters()) {
+    out << training::describe_trainable(run.model) << "\n\n";
+  }
   const RunVariant asked = plan_of(run);
   print_memory(out, run, asked);
   out << "\n";
-  print_step(out, config, run, subject, length);
+  print_step(out, config, run, length);
   out << "\nall stages\n";
   print_variants(out, stage_variants(run), machine.bytes);
   out << "\n";

@@ -69,6 +69,12 @@ void RunLog::close(const training::TrainReport& report) {
                            {"train_runtime", monitor::duration_text(report.seconds)},
                            {"train_samples_per_second", fmt::format("{:.1f}", report.samples_per_second)},
                            {"train_tokens_per_second", fmt::format("{:.0f}", report.tokens_per_second)}});
+  if (report.trained_parameters < report.parameters) {
+    const double share = static_cast<double>(report.trained_parameters) / static_cast<double>(report.parameters);
+    rows.emplace_back("trainable_parameters",
+                      fmt::format("{} of {} ({:.4f} %)", monitor::count_text(report.trained_parameters),
+                                  monitor::count_text(report.parameters), 100 * share));
+  }
   if (report.last_evaluation) {
     rows.emplace_back("eval_loss", fmt::format("{:.4f}", report.last_evaluation->loss));
     for (const auto& [name, value] : report.last_evaluation->metrics) {

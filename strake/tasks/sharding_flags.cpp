@@ -81,9 +81,13 @@ training::ResolvedDsConfig resolve_file(const TrainConfig& config, const RunFact
 ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
   training::ResolvedDsConfig resolved = resolve_file(config, run);
   refuse_missing(resolved.config, resolved.source);
-  require(!resolved.config.optimizer || config.training.optimizer_settings().rule == optim::OptimizerRule::kAdam,
-          ErrorKind::kConfig, "{}: optimizer.type is AdamW and --optim is {}; leave one of them out", resolved.source,
-          config.training.optim);
+  const auto& optimizer = resolved.config.optimizer;
+  const bool says_optimizer = config.given.contains("optim") || config.given.contains("optim_args");
+  require(!optimizer || !says_optimizer || config.training.optimizer_settings().rule == optimizer->settings.rule,
+          ErrorKind::kConfig, "{}: optimizer.type is {} and --optim is {}; leave one of them out", resolved.source,
+          optimizer ? optimizer->type : "", config.training.optim);
+  require(!optimizer || config.training.optim_args.empty(), ErrorKind::kConfig,
+          "{}: optimizer.params and --optim_args contradict each other; leave one of them out", resolved.source);
   training::apply(resolved.config, config.training);
   try {
     config.training.validate();

@@ -23,6 +23,7 @@
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/linear_products.h"
 #include "strake/tensors/tracked_memory.h"
+#include "strake/training/training_flops.h"
 
 namespace strake::tasks {
 namespace {
@@ -132,7 +133,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .model = job.model(),
       .train = job.train_data(),
       .evaluate = job.has_evaluation() ? std::function<training::Evaluation()>(evaluate) : nullptr,
-      .training_flops = [&](const monitor::PackedWork& work) { return job.training_flops(work); },
+      .training_flops = training::TrainingFlops(job.model()),
       .output_dir = config.output_dir,
       .resume_from = start.resume_from,
       .fingerprint = start.fingerprint,
@@ -178,6 +179,8 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
 void log_environment(const TrainConfig& config, const TrainJob& job, int num_ranks, int threads) {
   log::info("{}; {} training sequences, {} tokens", job.describe(), job.train_data().size(),
             job.train_data().total_tokens());
+  const models::Model& model = job.model();
+  if (model.num_trained_parameters() < model.num_parameters()) log::info("{}", training::describe_trainable(model));
   log::info("{} rank{} of {} thread{}; kernels {}; matrix products {}; {}", num_ranks, num_ranks == 1 ? "" : "s",
             threads, threads == 1 ? "" : "s", describe_cpu(), tensors::matmul_backend(),
             to_string(config.training.precision()));

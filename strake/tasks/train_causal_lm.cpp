@@ -5,7 +5,6 @@
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/document_pieces.h"
-#include "strake/tasks/model_shapes.h"
 #include "strake/tasks/train_job.h"
 
 namespace strake::tasks {
@@ -56,7 +55,9 @@ class CausalLmJob final : public TrainJob {
   CausalLmJob(const TrainConfig& config, Setup setup)
       : TrainJob(config, std::move(setup.inputs)),
         model_(std::move(setup.model_config)),
-        block_size_(setup.block_size) {}
+        block_size_(setup.block_size) {
+    training::freeze_parameters(model_, config.training.frozen);
+  }
 
   const models::Model& model() const override { return model_; }
   std::string describe() const override {
@@ -67,9 +68,6 @@ class CausalLmJob final : public TrainJob {
     return training::evaluate_language_model(model_, parameters, comm, evaluation_data(), eval_batch_size());
   }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
-  double training_flops(const monitor::PackedWork& work) const override {
-    return monitor::training_flops(shape_of(model_.config()), work);
-  }
   // Weights of the same shapes may belong to other heads, dropouts or activations.
   Json fingerprint() const override {
     return {{"block_size", block_size_}, {"model_config", model_.config().document}};

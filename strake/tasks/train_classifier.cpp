@@ -5,7 +5,6 @@
 #include "strake/data/token_file.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/monitor/evaluation_metrics.h"
-#include "strake/tasks/model_shapes.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/checkpoint_files.h"
 
@@ -150,7 +149,9 @@ Setup load_setup(const TrainConfig& config, int workers) {
 class ClassifierJob final : public TrainJob {
  public:
   ClassifierJob(const TrainConfig& config, Setup setup)
-      : TrainJob(config, std::move(setup.inputs)), model_(std::move(setup.model_config)) {}
+      : TrainJob(config, std::move(setup.inputs)), model_(std::move(setup.model_config)) {
+    training::freeze_parameters(model_, config.training.frozen);
+  }
 
   const models::Model& model() const override { return model_; }
   std::string describe() const override {
@@ -161,9 +162,6 @@ class ClassifierJob final : public TrainJob {
     return training::evaluate(model_, parameters, comm, evaluation_data(), eval_batch_size());
   }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
-  double training_flops(const monitor::PackedWork& work) const override {
-    return monitor::training_flops(shape_of(model_.config()), work);
-  }
   Json fingerprint() const override { return {{"num_labels", model_.config().num_labels()}}; }
   std::string config_json() const override { return models::to_json_text(model_.config(), "float32"); }
 

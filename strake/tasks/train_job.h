@@ -5,7 +5,6 @@
 #include <string>
 
 #include "strake/core/json.h"
-#include "strake/monitor/flops.h"
 #include "strake/tasks/train.h"
 #include "strake/training/evaluator.h"
 
@@ -40,7 +39,6 @@ class TrainJob {
   // Collective.
   virtual training::Evaluation evaluate(training::ShardedParameters& parameters, comm::Comm& comm) const = 0;
   virtual int64_t hidden_size() const = 0;
-  virtual double training_flops(const monitor::PackedWork& work) const = 0;
   // What must not change between start and resume, besides what every run has.
   virtual Json fingerprint() const = 0;
   // The content of config.json of the trained model.

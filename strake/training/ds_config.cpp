@@ -16,7 +16,7 @@ struct OptimizerName {
   std::string_view why_not;  // empty: it is there
 };
 
-constexpr std::string_view kNotThere = "it is not there; AdamW is";
+constexpr std::string_view kNotThere = "it is not there; AdamW, Adagrad, Lamb, Lion and SGD are";
 constexpr std::string_view kOneBit = "its compressed communication is not there; AdamW is";
 constexpr std::string_view kMup = "mup's parametrization is not there; AdamW is";
 
@@ -24,9 +24,9 @@ constexpr std::string_view kMup = "mup's parametrization is not there; AdamW is"
 constexpr std::array kOptimizers{
     OptimizerName{"AdamW", ""},
     OptimizerName{"Adam", ""},
-    OptimizerName{"Adagrad", kNotThere},
-    OptimizerName{"Lamb", kNotThere},
-    OptimizerName{"Lion", kNotThere},
+    OptimizerName{"Adagrad", ""},
+    OptimizerName{"Lamb", ""},
+    OptimizerName{"Lion", ""},
     OptimizerName{"Muon", kNotThere},
     OptimizerName{"OneBitAdam", kOneBit},
     OptimizerName{"OneBitLamb", kOneBit},
@@ -34,7 +34,7 @@ constexpr std::array kOptimizers{
     OptimizerName{"MuAdam", kMup},
     OptimizerName{"MuAdamW", kMup},
     OptimizerName{"MuSGD", kMup},
-    OptimizerName{"SGD", kNotThere},
+    OptimizerName{"SGD", ""},
     OptimizerName{"Adadelta", kNotThere},
     OptimizerName{"Adamax", kNotThere},
     OptimizerName{"ASGD", kNotThere},

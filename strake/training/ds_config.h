@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "strake/optim/loss_scaler.h"
+#include "strake/optim/optimizer.h"
 #include "strake/training/ds_config_schema.h"
 #include "strake/training/precision.h"
 
@@ -20,11 +21,9 @@ CheckedValues parse_ds_config(const std::string& argument);
 enum class DsDevice { kNone, kCpu, kNvme };
 
 struct DsOptimizer {
-  std::string type;  // "AdamW"; DeepSpeed's Adam is AdamW too unless adam_w_mode is false
+  std::string type;  // Adam, AdamW, Adagrad, Lamb, Lion or SGD
+  optim::OptimizerSettings settings;
   double learning_rate = 0;
-  double beta1 = 0;
-  double beta2 = 0;
-  double epsilon = 0;
   double weight_decay = 0;
 };
 

@@ -133,7 +133,7 @@ TEST(ResolveDsConfig, FillsTheZero2ExampleOfHuggingFace) {
   EXPECT_EQ(config.loss_scaling.initial_scale_power, 16);
   ASSERT_TRUE(config.optimizer && config.scheduler);
   EXPECT_EQ(config.optimizer->learning_rate, 3e-5);
-  EXPECT_EQ(config.optimizer->beta2, 0.999);
+  EXPECT_EQ(config.optimizer->settings.betas.second, 0.999);
   EXPECT_EQ(config.optimizer->weight_decay, 0.01);
   EXPECT_EQ(config.scheduler->params,
             (Json{{"warmup_min_lr", 0.0}, {"warmup_max_lr", 3e-5}, {"warmup_num_steps", 50}, {"warmup_type", "log"}}));

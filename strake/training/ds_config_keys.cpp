@@ -91,6 +91,41 @@ constexpr std::array kScheduleParameters{
     DsScheduleParameter{"WarmupCosineLR", "warmup_type", "\"log\""},
 };
 
+constexpr std::array kOptimizerParameters{
+    DsOptimizerParameter{"Adam", "lr", "0.001"},
+    DsOptimizerParameter{"Adam", "betas", "[0.9,0.999]"},
+    DsOptimizerParameter{"Adam", "eps", "1e-8"},
+    DsOptimizerParameter{"Adam", "weight_decay", "0.0"},
+    DsOptimizerParameter{"Adam", "bias_correction", "true"},
+    DsOptimizerParameter{"Adam", "adam_w_mode", "true"},
+    DsOptimizerParameter{"AdamW", "lr", "0.001"},
+    DsOptimizerParameter{"AdamW", "betas", "[0.9,0.999]"},
+    DsOptimizerParameter{"AdamW", "eps", "1e-8"},
+    DsOptimizerParameter{"AdamW", "weight_decay", "0.0"},
+    DsOptimizerParameter{"AdamW", "bias_correction", "true"},
+    DsOptimizerParameter{"AdamW", "adam_w_mode", "true"},
+    DsOptimizerParameter{"Adagrad", "lr", "0.01"},
+    DsOptimizerParameter{"Adagrad", "eps", "1e-10"},
+    DsOptimizerParameter{"Adagrad", "weight_decay", "0.0"},
+    DsOptimizerParameter{"Adagrad", "lr_decay", "0.0"},
+    DsOptimizerParameter{"Adagrad", "initial_accumulator_value", "0.0"},
+    DsOptimizerParameter{"Lamb", "lr", "0.001"},
+    DsOptimizerParameter{"Lamb", "betas", "[0.9,0.999]"},
+    DsOptimizerParameter{"Lamb", "eps", "1e-8"},
+    DsOptimizerParameter{"Lamb", "weight_decay", "0.0"},
+    DsOptimizerParameter{"Lamb", "bias_correction", "true"},
+    DsOptimizerParameter{"Lamb", "max_coeff", "10.0"},
+    DsOptimizerParameter{"Lamb", "min_coeff", "0.01"},
+    DsOptimizerParameter{"Lion", "lr", "0.001"},
+    DsOptimizerParameter{"Lion", "betas", "[0.9,0.999]"},
+    DsOptimizerParameter{"Lion", "weight_decay", "0.0"},
+    DsOptimizerParameter{"SGD", "lr", "0.001"},
+    DsOptimizerParameter{"SGD", "momentum", "0.0"},
+    DsOptimizerParameter{"SGD", "dampening", "0.0"},
+    DsOptimizerParameter{"SGD", "weight_decay", "0.0"},
+    DsOptimizerParameter{"SGD", "nesterov", "false"},
+};
+
 Schema make_schema() {
   Schema schema{.aliases = {kAliases.begin(), kAliases.end()}, .hints = {kHints.begin(), kHints.end()}};
   for (const auto part : {ds_training_keys(), ds_zero_keys(), ds_structure_keys(), ds_lifecycle_keys()})
@@ -104,6 +139,8 @@ const Schema& ds_schema() {
   static const Schema schema = make_schema();
   return schema;
 }
+
+std::span<const DsOptimizerParameter> ds_optimizer_parameters() { return kOptimizerParameters; }
 
 std::span<const DsScheduleParameter> ds_schedule_parameters() { return kScheduleParameters; }
 

@@ -19,6 +19,15 @@ struct DsScheduleParameter {
 };
 std::span<const DsScheduleParameter> ds_schedule_parameters();
 
+// What an optimizer takes of optimizer.params that changes what it computes, with the defaults of deepspeed/ops and
+// torch.optim.
+struct DsOptimizerParameter {
+  std::string_view type;
+  std::string_view name;
+  std::string_view fallback;
+};
+std::span<const DsOptimizerParameter> ds_optimizer_parameters();
+
 // The parts of the table, one file each.
 std::span<const KeyRule> ds_training_keys();   // batch, optimizer, scheduler, precision, communication
 std::span<const KeyRule> ds_zero_keys();       // zero_optimization, aio

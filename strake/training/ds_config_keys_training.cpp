@@ -13,6 +13,7 @@ constexpr std::string_view kNoAutocast = "autocast chooses a precision per opera
 constexpr std::string_view kFp32Masters = "master weights and optimizer state are always fp32";
 constexpr std::string_view kScaled =
     "gradients are those of the mean loss from the beginning, so their sum needs no scaling";
+constexpr std::string_view kOneImplementation = "there is one implementation of each optimizer";
 constexpr std::string_view kHowTorchRuns = "how torch runs the update, not what it computes";
 
 constexpr std::array kKeys{
@@ -24,15 +25,15 @@ constexpr std::array kKeys{
 
     section("optimizer"),
     honoured("optimizer.type", kText, "null"),
-    accepted("optimizer.legacy_fusion", kBool, "false", "there is one implementation of AdamW"),
+    accepted("optimizer.legacy_fusion", kBool, "false", kOneImplementation),
     section("optimizer.params"),
     honoured("optimizer.params.lr", kNumber, "0.001").range(0).on_auto(kFlags),
     honoured("optimizer.params.betas", kNumberPair, "[0.9,0.999]").range(0, 1).on_auto(kFlags),
     honoured("optimizer.params.eps", kNumber, "1e-8").range(0).on_auto(kFlags),
     honoured("optimizer.params.weight_decay", kNumber, "0.0").range(0).on_auto(kFlags),
     honoured("optimizer.params.adam_w_mode", kBool, "true"),
-    accepted("optimizer.params.torch_adam", kBool, "false", "there is one implementation of AdamW"),
-    refused("optimizer.params.bias_correction", kBool, "true", "AdamW always corrects the bias of its moments"),
+    accepted("optimizer.params.torch_adam", kBool, "false", kOneImplementation),
+    honoured("optimizer.params.bias_correction", kBool, "true"),
     refused("optimizer.params.amsgrad", kBool, "false", "AMSGrad is not there"),
     refused("optimizer.params.maximize", kBool, "false", "losses are minimized"),
     refused("optimizer.params.fp32_optimizer_states", kBool, "true", kFp32Masters),
@@ -52,11 +53,16 @@ constexpr std::array kKeys{
     refused("optimizer.params.var_update_scaler", kInteger, "null", kOneBit),
     refused("optimizer.params.local_step_scaler", kInteger, "null", kOneBit),
     refused("optimizer.params.local_step_clipper", kInteger, "null", kOneBit),
-    refused("optimizer.params.momentum", kNumber, "null", "of SGD and Muon, which are not there"),
-    refused("optimizer.params.max_coeff", kNumber, "null", "of LAMB, which is not there"),
-    refused("optimizer.params.min_coeff", kNumber, "null", "of LAMB, which is not there"),
+    honoured("optimizer.params.momentum", kNumber, "0.0").range(0),
+    honoured("optimizer.params.dampening", kNumber, "0.0"),
+    honoured("optimizer.params.nesterov", kBool, "false"),
+    honoured("optimizer.params.lr_decay", kNumber, "0.0").range(0),
+    honoured("optimizer.params.initial_accumulator_value", kNumber, "0.0").range(0),
+    honoured("optimizer.params.max_coeff", kNumber, "10.0").range(0),
+    honoured("optimizer.params.min_coeff", kNumber, "0.01").range(0),
+    refused("optimizer.params.eps_inside_sqrt", kBool, "false", "LAMB adds eps to the root"),
     accepted("zero_allow_untested_optimizer", kBool, "false", "the optimizer is tested with every stage"),
-    accepted("zero_force_ds_cpu_optimizer", kBool, "true", "there is one implementation of AdamW"),
+    accepted("zero_force_ds_cpu_optimizer", kBool, "true", kOneImplementation),
 
     section("scheduler"),
     honoured("scheduler.type", kText, "null").one_of("LRRangeTest|OneCycle|WarmupLR|WarmupDecayLR|WarmupCosineLR"),

@@ -28,10 +28,15 @@ ResolvedDsConfig resolve(const CheckedValues& file, const ResolveInputs& inputs)
   const DsSettings settings = resolver.run();
   std::vector<std::string> notices = file.notices;
   notices.insert(notices.end(), resolver.notices().begin(), resolver.notices().end());
-  return {.source = file.source,
-          .config = typed_config(settings),
-          .rows = make_rows(settings),
-          .notices = std::move(notices)};
+  DsConfig config;
+  try {
+    config = typed_config(settings);
+  } catch (Error& error) {
+    error.add_context("as " + file.source + " has it");
+    throw;
+  }
+  return {
+      .source = file.source, .config = std::move(config), .rows = make_rows(settings), .notices = std::move(notices)};
 }
 
 std::string format_table(const std::vector<DsRow>& rows) {
@@ -59,6 +64,26 @@ nlohmann::ordered_json to_json(const ResolvedDsConfig& resolved) {
           {"notices", resolved.notices}};
 }
 
+namespace {
+
+const char* name_of(optim::OptimizerRule rule) {
+  switch (rule) {
+    case optim::OptimizerRule::kAdam:
+      return "adamw_torch";
+    case optim::OptimizerRule::kAdagrad:
+      return "adagrad";
+    case optim::OptimizerRule::kLion:
+      return "lion";
+    case optim::OptimizerRule::kLamb:
+      return "lamb";
+    case optim::OptimizerRule::kSgd:
+      return "sgd";
+  }
+  return "";
+}
+
+}  // namespace
+
 void apply(const DsConfig& config, TrainingOptions& options) {
   options.per_device_train_batch_size = config.train_micro_batch_size_per_gpu;
   options.gradient_accumulation_steps = config.gradient_accumulation_steps;
@@ -75,11 +100,14 @@ void apply(const DsConfig& config, TrainingOptions& options) {
     options.lr_scheduler_kwargs = config.scheduler->params.dump();
   }
   if (!config.optimizer) return;
+  const optim::OptimizerSettings& settings = config.optimizer->settings;
   options.learning_rate = config.optimizer->learning_rate;
-  options.adam_beta1 = config.optimizer->beta1;
-  options.adam_beta2 = config.optimizer->beta2;
-  options.adam_epsilon = config.optimizer->epsilon;
   options.weight_decay = config.optimizer->weight_decay;
+  options.optim = name_of(settings.rule);
+  options.adam_beta1 = settings.betas.first;
+  options.adam_beta2 = settings.betas.second;
+  options.adam_epsilon = settings.epsilon;
+  options.configured_optimizer = settings;
 }
 
 }  // namespace strake::training

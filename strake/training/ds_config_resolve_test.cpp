@@ -128,11 +128,43 @@ TEST(ResolveDsConfig, UsesDeepSpeedsDefaultsForAnOptimizerThatSaysLittle) {
   const TrainingOptions options{.learning_rate = 3e-5, .weight_decay = 0.2};
   const DsOptimizer optimizer =
       *resolved(config, {.options = options, .given_flags = {"weight_decay"}}).config.optimizer;
-  EXPECT_EQ(optimizer.type, "AdamW");
+  EXPECT_EQ(optimizer.type, "Adam");
   EXPECT_EQ(optimizer.learning_rate, 1e-3);  // FusedAdam's
-  EXPECT_EQ(optimizer.beta1, 0.5);
-  EXPECT_EQ(optimizer.epsilon, 1e-8);
+  EXPECT_EQ(optimizer.settings.weight_decay, kernels::WeightDecay::kDecoupled);
+  EXPECT_EQ(optimizer.settings.betas.first, 0.5);
+  EXPECT_EQ(optimizer.settings.epsilon, 1e-8);
   EXPECT_EQ(optimizer.weight_decay, 0.2);
+}
+
+TEST(ResolveDsConfig, HonoursEveryOptimizerWithItsOwnParametersAndDefaults) {
+  using optim::OptimizerRule;
+  const auto optimizer = [](const std::string& json) {
+    TrainingOptions options{.learning_rate = 3e-5, .adam_beta1 = 0.7, .adam_epsilon = 1e-3};
+    apply(resolved(R"({"optimizer": )" + json + "}", {.options = options}).config, options);
+    EXPECT_EQ(options.optimizer_settings().rule, optim::optimizer_settings({.name = options.optim}).rule);
+    return options;
+  };
+  TrainingOptions options = optimizer(R"({"type": "sgd", "params": {"momentum": 0.9, "nesterov": true}})");
+  EXPECT_EQ(options.optim, "sgd");
+  EXPECT_EQ(options.learning_rate, 1e-3);
+  EXPECT_EQ(options.optimizer_settings().momentum, 0.9);
+  EXPECT_TRUE(options.optimizer_settings().nesterov);
+  options = optimizer(R"({"type": "Adagrad", "params": {"initial_accumulator_value": 0.1}})");
+  EXPECT_EQ(options.learning_rate, 0.01);
+  EXPECT_EQ(options.optimizer_settings().epsilon, 1e-10);
+  EXPECT_EQ(options.optimizer_settings().initial_accumulator_value, 0.1);
+  options = optimizer(R"({"type": "Lion", "params": {"lr": "auto", "betas": "auto", "weight_decay": 0.3}})");
+  EXPECT_EQ(options.learning_rate, 3e-5);
+  EXPECT_EQ(options.optimizer_settings().betas.first, 0.7);
+  EXPECT_EQ(options.weight_decay, 0.3);
+  options = optimizer(R"({"type": "Lamb", "params": {"max_coeff": 5, "bias_correction": false, "eps": "auto"}})");
+  EXPECT_EQ(options.optimizer_settings().max_coefficient, 5);
+  EXPECT_EQ(options.optimizer_settings().min_coefficient, 0.01);
+  EXPECT_EQ(options.optimizer_settings().epsilon, 1e-3);
+  EXPECT_FALSE(options.optimizer_settings().bias_correction);
+  options = optimizer(R"({"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0.1}})");
+  EXPECT_EQ(options.optimizer_settings().weight_decay, kernels::WeightDecay::kInGradient);
+  EXPECT_EQ(options.optim, "adamw_torch");
 }
 
 TEST(ResolveDsConfig, DecaysAsTorchDoesWhenTorchsAdamIsAskedFor) {
@@ -164,9 +196,10 @@ TEST(ResolveDsConfig, RefusesCombinationsAsDeepSpeedDoes) {
   EXPECT_THAT(with_zero(R"("stage": 2, "zero_hpz_partition_size": 2)"),
               HasSubstr("zero_hpz_partition_size=2 needs stage 3"));
   EXPECT_THAT(refusal(R"({"optimizer": {"params": {"lr": 1e-3}}})"), HasSubstr("without optimizer.type"));
-  EXPECT_THAT(refusal(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false, "weight_decay": 0.1}}})"),
-              HasSubstr("adam_w_mode=false adds weight_decay=0.1 to the gradient"));
-  EXPECT_EQ(refusal(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})"), "accepted");
+  EXPECT_THAT(refusal(R"({"optimizer": {"type": "Lion", "params": {"eps": 1e-8}}})"),
+              HasSubstr("optimizer.params.eps: Lion has no such parameter"));
+  EXPECT_THAT(refusal(R"({"optimizer": {"type": "SGD", "params": {"betas": "auto"}}})"),
+              HasSubstr("optimizer.params.betas: SGD has no such parameter; it has: lr, momentum"));
 }
 
 TEST(ResolveDsConfig, ChecksTheParametersOfTheScheduler) {

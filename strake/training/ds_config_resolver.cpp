@@ -1,8 +1,11 @@
 #include "strake/training/ds_config_resolver.h"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "strake/core/error.h"
+#include "strake/core/nearest_name.h"
 #include "strake/training/ds_config_keys.h"
 
 namespace strake::training {
@@ -129,31 +132,58 @@ void DsResolver::resolve_optimizer() {
     if (any_below("optimizer.params.")) problem("optimizer.params is without optimizer.type");
     return;
   }
-  const TrainingOptions& options = inputs_.options;
-  link("optimizer.params.lr", {"learning_rate", options.learning_rate}, Missing::kDefault);
-  link("optimizer.params.eps", {"adam_epsilon", options.adam_epsilon}, Missing::kDefault);
-  link("optimizer.params.weight_decay", {"weight_decay", options.weight_decay}, Missing::kDefault);
-  resolve_betas();
-  const bool coupled =
-      file_.values.at("optimizer.type") == "Adam" && file_value("optimizer.params.adam_w_mode").value_or(true) == false;
+  const auto type = file_.values.at("optimizer.type").get<std::string>();
+  refuse_parameters_of_others(type);
+  for (const DsOptimizerParameter& parameter : ds_optimizer_parameters()) {
+    if (parameter.type == type) {
+      resolve_optimizer_parameter(std::string(parameter.name), Json::parse(parameter.fallback));
+    }
+  }
+  const bool coupled = type == "Adam" && file_value("optimizer.params.adam_w_mode").value_or(true) == false;
   const bool torch_adam = file_value("optimizer.params.torch_adam").value_or(false) == true;
   DsSetting& decay = settings_["optimizer.params.weight_decay"];
   if (torch_adam && !coupled && decay.origin == "default") decay = {0.01, "default of torch.optim.AdamW"};
-  const double weight_decay = decay.value.get<double>();
-  if (coupled && weight_decay != 0)
-    problem(
-        fmt::format("optimizer.params.adam_w_mode=false adds weight_decay={} to the gradient, which is not there; "
-                    "AdamW's decoupled decay is",
-                    weight_decay));
+}
+
+void DsResolver::resolve_optimizer_parameter(const std::string& name, const Json& fallback) {
+  const TrainingOptions& options = inputs_.options;
+  const std::string key = "optimizer.params." + name;
+  if (name == "betas") return resolve_betas(fallback);
+  if (name == "lr") {
+    link(key, {"learning_rate", options.learning_rate}, Missing::kDefault);
+  } else if (name == "eps") {
+    link(key, {"adam_epsilon", options.adam_epsilon}, Missing::kDefault);
+  } else if (name == "weight_decay") {
+    link(key, {"weight_decay", options.weight_decay}, Missing::kDefault);
+  } else if (!file_value(key)) {
+    set(key, fallback, "default");
+  }
+  if (settings_[key].origin == "default") settings_[key].value = fallback;  // others have another one
+}
+
+// What has no effect on any optimizer's result may be there for all.
+void DsResolver::refuse_parameters_of_others(const std::string& type) {
+  std::vector<std::string> own;
+  std::set<std::string> all;
+  for (const DsOptimizerParameter& parameter : ds_optimizer_parameters()) {
+    all.emplace(parameter.name);
+    if (parameter.type == type) own.emplace_back(parameter.name);
+  }
+  for (const std::string& name : all) {
+    const bool is_own = std::ranges::find(own, name) != own.end();
+    if (is_own || !file_.has("optimizer.params." + name)) continue;
+    problem(fmt::format("optimizer.params.{}: {} has no such parameter{}; it has: {}", name, type,
+                        did_you_mean(name, own), fmt::join(own, ", ")));
+  }
 }
 
 // Two flags for one key: each is compared, or used, on its own.
-void DsResolver::resolve_betas() {
+void DsResolver::resolve_betas(const Json& fallback) {
   const std::string key = "optimizer.params.betas";
   const std::optional<Json> value = file_value(key);
   const TrainingOptions& options = inputs_.options;
   const Json flags = {options.adam_beta1, options.adam_beta2};
-  Json betas = value ? *value : file_.is_auto(key) ? flags : ds_schema().find(key)->default_value();
+  Json betas = value ? *value : file_.is_auto(key) ? flags : fallback;
   const Json before = betas;
   if (given("adam_beta1")) betas[0] = options.adam_beta1;
   if (given("adam_beta2")) betas[1] = options.adam_beta2;

@@ -30,7 +30,9 @@ class DsResolver {
   void resolve_batch();
   void derive_batch(int64_t total, std::optional<int64_t> micro, std::optional<int64_t> accumulation);
   void resolve_optimizer();
-  void resolve_betas();
+  void resolve_optimizer_parameter(const std::string& name, const Json& fallback);
+  void refuse_parameters_of_others(const std::string& type);
+  void resolve_betas(const Json& fallback);
   void resolve_scheduler();
   void resolve_schedule_parameter(const std::string& name, const Json& fallback);
   void check_schedule(const std::string& type);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "strake/training/ds_config_keys.h"
+
 namespace strake::training {
 namespace {
 
@@ -33,13 +35,23 @@ class Section {
   std::string prefix_;
 };
 
+// What the optimizer takes, and no more.
+Json optimizer_params(const DsSettings& settings, const std::string& type) {
+  const Section params(settings, "optimizer.params.");
+  Json result = Json::object();
+  for (const DsOptimizerParameter& parameter : ds_optimizer_parameters()) {
+    const std::string name(parameter.name);
+    if (parameter.type == type) result[name] = params.value(name);
+  }
+  return result;
+}
+
 DsOptimizer typed_optimizer(const DsSettings& settings) {
   const Section params(settings, "optimizer.params.");
-  return {.type = "AdamW",
+  const std::string type = Section(settings, "optimizer.").text("type");
+  return {.type = type,
+          .settings = optim::optimizer_settings_of_deepspeed(type, optimizer_params(settings, type)),
           .learning_rate = params.number("lr"),
-          .beta1 = params.value("betas").at(0).get<double>(),
-          .beta2 = params.value("betas").at(1).get<double>(),
-          .epsilon = params.number("eps"),
           .weight_decay = params.number("weight_decay")};
 }
 

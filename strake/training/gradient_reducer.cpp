@@ -3,17 +3,27 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "strake/core/error.h"
 #include "strake/kernels/convert.h"
 
 namespace strake::training {
 
-// Writes the gradients of one block into a flat fp32 buffer: over what is there, or onto it.
+// Writes the gradients of one block's trained unit into a flat fp32 buffer: over what is there, or onto it.
 class GradientReducer::BlockSink final : public models::GradientSink {
  public:
-  explicit BlockSink(const models::Block& block)
-      : block_(block), uses_(block.parameters().size(), 1), written_(block.parameters().size()) {}
+  BlockSink(const Units& units, size_t block, size_t num_parameters)
+      : units_(units), block_(block), uses_(num_parameters), written_(num_parameters) {
+    for (const size_t u : units.of_block(block)) {
+      if (units[u].is_frozen()) continue;
+      unit_ = u;
+      for (const size_t parameter : units[u].parameters) uses_[parameter] = 1;
+    }
+  }
+
+  // None: nothing in the block is trained.
+  const std::optional<size_t>& unit() const { return unit_; }
 
   // Another block uses this parameter too.
   void tie(size_t parameter) {
@@ -30,7 +40,7 @@ class GradientReducer::BlockSink final : public models::GradientSink {
   }
   at::Tensor end() {
     for (size_t i = 0; i < written_.size(); ++i) {
-      require(written_[i] == uses_[i], ErrorKind::kInternal, "parameter '{}' got {}", block_.parameters()[i].name,
+      require(written_[i] == uses_[i], ErrorKind::kInternal, "parameter '{}' got {}", entry(i).name,
               written_[i] == 0 ? "no gradient" : "fewer gradients than it has uses");
     }
     return std::move(target_);
@@ -48,16 +58,21 @@ class GradientReducer::BlockSink final : public models::GradientSink {
 
  private:
   at::Tensor claim(size_t parameter) {
-    const auto& entry = block_.layout().entries()[parameter];
     // One too many would be added in another order on one rank than on several.
-    require(written_[parameter]++ < uses_[parameter], ErrorKind::kInternal, "parameter '{}' got two gradients",
-            entry.name);
-    return tensors::FlatLayout::view(target_, entry);
+    require(written_[parameter]++ < uses_[parameter], ErrorKind::kInternal, "parameter '{}' got {}",
+            entry(parameter).name, uses_[parameter] == 0 ? "a gradient, but is frozen" : "two gradients");
+    return tensors::FlatLayout::view(target_, entry(parameter));
+  }
+  const tensors::FlatLayout::Entry& entry(size_t parameter) const {
+    const Units::Place& place = units_.place(block_, parameter);
+    return units_[place.unit].layout.entries()[place.entry];
   }
   // For the use that was just claimed.
   comm::Fold fold_of(size_t parameter) const { return written_[parameter] > 1 ? comm::Fold::kAdd : fold_; }
 
-  const models::Block& block_;
+  const Units& units_;
+  size_t block_;
+  std::optional<size_t> unit_;
   at::Tensor target_;
   comm::Fold fold_ = comm::Fold::kOverwrite;
   bool is_tied_ = false;
@@ -72,9 +87,13 @@ GradientReducer::GradientReducer(const models::Model& model, ShardedParameters& 
       comm_(comm),
       queue_(parameters.queue()),
       reduction_(scalar_type(reduction)) {
-  for (const auto& block : model.blocks()) sinks_.push_back(std::make_unique<BlockSink>(*block));
+  for (size_t i = 0; i < model.blocks().size(); ++i) {
+    sinks_.push_back(std::make_unique<BlockSink>(parameters.units(), i, model.blocks()[i]->parameters().size()));
+  }
   for (const auto& block : model.blocks()) {
-    for (const models::TiedParameter& tied : block->tied()) sinks_[tied.block]->tie(tied.parameter);
+    for (const models::TiedParameter& tied : block->tied()) {
+      if (tied.trained == models::Trained::kYes) sinks_[tied.block]->tie(tied.parameter);
+    }
   }
 }
 
@@ -89,23 +108,28 @@ models::GradientSink& GradientReducer::sink(size_t i) { return *sinks_[i]; }
 
 void GradientReducer::begin(size_t i) {
   open(i);
-  for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) open(tied.block);
+  for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) {
+    if (tied.trained == models::Trained::kYes) open(tied.block);
+  }
 }
 
 void GradientReducer::open(size_t i) {
   BlockSink& sink = *sinks_[i];
-  if (sink.is_open()) return;
+  if (sink.is_open() || !sink.unit()) return;
+  const size_t u = *sink.unit();
   if (writes_into_sum(i)) {
-    sink.begin(parameters_.block(i).gradient, first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd);
+    sink.begin(parameters_.unit(u).gradient, first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd);
     return;
   }
-  at::Tensor buffer = take_buffer(model_.blocks()[i]->layout().numel(), at::kFloat);
-  model_.blocks()[i]->layout().zero_gaps(buffer);
+  const tensors::FlatLayout& layout = parameters_.units()[u].layout;
+  at::Tensor buffer = take_buffer(layout.numel(), at::kFloat);
+  layout.zero_gaps(buffer);
   sink.begin(std::move(buffer), comm::Fold::kOverwrite);
 }
 
 bool GradientReducer::writes_into_sum(size_t i) const {
-  const bool is_exact = reduction_ == at::kFloat && parameters_.block(i).gradient.scalar_type() == at::kFloat;
+  const at::Tensor& sum = parameters_.unit(*sinks_[i]->unit()).gradient;
+  const bool is_exact = reduction_ == at::kFloat && sum.scalar_type() == at::kFloat;
   return comm_.size() == 1 && is_exact && (first_micro_step_ || !sinks_[i]->is_tied());
 }
 
@@ -125,12 +149,14 @@ at::Tensor GradientReducer::to_reduce(size_t i) {
 }
 
 void GradientReducer::reduce(size_t i) {
+  if (!sinks_[i]->unit()) return;
+  const size_t u = *sinks_[i]->unit();
   at::Tensor gradient = to_reduce(i);
-  if (gradient.is_same(parameters_.block(i).gradient)) return;
+  if (gradient.is_same(parameters_.unit(u).gradient)) return;
   const comm::Fold fold = first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd;
-  auto job = [this, i, fold, contributors = contributors_, gradient = std::move(gradient)]() mutable {
-    at::Tensor sum = parameters_.gradient_piece(i);
-    comm_.reduce_scatter(gradient, contributors, parameters_.block(i).layout, sum, fold);
+  auto job = [this, u, fold, contributors = contributors_, gradient = std::move(gradient)]() mutable {
+    at::Tensor sum = parameters_.gradient_piece(u);
+    comm_.reduce_scatter(gradient, contributors, parameters_.unit(u).layout, sum, fold);
     if (gradient.numel() > 0) return_buffer(std::move(gradient));
   };
   if (comm_.size() == 1) {

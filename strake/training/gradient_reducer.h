@@ -26,12 +26,12 @@ class GradientReducer {
 
   // Starts micro-step k of a step, in which ranks below `contributors` have a micro-batch.
   void begin_micro_step(int64_t k, int contributors);
-  // Where gradients of block i's parameters go, between begin(i) and reduce(i).
+  // Where gradients of block i's trained parameters go, between begin(i) and reduce(i).
   models::GradientSink& sink(size_t i);
   // Before block i's backward pass: opens its sink, and those of the blocks whose parameters it uses.
   void begin(size_t i);
-  // After block i's backward pass, or in place of it on a rank without a micro-batch. kInternal if a parameter got
-  // none.
+  // After block i's backward pass, or in place of it on a rank without a micro-batch. Nothing for a block of which
+  // nothing is trained. kInternal if a trained parameter got none.
   void reduce(size_t i);
   // Returns when all gradients are summed up.
   void finish();

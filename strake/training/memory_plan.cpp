@@ -10,6 +10,7 @@
 #include "strake/comm/comm.h"
 #include "strake/models/planned_graph.h"
 #include "strake/training/placement.h"
+#include "strake/training/units.h"
 
 namespace strake::training {
 namespace {
@@ -28,12 +29,12 @@ constexpr int64_t kBatchBytesPerToken = 20;
 
 int64_t element_size(const TrainingOptions& options) { return element_size(options.precision()); }
 
-std::vector<BlockPlacement> placements_of(const MemoryPlanRequest& request, int rank) {
-  return place_blocks({.model = request.model,
-                       .sharding = request.options.sharding,
-                       .rank = rank,
-                       .num_ranks = request.num_ranks,
-                       .is_one_process = request.placement == RankPlacement::kThreads || request.num_ranks == 1});
+std::vector<UnitPlacement> placements_of(const MemoryPlanRequest& request, const Units& units, int rank) {
+  return place_units({.units = units,
+                      .sharding = request.options.sharding,
+                      .rank = rank,
+                      .num_ranks = request.num_ranks,
+                      .is_one_process = request.placement == RankPlacement::kThreads || request.num_ranks == 1});
 }
 
 // Buffers that are kept for the next user of the same size.
@@ -59,87 +60,117 @@ class BufferPool {
 // ShardedParameters: what is kept, and what is gathered for passes.
 class PlannedParameters {
  public:
-  PlannedParameters(const MemoryPlanRequest& request, int rank, MemoryMeter& meter)
+  PlannedParameters(const MemoryPlanRequest& request, const Units& units, int rank, MemoryMeter& meter)
       : model_(request.model),
+        units_(units),
         element_size_(element_size(request.options)),
-        blocks_(placements_of(request, rank)),
-        users_(blocks_.size()),
-        requested_(blocks_.size()),
+        placements_(placements_of(request, units, rank)),
+        users_(units.size()),
+        requested_(request.model.blocks().size()),
         buffers_(meter, MemoryUse::kGatherBuffers) {
     const auto num_states =
         static_cast<int64_t>(optim::Optimizer(request.options.optimizer_settings()).states().size());
     int64_t largest = 0;
-    for (size_t i = 0; i < blocks_.size(); ++i) {
-      const BlockPlacement& block = blocks_[i];
-      meter.take(MemoryUse::kParameters, block.kept_count * element_size_);
-      meter.take(MemoryUse::kGradients, block.count * element_size(request.options.accumulation));
-      const int64_t in_memory = block.is_on_disk ? 0 : block.count;
+    int64_t largest_frozen = 0;
+    for (size_t u = 0; u < units.size(); ++u) {
+      const UnitPlacement& unit = placements_[u];
+      meter.take(MemoryUse::kParameters, unit.kept_count * element_size_);
+      const int64_t in_memory = unit.is_on_disk ? 0 : unit.count;
       if (element_size_ < kFp32) meter.take(MemoryUse::kMasterWeights, in_memory * kFp32);
+      if (unit.is_shared) shared_bytes_ += unit.kept_count * element_size_;
+      if (unit.is_frozen) {
+        if (unit.is_on_disk) largest_frozen = std::max(largest_frozen, units[u].layout.numel());
+        continue;
+      }
+      meter.take(MemoryUse::kGradients, unit.count * element_size(request.options.accumulation));
       meter.take(MemoryUse::kOptimizer, in_memory * kFp32 * num_states);
-      if (block.is_shared) shared_bytes_ += block.kept_count * element_size_;
-      largest = std::max(largest, numel(i));
+      largest = std::max(largest, units[u].layout.numel());
     }
     const OffloadOptions& offload = request.options.sharding.offload;
     if (offload.optimizer) {  // windows: masters, rounded copies and states at most
       const int64_t window = std::min(offload.window_elements, largest);
       meter.take(MemoryUse::kOptimizer, offload.buffers * window * (kFp32 * (1 + num_states) + 2));
     }
-    // Weights are loaded a whole block at a time.
-    meter.lend(MemoryUse::kGatherBuffers, largest * kFp32);
+    if (request.options.bf16 || offload.parameters) {  // windows of ShardedParameters::open_disk_of_frozen
+      const int64_t window = std::min(offload.window_elements, largest_frozen);
+      meter.take(MemoryUse::kMasterWeights, 2 * window * (kFp32 + 2));
+    }
+    meter.lend(MemoryUse::kGatherBuffers, loading_elements() * kFp32);
   }
 
   int64_t shared_bytes() const { return shared_bytes_; }
-  const BlockPlacement& block(size_t i) const { return blocks_[i]; }
+  const UnitPlacement& unit(size_t u) const { return placements_[u]; }
 
   void prefetch(size_t i) {
-    if (i >= blocks_.size() || requested_[i] != 0) return;
+    if (i >= requested_.size() || requested_[i] != 0) return;
     requested_[i] = 1;
-    hold(i);
-    for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) hold(tied.block);
+    for (const size_t u : units_.of_block(i)) hold(u);
+    for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) hold(unit_of(tied));
   }
   void release(size_t i) {
     requested_[i] = 0;
-    drop(i);
-    for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) drop(tied.block);
+    for (const size_t u : units_.of_block(i)) drop(u);
+    for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) drop(unit_of(tied));
   }
 
  private:
-  int64_t numel(size_t i) const { return model_.blocks()[i]->layout().numel(); }
-  void hold(size_t i) {
-    if (users_[i]++ == 0 && !blocks_[i].is_kept_whole) buffers_.take(numel(i) * element_size_);
+  // Weights are loaded a whole block at a time, and copied into its units if there are two.
+  int64_t loading_elements() const {
+    int64_t most = 0;
+    for (size_t i = 0; i < model_.blocks().size(); ++i) {
+      int64_t sum = model_.blocks()[i]->layout().numel();
+      int64_t largest = 0;
+      for (const size_t u : units_.of_block(i)) largest = std::max(largest, units_[u].layout.numel());
+      if (units_.of_block(i).size() > 1) sum += largest;
+      most = std::max(most, sum);
+    }
+    return most;
   }
-  void drop(size_t i) {
-    if (--users_[i] == 0 && !blocks_[i].is_kept_whole) buffers_.put_back(numel(i) * element_size_);
+  size_t unit_of(const models::TiedParameter& tied) const { return units_.place(tied.block, tied.parameter).unit; }
+  int64_t bytes(size_t u) const { return units_[u].layout.numel() * element_size_; }
+  void hold(size_t u) {
+    if (users_[u]++ == 0 && !placements_[u].is_kept_whole) buffers_.take(bytes(u));
+  }
+  void drop(size_t u) {
+    if (--users_[u] == 0 && !placements_[u].is_kept_whole) buffers_.put_back(bytes(u));
   }
 
   const models::Model& model_;
+  const Units& units_;
   int64_t element_size_;
   int64_t shared_bytes_ = 0;
-  std::vector<BlockPlacement> blocks_;
-  std::vector<int> users_;  // by block: passes that hold its parameters
-  std::vector<char> requested_;
+  std::vector<UnitPlacement> placements_;
+  std::vector<int> users_;       // by unit: passes that hold its parameters
+  std::vector<char> requested_;  // by block
   BufferPool buffers_;
 };
 
 // GradientReducer: where gradients of a micro-batch are collected.
 class PlannedReducer {
  public:
-  PlannedReducer(const MemoryPlanRequest& request, MemoryMeter& meter)
+  PlannedReducer(const MemoryPlanRequest& request, const Units& units, MemoryMeter& meter)
       : request_(request),
+        units_(units),
         meter_(meter),
         is_tied_(request.model.blocks().size()),
         open_(request.model.blocks().size()),
         buffers_(meter, MemoryUse::kGradientBuffers) {
     for (const auto& block : request.model.blocks()) {
-      for (const models::TiedParameter& tied : block->tied()) is_tied_[tied.block] = 1;
+      for (const models::TiedParameter& tied : block->tied()) {
+        if (tied.trained == models::Trained::kYes) is_tied_[tied.block] = 1;
+      }
     }
   }
 
   void begin(size_t i, PlannedFold fold) {
     open(i, fold);
-    for (const models::TiedParameter& tied : request_.model.blocks()[i]->tied()) open(tied.block, fold);
+    for (const models::TiedParameter& tied : request_.model.blocks()[i]->tied()) {
+      if (tied.trained == models::Trained::kYes) open(tied.block, fold);
+    }
   }
-  void reduce(size_t i, const BlockPlacement& block) {
+  void reduce(size_t i, const PlannedParameters& parameters) {
+    const Unit* unit = trained_unit(i);
+    if (unit == nullptr) return;
     int64_t bytes = std::exchange(open_[i], std::nullopt).value_or(0);
     if (rounds() && bytes > 0) {
       const int64_t rounded = bytes / kFp32 * exchanged_size();
@@ -150,7 +181,8 @@ class PlannedReducer {
     if (bytes == 0) return;
     if (request_.placement == RankPlacement::kProcesses && request_.num_ranks > 1) {
       meter_.lend(MemoryUse::kGradientBuffers,
-                  exchanged_size() * request_.num_ranks * std::min(comm::kStagingElements, block.count));
+                  exchanged_size() * request_.num_ranks *
+                      std::min(comm::kStagingElements, parameters.unit(units_.of_block(i).front()).count));
     }
     on_the_way_ = bytes;
     if (request_.num_ranks == 1) arrive();
@@ -160,11 +192,17 @@ class PlannedReducer {
  private:
   int64_t exchanged_size() const { return element_size(request_.options.reduction); }
   bool rounds() const { return request_.options.reduction != Precision::kFp32; }
+  // None: nothing in the block is trained. The trained unit of a block is its first.
+  const Unit* trained_unit(size_t i) const {
+    const Unit& first = units_[units_.of_block(i).front()];
+    return first.is_frozen() ? nullptr : &first;
+  }
   void open(size_t i, PlannedFold fold) {
-    if (open_[i]) return;
+    const Unit* unit = trained_unit(i);
+    if (open_[i] || unit == nullptr) return;
     const bool is_exact = !rounds() && request_.options.accumulation == Precision::kFp32;
     const bool is_direct = request_.num_ranks == 1 && is_exact && (fold == PlannedFold::kOverwrite || is_tied_[i] == 0);
-    open_[i] = is_direct ? 0 : request_.model.blocks()[i]->layout().numel() * kFp32;
+    open_[i] = is_direct ? 0 : unit->layout.numel() * kFp32;
     if (!is_direct) buffers_.take(*open_[i]);
   }
   void arrive() {
@@ -172,6 +210,7 @@ class PlannedReducer {
   }
 
   const MemoryPlanRequest& request_;
+  const Units& units_;
   MemoryMeter& meter_;
   std::vector<char> is_tied_;
   std::vector<std::optional<int64_t>> open_;  // bytes of the buffer that is being filled; 0: straight into the sum
@@ -183,7 +222,11 @@ class PlannedReducer {
 class PlannedRank {
  public:
   PlannedRank(const MemoryPlanRequest& request, int rank)
-      : request_(request), parameters_(request, rank, meter_), reducer_(request, meter_) {
+      : request_(request),
+        units_(request.model),
+        first_(request.model.first_trained_block()),
+        parameters_(request, units_, rank, meter_),
+        reducer_(request, units_, meter_) {
     micro_step(PlannedFold::kOverwrite);
     if (request.options.gradient_accumulation_steps > 1) micro_step(PlannedFold::kAdd);
     // Buffers that the first step leaves are there in the next.
@@ -215,12 +258,13 @@ class PlannedRank {
 
   PlannedTensor forward(size_t i, const PlannedTensor& input, PlannedFold fold) {
     const models::Block& block = *request_.model.blocks()[i];
+    if (i < first_) return block.plan(*graph(PlannedGradients::kNone, fold), input);
     if (request_.options.gradient_checkpointing && i + 1 < request_.model.blocks().size()) {
       records_.push_back({.graph = nullptr, .input = input, .output = {}});
       return block.plan(*graph(PlannedGradients::kNone, fold), input);
     }
     auto recorded = graph(PlannedGradients::kTaken, fold);
-    PlannedTensor output = block.plan(*recorded, PlannedGraph::leaf(input));
+    PlannedTensor output = block.plan(*recorded, beginning(i, input));
     records_.push_back({.graph = std::move(recorded), .input = input, .output = output});
     return output;
   }
@@ -230,9 +274,14 @@ class PlannedRank {
     records_.pop_back();
     if (!record.graph) {
       record.graph = graph(PlannedGradients::kTaken, fold);
-      record.output = request_.model.blocks()[i]->plan(*record.graph, PlannedGraph::leaf(record.input));
+      record.output = request_.model.blocks()[i]->plan(*record.graph, beginning(i, record.input));
     }
     return record.graph->backward(record.output, output_gradient);
+  }
+
+  // Nothing is trained before the first block: its input needs no gradient.
+  PlannedTensor beginning(size_t i, const PlannedTensor& input) const {
+    return i == first_ ? input : PlannedGraph::leaf(input);
   }
 
   void micro_step(PlannedFold fold) {
@@ -246,18 +295,20 @@ class PlannedRank {
       if (i != last) parameters_.release(i);
     }
     PlannedTensor gradient = graph(PlannedGradients::kNone, fold)->empty_like(activations);
-    for (size_t i = last + 1; i-- > 0;) {
+    for (size_t i = last + 1; i-- > first_;) {
       parameters_.prefetch(i);
-      if (i > 0) parameters_.prefetch(i - 1);
+      if (i > first_) parameters_.prefetch(i - 1);
       reducer_.begin(i, fold);
       gradient = backward(i, gradient, fold);
-      reducer_.reduce(i, parameters_.block(i));
+      reducer_.reduce(i, parameters_);
       parameters_.release(i);
     }
     reducer_.finish();
   }
 
   const MemoryPlanRequest& request_;
+  Units units_;
+  size_t first_;  // block with anything to train
   MemoryMeter meter_;
   PlannedParameters parameters_;
   PlannedReducer reducer_;
@@ -284,22 +335,26 @@ int64_t communicated_bytes(const MemoryPlanRequest& request) {
   const int64_t ranks = request.num_ranks;
   const auto leaves = [](int64_t bytes, int64_t group) { return bytes / group * (group - 1); };
   int64_t sum = 0;
-  const std::vector<BlockPlacement> placements = placements_of(request, 0);
-  for (size_t i = 0; i < placements.size(); ++i) {
-    const BlockPlacement& block = placements[i];
-    const int64_t numel = request.model.blocks()[i]->layout().numel();
-    sum += leaves(numel * element_size(options.reduction), ranks) * options.gradient_accumulation_steps;
-    if (stage.reduced == Reduced::kToAllRanks) sum += leaves(numel * element_size(options.accumulation), ranks);
-    if (block.is_shared || stage.optimizer == Kept::kWhole) continue;
+  const Units units(request.model);
+  const std::vector<UnitPlacement> placements = placements_of(request, units, 0);
+  for (size_t u = 0; u < placements.size(); ++u) {
+    const UnitPlacement& unit = placements[u];
+    const int64_t numel = units[u].layout.numel();
+    if (!unit.is_frozen) {
+      sum += leaves(numel * element_size(options.reduction), ranks) * options.gradient_accumulation_steps;
+      if (stage.reduced == Reduced::kToAllRanks) sum += leaves(numel * element_size(options.accumulation), ranks);
+    }
+    if (unit.is_shared || unit.owns_whole) continue;
     const int64_t parameters = numel * element_size(options);
-    if (block.is_kept_whole) {
-      sum += leaves(parameters, ranks);
+    if (unit.is_kept_whole) {
+      if (!unit.is_frozen) sum += leaves(parameters, ranks);
       continue;
     }
     const bool is_hybrid = stage.parameters == Kept::kGroupShard;
     const int64_t group = is_hybrid ? options.sharding.group_size : ranks;
-    sum += 2 * options.gradient_accumulation_steps * leaves(parameters, group);
-    if (is_hybrid) sum += leaves(block.kept_count * element_size(options), ranks / group);
+    const int64_t passes = units[u].block < request.model.first_trained_block() ? 1 : 2;
+    sum += passes * options.gradient_accumulation_steps * leaves(parameters, group);
+    if (is_hybrid && !unit.is_frozen) sum += leaves(unit.kept_count * element_size(options), ranks / group);
   }
   return sum;
 }

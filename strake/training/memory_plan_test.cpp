@@ -15,6 +15,7 @@
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/weights.h"
 #include "strake/tensors/tracked_memory.h"
+#include "strake/training/freezing.h"
 #include "strake/training/stepper.h"
 
 namespace strake::training {
@@ -39,16 +40,19 @@ struct Case {
   std::string optim = "adamw_torch";
   Precision reduction = Precision::kFp32;
   Precision sum = Precision::kFp32;  // of gradients
+  FreezeRules frozen;
 
   std::string text() const {
-    return fmt::format("{} {} {} rank{} {}{}{}{}{}, gradients reduced in {}, added up in {}", family, stage.name, ranks,
-                       ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
-                       accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
-                       optim == "adamw_torch" ? "" : " " + optim, to_string(reduction), to_string(sum));
+    return fmt::format(
+        "{} {} {} rank{} {}{}{}{}{}{}{}, gradients reduced in {}, added up in {}", family, stage.name, ranks,
+        ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
+        accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
+        optim == "adamw_torch" ? "" : " " + optim, frozen.freeze.empty() ? "" : " freeze " + frozen.freeze,
+        frozen.train_only.empty() ? "" : " train " + frozen.train_only, to_string(reduction), to_string(sum));
   }
 };
 
-std::unique_ptr<models::Model> make_model(const Case& test) {
+std::unique_ptr<models::Model> make_whole_model(const Case& test) {
   if (test.family == "gpt2") {
     return std::make_unique<models::Gpt2>(models::parse_gpt2_config({{"model_type", "gpt2"},
                                                                      {"vocab_size", 1500},
@@ -76,6 +80,12 @@ std::unique_ptr<models::Model> make_model(const Case& test) {
                                .classifier_dropout = test.dropout};
   config.set_labels({"no", "yes"}, std::nullopt);
   return std::make_unique<models::SequenceClassifier>(config);
+}
+
+std::unique_ptr<models::Model> make_model(const Case& test) {
+  auto model = make_whole_model(test);
+  freeze_parameters(*model, test.frozen);
+  return model;
 }
 
 data::TokenDataset make_dataset(int64_t sequences) {
@@ -203,6 +213,27 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesInFp16AndWithGradientsOfSixteenBits) {
   }
 }
 
+TEST_P(PlannedMemory, IsWhatTrainingTakesWithFrozenParameters) {
+  const bool is_gpt2 = std::string_view(GetParam()) == "gpt2";
+  const std::vector<FreezeRules> choices{
+      {.freeze = "", .train_only = is_gpt2 ? "*.ln_f.*" : "*classifier*"},
+      {.freeze = "", .train_only = "*.bias"},
+      {.freeze = is_gpt2 ? "*.wte.*" : "*.embeddings.*", .train_only = ""},
+      {.freeze = is_gpt2 ? "*.wpe.*,*.h.[0-1].*" : "*.embeddings.*,*.layer.[0-1].*", .train_only = ""},
+      {.freeze = "", .train_only = is_gpt2 ? "*.wte.*" : "*.word_embeddings.*"}};
+  for (const FreezeRules& rules : choices) {
+    for (const Case& layout :
+         {Case{.stage = kZero0, .precision = Precision::kBf16}, Case{.stage = kZero0, .recompute = true},
+          Case{.stage = kZero2, .ranks = 2}, Case{.stage = kZero3, .ranks = 2, .precision = Precision::kBf16},
+          Case{.stage = kZero3, .ranks = 2, .recompute = true}}) {
+      Case test = layout;
+      test.family = GetParam();
+      test.frozen = rules;
+      EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, PlannedMemory, testing::Values("bert", "roberta", "distilbert", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -234,6 +265,31 @@ TEST(MemoryPlan, TakesLessInEachStageAndWithRecomputation) {
     last = now;
   }
   EXPECT_LT(plan_of({.recompute = true}).rank_bytes(), plan_of({}).rank_bytes());
+}
+
+TEST(MemoryPlan, TakesLessTheMoreIsFrozen) {
+  const int64_t all = plan_of({}).rank_bytes();
+  const int64_t layers =
+      plan_of({.frozen = {.freeze = "bert.embeddings.*,*.layer.[0-1].*", .train_only = ""}}).rank_bytes();
+  const MemoryPlan head = plan_of({.frozen = {.freeze = "", .train_only = "classifier.*"}});
+  EXPECT_LT(layers, 0.7 * static_cast<double>(all));
+  EXPECT_LT(head.rank_bytes(), 0.5 * static_cast<double>(layers));
+  EXPECT_LT(head.rank[static_cast<size_t>(models::MemoryUse::kOptimizer)], 10000);
+}
+
+TEST(Communication, OfFrozenParametersIsThatOfStage3) {
+  const Case test{.ranks = 2, .frozen = {.freeze = "bert.embeddings.*", .train_only = ""}};
+  const auto model = make_model(test);
+  const int64_t frozen = model->blocks()[0]->layout().numel();
+  int64_t trained = -frozen;
+  for (const auto& block : model->blocks()) trained += block->layout().numel();
+  const auto bytes = [&](const ShardingStage& stage) {
+    const TrainingOptions options = options_of({.stage = stage});
+    return communicated_bytes({.model = *model, .options = options, .batch = {}, .num_ranks = 2});
+  };
+  EXPECT_EQ(bytes(kZero0), 2 * trained * 4 / 2);
+  EXPECT_EQ(bytes(kZero2), 2 * trained * 4 / 2);
+  EXPECT_EQ(bytes(kZero3), (3 * trained + frozen) * 4 / 2) << "the embeddings have no backward pass";
 }
 
 TEST(Communication, IsTheVolumeOfRingsForEveryMicroBatch) {

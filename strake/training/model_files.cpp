@@ -56,7 +56,7 @@ void write_blocks(const models::Model& model, ShardedParameters& parameters, con
                  std::map<std::string, std::string>{{"format", "pt"}});
   }
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    const at::Tensor whole = parameters.gather_whole(i, parameters.master(i));
+    const at::Tensor whole = parameters.whole_weights(i);
     if (writers[i] != parameters.rank()) continue;
     for (const auto& [name, tensor] : models::named_weights(*model.blocks()[i], whole)) file->write(tensor);
   }

@@ -26,6 +26,7 @@ Interval parse_interval(const std::string& text, const char* flag) {
 }
 
 optim::OptimizerSettings TrainingOptions::optimizer_settings() const {
+  if (configured_optimizer) return *configured_optimizer;
   return optim::optimizer_settings(
       {.name = optim, .arguments = optim_args, .betas = {adam_beta1, adam_beta2}, .epsilon = adam_epsilon});
 }
@@ -71,6 +72,9 @@ void TrainingOptions::validate() const {
   constexpr double kMostEpochs = 1e9;
   require(max_steps > 0 || (num_train_epochs > 0 && num_train_epochs <= kMostEpochs), ErrorKind::kUsage,
           "--num_train_epochs {} is not in (0, {:.0f}]", num_train_epochs, kMostEpochs);
+  require(frozen.freeze.empty() || frozen.train_only.empty(), ErrorKind::kUsage,
+          "--freeze {} and --train_only {} contradict each other", printable(frozen.freeze),
+          printable(frozen.train_only));
   require(warmup_steps == 0 || warmup_ratio == 0, ErrorKind::kUsage,
           "--warmup_steps {} and --warmup_ratio {} contradict each other", warmup_steps, warmup_ratio);
   const optim::Optimizer optimizer(optimizer_settings());

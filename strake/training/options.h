@@ -7,6 +7,7 @@
 #include "strake/optim/learning_rate.h"
 #include "strake/optim/loss_scaler.h"
 #include "strake/optim/optimizer.h"
+#include "strake/training/freezing.h"
 #include "strake/training/precision.h"
 #include "strake/training/sharding.h"
 
@@ -40,9 +41,11 @@ struct TrainingOptions {
   bool fp16 = false;
   bool gradient_checkpointing = false;
   bool dataloader_drop_last = false;
+  FreezeRules frozen;
   ShardingOptions sharding;  // set by --deepspeed and --fsdp
   // Set by --deepspeed.
-  optim::LossScaling loss_scaling;            // of fp16
+  std::optional<optim::OptimizerSettings> configured_optimizer;  // instead of optim and its arguments
+  optim::LossScaling loss_scaling;                               // of fp16
   Precision reduction = Precision::kFp32;     // what a micro-batch's gradient is rounded to before it is reduced
   Precision accumulation = Precision::kFp32;  // in which the sum over micro-batches is kept
 
@@ -104,6 +107,10 @@ struct TrainingOptions {
     visit("gradient_checkpointing", self.gradient_checkpointing,
           "keep only the inputs of blocks and compute them again in the backward pass: less memory, a third more work");
     visit("dataloader_drop_last", self.dataloader_drop_last, "leave out an epoch's last, shorter micro-batch");
+    visit("freeze", self.frozen.freeze,
+          "parameters that keep their values, as shell patterns of Hugging Face names: "
+          "roberta.embeddings.*,*.layer.[0-5].*");
+    visit("train_only", self.frozen.train_only, "freeze all parameters but these: classifier.*");
     visit("logging_strategy", self.logging_strategy, "no, steps or epoch");
     visit("logging_steps", self.logging_steps, "steps between log entries");
     visit("logging_first_step", self.logging_first_step, "log the first step too");

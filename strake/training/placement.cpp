@@ -1,5 +1,7 @@
 #include "strake/training/placement.h"
 
+#include <array>
+
 #include "strake/core/error.h"
 #include "strake/training/hybrid_layout.h"
 
@@ -17,45 +19,49 @@ void check(const PlacementRequest& request) {
           "parameters that are spread over groups of ranks cannot be on disk yet");
 }
 
-BlockPlacement place(const PlacementRequest& request, int64_t numel, bool is_on_disk) {
+UnitPlacement place(const PlacementRequest& request, const Unit& unit, bool is_on_disk) {
+  const int64_t numel = unit.layout.numel();
   const ShardingOptions& sharding = request.sharding;
   const ShardingStage& stage = sharding.stage;
   const bool is_hybrid = stage.parameters == Kept::kGroupShard;
   const auto group = static_cast<int>(is_hybrid ? sharding.group_size : request.num_ranks);
-  const bool updates_all = stage.optimizer == Kept::kWhole;
-  BlockPlacement block{.layout = is_hybrid ? hybrid_layout(numel, request.num_ranks, group)
-                                           : ShardLayout(numel, request.num_ranks)};
-  block.begin = updates_all ? 0 : block.layout.begin(request.rank);
-  block.count = updates_all ? numel : block.layout.size(request.rank);
-  block.is_on_disk = is_on_disk;
+  UnitPlacement placement{.layout = is_hybrid ? hybrid_layout(numel, request.num_ranks, group)
+                                              : ShardLayout(numel, request.num_ranks)};
+  placement.is_frozen = unit.is_frozen();
+  placement.owns_whole = stage.optimizer == Kept::kWhole && !placement.is_frozen;
+  placement.begin = placement.owns_whole ? 0 : placement.layout.begin(request.rank);
+  placement.count = placement.owns_whole ? numel : placement.layout.size(request.rank);
+  placement.is_on_disk = is_on_disk;
   const bool is_small = numel < sharding.persistence_threshold;
-  block.keeps_parameters = !is_on_disk || !sharding.offload.parameters || is_small;
-  block.is_shared = sharding.share_between_threads && request.is_one_process && !updates_all && block.keeps_parameters;
-  block.is_kept_whole =
-      block.is_shared || is_small || (stage.gathered != Gathered::kForEachPass && block.keeps_parameters);
-  block.kept_count = numel;
-  if (!block.is_kept_whole) {
-    const ShardLayout pieces = is_hybrid ? group_layout(block.layout, group) : block.layout;
-    block.kept_begin = pieces.begin(request.rank % group);
-    block.kept_count = block.keeps_parameters ? pieces.size(request.rank % group) : 0;
+  placement.keeps_parameters = !is_on_disk || !sharding.offload.parameters || is_small;
+  placement.is_shared =
+      sharding.share_between_threads && request.is_one_process && !placement.owns_whole && placement.keeps_parameters;
+  placement.is_kept_whole =
+      placement.is_shared || is_small || (stage.gathered != Gathered::kForEachPass && placement.keeps_parameters);
+  placement.kept_count = numel;
+  if (!placement.is_kept_whole) {
+    const ShardLayout pieces = is_hybrid ? group_layout(placement.layout, group) : placement.layout;
+    placement.kept_begin = pieces.begin(request.rank % group);
+    placement.kept_count = placement.keeps_parameters ? pieces.size(request.rank % group) : 0;
   }
-  return block;
+  return placement;
 }
 
 }  // namespace
 
-std::vector<BlockPlacement> place_blocks(const PlacementRequest& request) {
+std::vector<UnitPlacement> place_units(const PlacementRequest& request) {
   check(request);
   const OffloadOptions& offload = request.sharding.offload;
-  int64_t total = 0;
-  for (const auto& block : request.model.blocks()) total += block->layout().numel();
-  std::vector<BlockPlacement> placements;
-  int64_t before = 0;
-  for (const auto& block : request.model.blocks()) {
-    const int64_t numel = block->layout().numel();
-    const bool on_disk = offload.optimizer && static_cast<double>(before) < offload.ratio * static_cast<double>(total);
-    placements.push_back(place(request, numel, on_disk));
-    before += numel;
+  // The share that is on disk is one of the trained and one of the frozen elements.
+  std::array<int64_t, 2> total{};
+  for (const Unit& unit : request.units) total[unit.is_frozen() ? 1 : 0] += unit.layout.numel();
+  std::array<int64_t, 2> before{};
+  std::vector<UnitPlacement> placements;
+  for (const Unit& unit : request.units) {
+    const size_t kind = unit.is_frozen() ? 1 : 0;
+    const double limit = offload.ratio * static_cast<double>(total[kind]);
+    placements.push_back(place(request, unit, offload.optimizer && static_cast<double>(before[kind]) < limit));
+    before[kind] += unit.layout.numel();
   }
   return placements;
 }

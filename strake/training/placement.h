@@ -3,20 +3,22 @@
 #include <cstdint>
 #include <vector>
 
-#include "strake/models/model.h"
 #include "strake/tensors/flat_layout.h"
 #include "strake/training/sharding.h"
+#include "strake/training/units.h"
 
 namespace strake::training {
 
-// Where one rank keeps the state of one block, in elements of the block's flat buffer: what ShardedParameters allocates
+// Where one rank keeps the state of one unit, in elements of the unit's flat buffer: what ShardedParameters allocates
 // and plan_memory counts.
-struct BlockPlacement {
-  tensors::ShardLayout layout;  // each rank's piece of gradients and optimizer state
-  int64_t begin = 0;            // the rank's own part, which it updates
+struct UnitPlacement {
+  tensors::ShardLayout layout;  // each rank's piece of gradients and optimizer state; of a frozen unit's fp32 weights
+  int64_t begin = 0;            // the rank's own part: which it updates, and of which it has the fp32 weights
   int64_t count = 0;
   int64_t kept_begin = 0;  // parameters in memory between passes
   int64_t kept_count = 0;
+  bool is_frozen = false;   // no gradient, no optimizer state, no update
+  bool owns_whole = false;  // every rank's own part is everything
   bool is_kept_whole = true;
   bool is_shared = false;        // the whole parameters are one buffer of all ranks, which are threads of one process
   bool is_on_disk = false;       // optimizer state and master weights of the own part
@@ -24,15 +26,16 @@ struct BlockPlacement {
 };
 
 struct PlacementRequest {
-  const models::Model& model;
+  const Units& units;
   const ShardingOptions& sharding;
   int rank = 0;
   int num_ranks = 1;
   bool is_one_process = true;  // ranks are threads that can share memory
 };
 
-// By block. Error (kUsage) for hybrid sharding with groups that do not divide the ranks, (kConfig) for what hybrid
-// sharding cannot have on disk.
-std::vector<BlockPlacement> place_blocks(const PlacementRequest& request);
+// By unit. The fp32 weights of a frozen unit are spread over the ranks in every stage: nobody updates them, and what is
+// written to a checkpoint is gathered first. Error (kUsage) for hybrid sharding with groups that do not divide the
+// ranks, (kConfig) for what hybrid sharding cannot have on disk.
+std::vector<UnitPlacement> place_units(const PlacementRequest& request);
 
 }  // namespace strake::training

@@ -93,12 +93,12 @@ Outcome run(int ranks, const TrainingOptions& options) {
       parameters.update({.learning_rate = 0.01, .step = step, .gradient_scale = 1 / own.norm});
       if (step > 1) continue;
       for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-        own.gradients.push_back(parameters.gather_whole(i, parameters.block(i).gradient));
+        own.gradients.push_back(parameters.gather_whole(i, parameters.unit(i).gradient));
       }
     }
     for (size_t i = 0; i < parameters.num_blocks(); ++i) {
       parameters.gather(i);
-      own.parameters.push_back(parameters.block(i).whole.clone());
+      own.parameters.push_back(parameters.unit(i).whole.clone());
       parameters.release(i);
     }
     if (comm.rank() == comm.size() - 1) outcome = std::move(own);
@@ -264,12 +264,12 @@ TEST(ShardedParameters, KeepTrainingStateOfTheirOwnShardOnly) {
     ShardedParameters parameters(model, comm, {.bf16 = true});
     const std::lock_guard lock(mutex);
     for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-      const BlockShard& block = parameters.block(i);
-      EXPECT_EQ(block.whole.numel(), model.blocks()[i]->layout().numel());
-      EXPECT_EQ(block.states[0].numel(), block.layout.size(comm.rank()));
-      EXPECT_EQ(block.gradient.numel(), block.master.numel());
+      const UnitShard& unit = parameters.unit(i);  // a block that is trained as a whole is one unit
+      EXPECT_EQ(unit.whole.numel(), model.blocks()[i]->layout().numel());
+      EXPECT_EQ(unit.states[0].numel(), unit.layout.size(comm.rank()));
+      EXPECT_EQ(unit.gradient.numel(), unit.master.numel());
     }
-    kept[comm.rank()] = parameters.block(0).states[1].numel();
+    kept[comm.rank()] = parameters.unit(0).states[1].numel();
   });
   const models::SequenceClassifier model(small_config());
   EXPECT_EQ(kept[0] + kept[1] + kept[2], model.blocks()[0]->layout().numel());

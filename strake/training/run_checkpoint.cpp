@@ -9,6 +9,7 @@
 #include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/tensors/safetensors.h"
+#include "strake/training/freezing.h"
 #include "strake/training/model_files.h"
 
 namespace strake::training {
@@ -24,27 +25,31 @@ std::string state_name(const models::Block& block, const optim::Optimizer::State
   return fmt::format("{}.{}", block.name(), state.name);
 }
 
-// Each rank's piece of a block's optimizer state, flat; where it begins in the block is written as metadata.
+// Each rank's piece of the optimizer state of a block's trained unit, flat; where it begins in the unit is written as
+// metadata.
 void write_optimizer_piece(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
   const auto states = parameters.optimizer().states();
   std::vector<SafetensorsWriter::Entry> entries;
   std::map<std::string, std::string> begins;
-  const auto piece_size = [&](size_t i) { return parameters.block(i).layout.size(parameters.rank()); };
-  for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    if (piece_size(i) == 0) continue;
-    const models::Block& block = *model.blocks()[i];
-    begins[block.name()] = std::to_string(parameters.block(i).layout.begin(parameters.rank()));
-    for (const auto& state : states) entries.push_back({state_name(block, state), at::kFloat, {piece_size(i)}});
+  const Units& units = parameters.units();
+  const auto piece_size = [&](size_t u) {
+    return units[u].is_frozen() ? 0 : parameters.unit(u).layout.size(parameters.rank());
+  };
+  for (size_t u = 0; u < units.size(); ++u) {
+    if (piece_size(u) == 0) continue;
+    const models::Block& block = *model.blocks()[units[u].block];
+    begins[block.name()] = std::to_string(parameters.unit(u).layout.begin(parameters.rank()));
+    for (const auto& state : states) entries.push_back({state_name(block, state), at::kFloat, {piece_size(u)}});
   }
   const std::string name =
       fmt::format("{}{:05}-of-{:05}.safetensors", kOptimizerPrefix, parameters.rank() + 1, parameters.num_ranks());
   SafetensorsWriter writer(folder / name, std::move(entries), begins);
-  for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    if (piece_size(i) == 0) continue;
-    const BlockShard& shard = parameters.block(i);
+  for (size_t u = 0; u < units.size(); ++u) {
+    if (piece_size(u) == 0) continue;
+    const UnitShard& shard = parameters.unit(u);
     for (size_t k = 0; k < states.size(); ++k) {
       const int64_t first = shard.layout.begin(parameters.rank()) - shard.begin;
-      writer.write(parameters.state(i, k).narrow(0, first, piece_size(i)));
+      writer.write(parameters.state(u, k).narrow(0, first, piece_size(u)));
     }
   }
   writer.commit();
@@ -62,8 +67,8 @@ std::optional<int64_t> piece_begin(const tensors::SafetensorsFile& file, const s
   return begin;
 }
 
-// Copies what `piece`, the block's elements from `piece_begin` on, has of this rank's own part; returns how much.
-int64_t copy_overlap(const at::Tensor& piece, int64_t piece_begin, const BlockShard& shard, const at::Tensor& own) {
+// Copies what `piece`, the unit's elements from `piece_begin` on, has of this rank's own part; returns how much.
+int64_t copy_overlap(const at::Tensor& piece, int64_t piece_begin, const UnitShard& shard, const at::Tensor& own) {
   const int64_t begin = std::max(piece_begin, shard.begin);
   const int64_t end = std::min(piece_begin + piece.numel(), shard.begin + own.numel());
   if (begin >= end) return 0;
@@ -76,9 +81,11 @@ void read_optimizer(const models::Model& model, ShardedParameters& parameters, c
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (entry.path().filename().string().starts_with(kOptimizerPrefix)) files.emplace_back(entry.path());
   }
-  for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    const models::Block& block = *model.blocks()[i];
-    const BlockShard& shard = parameters.block(i);
+  for (size_t u = 0; u < parameters.units().size(); ++u) {
+    const Unit& unit = parameters.units()[u];
+    if (unit.is_frozen()) continue;
+    const models::Block& block = *model.blocks()[unit.block];
+    const UnitShard& shard = parameters.unit(u);
     for (size_t k = 0; k < parameters.optimizer().states().size(); ++k) {
       const std::string name = state_name(block, parameters.optimizer().states()[k]);
       const at::Tensor own = at::empty({shard.count}, at::kFloat);
@@ -87,14 +94,13 @@ void read_optimizer(const models::Model& model, ShardedParameters& parameters, c
         const auto begin = piece_begin(file, block.name());
         if (!begin) continue;
         const at::Tensor piece = file.read(name);
-        require(
-            piece.dim() == 1 && piece.scalar_type() == at::kFloat && *begin <= block.layout().numel() - piece.numel(),
-            ErrorKind::kConfig, "{}: '{}' does not fit the model", file.path().string(), name);
+        require(piece.dim() == 1 && piece.scalar_type() == at::kFloat && *begin <= unit.layout.numel() - piece.numel(),
+                ErrorKind::kConfig, "{}: '{}' does not fit the model", file.path().string(), name);
         found += copy_overlap(piece, *begin, shard, own);
       }
       require(found == own.numel(), ErrorKind::kConfig, "{}: the optimizer files have {} of {} elements of '{}'",
               folder.string(), found, own.numel(), name);
-      parameters.set_state(i, k, own);
+      parameters.set_state(u, k, own);
     }
   }
 }
@@ -154,6 +160,29 @@ void check_fingerprint(const Json& saved, const Json& now, const std::string& so
   }
 }
 
+// Names in `a` that are not in `b`, the first few of them.
+std::string difference(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  constexpr size_t kMost = 5;
+  std::vector<std::string> only;
+  for (const std::string& name : a) {
+    if (std::ranges::find(b, name) == b.end()) only.push_back(printable(name));
+  }
+  if (only.empty()) return "nothing";
+  const size_t more = only.size() - std::min(kMost, only.size());
+  only.resize(only.size() - more);
+  return fmt::format("{}{}", fmt::join(only, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+// Optimizer state is there for what was trained, and belongs to the steps it was trained for.
+void check_frozen(const std::vector<std::string>& saved, const std::vector<std::string>& now,
+                  const std::string& source) {
+  require(saved == now, ErrorKind::kConfig,
+          "{}: the run was started with other trainable parameters. Frozen then and not now: {}. Frozen now and not "
+          "then: {}. Give the same --freeze or --train_only, or start a new run from the checkpoint with "
+          "--model_name_or_path",
+          source, difference(saved, now), difference(now, saved));
+}
+
 }  // namespace
 
 void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
@@ -161,7 +190,8 @@ void write_run(const models::Model& model, ShardedParameters& parameters, const 
   write_model_parts(model, parameters, folder);
   write_optimizer_piece(model, parameters, folder);
   if (parameters.rank() != 0) return;
-  const Json document{{"state", to_json(state)}, {"fingerprint", fingerprint}};
+  Json document{{"state", to_json(state)}, {"fingerprint", fingerprint}};
+  if (const auto frozen = frozen_names(model); !frozen.empty()) document["frozen_parameters"] = frozen;
   write_file_atomically(folder / kStateFile, document.dump(2) + "\n");
 }
 
@@ -170,6 +200,8 @@ RunState read_run(const models::Model& model, ShardedParameters& parameters, con
   const std::string source = (folder / kStateFile).string();
   const Json document = read_json(folder / kStateFile, kMaxConfigBytes);
   check_fingerprint(get_required<Json>(document, "fingerprint", source), fingerprint, source);
+  check_frozen(get_or<std::vector<std::string>>(document, "frozen_parameters", {}, source), frozen_names(model),
+               source);
   read_model(model, parameters, folder);
   read_optimizer(model, parameters, folder);
   return state_from(get_required<Json>(document, "state", source), source);

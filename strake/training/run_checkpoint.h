@@ -33,8 +33,8 @@ struct RunState {
 void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
                const Json& fingerprint, const std::filesystem::path& folder);
 
-// Every rank reads what it keeps. Collective. Error (kConfig) if the checkpoint's fingerprint differs: names the first
-// difference.
+// Every rank reads what it keeps. Collective. Error (kConfig) if the checkpoint's fingerprint differs, naming the first
+// difference, or if other parameters were trained, naming them.
 RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,
                   const std::filesystem::path& folder);
 

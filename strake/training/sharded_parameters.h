@@ -14,44 +14,52 @@
 #include "strake/training/offloaded_states.h"
 #include "strake/training/options.h"
 #include "strake/training/placement.h"
+#include "strake/training/units.h"
 
 namespace strake::training {
 
-// Everything a rank keeps of one block. What is on disk instead of in memory is undefined here.
-struct BlockShard : BlockPlacement {
-  explicit BlockShard(BlockPlacement placement) : BlockPlacement(std::move(placement)) {}
+// Everything a rank keeps of one unit. What is on disk instead of in memory is undefined here, and what a frozen unit
+// has not.
+struct UnitShard : UnitPlacement {
+  explicit UnitShard(UnitPlacement placement) : UnitPlacement(std::move(placement)) {}
 
-  at::Tensor whole;                             // [numel], compute dtype; without memory unless kept or gathered
-  at::Tensor kept;                              // what stays between passes, a window of `whole` if that is kept
-  at::Tensor master;                            // fp32, own part; a window of `kept` when that is fp32
+  at::Tensor whole;  // [numel], compute dtype; without memory unless kept or gathered
+  at::Tensor kept;   // what stays between passes, a window of `whole` if that is kept
+  // fp32, own part; a window of `kept` when that is fp32. Of a frozen unit: the values that were loaded, so that they
+  // are written to checkpoints as they were.
+  at::Tensor master;
   at::Tensor gradient;                          // own part, TrainingOptions::accumulation: the sum of micro-batches
   std::vector<at::Tensor> states;               // fp32, own part: in the order of Optimizer::states
-  std::vector<kernels::TensorSegment> tensors;  // of the whole block
+  std::vector<kernels::TensorSegment> tensors;  // of the whole unit
   int users = 0;                                // passes that hold the gathered parameters
   uint64_t ticket = 0;                          // of the gather in the communication queue
 };
 
-// The parameters of a model with their training state, spread over the ranks as a ShardingStage says.
+// The parameters of a model with their training state, spread over the ranks as a ShardingStage says. Frozen ones are
+// gathered as the others are and have nothing else: no gradient, no optimizer state, no part in norm or update.
 class ShardedParameters {
  public:
   // Collective.
   ShardedParameters(const models::Model& model, comm::Comm& comm, const TrainingOptions& options);
 
-  size_t num_blocks() const { return blocks_.size(); }
-  BlockShard& block(size_t i) { return blocks_[i]; }
+  size_t num_blocks() const { return requested_.size(); }
+  const Units& units() const { return units_; }
+  UnitShard& unit(size_t u) { return shards_[u]; }
   int rank() const { return comm_.rank(); }
   int num_ranks() const { return comm_.size(); }
   const ShardingStage& stage() const { return stage_; }
   const optim::Optimizer& optimizer() const { return optimizer_; }
   // The rank's communication thread; none for a lone rank.
   comm::CommQueue* queue() { return queue_.get(); }
-  // Where this rank's piece of the step's gradient is summed up: within BlockShard::gradient.
-  at::Tensor gradient_piece(size_t i) const;
+  // Where this rank's piece of the step's gradient is summed up: within UnitShard::gradient.
+  at::Tensor gradient_piece(size_t u) const;
 
-  // Sets a block's parameters from a whole fp32 buffer. Collective.
+  // Sets a block's parameters from a whole fp32 buffer in the block's layout. Collective.
   void assign(size_t i, const at::Tensor& whole_fp32);
+  // The fp32 weights of a block in its layout, complete on every rank. Collective.
+  at::Tensor whole_weights(size_t i);
 
-  // Where the gradients of a block go.
+  // Where the gradients of a block's trained parameters go.
   using Sinks = std::function<models::GradientSink*(size_t block)>;
   // Starts to bring the parameters that block i needs, if they are not here or on their way. Any i >= num_blocks() is
   // nothing. Collective, as are all calls that may gather.
@@ -60,7 +68,7 @@ class ShardedParameters {
   models::Parameters gather(size_t i, const Sinks& sinks = nullptr);
   void release(size_t i);
 
-  // Norm of the summed gradient over all blocks and ranks; the same bits on any number of ranks.
+  // Norm of the summed gradient over all units and ranks; the same bits on any number of ranks.
   double gradient_norm();
 
   struct Update {
@@ -72,43 +80,51 @@ class ShardedParameters {
   // One step of every rank's own part; afterwards all ranks have or can gather the new parameters.
   void update(const Update& update);
 
-  // The own part's fp32 master weights and k-th optimizer state, wherever they are kept.
-  at::Tensor master(size_t i);
-  at::Tensor state(size_t i, size_t k);
-  void set_state(size_t i, size_t k, const at::Tensor& own);
+  // Of a unit: the own part's fp32 master weights and, if it is trained, k-th optimizer state, wherever they are kept.
+  at::Tensor master(size_t u);
+  at::Tensor state(size_t u, size_t k);
+  void set_state(size_t u, size_t k, const at::Tensor& own);
   // Collective: the whole buffer of a tensor that has the rank's own part, complete on every rank.
-  at::Tensor gather_whole(size_t i, const at::Tensor& own);
+  at::Tensor gather_whole(size_t u, const at::Tensor& own);
   // The rank's own part of a whole buffer.
-  at::Tensor own_part(size_t i, const at::Tensor& whole) const;
+  at::Tensor own_part(size_t u, const at::Tensor& whole) const;
   // Frees the memory that is kept for the next gathered blocks.
   void release_buffers() { buffers_.clear(); }
 
  private:
-  void add_block(const models::Block& block, BlockPlacement placement);
+  void add_unit(const Unit& unit, UnitPlacement placement);
   void open_disk();
+  void open_disk_of_frozen(std::vector<at::ScalarType> arrays);
+  OffloadedStates& disk_of(const UnitShard& unit) { return unit.is_frozen ? *frozen_disk_ : *disk_; }
+  void assign_unit(size_t u, const at::Tensor& whole_fp32);
   void update_disk(const kernels::UpdateStep& step, const std::optional<optim::Betas>& betas);
-  void hold(size_t i);
-  void drop(size_t i);
-  void complete(BlockShard& block);
-  // By block and tensor; for optimizers that need them.
+  void hold(size_t u);
+  void drop(size_t u);
+  // Calls use(u) for every unit that a pass of block i needs.
+  template <typename Use>
+  void for_each_needed(size_t i, const Use& use);
+  void complete(UnitShard& unit);
+  // By unit and tensor; for optimizers that need them.
   std::vector<std::vector<double>> trust_ratios(const kernels::UpdateStep& step,
                                                 const std::optional<optim::Betas>& betas);
-  void append_views(size_t i, size_t first, size_t count, const Sinks& sinks, models::Parameters& views) const;
+  models::Parameter view(size_t block, size_t parameter, const Sinks& sinks) const;
 
   const models::Model& model_;
   comm::Comm& comm_;
   TrainingOptions options_;
   ShardingStage stage_;
+  Units units_;
   optim::Optimizer optimizer_;
   std::unique_ptr<comm::CommQueue> queue_;
-  std::unique_ptr<comm::Comm> group_;     // hybrid: the ranks among which parameters are spread
-  std::unique_ptr<comm::Comm> replicas_;  // hybrid: the ranks with the same piece in their groups
-  std::vector<BlockShard> blocks_;
-  std::unique_ptr<OffloadedStates> disk_;
-  std::optional<int> master_on_disk_;   // number of the array in `disk_`
-  std::optional<int> rounded_on_disk_;  // parameters of 16 bits
-  int states_on_disk_ = 0;              // number of the first state's array
-  std::vector<char> requested_;         // by block: its parameters are here or on their way for a pass
+  std::unique_ptr<comm::Comm> group_;             // hybrid: the ranks among which parameters are spread
+  std::unique_ptr<comm::Comm> replicas_;          // hybrid: the ranks with the same piece in their groups
+  std::vector<UnitShard> shards_;                 // by unit
+  std::unique_ptr<OffloadedStates> disk_;         // of trained units
+  std::unique_ptr<OffloadedStates> frozen_disk_;  // of frozen ones, which have the first arrays only
+  std::optional<int> master_on_disk_;             // number of the array in both
+  std::optional<int> rounded_on_disk_;            // parameters of 16 bits
+  int states_on_disk_ = 0;                        // number of the first state's array
+  std::vector<char> requested_;                   // by block: its parameters are here or on their way for a pass
   GatherBuffers buffers_;
 };
 

@@ -78,6 +78,7 @@ void Stepper::release_buffers() {
 double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor) {
   const auto blocks = model_.blocks();
   const size_t last = blocks.size() - 1;
+  const size_t first = model_.first_trained_block();  // backward ends there
   const ShardedParameters::Sinks sinks = [this](size_t i) { return &reducer_.sink(i); };
   const tensors::PackedBatch nothing;
   const models::StepContext context{.batch = batch ? *batch : nothing,
@@ -88,7 +89,9 @@ double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batc
   for (size_t i = 0; i <= last; ++i) {
     const models::Parameters parameters = parameters_.gather(i, sinks);
     parameters_.prefetch(i + 1);
-    const Keep keep = options_.gradient_checkpointing && i != last ? Keep::kInput : Keep::kGraph;
+    const Keep keep = i < first                                      ? Keep::kNothing
+                      : options_.gradient_checkpointing && i != last ? Keep::kInput
+                                                                     : Keep::kGraph;
     if (batch) activations = tape.forward(*blocks[i], parameters, activations, context, keep);
     if (i != last) parameters_.release(i);  // the last block is the first one backwards
   }
@@ -100,9 +103,9 @@ double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batc
     loss.backward();
     gradient = output.grad();
   }
-  for (size_t i = last + 1; i-- > 0;) {
+  for (size_t i = last + 1; i-- > first;) {
     const models::Parameters parameters = parameters_.gather(i, sinks);
-    if (i > 0) parameters_.prefetch(i - 1);
+    if (i > first) parameters_.prefetch(i - 1);
     if (batch) {
       reducer_.begin(i);
       gradient = tape.backward(*blocks[i], parameters, gradient, context);

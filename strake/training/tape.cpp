@@ -6,7 +6,7 @@ namespace strake::training {
 namespace {
 
 // `input` as the beginning of a graph.
-at::Tensor as_leaf(const at::Tensor& input) { return input.defined() ? input.detach().requires_grad_() : at::Tensor(); }
+at::Tensor as_leaf(const at::Tensor& input) { return input.detach().requires_grad_(); }
 
 at::Tensor forward_without_graph(const models::Block& block, models::Parameters parameters, const at::Tensor& input,
                                  const models::StepContext& context) {
@@ -19,11 +19,11 @@ at::Tensor forward_without_graph(const models::Block& block, models::Parameters 
 
 at::Tensor Tape::forward(const models::Block& block, const models::Parameters& parameters, const at::Tensor& input,
                          const models::StepContext& context, Keep keep) {
-  if (keep == Keep::kInput) {
-    records_.push_back({.input = input, .output = {}});
+  if (keep != Keep::kGraph) {
+    if (keep == Keep::kInput) records_.push_back({.input = input, .output = {}});
     return forward_without_graph(block, parameters, input, context);
   }
-  const at::Tensor leaf = as_leaf(input);
+  const at::Tensor leaf = records_.empty() ? input : as_leaf(input);
   at::Tensor output = block.forward(parameters, leaf, context);
   records_.push_back({leaf, output});
   return output.detach();
@@ -34,11 +34,11 @@ at::Tensor Tape::backward(const models::Block& block, const models::Parameters& 
   Record record = std::move(records_.back());
   records_.pop_back();
   if (!record.output.defined()) {
-    record.input = as_leaf(record.input);
+    if (!records_.empty()) record.input = as_leaf(record.input);
     record.output = block.forward(parameters, record.input, context);
   }
   record.output.backward(output_gradient);
-  return record.input.defined() ? record.input.grad() : at::Tensor();
+  return records_.empty() ? at::Tensor() : record.input.grad();
 }
 
 }  // namespace strake::training

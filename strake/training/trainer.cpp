@@ -260,6 +260,8 @@ void Trainer::save() {
 void Trainer::finish(double seconds) {
   report_.steps = state_.step;
   if (scaler_) report_.skipped_steps = state_.skipped_steps;
+  report_.trained_parameters = inputs_.model.num_trained_parameters();
+  report_.parameters = inputs_.model.num_parameters();
   report_.epochs = epoch_now();
   report_.mean_loss = state_.step == 0 ? 0 : state_.loss_sum / static_cast<double>(state_.step);
   report_.seconds = seconds;

@@ -9,7 +9,7 @@
 #include "strake/data/batch_plan.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/model.h"
-#include "strake/monitor/flops.h"
+#include "strake/monitor/packed_work.h"
 #include "strake/monitor/trainer_state.h"
 #include "strake/optim/learning_rate.h"
 #include "strake/training/evaluator.h"
@@ -51,6 +51,8 @@ struct TrainReport {
   double seconds = 0;
   double samples_per_second = 0;
   double tokens_per_second = 0;
+  int64_t trained_parameters = 0;
+  int64_t parameters = 0;  // frozen ones too
   std::optional<double> best_metric;
   int64_t best_step = 0;
   bool stopped_early = false;

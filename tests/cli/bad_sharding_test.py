@@ -113,9 +113,16 @@ BAD_TOGETHER = [
         ['ds scheduler.type="WarmupLR" vs --lr_scheduler_type="cosine"'],
     ),
     ({"optimizer": {"type": "AdamW"}}, {"optim": "sgd"}, ["optimizer.type is AdamW and --optim is sgd"]),
+    ({"optimizer": {"type": "SGD"}}, {"optim": "lion"}, ["optimizer.type is SGD and --optim is lion"]),
+    ({"optimizer": {"type": "SGD"}}, {"optim": "sgd", "optim_args": "momentum=0.9"}, ["optimizer.params and --optim_args"]),
+    (
+        {"optimizer": {"type": "Lamb", "params": {"momentum": 0.9}}},
+        {},
+        ["optimizer.params.momentum: Lamb has no such parameter; it has: lr, betas, eps"],
+    ),
     ({"optimizer": {"params": {"lr": 1e-3}}}, {}, ["optimizer.params is without optimizer.type"]),
     ({"optimizer": {"type": "AdamW", "params": {"lr": 0}}}, {}, ["--learning_rate 0 must be positive"]),
-    ({"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 1]}}}, {}, ["--adam_beta2 1 is not in [0, 1)"]),
+    ({"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 1]}}}, {}, ["optimizer: beta2=1 is not in [0, 1)"]),
     ({"scheduler": {"type": "WarmupDecayLR"}}, {}, ["WarmupDecayLR needs scheduler.params.total_num_steps"]),
 ]
 BAD_FSDP = [

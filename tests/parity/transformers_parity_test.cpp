@@ -12,6 +12,7 @@
 #include "strake/optim/learning_rate.h"
 #include "strake/tensors/checkpoint_files.h"
 #include "strake/training/evaluator.h"
+#include "strake/training/freezing.h"
 #include "strake/training/model_files.h"
 #include "strake/training/stepper.h"
 #include "tests/parity/parity_case.h"
@@ -36,6 +37,12 @@ std::unique_ptr<models::Model> make_model(const std::filesystem::path& folder) {
   return std::make_unique<models::SequenceClassifier>(models::read_encoder_config(folder));
 }
 
+std::unique_ptr<models::Model> make_model(const std::filesystem::path& folder, const training::FreezeRules& frozen) {
+  auto model = make_model(folder);
+  training::freeze_parameters(*model, frozen);
+  return model;
+}
+
 class Gathered final : public models::ParameterSource {
  public:
   explicit Gathered(training::ShardedParameters& parameters) : parameters_(parameters) {}
@@ -48,9 +55,9 @@ class Gathered final : public models::ParameterSource {
 
 // A model in training on one rank.
 struct ParityRun {
-  explicit ParityRun(const ParityCase& parity)
+  explicit ParityRun(const ParityCase& parity, const training::FreezeRules& frozen = {})
       : options(parity.options()),
-        model(make_model(parity.folder)),
+        model(make_model(parity.folder, frozen)),
         parameters(*model, comm, options),
         stepper(*model, parameters, comm, options) {
     training::read_model(*model, parameters, parity.folder);
@@ -88,7 +95,7 @@ TEST_P(TransformersParity, EveryGradientAgreesWithin1e4) {
   EXPECT_NEAR(report.loss, parity_.expected.read("loss")[0].item<double>(), 1e-5);
   for (size_t i = 0; i < run.parameters.num_blocks(); ++i) {
     const auto& block = *run.model->blocks()[i];
-    for (const auto& [name, gradient] : models::named_weights(block, run.parameters.block(i).gradient)) {
+    for (const auto& [name, gradient] : models::named_weights(block, run.parameters.unit(i).gradient)) {
       const at::Tensor expected = parity_.expected.read("gradient." + name);
       // Relative to the tensor; the absolute part is for gradients that are zero but for rounding (key biases).
       const double scale = expected.abs().max().item<double>();
@@ -117,6 +124,32 @@ TEST_P(TransformersParity, TwentyStepsOfTrainingAgreeWithin1e4) {
 
 INSTANTIATE_TEST_SUITE_P(Families, TransformersParity,
                          testing::Values("bert", "bert_regression", "roberta", "distilbert", "gpt2", "gpt2_untied"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class FrozenParity : public testing::TestWithParam<const char*> {};
+
+TEST_P(FrozenParity, TenStepsOfTrainingAPartAgreeWithin1e4) {
+  const ParityCase parity(GetParam());
+  const tensors::SafetensorsFile expected(parity.folder / "frozen.safetensors");
+  const Json facts = read_json(parity.folder / "frozen.json", kMaxConfigBytes);
+  const auto patterns = facts["freeze"].get<std::vector<std::string>>();
+  ParityRun run(parity, {.freeze = fmt::format("{}", fmt::join(patterns, ",")), .train_only = ""});
+  const data::TokenDataset dataset = parity.dataset("train.");
+  const optim::LearningRateSchedule schedule(run.options.schedule_options(run.options.max_steps));
+  const at::Tensor losses = expected.read("losses");
+  const at::Tensor norms = expected.read("gradient_norms");
+  for (int64_t i = 0; i < losses.numel(); ++i) {
+    const data::GlobalStep step{.micro_batches = parity.settings["steps"][i].get<std::vector<data::MicroBatch>>(),
+                                .next = {}};
+    const auto report = run.stepper.run(dataset, step, {.number = i + 1, .learning_rate = schedule.at(i)});
+    EXPECT_NEAR(report.loss, losses[i].item<double>(), 1e-4) << "step " << i + 1;
+    EXPECT_NEAR(report.gradient_norm, norms[i].item<double>(), 1e-3 * norms[i].item<double>()) << "step " << i + 1;
+  }
+  const std::string output = expected.tensors().contains("final_nll") ? "final_nll" : "final_logits";
+  EXPECT_LT(largest_difference(run.outputs(parity.dataset("")), expected.read(output)), 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FrozenParity, testing::Values("roberta", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
 class ScorerParity : public testing::TestWithParam<const char*> {};

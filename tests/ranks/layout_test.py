@@ -180,6 +180,28 @@ def test_a_scheduler_follows_the_number_of_steps(inputs, tmp_path):
     assert_same_run(tmp_path / "1", tmp_path / "2")
 
 
+OPTIMIZERS = {
+    "SGD": ({"momentum": 0.9}, {"optim": "sgd", "optim_args": "momentum=0.9"}),
+    "Adagrad": ({"lr_decay": 0.1}, {"optim": "adagrad", "optim_args": "lr_decay=0.1"}),
+    "Lion": ({"betas": [0.9, 0.98]}, {"optim": "lion", "adam_beta2": 0.98}),
+    "Lamb": ({"max_coeff": 5}, {"optim": "lamb", "optim_args": "max_coeff=5"}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_of_the_file_is_that_of_the_flags(inputs, tmp_path, name):
+    params, flags = OPTIMIZERS[name]
+    shared = {"max_steps": 3, "num_train_epochs": None, "weight_decay": None}
+    outcome = run_threads(inputs, tmp_path / "flags", 1, **shared | flags | {"weight_decay": 0.02})
+    assert outcome.code == 0, outcome.err
+    params = {"lr": 1e-3, "weight_decay": 0.02, **params}
+    config = json.dumps({"optimizer": {"type": name, "params": params}})
+    outcome = run_threads(inputs, tmp_path / "file", 2, **shared, deepspeed=config)
+    assert outcome.code == 0, outcome.err
+    assert losses(tmp_path / "file") == losses(tmp_path / "flags")
+    assert (tmp_path / "file/model.safetensors").read_bytes() == (tmp_path / "flags/model.safetensors").read_bytes()
+
+
 def test_the_exit_code_of_a_job_is_that_of_its_error(inputs, tmp_path):
     (tmp_path / "file").write_text("not a folder")  # only rank 0 looks at the output folder
     bad = write_table(tmp_path / "bad.parquet", [row | {"label": None} for row in reviews(4)])

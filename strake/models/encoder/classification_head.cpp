@@ -46,9 +46,11 @@ at::Tensor ClassificationHeadBlock::forward(const Parameters& p, const at::Tenso
 PlannedTensor ClassificationHeadBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
   PlannedTensor first = layers::select_first(graph, input);
   if (design_.dropout_before_dense) first = layers::dropout(graph, first, dropout_);
-  const PlannedTensor dense = layers::linear_activation(graph, first, input.columns);
+  const PlannedTensor dense =
+      layers::linear_activation(graph, first, input.columns, trained({dense_weight_, dense_bias_}));
   const PlannedTensor dropped = layers::dropout(graph, dense, dropout_);
-  return layers::linear(graph, dropped, layout().entries()[classifier_bias_].shape[0]);
+  return layers::linear(graph, dropped, layout().entries()[classifier_bias_].shape[0],
+                        trained({classifier_weight_, classifier_bias_}));
 }
 
 }  // namespace strake::models

@@ -74,8 +74,12 @@ at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& batch) con
 }
 
 PlannedTensor EmbeddingsBlock::plan(PlannedGraph& graph, const PlannedTensor& /*input*/) const {
-  const PlannedTensor sum = layers::embedding_sum(graph, layout().entries()[word_].shape[1]);
-  const PlannedTensor normed = layers::layer_norm(graph, sum);
+  const auto is_trained_table = [&](size_t i) { return parameters()[i].trained == Trained::kYes; };
+  const bool any_table =
+      is_trained_table(word_) || is_trained_table(position_) || (token_type_ && is_trained_table(*token_type_));
+  const PlannedTensor sum =
+      layers::embedding_sum(graph, layout().entries()[word_].shape[1], any_table ? Trained::kYes : Trained::kNo);
+  const PlannedTensor normed = layers::layer_norm(graph, sum, trained({norm_weight_, norm_bias_}));
   return layers::dropout(graph, normed, dropout_);
 }
 

@@ -58,13 +58,16 @@ at::Tensor EncoderLayerBlock::forward(const Parameters& p, const at::Tensor& inp
 }
 
 PlannedTensor EncoderLayerBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
-  const PlannedTensor qkv = layers::linear(graph, input, 3 * config_.hidden_size);
-  const PlannedTensor attended = layers::self_attention(graph, qkv, config_.num_attention_heads);
-  const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size);
-  const PlannedTensor hidden = layers::residual_layer_norm(graph, projected, input, config_.attention_output_dropout);
-  const PlannedTensor activated = layers::linear_activation(graph, hidden, config_.intermediate_size);
-  const PlannedTensor output = layers::linear(graph, activated, config_.hidden_size);
-  return layers::residual_layer_norm(graph, output, hidden, config_.hidden_dropout);
+  const PlannedTensor qkv = layers::linear(graph, input, 3 * config_.hidden_size, trained(qkv_));
+  const PlannedTensor attended =
+      layers::self_attention(graph, qkv, config_.num_attention_heads, kernels::AttentionMask::kFull);
+  const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size, trained(attention_output_));
+  const PlannedTensor hidden =
+      layers::residual_layer_norm(graph, projected, input, config_.attention_output_dropout, trained(attention_norm_));
+  const PlannedTensor activated =
+      layers::linear_activation(graph, hidden, config_.intermediate_size, trained(intermediate_));
+  const PlannedTensor output = layers::linear(graph, activated, config_.hidden_size, trained(output_));
+  return layers::residual_layer_norm(graph, output, hidden, config_.hidden_dropout, trained(output_norm_));
 }
 
 }  // namespace strake::models

@@ -28,7 +28,8 @@ at::Tensor Gpt2EmbeddingsBlock::forward(const Parameters& parameters, const at::
 }
 
 PlannedTensor Gpt2EmbeddingsBlock::plan(PlannedGraph& graph, const PlannedTensor& /*input*/) const {
-  const PlannedTensor sum = layers::embedding_sum(graph, layout().entries()[word_].shape[1]);
+  const Trained any_table = is_trained() ? Trained::kYes : Trained::kNo;
+  const PlannedTensor sum = layers::embedding_sum(graph, layout().entries()[word_].shape[1], any_table);
   return layers::dropout(graph, sum, dropout_);
 }
 

@@ -28,8 +28,9 @@ at::Tensor Gpt2LanguageHeadBlock::forward(const Parameters& p, const at::Tensor&
 }
 
 PlannedTensor Gpt2LanguageHeadBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
-  const PlannedTensor normed = layers::layer_norm(graph, input);
-  return layers::token_nll(graph, normed, vocab_size_);
+  const PlannedTensor normed = layers::layer_norm(graph, input, trained(norm_));
+  const Trained projection = tied().empty() ? parameters()[projection_].trained : tied().front().trained;
+  return layers::token_nll(graph, normed, vocab_size_, projection);
 }
 
 }  // namespace strake::models

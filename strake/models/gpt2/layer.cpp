@@ -68,14 +68,15 @@ at::Tensor Gpt2LayerBlock::forward(const Parameters& p, const at::Tensor& input,
 }
 
 PlannedTensor Gpt2LayerBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
-  const PlannedTensor normed = layers::layer_norm(graph, input);
-  const PlannedTensor qkv = layers::linear(graph, normed, 3 * config_.hidden_size);
-  const PlannedTensor attended = layers::self_attention(graph, qkv, config_.num_heads);
-  const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size);
+  const PlannedTensor normed = layers::layer_norm(graph, input, trained(attention_norm_));
+  const PlannedTensor qkv = layers::linear(graph, normed, 3 * config_.hidden_size, trained(qkv_));
+  const PlannedTensor attended = layers::self_attention(graph, qkv, config_.num_heads, kernels::AttentionMask::kCausal);
+  const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size, trained(attention_output_));
   const layers::PlannedNormedSum hidden =
-      layers::residual_sum_and_norm(graph, projected, input, config_.residual_dropout);
-  const PlannedTensor activated = layers::linear_activation(graph, hidden.norm, config_.intermediate_size);
-  const PlannedTensor output = layers::linear(graph, activated, config_.hidden_size);
+      layers::residual_sum_and_norm(graph, projected, input, config_.residual_dropout, trained(feed_forward_norm_));
+  const PlannedTensor activated =
+      layers::linear_activation(graph, hidden.norm, config_.intermediate_size, trained(intermediate_));
+  const PlannedTensor output = layers::linear(graph, activated, config_.hidden_size, trained(output_));
   const PlannedTensor dropped = layers::dropout(graph, output, config_.residual_dropout);
   PlannedTensor sum = graph.empty_like(dropped);
   graph.attach({&sum}, {hidden.sum, dropped}, {},

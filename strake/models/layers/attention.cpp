@@ -54,6 +54,12 @@ struct AttentionNode final : torch::autograd::Node {
   tensors::PackedBatch batch;
 };
 
+// Tokens that see each other: causal attention sees no later ones.
+double pairs_of(const BatchShape& batch, kernels::AttentionMask mask) {
+  if (mask == kernels::AttentionMask::kFull) return batch.squared_lengths;
+  return (batch.squared_lengths + static_cast<double>(batch.tokens)) / 2;
+}
+
 }  // namespace
 
 at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options, const StepContext& context) {
@@ -81,11 +87,16 @@ at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options
   return attach(out.detach(), node, qkv);
 }
 
-PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, int64_t num_heads) {
+PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, int64_t num_heads,
+                             kernels::AttentionMask mask) {
   PlannedTensor out = graph.empty(qkv.rows, qkv.columns / 3);
+  // Scores and their product with the values; backward takes twice that, without the scores that it computes again.
+  const double flops = 4 * static_cast<double>(out.columns) * pairs_of(graph.batch(), mask);
+  graph.compute(flops);
   const PlannedTensor lse = graph.empty(qkv.rows, num_heads, sizeof(float));
   graph.attach({&out}, {qkv}, {qkv, out, lse},
-               [&graph](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+               [&graph, flops](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+                 graph.compute(2 * flops);
                  return {graph.empty_like(saved[0])};
                });
   return out;

@@ -17,7 +17,8 @@ struct AttentionOptions {
 // Self-attention within each sequence of the batch: qkv [T, 3 H] (queries, keys, values side by side) -> [T, H].
 at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options, const StepContext& context);
 
-// Its memory.
-PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, int64_t num_heads);
+// Its plan.
+PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, int64_t num_heads,
+                             kernels::AttentionMask mask);
 
 }  // namespace strake::models::layers

@@ -10,7 +10,7 @@ at::Tensor dropout(const at::Tensor& x, const kernels::Dropout& dropout, const S
 // The same for one vector per sequence, [S, H]: keyed by the sequence's row at position 0.
 at::Tensor dropout_of_sequences(const at::Tensor& x, const kernels::Dropout& dropout, const StepContext& context);
 
-// The memory of either; `p` is the probability.
+// The plan of either; `p` is the probability.
 PlannedTensor dropout(PlannedGraph& graph, const PlannedTensor& x, double p);
 
 }  // namespace strake::models::layers

@@ -23,6 +23,7 @@ struct EmbeddingNode final : torch::autograd::Node {
   }
 
   static void add_rows(const at::Tensor& dout, const Parameter& parameter, const at::Tensor& ids) {
+    if (!is_trained(parameter)) return;
     const at::Tensor gradient = parameter.sink->add_target(parameter.index);
     dispatch_storage(dout, [&]<typename T>(T*) {
       kernels::embedding_backward<T, float>(
@@ -51,17 +52,19 @@ at::Tensor embedding_sum(const EmbeddingTables& tables, const tensors::PackedBat
     if (tables.token_type) args.type = table<T>(*tables.token_type, batch.token_type_ids);
     kernels::embedding_forward<T>(args);
   });
-  if (tables.word.sink == nullptr) return out;
+  const bool types_are_trained = tables.token_type && is_trained(*tables.token_type);
+  if (!is_trained(tables.word) && !is_trained(tables.position) && !types_are_trained) return out;
   auto node = std::make_shared<EmbeddingNode>();
   node->tables = tables;
   node->batch = batch;
   return attach(out, node);
 }
 
-PlannedTensor embedding_sum(PlannedGraph& graph, int64_t columns) {
+PlannedTensor embedding_sum(PlannedGraph& graph, int64_t columns, Trained any_table) {
   PlannedTensor out = graph.empty(graph.batch().tokens, columns);
-  graph.attach({&out}, {}, {},
-               [](PlannedGraph::Saved&, const PlannedGraph::Saved&) -> PlannedGraph::Saved { return {}; });
+  graph.attach(
+      {&out}, {}, {}, [](PlannedGraph::Saved&, const PlannedGraph::Saved&) -> PlannedGraph::Saved { return {}; },
+      any_table);
   return out;
 }
 

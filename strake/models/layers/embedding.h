@@ -16,7 +16,7 @@ struct EmbeddingTables {
 // Sum of the tables' rows for each token: [T, H]. Ids, positions and types outside a table are errors (kData).
 at::Tensor embedding_sum(const EmbeddingTables& tables, const tensors::PackedBatch& batch);
 
-// Its memory; `columns` is H.
-PlannedTensor embedding_sum(PlannedGraph& graph, int64_t columns);
+// Its plan; `columns` is H.
+PlannedTensor embedding_sum(PlannedGraph& graph, int64_t columns, Trained any_table);
 
 }  // namespace strake::models::layers

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "strake/models/layers/attention.h"
 #include "strake/models/layers/dropout.h"
@@ -258,6 +259,100 @@ TEST_F(LayerGradients, DropoutMasksDependOnSiteAndRowButNotOnTheBatch) {
   last.token_rows.fill_(102);
   const StepContext alone{last, context_.dropout_key};
   EXPECT_TRUE(y.slice(0, 4, 8).equal(layers::dropout(x.slice(0, 0, 4), dropout(5), alone)));
+}
+
+// Which gradients are wanted of a layer with one input and two parameters.
+struct Wanted {
+  bool input, weight, bias;
+};
+constexpr Wanted kAll{true, true, true};
+
+struct Gradients {
+  at::Tensor input;
+  std::map<size_t, at::Tensor> parameters;
+};
+
+Gradients gradients_of(const LayerUnderTest& layer, const Wanted& wanted) {
+  RecordingSink sink(layer.parameters);
+  const at::Tensor input = layer.inputs[0].clone().requires_grad_(wanted.input);
+  const Parameters parameters{{layer.parameters[0], 0, wanted.weight ? &sink : nullptr},
+                              {layer.parameters[1], 1, wanted.bias ? &sink : nullptr}};
+  const at::Tensor output = layer.forward({input}, parameters);
+  EXPECT_EQ(output.requires_grad(), wanted.input || wanted.weight || wanted.bias);
+  if (output.requires_grad()) output.backward(wave(output.sizes(), 0.3));
+  return {input.grad(), sink.gradients};
+}
+
+TEST_F(LayerGradients, OfFrozenParametersAreNotTakenAndThoseOfTheOthersAreTheSame) {
+  const std::vector<LayerUnderTest> all{
+      {{wave({8, 6}, 1)},
+       {wave({5, 6}, 2), wave({5}, 3)},
+       [](const auto& x, const Parameters& p) { return linear(x[0], p[0], p[1]); }},
+      {{wave({8, 6}, 1)},
+       {wave({5, 6}, 2), wave({5}, 3)},
+       [](const auto& x, const Parameters& p) { return linear_activation(x[0], p[0], p[1], Activation::kGelu); }},
+      {{wave({8, 6}, 1)},
+       {wave({6}, 2), wave({6}, 3)},
+       [&](const auto& x, const Parameters& p) { return layer_norm(x[0], {p[0], p[1], 1e-5}, context_); }},
+      {{wave({8, 6}, 1)}, {wave({6}, 2), wave({6}, 3)}, [&](const auto& x, const Parameters& p) {
+         const NormedSum both = residual_sum_and_norm(x[0], x[0], {p[0], p[1], 1e-5}, dropout(4), context_);
+         return at::cat({both.sum, both.norm}, 1);
+       }}};
+  for (const LayerUnderTest& layer : all) {
+    const Gradients whole = gradients_of(layer, kAll);
+    for (int choice = 0; choice < 7; ++choice) {
+      const Wanted wanted{(choice & 1) != 0, (choice & 2) != 0, (choice & 4) != 0};
+      const Gradients some = gradients_of(layer, wanted);
+      ASSERT_EQ(some.input.defined(), wanted.input);
+      ASSERT_EQ(some.parameters.contains(0), wanted.weight);
+      ASSERT_EQ(some.parameters.contains(1), wanted.bias);
+      EXPECT_TRUE(!wanted.input || some.input.equal(whole.input));
+      for (const auto& [i, gradient] : some.parameters) EXPECT_TRUE(gradient.equal(whole.parameters.at(i)));
+    }
+  }
+}
+
+TEST_F(LayerGradients, OfTokenNllAreThoseThatAreWanted) {
+  const StepContext context{.batch = batch_, .dropout_key = {}, .loss_divisor = 1};
+  const auto gradients = [&](bool wants_input, bool wants_weight) {
+    const at::Tensor weight = wave({11, 6}, 2);
+    RecordingSink sink({weight});
+    const at::Tensor hidden = wave({8, 6}, 1).requires_grad_(wants_input);
+    const at::Tensor nll = token_nll(hidden, {weight, 0, wants_weight ? &sink : nullptr}, context);
+    EXPECT_EQ(nll.requires_grad(), wants_input || wants_weight);
+    if (nll.requires_grad()) nll.sum().backward();
+    return Gradients{hidden.grad(), sink.gradients};
+  };
+  const Gradients whole = gradients(true, true);
+  const Gradients of_input = gradients(true, false);
+  EXPECT_TRUE(of_input.input.equal(whole.input));
+  EXPECT_TRUE(of_input.parameters.empty());
+  const Gradients of_weight = gradients(false, true);
+  EXPECT_FALSE(of_weight.input.defined());
+  EXPECT_TRUE(of_weight.parameters.at(0).equal(whole.parameters.at(0)));
+  EXPECT_FALSE(gradients(false, false).input.defined());
+}
+
+TEST_F(LayerGradients, OfEmbeddingTablesAreThoseThatAreTrained) {
+  const std::vector<at::Tensor> values{wave({11, 6}, 1), wave({10, 6}, 2), wave({2, 6}, 3)};
+  const auto gradients = [&](int trained) {
+    RecordingSink sink(values);
+    Parameters p = with_sink(values, &sink);
+    for (size_t i = 0; i < p.size(); ++i) {
+      if ((trained >> i & 1) == 0) p[i].sink = nullptr;
+    }
+    const at::Tensor sum =
+        embedding_sum({.word = p[0], .position = p[1], .token_type = p[2], .position_rows = batch_.positions}, batch_);
+    EXPECT_EQ(sum.requires_grad(), trained != 0);
+    if (trained != 0) sum.backward(wave(sum.sizes(), 0.3));
+    return sink.gradients;
+  };
+  const auto whole = gradients(7);
+  for (int trained = 0; trained < 7; ++trained) {
+    const auto some = gradients(trained);
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(some.contains(i), (trained >> i & 1) != 0);
+    for (const auto& [i, gradient] : some) EXPECT_TRUE(gradient.equal(whole.at(i)));
+  }
 }
 
 TEST_F(LayerGradients, AreNotRecordedInEvaluation) {

@@ -23,8 +23,8 @@ at::Tensor column_sum(const at::Tensor& x_nc) {
 struct LinearNode final : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
     const at::Tensor dy = gradients[0].contiguous();
-    weight.sink->accept(weight.index, tensors::linear_weight_gradient(dy, x));
-    bias.sink->accept(bias.index, column_sum(dy));
+    if (is_trained(weight)) weight.sink->accept(weight.index, tensors::linear_weight_gradient(dy, x));
+    if (is_trained(bias)) bias.sink->accept(bias.index, column_sum(dy));
     if (!task_should_compute_output(0)) return {at::Tensor()};
     return {tensors::linear_input_gradient(dy, weight.value)};
   }
@@ -50,8 +50,8 @@ struct LinearActivationNode final : torch::autograd::Node {
                                             .activation = activation});
     });
     product.reset();
-    weight.sink->accept(weight.index, tensors::linear_weight_gradient(dproduct, x));
-    bias.sink->accept(bias.index, dbias);
+    if (is_trained(weight)) weight.sink->accept(weight.index, tensors::linear_weight_gradient(dproduct, x));
+    if (is_trained(bias)) bias.sink->accept(bias.index, dbias);
     if (!task_should_compute_output(0)) return {at::Tensor()};
     return {tensors::linear_input_gradient(dproduct, weight.value)};
   }
@@ -62,32 +62,54 @@ struct LinearActivationNode final : torch::autograd::Node {
   kernels::Activation activation = kernels::Activation::kIdentity;
 };
 
-PlannedTensor planned_product(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
+// What the gradients of a projection depend on.
+struct PlannedProduct {
+  ProductShape shape;
+  Trained weight;
+  bool takes_input_gradient;
+};
+
+PlannedTensor planned_output(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
   PlannedTensor y = graph.empty(x.rows, outputs);
   use_linear_workspace(graph, {.tokens = x.rows, .outputs = outputs, .inputs = x.columns});
+  graph.multiply(x.rows, x.columns, outputs);
   return y;
 }
 
+PlannedProduct planned_product(const PlannedTensor& x, int64_t outputs, Trained weight) {
+  return {.shape = {.tokens = x.rows, .outputs = outputs, .inputs = x.columns},
+          .weight = weight,
+          .takes_input_gradient = x.origin.has_value()};
+}
+
 // The weight's, handed over, and the input's.
-PlannedTensor planned_gradients(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
-  const ProductShape shape{.tokens = x.rows, .outputs = outputs, .inputs = x.columns};
-  {
-    const PlannedTensor dweight = graph.empty(outputs, x.columns);
-    use_weight_gradient_workspace(graph, shape);
+PlannedTensor planned_gradients(PlannedGraph& graph, const PlannedProduct& product) {
+  const auto& [tokens, outputs, inputs] = product.shape;
+  if (product.weight == Trained::kYes) {
+    const PlannedTensor dweight = graph.empty(outputs, inputs);
+    use_weight_gradient_workspace(graph, product.shape);
+    graph.multiply(outputs, tokens, inputs);
     graph.accept(dweight);
   }
-  PlannedTensor dx = graph.empty_like(x);
-  use_input_gradient_workspace(graph, shape);
+  if (!product.takes_input_gradient) return {};
+  PlannedTensor dx = graph.empty(tokens, inputs);
+  use_input_gradient_workspace(graph, product.shape);
+  graph.multiply(tokens, outputs, inputs);
   return dx;
+}
+
+// The input is saved for the weight's gradient only.
+PlannedTensor saved_input(const PlannedTensor& x, Trained weight) {
+  return weight == Trained::kYes ? x : PlannedTensor();
 }
 
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
   const at::Tensor y = without_recording([&] { return tensors::linear(x, weight.value, bias.value); });
-  if (weight.sink == nullptr) return y;
+  if (!is_trained(weight) && !is_trained(bias) && !x.requires_grad()) return y;
   auto node = std::make_shared<LinearNode>();
-  node->x = x.detach();
+  if (is_trained(weight)) node->x = x.detach();
   node->weight = weight;
   node->bias = bias;
   return attach(y, node, x);
@@ -96,7 +118,7 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter&
 at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
                              kernels::Activation activation) {
   const at::Tensor product = without_recording([&] { return tensors::linear(x, weight.value, std::nullopt); });
-  const bool recording = weight.sink != nullptr;
+  const bool recording = is_trained(weight) || is_trained(bias) || x.requires_grad();
   const at::Tensor y = recording ? at::empty_like(product) : product;
   dispatch_storage(product, [&]<typename T>(T*) {
     kernels::bias_activation_forward<T>({.x = const_storage<T>(product),
@@ -108,7 +130,7 @@ at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const
   });
   if (!recording) return y;
   auto node = std::make_shared<LinearActivationNode>();
-  node->x = x.detach();
+  if (is_trained(weight)) node->x = x.detach();
   node->product = product;
   node->weight = weight;
   node->bias = bias;
@@ -116,25 +138,32 @@ at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const
   return attach(y, node, x);
 }
 
-PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
-  PlannedTensor y = planned_product(graph, x, outputs);
-  graph.attach({&y}, {x}, {x},
-               [&graph, outputs](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
-                 return {planned_gradients(graph, saved[0], outputs)};
-               });
+PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs, const TrainedAffine& trained) {
+  PlannedTensor y = planned_output(graph, x, outputs);
+  const PlannedProduct product = planned_product(x, outputs, trained.weight);
+  graph.attach(
+      {&y}, {x}, {saved_input(x, trained.weight)},
+      [&graph, product](PlannedGraph::Saved&, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+        return {planned_gradients(graph, product)};
+      },
+      trained.any());
   return y;
 }
 
-PlannedTensor linear_activation(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
-  PlannedTensor product = planned_product(graph, x, outputs);
-  if (!graph.takes_gradients()) return product;
+PlannedTensor linear_activation(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs,
+                                const TrainedAffine& trained) {
+  PlannedTensor product = planned_output(graph, x, outputs);
+  const PlannedProduct shape = planned_product(x, outputs, trained.weight);
+  if (!graph.records({x}, trained.any())) return product;
   PlannedTensor y = graph.empty_like(product);
-  graph.attach({&y}, {x}, {x, product},
-               [&graph, outputs](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
-                 const PlannedTensor dproduct = graph.empty_like(saved[1]);
-                 saved.pop_back();
-                 return {planned_gradients(graph, saved[0], outputs)};
-               });
+  graph.attach(
+      {&y}, {x}, {saved_input(x, trained.weight), product},
+      [&graph, shape](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+        const PlannedTensor dproduct = graph.empty_like(saved[1]);
+        saved.pop_back();
+        return {planned_gradients(graph, shape)};
+      },
+      trained.any());
   return y;
 }
 

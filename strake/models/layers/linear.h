@@ -12,8 +12,9 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter&
 at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
                              kernels::Activation activation);
 
-// Their memory; `outputs` is O.
-PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs);
-PlannedTensor linear_activation(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs);
+// Their plans; `outputs` is O.
+PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs, const TrainedAffine& trained);
+PlannedTensor linear_activation(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs,
+                                const TrainedAffine& trained);
 
 }  // namespace strake::models::layers

@@ -25,6 +25,9 @@ auto without_recording(const Compute& compute) {
   return compute();
 }
 
+// A layer is part of the graph if a parameter is trained or an input needs a gradient.
+inline bool is_trained(const Parameter& parameter) { return parameter.sink != nullptr; }
+
 // Makes `node` the origin of `output` in the graph. `inputs` are the tensors whose gradients node->apply returns, in
 // order; ones that need none are allowed.
 template <typename... Inputs>

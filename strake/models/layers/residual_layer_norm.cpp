@@ -34,8 +34,8 @@ struct LayerNormNode final : torch::autograd::Node {
                                                 .dropout = dropout,
                                                 .index = token_index(batch)});
     });
-    norm.weight.sink->accept(norm.weight.index, dgamma);
-    norm.bias.sink->accept(norm.bias.index, dbeta);
+    if (is_trained(norm.weight)) norm.weight.sink->accept(norm.weight.index, dgamma);
+    if (is_trained(norm.bias)) norm.bias.sink->accept(norm.bias.index, dbeta);
     if (has_residual) return {dx, dsum};
     return {dx};
   }
@@ -80,6 +80,11 @@ std::pair<at::Tensor, std::shared_ptr<LayerNormNode>> compute(const at::Tensor& 
   return {y, node};
 }
 
+bool records(const at::Tensor& x, const at::Tensor& residual, const LayerNormParameters& norm) {
+  return is_trained(norm.weight) || is_trained(norm.bias) || x.requires_grad() ||
+         (residual.defined() && residual.requires_grad());
+}
+
 PlannedGraph::Backward planned_backward(PlannedGraph& graph, double dropout) {
   return [&graph, dropout](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
     const PlannedTensor dsum = graph.empty_like(saved[0]);
@@ -93,14 +98,14 @@ PlannedGraph::Backward planned_backward(PlannedGraph& graph, double dropout) {
 at::Tensor residual_layer_norm(const at::Tensor& x, const at::Tensor& residual, const LayerNormParameters& norm,
                                const kernels::Dropout& dropout, const StepContext& context) {
   auto [y, node] = compute(x, residual, norm, dropout, context);
-  return norm.weight.sink == nullptr ? y : attach(y, node, x, residual);
+  return records(x, residual, norm) ? attach(y, node, x, residual) : y;
 }
 
 NormedSum residual_sum_and_norm(const at::Tensor& x, const at::Tensor& residual, const LayerNormParameters& norm,
                                 const kernels::Dropout& dropout, const StepContext& context) {
   auto [y, node] = compute(x, residual, norm, dropout, context);
   at::Tensor sum = node->sum.detach();  // a tensor of its own: the node must not own an output that owns the node
-  if (norm.weight.sink == nullptr) return {sum, y};
+  if (!records(x, residual, norm)) return {sum, y};
   sum = attach(sum, node, x, residual);
   torch::autograd::set_history(y, node);
   return {sum, y};
@@ -108,29 +113,29 @@ NormedSum residual_sum_and_norm(const at::Tensor& x, const at::Tensor& residual,
 
 at::Tensor layer_norm(const at::Tensor& x, const LayerNormParameters& norm, const StepContext& context) {
   auto [y, node] = compute(x, {}, norm, {}, context);
-  return norm.weight.sink == nullptr ? y : attach(y, node, x);
+  return records(x, {}, norm) ? attach(y, node, x) : y;
 }
 
 PlannedTensor residual_layer_norm(PlannedGraph& graph, const PlannedTensor& x, const PlannedTensor& residual,
-                                  double dropout) {
+                                  double dropout, const TrainedAffine& trained) {
   const PlannedTensor sum = graph.empty_like(x);
   const PlannedTensor mean_and_rstd = graph.empty(x.rows, 2, sizeof(float));
   PlannedTensor y = graph.empty_like(x);
-  graph.attach({&y}, {x, residual}, {sum, mean_and_rstd}, planned_backward(graph, dropout));
+  graph.attach({&y}, {x, residual}, {sum, mean_and_rstd}, planned_backward(graph, dropout), trained.any());
   return y;
 }
 
 PlannedNormedSum residual_sum_and_norm(PlannedGraph& graph, const PlannedTensor& x, const PlannedTensor& residual,
-                                       double dropout) {
+                                       double dropout, const TrainedAffine& trained) {
   PlannedTensor sum = graph.empty_like(x);
   const PlannedTensor mean_and_rstd = graph.empty(x.rows, 2, sizeof(float));
   PlannedTensor y = graph.empty_like(x);
-  graph.attach({&sum, &y}, {x, residual}, {sum, mean_and_rstd}, planned_backward(graph, dropout));
+  graph.attach({&sum, &y}, {x, residual}, {sum, mean_and_rstd}, planned_backward(graph, dropout), trained.any());
   return {sum, y};
 }
 
-PlannedTensor layer_norm(PlannedGraph& graph, const PlannedTensor& x) {
-  return residual_layer_norm(graph, x, PlannedTensor(), 0);
+PlannedTensor layer_norm(PlannedGraph& graph, const PlannedTensor& x, const TrainedAffine& trained) {
+  return residual_layer_norm(graph, x, PlannedTensor(), 0, trained);
 }
 
 }  // namespace strake::models::layers

@@ -26,15 +26,15 @@ NormedSum residual_sum_and_norm(const at::Tensor& x, const at::Tensor& residual,
 // layer_norm(x)
 at::Tensor layer_norm(const at::Tensor& x, const LayerNormParameters& norm, const StepContext& context);
 
-// Their memory; `dropout` is the probability.
+// Their plans; `dropout` is the probability.
 struct PlannedNormedSum {
   PlannedTensor sum;
   PlannedTensor norm;
 };
 PlannedTensor residual_layer_norm(PlannedGraph& graph, const PlannedTensor& x, const PlannedTensor& residual,
-                                  double dropout);
+                                  double dropout, const TrainedAffine& trained);
 PlannedNormedSum residual_sum_and_norm(PlannedGraph& graph, const PlannedTensor& x, const PlannedTensor& residual,
-                                       double dropout);
-PlannedTensor layer_norm(PlannedGraph& graph, const PlannedTensor& x);
+                                       double dropout, const TrainedAffine& trained);
+PlannedTensor layer_norm(PlannedGraph& graph, const PlannedTensor& x, const TrainedAffine& trained);
 
 }  // namespace strake::models::layers

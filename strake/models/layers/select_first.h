@@ -7,7 +7,7 @@ namespace strake::models::layers {
 // The first token of each sequence: [T, H] -> [S, H].
 at::Tensor select_first(const at::Tensor& hidden, const tensors::PackedBatch& batch);
 
-// Its memory.
+// Its plan.
 PlannedTensor select_first(PlannedGraph& graph, const PlannedTensor& hidden);
 
 }  // namespace strake::models::layers

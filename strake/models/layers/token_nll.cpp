@@ -44,13 +44,14 @@ Predictions predictions_of(const tensors::PackedBatch& batch) {
 
 struct TokenNllNode final : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
+    check_scale(gradients[0]);
     if (weight_gradient.defined()) {
-      check_scale(gradients[0]);
       weight.sink->accept(weight.index, weight_gradient);
       weight_gradient.reset();
-    } else {
+    } else if (is_trained(weight)) {
       weight.sink->add_target(weight.index);  // sequences of one token predict nothing
     }
+    if (!state_gradient.defined()) return {at::Tensor()};
     at::Tensor dhidden = at::zeros({num_tokens, state_gradient.size(1)}, state_gradient.options());
     dhidden.index_copy_(0, rows, state_gradient);
     return {dhidden};
@@ -59,6 +60,7 @@ struct TokenNllNode final : torch::autograd::Node {
 
   // Gradients were taken for this one.
   void check_scale(const at::Tensor& output_gradient) const {
+    if (output_gradient.numel() == 0) return;
     const double error = output_gradient.sub(scale).abs().max().item<double>();
     require(error <= 1e-6 * std::abs(scale), ErrorKind::kInternal,
             "a token's loss has a gradient that differs from {} by {}", scale, error);
@@ -77,8 +79,8 @@ struct TokenNllNode final : torch::autograd::Node {
   double scale = 1;
   int64_t num_tokens = 0;
   at::Tensor rows;
-  at::Tensor state_gradient;   // [N, H]
-  at::Tensor weight_gradient;  // [V, H]
+  at::Tensor state_gradient;   // [N, H]; undefined if the hidden states need none
+  at::Tensor weight_gradient;  // [V, H]; undefined if the weight is frozen
 };
 
 // TokenNllNode::add_weight_gradient.
@@ -96,7 +98,8 @@ void add_planned_part(PlannedGraph& graph, const PlannedTensor& part, PlannedTen
 at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context) {
   const Predictions predictions = predictions_of(context.batch);
   const at::Tensor nll = at::empty({predictions.rows.numel()}, at::kFloat);
-  const bool recording = weight.sink != nullptr;
+  const bool takes_state_gradient = hidden.requires_grad();
+  const bool recording = is_trained(weight) || takes_state_gradient;
   auto node = std::make_shared<TokenNllNode>();
   node->weight = weight;
   node->scale = 1 / context.loss_divisor;
@@ -104,7 +107,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
   node->rows = predictions.rows;
   without_recording([&] {
     const at::Tensor states = hidden.index_select(0, predictions.rows);
-    if (recording) node->state_gradient = at::empty_like(states);
+    if (takes_state_gradient) node->state_gradient = at::empty_like(states);
     for (int64_t begin = 0; begin < states.size(0); begin += kChunkTokens) {
       const int64_t count = std::min(kChunkTokens, states.size(0) - begin);
       const at::Tensor chunk = states.narrow(0, begin, count);
@@ -118,33 +121,39 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
                                    .tokens = count,
                                    .classes = logits.size(1)});
       });
-      if (!recording) continue;
-      node->state_gradient.narrow(0, begin, count).copy_(tensors::linear_input_gradient(logits, weight.value));
-      node->add_weight_gradient(tensors::linear_weight_gradient(logits, chunk));
+      if (takes_state_gradient) {
+        node->state_gradient.narrow(0, begin, count).copy_(tensors::linear_input_gradient(logits, weight.value));
+      }
+      if (is_trained(weight)) node->add_weight_gradient(tensors::linear_weight_gradient(logits, chunk));
     }
   });
   return recording ? attach(nll, node, hidden) : nll;
 }
 
-PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes) {
+PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes, Trained weight) {
   const int64_t count = graph.batch().tokens - graph.batch().sequences;
   const int64_t width = hidden.columns;
   const PlannedTensor rows = graph.empty(count, 1, sizeof(int64_t));
   const PlannedTensor targets = graph.empty(count, 1, sizeof(int32_t));
   PlannedTensor nll = graph.empty(count, 1, sizeof(float));
   PlannedTensor state_gradient, weight_gradient;
+  const bool takes_state_gradient = graph.records({hidden});
+  const bool takes_weight_gradient = graph.takes_gradients() && weight == Trained::kYes;
   {
     const PlannedTensor states = graph.empty(count, width);
-    if (graph.takes_gradients()) state_gradient = graph.empty_like(states);
+    if (takes_state_gradient) state_gradient = graph.empty_like(states);
     for (int64_t begin = 0; begin < count; begin += kChunkTokens) {
       const PlannedTensor logits = graph.empty(std::min(kChunkTokens, count - begin), classes);
       const ProductShape shape{.tokens = logits.rows, .outputs = classes, .inputs = width};
       use_linear_workspace(graph, shape);
-      if (!graph.takes_gradients()) continue;
-      {
+      graph.multiply(logits.rows, width, classes);
+      if (takes_state_gradient) {
         const PlannedTensor part = graph.empty(logits.rows, width);
         use_input_gradient_workspace(graph, shape);
+        graph.multiply(logits.rows, classes, width);
       }
+      if (!takes_weight_gradient) continue;
+      graph.multiply(classes, logits.rows, width);
       const PlannedTensor part = graph.empty(classes, width);
       use_weight_gradient_workspace(graph, shape);
       add_planned_part(graph, part, weight_gradient);
@@ -155,8 +164,10 @@ PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_
       [&graph, tokens = hidden.rows](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
         if (saved[2].defined()) graph.accept(saved[2]);
         saved.pop_back();
+        if (!saved[1].defined()) return {PlannedTensor()};
         return {graph.empty(tokens, saved[1].columns)};
-      });
+      },
+      weight);
   return nll;
 }
 

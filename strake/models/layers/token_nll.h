@@ -10,7 +10,7 @@ namespace strake::models::layers {
 // gradient that is 1 / context.loss_divisor for every token: kInternal if another one arrives.
 at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context);
 
-// Its memory; `classes` is V.
-PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes);
+// Its plan; `classes` is V.
+PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes, Trained weight);
 
 }  // namespace strake::models::layers

@@ -1,0 +1,46 @@
+#include "strake/training/training_flops.h"
+
+#include <deque>
+
+#include "strake/models/planned_graph.h"
+
+namespace strake::training {
+namespace {
+
+using models::PlannedGradients;
+using models::PlannedGraph;
+using models::PlannedTensor;
+
+double step_flops(const models::Model& model, const models::BatchShape& batch, Recomputation recomputation) {
+  models::MemoryMeter meter;
+  const size_t first = model.first_trained_block();
+  std::deque<PlannedGraph> graphs;
+  std::vector<PlannedTensor> outputs;
+  PlannedTensor activations;
+  double sum = 0;
+  for (size_t i = 0; i < model.blocks().size(); ++i) {
+    const auto gradients = i < first ? PlannedGradients::kNone : PlannedGradients::kTaken;
+    PlannedGraph& graph = graphs.emplace_back(meter, PlannedGraph::Options{.batch = batch, .gradients = gradients});
+    activations = model.blocks()[i]->plan(graph, i <= first ? activations : PlannedGraph::leaf(activations));
+    outputs.push_back(activations);
+    const bool is_recomputed = i >= first && i + 1 < model.blocks().size();
+    if (recomputation == Recomputation::kCounted && is_recomputed) sum += graph.flops();
+  }
+  PlannedTensor gradient = activations;
+  for (size_t i = model.blocks().size(); i-- > first;) gradient = graphs[i].backward(outputs[i], gradient);
+  for (const PlannedGraph& graph : graphs) sum += graph.flops();
+  return sum;
+}
+
+}  // namespace
+
+// All products are linear in tokens, sequences and squared lengths. Sequences have at least one token.
+TrainingFlops::TrainingFlops(const models::Model& model, Recomputation recomputation) {
+  const auto of = [&](const models::BatchShape& batch) { return step_flops(model, batch, recomputation); };
+  const double least = of({.tokens = 1, .sequences = 1});
+  per_token_ = of({.tokens = 2, .sequences = 1}) - least;
+  per_pair_ = of({.tokens = 1, .sequences = 1, .squared_lengths = 1}) - least;
+  per_sequence_ = least - per_token_;
+}
+
+}  // namespace strake::training
