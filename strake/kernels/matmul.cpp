@@ -96,7 +96,7 @@ class Product {
   void run() const {
     const DepthBlocks blocks = depth_blocks(rung_.tile, args_.depth);
     const int64_t whole_depth = kPieceFloats / std::max<int64_t>(1, blocks.units);  // columns
-    PanelPiece piece{.columns = args_.columns, .blocks = blocks.count};
+    PanelPiece piece{.depth = args_.depth, .columns = args_.columns, .blocks = blocks.count};
     if (whole_depth < args_.columns) {
       piece.columns = whole_depth;
       if (whole_depth < kFewColumns) {
@@ -125,7 +125,7 @@ class Product {
     for (; piece.first_block < blocks.count; piece.first_block += most_blocks) {
       piece.blocks = std::min(most_blocks, blocks.count - piece.first_block);
       parallel_for(pieces_of(piece.columns, rung_.tile.columns), 1, [&](int64_t begin, int64_t end) {
-        rung_.pack(args_.b, args_.depth, piece, begin, end, panels.data());
+        rung_.pack(args_.b, piece, begin, end, panels.data());
       });
       multiply(piece, panels.data(), sums);
     }
@@ -150,10 +150,10 @@ void check(const Matmul<T, Out>& args) {
   const MatmulResult<T, Out>& result = args.result;
   require(result.stride >= args.columns, ErrorKind::kInternal, "product: C has stride {} for {} columns", result.stride,
           args.columns);
-  const bool plain = result.bias == nullptr && result.activation == Activation::kIdentity;
+  const bool plain = result.bias == nullptr && !result.activation;
   require(result.store == Store::kOverwrite || (plain && std::is_same_v<Out, float>), ErrorKind::kInternal,
           "product: only plain fp32 sums can be added to C");
-  require(result.product == nullptr || result.activation != Activation::kIdentity, ErrorKind::kInternal,
+  require(result.product == nullptr || result.activation, ErrorKind::kInternal,
           "product: sums are stored apart only beside an activation");
 }
 
@@ -170,7 +170,7 @@ PackedMatrix<T>::PackedMatrix(const MatrixOperand<T>& b, int64_t depth, int64_t 
   const int64_t panels = pieces_of(columns, rung.tile.columns);
   panels_ = AlignedFloats(panels * rung.tile.columns * blocks.units);
   parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
-    rung.pack(b, depth, {.columns = columns, .blocks = blocks.count}, begin, end, panels_.data());
+    rung.pack(b, {.depth = depth, .columns = columns, .blocks = blocks.count}, begin, end, panels_.data());
   });
 }
 
@@ -190,7 +190,7 @@ void matmul(const Matmul<T, Out>& args, const PackedMatrix<T>& b) {
   if (args.rows == 0 || args.columns == 0) return;
   const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
   const DepthBlocks blocks = depth_blocks(rung.tile, args.depth);
-  Product<T, Out>(args, rung).multiply({.columns = args.columns, .blocks = blocks.count}, b.panels(), nullptr);
+  Product<T, Out>(args, rung).multiply({.depth = args.depth, .columns = args.columns, .blocks = blocks.count}, b.panels(), nullptr);
 }
 
 template class PackedMatrix<float>;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "strake/core/cpu_features.h"
 #include "strake/kernels/bfloat16.h"
@@ -41,9 +42,9 @@ struct MatmulResult {
   int64_t stride = 0;
   Store store = Store::kOverwrite;  // kAdd: c += sums; only if Out is float, without bias and activation
   const T* bias = nullptr;          // [columns], or null: none
-  // c = activation(sums + bias). Another than the identity takes the sums rounded to Out: the bits are those of
-  // bias_activation_forward on a stored product.
-  Activation activation = Activation::kIdentity;
+  // c = activation(sums + bias), of sums rounded to Out: the bits are those of bias_activation_forward on a stored
+  // product. Absent: c = sums + bias, rounded once.
+  std::optional<Activation> activation = std::nullopt;
   Out* product = nullptr;  // or null: the sums without bias and activation, stride as c; only with an activation
 };
 

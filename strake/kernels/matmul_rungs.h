@@ -27,6 +27,7 @@ struct MatmulTile {
 
 // A piece of B: panels [columns / tile.columns] of [units, tile.columns] floats; columns beyond the last are undefined.
 struct PanelPiece {
+  int64_t depth = 0;         // of all of B
   int64_t first_column = 0;  // multiple of tile.columns
   int64_t columns = 0;
   int64_t first_block = 0;  // of the depth
@@ -52,9 +53,8 @@ template <typename T, typename Out>
 struct MatmulRung {
   Isa isa;
   MatmulTile tile;
-  // Packs panels [begin, end) of a piece of B[depth, columns].
-  void (*pack)(const MatrixOperand<T>& b, int64_t depth, const PanelPiece& piece, int64_t begin, int64_t end,
-               float* panels);
+  // Packs panels [begin, end) of a piece of B.
+  void (*pack)(const MatrixOperand<T>& b, const PanelPiece& piece, int64_t begin, int64_t end, float* panels);
   int64_t (*scratch)(const MatmulPart<T, Out>&);  // floats, 64-byte aligned
   void (*multiply)(const MatmulPart<T, Out>&);
 };

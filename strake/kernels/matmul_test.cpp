@@ -221,7 +221,7 @@ TYPED_TEST(MatmulActivationOf, ActivatesAsASeparatePassOverTheStoredProductDoes)
   const Shape shape{25, 70, 800};
   const Operands<TypeParam> operands(shape);
   for (const Activation activation : {Activation::kGelu, Activation::kGeluTanh, Activation::kRelu, Activation::kSilu,
-                                      Activation::kTanh}) {
+                                      Activation::kTanh, Activation::kIdentity}) {
     for (const Isa isa : rungs()) {
       for (const TypeParam* bias : {static_cast<const TypeParam*>(nullptr), operands.bias.data()}) {
         const auto sums = run(product<TypeParam, TypeParam>(shape, operands), isa);

@@ -13,9 +13,8 @@ float element(const MatrixOperand<T>& m, int64_t row, int64_t column) {
 
 // A panel is a column.
 template <typename T>
-void pack(const MatrixOperand<T>& b, int64_t depth, const PanelPiece& piece, int64_t begin, int64_t end,
-          float* panels) {
-  const DepthBlocks blocks(depth);
+void pack(const MatrixOperand<T>& b, const PanelPiece& piece, int64_t begin, int64_t end, float* panels) {
+  const DepthBlocks blocks(piece.depth);
   const int64_t first = blocks.begin(piece.first_block);
   const int64_t last = blocks.begin(piece.first_block + piece.blocks);
   for (int64_t panel = begin; panel < end; ++panel) {
@@ -28,7 +27,7 @@ template <typename T, typename Out>
 void finish(const MatmulResult<T, Out>& result, int64_t row, int64_t column, float sum) {
   Out& c = result.c[row * result.stride + column];
   const float bias = result.bias == nullptr ? 0.0F : to_float(result.bias[column]);
-  if (result.activation == Activation::kIdentity) {
+  if (!result.activation) {
     const float value = result.bias == nullptr ? sum : sum + bias;
     c = from_float<Out>(result.store == Store::kAdd ? to_float(c) + value : value);
     return;
@@ -38,7 +37,7 @@ void finish(const MatmulResult<T, Out>& result, int64_t row, int64_t column, flo
   const float x = to_float(product);
   float y = 0;
   const BiasActivationForward<float> call{
-      .x = &x, .bias = &bias, .y = &y, .tokens = 1, .columns = 1, .activation = result.activation};
+      .x = &x, .bias = &bias, .y = &y, .tokens = 1, .columns = 1, .activation = *result.activation};
   kBiasActivationFloat.forward(call, 0, 1);
   c = from_float<Out>(y);
 }

@@ -18,17 +18,29 @@ constexpr int64_t kTileColumns = kTileVectors * U::Simd::kLanes;
 
 enum class Sums { kNew, kContinued };
 
-// tile[kRows, kTileColumns] = or += A B for one block of the depth; all floats of the tile are in registers meanwhile.
+// tile[rows, kTileColumns] = or += A B for one block of the depth.
+struct TileProduct {
+  const float* a;  // [units, rows]
+  const float* b;  // [units, kTileColumns]
+  int64_t units;
+  Sums sums;
+  float* tile;
+};
+
+// All floats of the tile are in registers meanwhile.
 template <class U, int kRows>
-[[gnu::noinline]] void matmul_tile(const float* a, const float* b, int64_t units, Sums sums, float* tile) {
+[[gnu::noinline]] void matmul_tile(const TileProduct& product) {
   using S = typename U::Simd;
+  const float* a = product.a;
+  const float* b = product.b;
+  float* const tile = product.tile;
   typename S::Float sum[kRows][kTileVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kTileVectors; ++v) sum[r][v] = S::zero();
   }
-  for (; units > 0; --units, a += kRows, b += kTileColumns<U>) {
+  for (int64_t units = product.units; units > 0; --units, a += kRows, b += kTileColumns<U>) {
     typename S::Float bs[kTileVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kTileVectors; ++v) bs[v] = S::load(b + v * S::kLanes);
@@ -39,7 +51,7 @@ template <class U, int kRows>
       for (int v = 0; v < kTileVectors; ++v) sum[r][v] = U::multiply_add(factor, bs[v], sum[r][v]);
     }
   }
-  if (sums == Sums::kContinued) {
+  if (product.sums == Sums::kContinued) {
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
@@ -54,9 +66,9 @@ template <class U, int kRows>
 }
 
 template <class U, int kRows = U::kTileRows>
-inline void matmul_rows(int64_t rows, const float* a, const float* b, int64_t units, Sums sums, float* tile) {
-  if (rows == kRows) return matmul_tile<U, kRows>(a, b, units, sums, tile);
-  if constexpr (kRows > 1) matmul_rows<U, kRows - 1>(rows, a, b, units, sums, tile);
+inline void matmul_rows(int64_t rows, const TileProduct& product) {
+  if (rows == kRows) return matmul_tile<U, kRows>(product);
+  if constexpr (kRows > 1) matmul_rows<U, kRows - 1>(rows, product);
 }
 
 // A tile's place in C.
@@ -67,43 +79,52 @@ struct TilePlace {
   int64_t columns;
 };
 
+template <class S, typename T, typename Out>
+[[gnu::noinline]] void store_sums(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
+  for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
+    Out* const c = result.c + (at.row + r) * result.stride + at.column;
+    for_each_vector<S>(at.columns, [&](int64_t j, auto lanes) {
+      typename S::Float value = S::load(tile + j);
+      if (result.bias != nullptr) value = value + S::load(result.bias + at.column + j, lanes);
+      if constexpr (sizeof(Out) == sizeof(float)) {
+        if (result.store == Store::kAdd) value = S::load(c + j, lanes) + value;
+      }
+      S::store(c + j, value, lanes);
+    });
+  }
+}
+
 template <class S, Activation kKind, typename T, typename Out>
-[[gnu::noinline]] void store_tile(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
+[[gnu::noinline]] void store_activated(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
   for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
     const int64_t begin = (at.row + r) * result.stride + at.column;
-    for_each_vector<S>(at.columns, [&](int64_t c, auto lanes) {
-      typename S::Float value = S::load(tile + c);
-      Out* const to = result.c + begin + c;
-      if constexpr (kKind != Activation::kIdentity) {
-        // Stored and read again: the activation takes what a stored product would give it.
-        Out* const product = result.product == nullptr ? to : result.product + begin + c;
-        S::store(product, value, lanes);
-        value = S::load(product, lanes);
-      }
-      if (result.bias != nullptr) value = value + S::load(result.bias + at.column + c, lanes);
-      if constexpr (std::is_same_v<Out, float>) {
-        if (result.store == Store::kAdd) value = S::load(to, lanes) + value;
-      }
-      S::store(to, activate<S, kKind>(value), lanes);
+    for_each_vector<S>(at.columns, [&](int64_t j, auto lanes) {
+      // Stored and read again: the activation takes what a stored product would give it.
+      Out* const product = (result.product == nullptr ? result.c : result.product) + begin + j;
+      S::store(product, S::load(tile + j), lanes);
+      typename S::Float value = S::load(product, lanes);
+      if (result.bias != nullptr) value = value + S::load(result.bias + at.column + j, lanes);
+      S::store(result.c + begin + j, activate<S, kKind>(value), lanes);
     });
   }
 }
 
 template <class S, typename T, typename Out>
 void finish_tile(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
-  switch (result.activation) {
+  if (!result.activation) return store_sums<S>(result, at, tile);
+  switch (*result.activation) {
     case Activation::kGelu:
-      return store_tile<S, Activation::kGelu>(result, at, tile);
+      return store_activated<S, Activation::kGelu>(result, at, tile);
     case Activation::kGeluTanh:
-      return store_tile<S, Activation::kGeluTanh>(result, at, tile);
+      return store_activated<S, Activation::kGeluTanh>(result, at, tile);
     case Activation::kRelu:
-      return store_tile<S, Activation::kRelu>(result, at, tile);
+      return store_activated<S, Activation::kRelu>(result, at, tile);
     case Activation::kSilu:
-      return store_tile<S, Activation::kSilu>(result, at, tile);
+      return store_activated<S, Activation::kSilu>(result, at, tile);
     case Activation::kTanh:
-      return store_tile<S, Activation::kTanh>(result, at, tile);
+      return store_activated<S, Activation::kTanh>(result, at, tile);
     case Activation::kIdentity:
-      return store_tile<S, Activation::kIdentity>(result, at, tile);
+      return store_activated<S, Activation::kIdentity>(result, at, tile);
   }
 }
 
@@ -173,7 +194,7 @@ class MatmulBlock {
           prefetch_lines(result.c + (row + r) * result.stride + column, columns * static_cast<int64_t>(sizeof(Out)));
         }
       }
-      matmul_rows<U>(at.rows, a, b, units, block == 0 ? Sums::kNew : Sums::kContinued, tile);
+      matmul_rows<U>(at.rows, {a, b, units, block == 0 ? Sums::kNew : Sums::kContinued, tile});
       if (last) finish_tile<S>(result, at, tile);
       a += at.rows * units;
     }

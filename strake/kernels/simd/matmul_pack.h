@@ -106,16 +106,15 @@ float* pack_panel(const PanelSource<T>& from, const PanelShape& shape, int64_t b
 }
 
 template <class U, typename T>
-void pack_right_panels(const MatrixOperand<T>& b, int64_t depth, const PanelPiece& piece, int64_t begin, int64_t end,
-                       float* panels) {
+void pack_right_panels(const MatrixOperand<T>& b, const PanelPiece& piece, int64_t begin, int64_t end, float* panels) {
   constexpr int64_t kColumns = 2 * U::Simd::kLanes;
   const PanelSource<T> all{b.data, b.stride, b.order == Order::kColumns};
-  const DepthBlocks blocks(units_of<U>(depth));
+  const DepthBlocks blocks(units_of<U>(piece.depth));
   const int64_t first_unit = blocks.begin(piece.first_block);
   const int64_t last_unit = blocks.begin(piece.first_block + piece.blocks);
   for (int64_t panel = begin; panel < end; ++panel) {
     const int64_t column = panel * kColumns;
-    const PanelShape shape{smaller(kColumns, piece.columns - column), kColumns, depth};
+    const PanelShape shape{smaller(kColumns, piece.columns - column), kColumns, piece.depth};
     pack_panel<U>(all.from(piece.first_column + column), shape, first_unit, last_unit,
                   panels + panel * (last_unit - first_unit) * kColumns);
   }

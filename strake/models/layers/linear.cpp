@@ -4,11 +4,13 @@
 #include <ATen/ops/empty_like.h>
 
 #include "strake/kernels/column_sum.h"
+#include "strake/models/layers/linear_products.h"
 #include "strake/models/layers/node.h"
-#include "strake/tensors/linear_products.h"
 
 namespace strake::models::layers {
 namespace {
+
+MatmulLibrary library_of(const at::Tensor& operand) { return matmul_library(operand.scalar_type()); }
 
 at::Tensor column_sum(const at::Tensor& x_nc) {
   const at::Tensor sum = at::empty({x_nc.size(1)}, x_nc.options().dtype(at::kFloat));
@@ -22,10 +24,10 @@ at::Tensor column_sum(const at::Tensor& x_nc) {
 struct LinearNode final : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
     const at::Tensor dy = gradients[0].contiguous();
-    weight.sink->accept(weight.index, tensors::linear_weight_gradient(dy, x));
+    weight.sink->accept(weight.index, linear_weight_gradient(dy, x, library_of(x)));
     bias.sink->accept(bias.index, column_sum(dy));
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {tensors::linear_input_gradient(dy, weight.value)};
+    return {linear_input_gradient(dy, weight.value, library_of(dy))};
   }
   void release_variables() override { x.reset(); }
 
@@ -49,10 +51,10 @@ struct LinearActivationNode final : torch::autograd::Node {
                                             .activation = activation});
     });
     product.reset();
-    weight.sink->accept(weight.index, tensors::linear_weight_gradient(dproduct, x));
+    weight.sink->accept(weight.index, linear_weight_gradient(dproduct, x, library_of(x)));
     bias.sink->accept(bias.index, dbias);
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {tensors::linear_input_gradient(dproduct, weight.value)};
+    return {linear_input_gradient(dproduct, weight.value, library_of(dy))};
   }
   void release_variables() override { x.reset(), product.reset(); }
 
@@ -65,18 +67,18 @@ struct LinearActivationNode final : torch::autograd::Node {
 PlannedTensor planned_gradients(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {
   {
     const PlannedTensor dweight = graph.empty(outputs, x.columns);
-    graph.use(tensors::linear_weight_gradient_workspace(x.rows, outputs, x.columns, x.element_size));
+    graph.use(linear_weight_gradient_workspace(x.rows, outputs, x.columns, x.element_size));
     graph.accept(dweight);
   }
   PlannedTensor dx = graph.empty_like(x);
-  graph.use(tensors::linear_input_gradient_workspace(x.rows, x.columns, x.element_size));
+  graph.use(linear_input_gradient_workspace(x.rows, x.columns, x.element_size));
   return dx;
 }
 
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  const at::Tensor y = without_recording([&] { return tensors::linear(x, weight.value, bias.value); });
+  const at::Tensor y = without_recording([&] { return linear_product(x, weight.value, bias.value, library_of(x)); });
   if (weight.sink == nullptr) return y;
   auto node = std::make_shared<LinearNode>();
   node->x = x.detach();
@@ -87,25 +89,18 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter&
 
 at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
                              kernels::Activation activation) {
-  const at::Tensor product = without_recording([&] { return tensors::linear(x, weight.value, std::nullopt); });
-  const bool recording = weight.sink != nullptr;
-  const at::Tensor y = recording ? at::empty_like(product) : product;
-  dispatch_storage(product, [&]<typename T>(T*) {
-    kernels::bias_activation_forward<T>({.x = const_storage<T>(product),
-                                         .bias = const_storage<T>(bias.value),
-                                         .y = storage<T>(y),
-                                         .tokens = product.size(0),
-                                         .columns = product.size(1),
-                                         .activation = activation});
+  const KeepProduct keep = weight.sink != nullptr ? KeepProduct::kYes : KeepProduct::kNo;
+  const ActivatedLinear result = without_recording([&] {
+    return activated_linear_product({x, weight.value, bias.value}, activation, keep, library_of(x));
   });
-  if (!recording) return y;
+  if (keep == KeepProduct::kNo) return result.y;
   auto node = std::make_shared<LinearActivationNode>();
   node->x = x.detach();
-  node->product = product;
+  node->product = result.product;
   node->weight = weight;
   node->bias = bias;
   node->activation = activation;
-  return attach(y, node, x);
+  return attach(result.y, node, x);
 }
 
 PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs) {

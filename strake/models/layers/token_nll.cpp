@@ -9,8 +9,8 @@
 
 #include "strake/core/error.h"
 #include "strake/kernels/cross_entropy.h"
+#include "strake/models/layers/linear_products.h"
 #include "strake/models/layers/node.h"
-#include "strake/tensors/linear_products.h"
 
 namespace strake::models::layers {
 namespace {
@@ -96,6 +96,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
   const Predictions predictions = predictions_of(context.batch);
   const at::Tensor nll = at::empty({predictions.rows.numel()}, at::kFloat);
   const bool recording = weight.sink != nullptr;
+  const MatmulLibrary library = matmul_library(hidden.scalar_type());
   auto node = std::make_shared<TokenNllNode>();
   node->weight = weight;
   node->scale = 1 / context.loss_divisor;
@@ -107,7 +108,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
     for (int64_t begin = 0; begin < states.size(0); begin += kChunkTokens) {
       const int64_t count = std::min(kChunkTokens, states.size(0) - begin);
       const at::Tensor chunk = states.narrow(0, begin, count);
-      const at::Tensor logits = tensors::linear(chunk, weight.value, std::nullopt);
+      const at::Tensor logits = linear_product(chunk, weight.value, std::nullopt, library);
       dispatch_storage(logits, [&]<typename T>(T*) {
         kernels::cross_entropy<T>({.logits = const_storage<T>(logits),
                                    .targets = predictions.targets.const_data_ptr<int32_t>() + begin,
@@ -118,8 +119,8 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
                                    .classes = logits.size(1)});
       });
       if (!recording) continue;
-      node->state_gradient.narrow(0, begin, count).copy_(tensors::linear_input_gradient(logits, weight.value));
-      node->add_weight_gradient(tensors::linear_weight_gradient(logits, chunk));
+      node->state_gradient.narrow(0, begin, count).copy_(linear_input_gradient(logits, weight.value, library));
+      node->add_weight_gradient(linear_weight_gradient(logits, chunk, library));
     }
   });
   return recording ? attach(nll, node, hidden) : nll;
@@ -139,9 +140,9 @@ PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_
       const PlannedTensor logits = graph.empty(std::min(kChunkTokens, count - begin), classes);
       if (!graph.takes_gradients()) continue;
       const int64_t size = logits.element_size;
-      graph.use(logits.rows * width * size + tensors::linear_input_gradient_workspace(logits.rows, width, size));
+      graph.use(logits.rows * width * size + linear_input_gradient_workspace(logits.rows, width, size));
       const PlannedTensor part = graph.empty(classes, width);
-      graph.use(tensors::linear_weight_gradient_workspace(logits.rows, classes, width, size));
+      graph.use(linear_weight_gradient_workspace(logits.rows, classes, width, size));
       add_planned_part(graph, part, weight_gradient);
     }
   }
