@@ -43,8 +43,7 @@ void measure(benchmark::State& state, const Layer& layer, c10::ScalarType dtype,
   product();
   for (auto _ : state) product();
   const double flops = 2.0 * static_cast<double>(kTokens * layer.inputs * layer.outputs);
-  state.counters["GFLOPS"] =
-      benchmark::Counter(flops / 1e9, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["GFLOPS"] = benchmark::Counter(flops / 1e9, benchmark::Counter::kIsIterationInvariantRate);
   state.counters["percent"] =
       benchmark::Counter(100.0 * flops / peak_flops, benchmark::Counter::kIsIterationInvariantRate);
 }

@@ -109,9 +109,8 @@ class Product {
     }
     const int64_t padded = pieces_of(piece.columns, rung_.tile.columns) * rung_.tile.columns;
     AlignedFloats panels(padded * piece.blocks * blocks.size);
-    AlignedFloats sums(piece.blocks < blocks.count
-                           ? pieces_of(args_.rows, rung_.tile.rows) * rung_.tile.rows * padded
-                           : 0);
+    AlignedFloats sums(piece.blocks < blocks.count ? pieces_of(args_.rows, rung_.tile.rows) * rung_.tile.rows * padded
+                                                   : 0);
     for (piece.first_column = 0; piece.first_column < args_.columns; piece.first_column += piece.columns) {
       run_columns(piece, panels, piece.blocks < blocks.count ? sums.data() : nullptr);
     }
@@ -124,9 +123,8 @@ class Product {
     piece.columns = std::min(piece.columns, args_.columns - piece.first_column);
     for (; piece.first_block < blocks.count; piece.first_block += most_blocks) {
       piece.blocks = std::min(most_blocks, blocks.count - piece.first_block);
-      parallel_for(pieces_of(piece.columns, rung_.tile.columns), 1, [&](int64_t begin, int64_t end) {
-        rung_.pack(args_.b, piece, begin, end, panels.data());
-      });
+      parallel_for(pieces_of(piece.columns, rung_.tile.columns), 1,
+                   [&](int64_t begin, int64_t end) { rung_.pack(args_.b, piece, begin, end, panels.data()); });
       multiply(piece, panels.data(), sums);
     }
   }
@@ -144,8 +142,8 @@ void check_operand(const MatrixOperand<T>& m, int64_t rows, int64_t columns, con
 
 template <typename T, typename Out>
 void check(const Matmul<T, Out>& args) {
-  require(args.rows >= 0 && args.columns >= 0 && args.depth >= 0, ErrorKind::kInternal, "product of [{}, {}] and [{}, {}]",
-          args.rows, args.depth, args.depth, args.columns);
+  require(args.rows >= 0 && args.columns >= 0 && args.depth >= 0, ErrorKind::kInternal,
+          "product of [{}, {}] and [{}, {}]", args.rows, args.depth, args.depth, args.columns);
   check_operand(args.a, args.rows, args.depth, "A");
   const MatmulResult<T, Out>& result = args.result;
   require(result.stride >= args.columns, ErrorKind::kInternal, "product: C has stride {} for {} columns", result.stride,
@@ -190,7 +188,8 @@ void matmul(const Matmul<T, Out>& args, const PackedMatrix<T>& b) {
   if (args.rows == 0 || args.columns == 0) return;
   const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
   const DepthBlocks blocks = depth_blocks(rung.tile, args.depth);
-  Product<T, Out>(args, rung).multiply({.depth = args.depth, .columns = args.columns, .blocks = blocks.count}, b.panels(), nullptr);
+  Product<T, Out>(args, rung)
+      .multiply({.depth = args.depth, .columns = args.columns, .blocks = blocks.count}, b.panels(), nullptr);
 }
 
 template class PackedMatrix<float>;

@@ -5,7 +5,7 @@
 namespace strake::kernels {
 
 // Operands are packed as units of 32 bits: a number as fp32, or two bf16 that follow each other in depth.
-inline constexpr int64_t kDepthBlock = 384;  // units
+inline constexpr int64_t kDepthBlock = 512;  // units
 
 // How the depth is cut. Depends on nothing else, for the order of additions does not either. Functions are inlined
 // because objects of every instruction set use them.
@@ -39,14 +39,14 @@ template <typename T, typename Out>
 struct MatmulPart {
   const Matmul<T, Out>& args;
   PanelPiece piece;
-  const float* panels;     // of the piece
-  int64_t row_begin;       // multiple of tile.rows
+  const float* panels;  // of the piece
+  int64_t row_begin;    // multiple of tile.rows
   int64_t row_end;
-  int64_t panel_begin;     // of the piece
+  int64_t panel_begin;  // of the piece
   int64_t panel_end;
-  float* sums;             // [row tiles of args, panels of the piece, a tile], kept from piece to piece of the depth, or
-                           // null: the piece has all of it
-  float* scratch;          // part_scratch floats
+  float* sums;     // [row tiles of args, panels of the piece, a tile], kept from piece to piece of the depth, or
+                   // null: the piece has all of it
+  float* scratch;  // part_scratch floats
 };
 
 template <typename T, typename Out>

@@ -34,7 +34,8 @@ class AlignedFloats {
  public:
   AlignedFloats() = default;
   explicit AlignedFloats(int64_t count)
-      : count_(count), memory_(static_cast<float*>(::operator new[](static_cast<size_t>(count) * sizeof(float), kLine))) {}
+      : count_(count),
+        memory_(static_cast<float*>(::operator new[](static_cast<size_t>(count) * sizeof(float), kLine))) {}
   float* data() { return memory_.get(); }
   const float* data() const { return memory_.get(); }
   int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(float)); }

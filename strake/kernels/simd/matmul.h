@@ -16,6 +16,10 @@ constexpr int64_t kGroupColumns = 2304;
 template <class U>
 constexpr int64_t kTileColumns = kTileVectors * U::Simd::kLanes;
 
+// Where A's columns are contiguous, so many units of all rows are packed before the next: their cache lines belong to
+// several panels and may not all stay in a cache, because the columns' distance is often a multiple of its size.
+constexpr int64_t kUnitsAcross = 16;
+
 enum class Sums { kNew, kContinued };
 
 // tile[rows, kTileColumns] = or += A B for one block of the depth.
@@ -159,10 +163,15 @@ class MatmulBlock {
 
   void pack_rows(int64_t block) {
     const PanelSource<T> all{part_.args.a.data, part_.args.a.stride, part_.args.a.order == Order::kRows};
-    float* to = packed_a_;
-    for (int64_t row = row_begin_; row < row_end_; row += U::kTileRows) {
-      const int64_t rows = smaller(U::kTileRows, row_end_ - row);
-      to = pack_panel<U>(all.from(row), {rows, rows, part_.args.depth}, blocks_.begin(block), blocks_.begin(block + 1), to);
+    const int64_t begin = blocks_.begin(block);
+    const int64_t end = blocks_.begin(block + 1);
+    const int64_t step = all.along_depth ? end - begin : kUnitsAcross;
+    for (int64_t unit = begin; unit < end; unit += step) {
+      for (int64_t row = row_begin_; row < row_end_; row += U::kTileRows) {
+        const int64_t rows = smaller(U::kTileRows, row_end_ - row);
+        float* const to = packed_a_ + (row - row_begin_) * (end - begin) + (unit - begin) * rows;
+        pack_panel<U>(all.from(row), {rows, rows, part_.args.depth}, unit, smaller(unit + step, end), to);
+      }
     }
   }
 
@@ -170,16 +179,15 @@ class MatmulBlock {
     const int64_t row_tile = row / U::kTileRows;
     if (part_.sums != nullptr) return part_.sums + (row_tile * panels_ + panel) * kTileFloats;
     if (blocks_.count == 1) return own_sums_;
-    return own_sums_ + ((row_tile - row_begin_ / U::kTileRows) * (panel_end_ - panel_begin_) + panel - panel_begin_) *
-                           kTileFloats;
+    return own_sums_ +
+           ((row_tile - row_begin_ / U::kTileRows) * (panel_end_ - panel_begin_) + panel - panel_begin_) * kTileFloats;
   }
 
   void multiply_panel(int64_t block, int64_t panel) {
     const int64_t first_unit = blocks_.begin(part_.piece.first_block);
     const int64_t piece_units = blocks_.begin(part_.piece.first_block + part_.piece.blocks) - first_unit;
     const int64_t units = blocks_.begin(block + 1) - blocks_.begin(block);
-    const float* const b =
-        part_.panels + (panel * piece_units + blocks_.begin(block) - first_unit) * kTileColumns<U>;
+    const float* const b = part_.panels + (panel * piece_units + blocks_.begin(block) - first_unit) * kTileColumns<U>;
     const int64_t column = part_.piece.first_column + panel * kTileColumns<U>;
     const int64_t columns = smaller(kTileColumns<U>, part_.piece.first_column + part_.piece.columns - column);
     const MatmulResult<T, Out>& result = part_.args.result;
@@ -231,7 +239,8 @@ template <class U, typename T, typename Out>
 int64_t matmul_scratch(const MatmulPart<T, Out>& part) {
   if (part.sums != nullptr) return packed_a_floats<U>(part);
   const bool one_block = DepthBlocks(units_of<U>(part.args.depth)).count == 1;
-  return packed_a_floats<U>(part) + kTileColumns<U> * (one_block ? U::kTileRows : block_rows<U>(part) * block_panels<U>(part));
+  return packed_a_floats<U>(part) +
+         kTileColumns<U> * (one_block ? U::kTileRows : block_rows<U>(part) * block_panels<U>(part));
 }
 
 template <class U, typename T, typename Out>

@@ -89,7 +89,12 @@ void pack_lines_across(const PanelSource<T>& from, const PanelShape& shape, int6
     const int64_t k = unit * U::kDepthPerUnit;
     const T* const row = from.data + k * from.stride;
     for_each_vector<S>(shape.lines, [&](int64_t line, auto lanes) {
-      S::store(to + line, U::across(row + line, from.stride, shape.depth - k, lanes));
+      const typename S::Float value = U::across(row + line, from.stride, shape.depth - k, lanes);
+      if (unit + 1 < end) {
+        S::store(to + line, value);
+      } else {
+        S::store(to + line, value, lanes);
+      }
     });
   }
 }

@@ -90,9 +90,8 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter&
 at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
                              kernels::Activation activation) {
   const KeepProduct keep = weight.sink != nullptr ? KeepProduct::kYes : KeepProduct::kNo;
-  const ActivatedLinear result = without_recording([&] {
-    return activated_linear_product({x, weight.value, bias.value}, activation, keep, library_of(x));
-  });
+  const ActivatedLinear result = without_recording(
+      [&] { return activated_linear_product({x, weight.value, bias.value}, activation, keep, library_of(x)); });
   if (keep == KeepProduct::kNo) return result.y;
   auto node = std::make_shared<LinearActivationNode>();
   node->x = x.detach();

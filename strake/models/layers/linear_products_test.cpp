@@ -90,7 +90,8 @@ TEST_P(LinearProducts, AllocateTheWorkspaceTheySay) {
               linear_weight_gradient_workspace(4096, 512, 256, size), small);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, LinearProducts, testing::Combine(testing::Values(c10::kFloat, c10::kBFloat16),
+INSTANTIATE_TEST_SUITE_P(Types, LinearProducts,
+                         testing::Combine(testing::Values(c10::kFloat, c10::kBFloat16),
                                           testing::Values(MatmulLibrary::kStrake, MatmulLibrary::kOnednn,
                                                           MatmulLibrary::kAten)));
 
