@@ -1,6 +1,7 @@
 #include "strake/kernels/matmul.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <type_traits>
 
 #include "strake/core/error.h"
@@ -11,23 +12,22 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<MatmulRung<float, float>, 3> kFloatLadder{&avx512::kMatmulFloat, &avx2::kMatmulFloat,
-                                                           &reference::kMatmulFloat};
-constexpr Ladder<MatmulRung<BFloat16, BFloat16>, 4> kBFloat16Ladder{
+template <typename T, typename Out>
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<MatmulRung<float, float>, 3> kLadder<float, float>{&avx512::kMatmulFloat, &avx2::kMatmulFloat,
+                                                                    &reference::kMatmulFloat};
+template <>
+constexpr Ladder<MatmulRung<BFloat16, BFloat16>, 4> kLadder<BFloat16, BFloat16>{
     &avx512::kMatmulBFloat16Pairs, &avx512::kMatmulBFloat16, &avx2::kMatmulBFloat16, &reference::kMatmulBFloat16};
-constexpr Ladder<MatmulRung<BFloat16, float>, 4> kBFloat16ToFloatLadder{
+template <>
+constexpr Ladder<MatmulRung<BFloat16, float>, 4> kLadder<BFloat16, float>{
     &avx512::kMatmulBFloat16PairsToFloat, &avx512::kMatmulBFloat16ToFloat, &avx2::kMatmulBFloat16ToFloat,
     &reference::kMatmulBFloat16ToFloat};
 
 template <typename T, typename Out>
 const MatmulRung<T, Out>& pick_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatLadder, highest);
-  } else if constexpr (std::is_same_v<Out, BFloat16>) {
-    return pick(kBFloat16Ladder, highest);
-  } else {
-    return pick(kBFloat16ToFloatLadder, highest);
-  }
+  return pick(kLadder<T, Out>, highest);
 }
 
 constexpr int64_t kPieceFloats = int64_t{2} << 20;  // of packed B at a time: 8 MiB

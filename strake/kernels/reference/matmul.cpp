@@ -47,23 +47,28 @@ int64_t no_scratch(const MatmulPart<T, Out>&) {
   return 0;
 }
 
+// One row times the units [begin, end) of a column, of which `b` is the first.
+template <typename T>
+float chain(const MatrixOperand<T>& a, int64_t row, const float* b, int64_t begin, int64_t end) {
+  float sum = 0;
+  for (int64_t k = begin; k < end; ++k) sum = std::fma(element(a, row, k), b[k - begin], sum);
+  return sum;
+}
+
 template <typename T, typename Out>
 void multiply(const MatmulPart<T, Out>& part) {
   const DepthBlocks blocks(part.args.depth);
   const int64_t last_block = part.piece.first_block + part.piece.blocks;
-  const int64_t first_k = blocks.begin(part.piece.first_block);
-  const int64_t panel_floats = blocks.begin(last_block) - first_k;
+  const int64_t first = blocks.begin(part.piece.first_block);
   for (int64_t row = part.row_begin; row < part.row_end; ++row) {
     for (int64_t panel = part.panel_begin; panel < part.panel_end; ++panel) {
-      const float* const b = part.panels + panel * panel_floats - first_k;
+      const float* const b = part.panels + panel * (blocks.begin(last_block) - first);
       float* const kept = part.sums == nullptr ? nullptr : part.sums + row * part.piece.columns + panel;
       float sum = part.piece.first_block == 0 ? 0.0F : *kept;
       for (int64_t block = part.piece.first_block; block < last_block; ++block) {
-        float chain = 0;
-        for (int64_t k = blocks.begin(block); k < blocks.begin(block + 1); ++k) {
-          chain = std::fma(element(part.args.a, row, k), b[k], chain);
-        }
-        sum = block == 0 ? chain : sum + chain;
+        const int64_t begin = blocks.begin(block);
+        const float next = chain(part.args.a, row, b + (begin - first), begin, blocks.begin(block + 1));
+        sum = block == 0 ? next : sum + next;
       }
       if (last_block == blocks.count) {
         finish(part.args.result, row, part.piece.first_column + panel, sum);

@@ -14,7 +14,7 @@ constexpr int kTileVectors = 2;  // of B, side by side
 constexpr int64_t kGroupColumns = 2304;
 
 template <class U>
-constexpr int64_t kTileColumns = kTileVectors * U::Simd::kLanes;
+constexpr int64_t kTileColumns = int64_t{kTileVectors} * U::Simd::kLanes;
 
 // Where A's columns are contiguous, so many units of all rows are packed before the next: their cache lines belong to
 // several panels and may not all stay in a cache, because the columns' distance is often a multiple of its size.
