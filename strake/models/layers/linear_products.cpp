@@ -41,8 +41,11 @@ std::optional<MatmulLibrary> forced_library() {
   fail(ErrorKind::kUsage, "STRAKE_MATMUL={} is none of {}", name, fmt::join(kLibraryNames, ", "));
 }
 
-// Measured with benchmarks/matmul_bench.cpp: on AMD processors our own kernels are ahead of oneDNN, which is ahead of
-// MKL. Elsewhere they were not measured, and AMX is for oneDNN alone.
+// On AMD processors our own kernels: their results do not depend on the batch and they allocate no workspace. For speed
+// alone there is little to choose: benchmarks/matmul_bench.cpp, the three products of RoBERTa-base's layers together on
+// a Zen 5, has oneDNN's time at 0.99 (fp32) and 1.01 (bf16) of ours with one thread, which is within the noise, and at
+// 1.04 and 1.07 with two. oneDNN is ahead in most input gradients, we are in most weight gradients. MKL is slow there.
+// Other processors were not measured, and AMX is for oneDNN alone.
 MatmulLibrary choose_library(Isa own_kernels) {
   // oneDNN keeps the machine code of the last 1024 shapes. Packed batches differ in length from step to step, so all
   // but the present step's are dead weight, several hundred megabytes of it.

@@ -16,7 +16,7 @@ enum class MatmulLibrary {
   kAten     // what ATen takes: MKL for fp32, oneDNN for bf16
 };
 
-// The fastest that this machine has (docs in choose_library), or what STRAKE_MATMUL=strake|onednn|aten says.
+// What suits this machine (choose_library says why), or what STRAKE_MATMUL=strake|onednn|aten says.
 MatmulLibrary matmul_library(c10::ScalarType dtype);
 const char* to_string(MatmulLibrary library);  // as in STRAKE_MATMUL
 
