@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <climits>
+#include <csignal>
 #include <cstdlib>
 #include <span>
 #include <thread>
@@ -228,6 +229,7 @@ class MpiComm final : public Comm {
 
 TorchrunJob start_torchrun_job(const RankEnvironment& environment) {
   const int port = environment.master_port + 1;
+  std::signal(SIGPIPE, SIG_IGN);  // MPI_Abort writes to the server, which may be gone with rank 0
   TorchrunJob job;
   if (environment.rank == 0) {
     job.server = std::make_unique<PmiServer>(environment.master_address, port, environment.size);

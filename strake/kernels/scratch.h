@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 namespace strake::kernels {
 
@@ -26,6 +27,26 @@ class Scratch {
   int64_t floats_;
   std::unique_ptr<float[]> memory_;
   std::atomic<int64_t> next_{0};
+};
+
+// Uninitialised floats on a 64-byte boundary.
+class AlignedFloats {
+ public:
+  AlignedFloats() = default;
+  explicit AlignedFloats(int64_t count)
+      : count_(count),
+        memory_(static_cast<float*>(::operator new[](static_cast<size_t>(count) * sizeof(float), kLine))) {}
+  float* data() { return memory_.get(); }
+  const float* data() const { return memory_.get(); }
+  int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(float)); }
+
+ private:
+  static constexpr std::align_val_t kLine{64};
+  struct Free {
+    void operator()(float* p) const { ::operator delete[](p, kLine); }
+  };
+  int64_t count_ = 0;
+  std::unique_ptr<float[], Free> memory_;
 };
 
 }  // namespace strake::kernels

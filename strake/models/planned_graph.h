@@ -42,7 +42,7 @@ struct PlannedTensor {
 
 enum class PlannedGradients { kTaken, kNone };
 
-// What matrix products do with operands of 16 bits: tensors::linear widens fp16 to fp32.
+// What matrix products do with operands of 16 bits: layers::linear_product widens fp16 to fp32.
 enum class PlannedProducts { kDirect, kWidened };
 
 // How gradients of parameters come into the flat buffer.

@@ -15,13 +15,13 @@
 #include "strake/core/memory.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
+#include "strake/models/layers/linear_products.h"
 #include "strake/models/weights.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/run_log.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/compute_threads.h"
-#include "strake/tensors/linear_products.h"
 #include "strake/tensors/tracked_memory.h"
 #include "strake/training/training_flops.h"
 
@@ -177,12 +177,13 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
 }
 
 void log_environment(const TrainConfig& config, const TrainJob& job, int num_ranks, int threads) {
+  const c10::ScalarType dtype = scalar_type(config.training.precision());
   log::info("{}; {} training sequences, {} tokens", job.describe(), job.train_data().size(),
             job.train_data().total_tokens());
   const models::Model& model = job.model();
   if (model.num_trained_parameters() < model.num_parameters()) log::info("{}", training::describe_trainable(model));
   log::info("{} rank{} of {} thread{}; kernels {}; matrix products {}; {}", num_ranks, num_ranks == 1 ? "" : "s",
-            threads, threads == 1 ? "" : "s", describe_cpu(), tensors::matmul_backend(),
+            threads, threads == 1 ? "" : "s", describe_cpu(), to_string(models::layers::matmul_library(dtype)),
             to_string(config.training.precision()));
 }
 

@@ -4,12 +4,14 @@
 #include <ATen/ops/empty_like.h>
 
 #include "strake/kernels/column_sum.h"
+#include "strake/models/layers/linear_products.h"
 #include "strake/models/layers/node.h"
 #include "strake/models/layers/planned_products.h"
-#include "strake/tensors/linear_products.h"
 
 namespace strake::models::layers {
 namespace {
+
+MatmulLibrary library_of(const at::Tensor& operand) { return matmul_library(operand.scalar_type()); }
 
 at::Tensor column_sum(const at::Tensor& x_nc) {
   const at::Tensor sum = at::empty({x_nc.size(1)}, x_nc.options().dtype(at::kFloat));
@@ -23,10 +25,10 @@ at::Tensor column_sum(const at::Tensor& x_nc) {
 struct LinearNode final : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
     const at::Tensor dy = gradients[0].contiguous();
-    if (is_trained(weight)) weight.sink->accept(weight.index, tensors::linear_weight_gradient(dy, x));
+    if (is_trained(weight)) weight.sink->accept(weight.index, linear_weight_gradient(dy, x, library_of(x)));
     if (is_trained(bias)) bias.sink->accept(bias.index, column_sum(dy));
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {tensors::linear_input_gradient(dy, weight.value)};
+    return {linear_input_gradient(dy, weight.value, library_of(dy))};
   }
   void release_variables() override { x.reset(); }
 
@@ -50,10 +52,10 @@ struct LinearActivationNode final : torch::autograd::Node {
                                             .activation = activation});
     });
     product.reset();
-    if (is_trained(weight)) weight.sink->accept(weight.index, tensors::linear_weight_gradient(dproduct, x));
+    if (is_trained(weight)) weight.sink->accept(weight.index, linear_weight_gradient(dproduct, x, library_of(x)));
     if (is_trained(bias)) bias.sink->accept(bias.index, dbias);
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {tensors::linear_input_gradient(dproduct, weight.value)};
+    return {linear_input_gradient(dproduct, weight.value, library_of(dy))};
   }
   void release_variables() override { x.reset(), product.reset(); }
 
@@ -106,7 +108,7 @@ PlannedTensor saved_input(const PlannedTensor& x, Trained weight) {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  const at::Tensor y = without_recording([&] { return tensors::linear(x, weight.value, bias.value); });
+  const at::Tensor y = without_recording([&] { return linear_product(x, weight.value, bias.value, library_of(x)); });
   if (!is_trained(weight) && !is_trained(bias) && !x.requires_grad()) return y;
   auto node = std::make_shared<LinearNode>();
   if (is_trained(weight)) node->x = x.detach();
@@ -117,25 +119,19 @@ at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter&
 
 at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
                              kernels::Activation activation) {
-  const at::Tensor product = without_recording([&] { return tensors::linear(x, weight.value, std::nullopt); });
   const bool recording = is_trained(weight) || is_trained(bias) || x.requires_grad();
-  const at::Tensor y = recording ? at::empty_like(product) : product;
-  dispatch_storage(product, [&]<typename T>(T*) {
-    kernels::bias_activation_forward<T>({.x = const_storage<T>(product),
-                                         .bias = const_storage<T>(bias.value),
-                                         .y = storage<T>(y),
-                                         .tokens = product.size(0),
-                                         .columns = product.size(1),
-                                         .activation = activation});
+  const ActivatedLinear result = without_recording([&] {
+    return activated_linear_product({x, weight.value, bias.value}, activation,
+                                    recording ? KeepProduct::kYes : KeepProduct::kNo, library_of(x));
   });
-  if (!recording) return y;
+  if (!recording) return result.y;
   auto node = std::make_shared<LinearActivationNode>();
   if (is_trained(weight)) node->x = x.detach();
-  node->product = product;
+  node->product = result.product;
   node->weight = weight;
   node->bias = bias;
   node->activation = activation;
-  return attach(y, node, x);
+  return attach(result.y, node, x);
 }
 
 PlannedTensor linear(PlannedGraph& graph, const PlannedTensor& x, int64_t outputs, const TrainedAffine& trained) {

@@ -1,13 +1,13 @@
 #include "strake/models/layers/planned_products.h"
 
-#include "strake/tensors/linear_products.h"
+#include "strake/models/layers/linear_products.h"
 
 namespace strake::models::layers {
 namespace {
 
 int64_t copies(const PlannedGraph& graph, const ProductShape& shape) {
   if (!graph.widens_products()) return 0;
-  return tensors::widened_products_workspace(shape.tokens, shape.outputs, shape.inputs);
+  return widened_products_workspace(shape.tokens, shape.outputs, shape.inputs);
 }
 
 int64_t element_size(const PlannedGraph& graph) {
@@ -19,13 +19,12 @@ int64_t element_size(const PlannedGraph& graph) {
 void use_linear_workspace(PlannedGraph& graph, const ProductShape& shape) { graph.use(copies(graph, shape)); }
 
 void use_input_gradient_workspace(PlannedGraph& graph, const ProductShape& shape) {
-  graph.use(copies(graph, shape) +
-            tensors::linear_input_gradient_workspace(shape.tokens, shape.inputs, element_size(graph)));
+  graph.use(copies(graph, shape) + linear_input_gradient_workspace(shape.tokens, shape.inputs, element_size(graph)));
 }
 
 void use_weight_gradient_workspace(PlannedGraph& graph, const ProductShape& shape) {
   graph.use(copies(graph, shape) +
-            tensors::linear_weight_gradient_workspace(shape.tokens, shape.outputs, shape.inputs, element_size(graph)));
+            linear_weight_gradient_workspace(shape.tokens, shape.outputs, shape.inputs, element_size(graph)));
 }
 
 }  // namespace strake::models::layers

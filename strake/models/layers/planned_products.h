@@ -2,7 +2,7 @@
 
 #include "strake/models/planned_graph.h"
 
-// The planned twins of tensors::linear and its gradients: what a product of T x I, O x I and T x O matrices allocates
+// The planned twins of linear_product and its gradients: what a product of T x I, O x I and T x O matrices allocates
 // beside its result.
 namespace strake::models::layers {
 

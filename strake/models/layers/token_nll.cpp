@@ -9,9 +9,9 @@
 
 #include "strake/core/error.h"
 #include "strake/kernels/cross_entropy.h"
+#include "strake/models/layers/linear_products.h"
 #include "strake/models/layers/node.h"
 #include "strake/models/layers/planned_products.h"
-#include "strake/tensors/linear_products.h"
 
 namespace strake::models::layers {
 namespace {
@@ -100,6 +100,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
   const at::Tensor nll = at::empty({predictions.rows.numel()}, at::kFloat);
   const bool takes_state_gradient = hidden.requires_grad();
   const bool recording = is_trained(weight) || takes_state_gradient;
+  const MatmulLibrary library = matmul_library(hidden.scalar_type());
   auto node = std::make_shared<TokenNllNode>();
   node->weight = weight;
   node->scale = 1 / context.loss_divisor;
@@ -111,7 +112,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
     for (int64_t begin = 0; begin < states.size(0); begin += kChunkTokens) {
       const int64_t count = std::min(kChunkTokens, states.size(0) - begin);
       const at::Tensor chunk = states.narrow(0, begin, count);
-      const at::Tensor logits = tensors::linear(chunk, weight.value, std::nullopt);
+      const at::Tensor logits = linear_product(chunk, weight.value, std::nullopt, library);
       dispatch_storage(logits, [&]<typename T>(T*) {
         kernels::cross_entropy<T>({.logits = const_storage<T>(logits),
                                    .targets = predictions.targets.const_data_ptr<int32_t>() + begin,
@@ -122,9 +123,9 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
                                    .classes = logits.size(1)});
       });
       if (takes_state_gradient) {
-        node->state_gradient.narrow(0, begin, count).copy_(tensors::linear_input_gradient(logits, weight.value));
+        node->state_gradient.narrow(0, begin, count).copy_(linear_input_gradient(logits, weight.value, library));
       }
-      if (is_trained(weight)) node->add_weight_gradient(tensors::linear_weight_gradient(logits, chunk));
+      if (is_trained(weight)) node->add_weight_gradient(linear_weight_gradient(logits, chunk, library));
     }
   });
   return recording ? attach(nll, node, hidden) : nll;

@@ -1,0 +1,135 @@
+// The matrix products of RoBERTa-base's linear layers at 864 tokens (32 reviews), through each library that a linear
+// layer can take. GFLOPS and the share of what the processor does in a loop of multiply-adds on registers, measured in
+// the same process just before (kept by one thread times the number of threads). STRAKE_NUM_THREADS sets the threads (1
+// if unset). Arguments after Google Benchmark's own: none. Operands are packed in each call, as in training, but for
+// "packed", where the weight is packed once, as in inference.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/randn.h>
+#include <benchmark/benchmark.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "strake/core/cpu_features.h"
+#include "strake/core/memory.h"
+#include "strake/core/threads.h"
+#include "strake/kernels/matmul.h"
+#include "strake/models/layers/linear_products.h"
+#include "strake/models/layers/node.h"
+#include "strake/tensors/compute_threads.h"
+
+#include "benchmarks/register_peak.h"
+
+namespace strake::models::layers {
+namespace {
+
+constexpr int64_t kTokens = 864;
+
+struct Layer {
+  const char* name;
+  int64_t inputs;
+  int64_t outputs;
+};
+constexpr Layer kLayers[] = {{"qkv", 768, 2304}, {"out", 768, 768}, {"ffn1", 768, 3072}, {"ffn2", 3072, 768}};
+
+double peak(c10::ScalarType dtype) {
+  return (dtype == at::kFloat ? benchmarks::fp32_register_peak() : benchmarks::bf16_register_peak()) * num_threads();
+}
+
+template <typename Product>
+void measure(benchmark::State& state, const Layer& layer, c10::ScalarType dtype, const Product& product) {
+  const double peak_flops = peak(dtype);
+  product();
+  for (auto _ : state) product();
+  const double flops = 2.0 * static_cast<double>(kTokens * layer.inputs * layer.outputs);
+  state.counters["GFLOPS"] = benchmark::Counter(flops / 1e9, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["percent"] =
+      benchmark::Counter(100.0 * flops / peak_flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+struct Tensors {
+  Tensors(const Layer& layer, c10::ScalarType dtype)
+      : x(at::randn({kTokens, layer.inputs}).to(dtype)),
+        weight(at::randn({layer.outputs, layer.inputs}).to(dtype)),
+        bias(at::randn({layer.outputs}).to(dtype)),
+        dy(at::randn({kTokens, layer.outputs}).to(dtype)) {}
+  at::Tensor x, weight, bias, dy;
+};
+
+template <typename T>
+void packed_forward(benchmark::State& state, const Layer& layer, c10::ScalarType dtype) {
+  const Tensors t(layer, dtype);
+  const at::Tensor y = at::empty_like(t.dy);
+  const kernels::PackedMatrix<T> weight({const_storage<T>(t.weight), layer.inputs, kernels::Order::kColumns},
+                                        layer.inputs, layer.outputs);
+  measure(state, layer, dtype, [&] {
+    kernels::matmul<T, T>({.rows = kTokens,
+                           .columns = layer.outputs,
+                           .depth = layer.inputs,
+                           .a = {const_storage<T>(t.x), layer.inputs},
+                           .b = {},
+                           .result = {.c = storage<T>(y), .stride = layer.outputs, .bias = const_storage<T>(t.bias)}},
+                          weight);
+  });
+}
+
+template <typename Function>
+void add(const std::string& name, const Function& function) {
+  benchmark::RegisterBenchmark(name.c_str(), function)->Unit(benchmark::kMillisecond)->UseRealTime();
+}
+
+void register_layer(const Layer& layer, c10::ScalarType dtype, MatmulLibrary library) {
+  const std::string suffix =
+      std::string("/") + layer.name + "/" + (dtype == at::kFloat ? "fp32" : "bf16") + "/" + to_string(library);
+  add("forward" + suffix, [=](auto& state) {
+    const Tensors t(layer, dtype);
+    measure(state, layer, dtype, [&] { linear_product(t.x, t.weight, t.bias, library); });
+  });
+  add("input_gradient" + suffix, [=](auto& state) {
+    const Tensors t(layer, dtype);
+    measure(state, layer, dtype, [&] { linear_input_gradient(t.dy, t.weight, library); });
+  });
+  add("weight_gradient" + suffix, [=](auto& state) {
+    const Tensors t(layer, dtype);
+    measure(state, layer, dtype, [&] { linear_weight_gradient(t.dy, t.x, library); });
+  });
+  if (std::string_view(layer.name) != "ffn1") return;
+  add("forward_gelu" + suffix, [=](auto& state) {
+    const Tensors t(layer, dtype);
+    measure(state, layer, dtype, [&] {
+      activated_linear_product({t.x, t.weight, t.bias}, kernels::Activation::kGelu, KeepProduct::kYes, library);
+    });
+  });
+}
+
+void register_all() {
+  for (const c10::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const Layer& layer : kLayers) {
+      for (const MatmulLibrary library : {MatmulLibrary::kStrake, MatmulLibrary::kOnednn, MatmulLibrary::kAten}) {
+        register_layer(layer, dtype, library);
+      }
+      add(std::string("packed_forward/") + layer.name + (dtype == at::kFloat ? "/fp32" : "/bf16") + "/strake",
+          [=](auto& state) {
+            dtype == at::kFloat ? packed_forward<float>(state, layer, dtype)
+                                : packed_forward<kernels::BFloat16>(state, layer, dtype);
+          });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strake::models::layers
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  strake::keep_freed_memory();
+  const char* threads = std::getenv("STRAKE_NUM_THREADS");
+  strake::tensors::set_compute_threads(threads == nullptr ? 1 : strake::threads_per_rank(1));
+  benchmark::AddCustomContext("cpu", strake::describe_cpu());
+  benchmark::AddCustomContext("threads", std::to_string(strake::num_threads()));
+  strake::models::layers::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -1,0 +1,204 @@
+#include "strake/kernels/matmul.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+
+#include "strake/core/error.h"
+#include "strake/core/threads.h"
+#include "strake/kernels/ladder.h"
+#include "strake/kernels/matmul_rungs.h"
+
+namespace strake::kernels {
+namespace {
+
+template <typename T, typename Out>
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<MatmulRung<float, float>, 3> kLadder<float, float>{&avx512::kMatmulFloat, &avx2::kMatmulFloat,
+                                                                    &reference::kMatmulFloat};
+template <>
+constexpr Ladder<MatmulRung<BFloat16, BFloat16>, 4> kLadder<BFloat16, BFloat16>{
+    &avx512::kMatmulBFloat16Pairs, &avx512::kMatmulBFloat16, &avx2::kMatmulBFloat16, &reference::kMatmulBFloat16};
+template <>
+constexpr Ladder<MatmulRung<BFloat16, float>, 4> kLadder<BFloat16, float>{
+    &avx512::kMatmulBFloat16PairsToFloat, &avx512::kMatmulBFloat16ToFloat, &avx2::kMatmulBFloat16ToFloat,
+    &reference::kMatmulBFloat16ToFloat};
+
+template <typename T, typename Out>
+const MatmulRung<T, Out>& pick_rung(Isa highest) {
+  return pick(kLadder<T, Out>, highest);
+}
+
+constexpr int64_t kPieceFloats = int64_t{2} << 20;  // of packed B at a time: 8 MiB
+constexpr int64_t kFewColumns = 256;                // so few that packing A for each piece would be felt
+constexpr int64_t kThreadFlops = 2'000'000;         // less than this a thread is not worth waking for
+
+int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+DepthBlocks depth_blocks(const MatmulTile& tile, int64_t depth) {
+  return DepthBlocks(pieces_of(depth, tile.depth_per_unit));
+}
+
+int threads_for(double flops) {
+  return static_cast<int>(std::clamp(flops / static_cast<double>(kThreadFlops), 1.0, double{1} * num_threads()));
+}
+
+// Threads as a grid over tiles: the one with the smallest largest part, where packing a panel of A counts as 2/5 tile.
+struct Grid {
+  Grid(int threads, int64_t row_tiles, int64_t panels) {
+    int64_t best = -1;
+    for (int columns = 1; columns <= threads; ++columns) {
+      const int rows = threads / columns;
+      const int64_t cost = pieces_of(row_tiles, rows) * (5 * pieces_of(panels, columns) + 2);
+      if (best < 0 || cost < best) best = cost, down = rows, across = columns;
+    }
+  }
+  int parts() const { return down * across; }
+  int down = 1;
+  int across = 1;
+};
+
+template <typename T, typename Out>
+class Product {
+ public:
+  Product(const Matmul<T, Out>& args, const MatmulRung<T, Out>& rung) : args_(args), rung_(rung) {}
+
+  // `panels` holds the piece; `sums` is as in MatmulPart.
+  void multiply(const PanelPiece& piece, const float* panels, float* sums) const {
+    const int64_t row_tiles = pieces_of(args_.rows, rung_.tile.rows);
+    const int64_t panel_count = pieces_of(piece.columns, rung_.tile.columns);
+    const double flops = 2.0 * static_cast<double>(args_.rows * piece.columns) * static_cast<double>(args_.depth);
+    const Grid grid(threads_for(flops), row_tiles, panel_count);
+    const auto part = [&](int index, float* scratch) {
+      const int64_t i = index / grid.across;
+      const int64_t j = index % grid.across;
+      const int64_t rows = rung_.tile.rows;
+      return MatmulPart<T, Out>{.args = args_,
+                                .piece = piece,
+                                .panels = panels,
+                                .row_begin = row_tiles * i / grid.down * rows,
+                                .row_end = std::min(args_.rows, row_tiles * (i + 1) / grid.down * rows),
+                                .panel_begin = panel_count * j / grid.across,
+                                .panel_end = panel_count * (j + 1) / grid.across,
+                                .sums = sums,
+                                .scratch = scratch};
+    };
+    int64_t scratch_floats = 0;
+    for (int i = 0; i < grid.parts(); ++i) scratch_floats = std::max(scratch_floats, rung_.scratch(part(i, nullptr)));
+    Scratch scratch(grid.parts(), scratch_floats);
+    parallel_for(grid.parts(), 1, [&](int64_t begin, int64_t end) {
+      float* const piece_of_scratch = scratch.take();
+      for (int64_t i = begin; i < end; ++i) rung_.multiply(part(static_cast<int>(i), piece_of_scratch));
+    });
+  }
+
+  void run() const {
+    const DepthBlocks blocks = depth_blocks(rung_.tile, args_.depth);
+    const int64_t whole_depth = kPieceFloats / std::max<int64_t>(1, blocks.units);  // columns
+    PanelPiece piece{.depth = args_.depth, .columns = args_.columns, .blocks = blocks.count};
+    if (whole_depth < args_.columns) {
+      piece.columns = whole_depth;
+      if (whole_depth < kFewColumns) {
+        piece.columns = std::min(args_.columns, std::clamp<int64_t>(kPieceFloats / args_.rows, kFewColumns, 768));
+        piece.blocks = std::max<int64_t>(1, kPieceFloats / (piece.columns * blocks.size));
+      }
+      const int64_t panels = pieces_of(args_.columns, rung_.tile.columns);
+      const int64_t pieces = pieces_of(args_.columns, piece.columns);
+      piece.columns = pieces_of(panels, pieces) * rung_.tile.columns;  // as equal as can be
+    }
+    const int64_t padded = pieces_of(piece.columns, rung_.tile.columns) * rung_.tile.columns;
+    AlignedFloats panels(padded * piece.blocks * blocks.size);
+    AlignedFloats sums(piece.blocks < blocks.count ? pieces_of(args_.rows, rung_.tile.rows) * rung_.tile.rows * padded
+                                                   : 0);
+    for (piece.first_column = 0; piece.first_column < args_.columns; piece.first_column += piece.columns) {
+      run_columns(piece, panels, piece.blocks < blocks.count ? sums.data() : nullptr);
+    }
+  }
+
+ private:
+  void run_columns(PanelPiece piece, AlignedFloats& panels, float* sums) const {
+    const DepthBlocks blocks = depth_blocks(rung_.tile, args_.depth);
+    const int64_t most_blocks = piece.blocks;
+    piece.columns = std::min(piece.columns, args_.columns - piece.first_column);
+    for (; piece.first_block < blocks.count; piece.first_block += most_blocks) {
+      piece.blocks = std::min(most_blocks, blocks.count - piece.first_block);
+      parallel_for(pieces_of(piece.columns, rung_.tile.columns), 1,
+                   [&](int64_t begin, int64_t end) { rung_.pack(args_.b, piece, begin, end, panels.data()); });
+      multiply(piece, panels.data(), sums);
+    }
+  }
+
+  const Matmul<T, Out>& args_;
+  const MatmulRung<T, Out>& rung_;
+};
+
+template <typename T>
+void check_operand(const MatrixOperand<T>& m, int64_t rows, int64_t columns, const char* name) {
+  const int64_t contiguous = m.order == Order::kRows ? columns : rows;
+  require(m.stride >= contiguous, ErrorKind::kInternal, "product: {} has stride {} for {} contiguous numbers", name,
+          m.stride, contiguous);
+}
+
+template <typename T, typename Out>
+void check(const Matmul<T, Out>& args) {
+  require(args.rows >= 0 && args.columns >= 0 && args.depth >= 0, ErrorKind::kInternal,
+          "product of [{}, {}] and [{}, {}]", args.rows, args.depth, args.depth, args.columns);
+  check_operand(args.a, args.rows, args.depth, "A");
+  const MatmulResult<T, Out>& result = args.result;
+  require(result.stride >= args.columns, ErrorKind::kInternal, "product: C has stride {} for {} columns", result.stride,
+          args.columns);
+  const bool plain = result.bias == nullptr && !result.activation;
+  require(result.store == Store::kOverwrite || (plain && std::is_same_v<Out, float>), ErrorKind::kInternal,
+          "product: only plain fp32 sums can be added to C");
+  require(result.product == nullptr || result.activation, ErrorKind::kInternal,
+          "product: sums are stored apart only beside an activation");
+}
+
+}  // namespace
+
+template <typename T>
+PackedMatrix<T>::PackedMatrix(const MatrixOperand<T>& b, int64_t depth, int64_t columns, Isa highest)
+    : depth_(depth), columns_(columns) {
+  require(depth >= 0 && columns >= 0, ErrorKind::kInternal, "packed matrix of [{}, {}]", depth, columns);
+  check_operand(b, depth, columns, "B");
+  const MatmulRung<T, T>& rung = pick_rung<T, T>(highest);
+  isa_ = rung.isa;
+  const DepthBlocks blocks = depth_blocks(rung.tile, depth);
+  const int64_t panels = pieces_of(columns, rung.tile.columns);
+  panels_ = AlignedFloats(panels * rung.tile.columns * blocks.units);
+  parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
+    rung.pack(b, {.depth = depth, .columns = columns, .blocks = blocks.count}, begin, end, panels_.data());
+  });
+}
+
+template <typename T, typename Out>
+void matmul(const Matmul<T, Out>& args, Isa highest) {
+  check(args);
+  check_operand(args.b, args.depth, args.columns, "B");
+  if (args.rows == 0 || args.columns == 0) return;
+  Product<T, Out>(args, pick_rung<T, Out>(highest)).run();
+}
+
+template <typename T, typename Out>
+void matmul(const Matmul<T, Out>& args, const PackedMatrix<T>& b) {
+  check(args);
+  require(args.depth == b.depth() && args.columns == b.columns(), ErrorKind::kInternal,
+          "product with B[{}, {}], packed as [{}, {}]", args.depth, args.columns, b.depth(), b.columns());
+  if (args.rows == 0 || args.columns == 0) return;
+  const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
+  const DepthBlocks blocks = depth_blocks(rung.tile, args.depth);
+  Product<T, Out>(args, rung)
+      .multiply({.depth = args.depth, .columns = args.columns, .blocks = blocks.count}, b.panels(), nullptr);
+}
+
+template class PackedMatrix<float>;
+template class PackedMatrix<BFloat16>;
+template void matmul(const Matmul<float, float>&, Isa);
+template void matmul(const Matmul<BFloat16, BFloat16>&, Isa);
+template void matmul(const Matmul<BFloat16, float>&, Isa);
+template void matmul(const Matmul<float, float>&, const PackedMatrix<float>&);
+template void matmul(const Matmul<BFloat16, BFloat16>&, const PackedMatrix<BFloat16>&);
+template void matmul(const Matmul<BFloat16, float>&, const PackedMatrix<BFloat16>&);
+
+}  // namespace strake::kernels

@@ -1,0 +1,268 @@
+#pragma once
+
+#include "strake/kernels/matmul_rungs.h"
+#include "strake/kernels/simd/bias_activation.h"
+#include "strake/kernels/simd/lanes.h"
+#include "strake/kernels/simd/matmul_pack.h"
+
+// The products themselves: packed panels in, tiles of C out.
+namespace strake::kernels {
+namespace {
+
+constexpr int kTileVectors = 2;  // of B, side by side
+// Columns whose sums are kept while the depth is walked through: the more, the less often A is packed.
+constexpr int64_t kGroupColumns = 2304;
+
+template <class U>
+constexpr int64_t kTileColumns = int64_t{kTileVectors} * U::Simd::kLanes;
+
+// Where A's columns are contiguous, so many units of all rows are packed before the next: their cache lines belong to
+// several panels and may not all stay in a cache, because the columns' distance is often a multiple of its size.
+constexpr int64_t kUnitsAcross = 16;
+
+enum class Sums { kNew, kContinued };
+
+// tile[rows, kTileColumns] = or += A B for one block of the depth.
+struct TileProduct {
+  const float* a;  // [units, rows]
+  const float* b;  // [units, kTileColumns]
+  int64_t units;
+  Sums sums;
+  float* tile;
+};
+
+// All floats of the tile are in registers meanwhile.
+template <class U, int kRows>
+[[gnu::noinline]] void matmul_tile(const TileProduct& product) {
+  using S = typename U::Simd;
+  const float* a = product.a;
+  const float* b = product.b;
+  float* const tile = product.tile;
+  typename S::Float sum[kRows][kTileVectors];
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileVectors; ++v) sum[r][v] = S::zero();
+  }
+  for (int64_t units = product.units; units > 0; --units, a += kRows, b += kTileColumns<U>) {
+    typename S::Float bs[kTileVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileVectors; ++v) bs[v] = S::load(b + v * S::kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const typename S::Float factor = S::set(a[r]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kTileVectors; ++v) sum[r][v] = U::multiply_add(factor, bs[v], sum[r][v]);
+    }
+  }
+  if (product.sums == Sums::kContinued) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kTileVectors; ++v) sum[r][v] = S::load(tile + (r * kTileVectors + v) * S::kLanes) + sum[r][v];
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kTileVectors; ++v) S::store(tile + (r * kTileVectors + v) * S::kLanes, sum[r][v]);
+  }
+}
+
+template <class U, int kRows = U::kTileRows>
+inline void matmul_rows(int64_t rows, const TileProduct& product) {
+  if (rows == kRows) return matmul_tile<U, kRows>(product);
+  if constexpr (kRows > 1) matmul_rows<U, kRows - 1>(rows, product);
+}
+
+// A tile's place in C.
+struct TilePlace {
+  int64_t row;
+  int64_t column;
+  int64_t rows;
+  int64_t columns;
+};
+
+template <class S, typename T, typename Out>
+[[gnu::noinline]] void store_sums(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
+  for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
+    Out* const c = result.c + (at.row + r) * result.stride + at.column;
+    for_each_vector<S>(at.columns, [&](int64_t j, auto lanes) {
+      typename S::Float value = S::load(tile + j);
+      if (result.bias != nullptr) value = value + S::load(result.bias + at.column + j, lanes);
+      if constexpr (sizeof(Out) == sizeof(float)) {
+        if (result.store == Store::kAdd) value = S::load(c + j, lanes) + value;
+      }
+      S::store(c + j, value, lanes);
+    });
+  }
+}
+
+template <class S, Activation kKind, typename T, typename Out>
+[[gnu::noinline]] void store_activated(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
+  for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
+    const int64_t begin = (at.row + r) * result.stride + at.column;
+    for_each_vector<S>(at.columns, [&](int64_t j, auto lanes) {
+      // Stored and read again: the activation takes what a stored product would give it.
+      Out* const product = (result.product == nullptr ? result.c : result.product) + begin + j;
+      S::store(product, S::load(tile + j), lanes);
+      typename S::Float value = S::load(product, lanes);
+      if (result.bias != nullptr) value = value + S::load(result.bias + at.column + j, lanes);
+      S::store(result.c + begin + j, activate<S, kKind>(value), lanes);
+    });
+  }
+}
+
+template <class S, typename T, typename Out>
+void finish_tile(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
+  if (!result.activation) return store_sums<S>(result, at, tile);
+  switch (*result.activation) {
+    case Activation::kGelu:
+      return store_activated<S, Activation::kGelu>(result, at, tile);
+    case Activation::kGeluTanh:
+      return store_activated<S, Activation::kGeluTanh>(result, at, tile);
+    case Activation::kRelu:
+      return store_activated<S, Activation::kRelu>(result, at, tile);
+    case Activation::kSilu:
+      return store_activated<S, Activation::kSilu>(result, at, tile);
+    case Activation::kTanh:
+      return store_activated<S, Activation::kTanh>(result, at, tile);
+    case Activation::kIdentity:
+      return store_activated<S, Activation::kIdentity>(result, at, tile);
+  }
+}
+
+inline void prefetch_lines(const void* begin, int64_t bytes) {
+  const char* const p = static_cast<const char*>(begin);
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(p + i, 1);
+}
+
+// A block of rows times a group of panels.
+template <class U, typename T, typename Out>
+class MatmulBlock {
+ public:
+  MatmulBlock(const MatmulPart<T, Out>& part, float* packed_a, float* own_sums)
+      : part_(part),
+        blocks_(units_of<U>(part.args.depth)),
+        panels_((part.piece.columns + kTileColumns<U> - 1) / kTileColumns<U>),
+        packed_a_(packed_a),
+        own_sums_(own_sums) {}
+
+  void run(int64_t row_begin, int64_t row_end, int64_t panel_begin, int64_t panel_end) {
+    row_begin_ = row_begin, row_end_ = row_end, panel_begin_ = panel_begin, panel_end_ = panel_end;
+    const int64_t last = part_.piece.first_block + part_.piece.blocks;
+    for (int64_t block = part_.piece.first_block; block < last; ++block) {
+      pack_rows(block);
+      for (int64_t panel = panel_begin; panel < panel_end; ++panel) multiply_panel(block, panel);
+    }
+  }
+
+ private:
+  using S = typename U::Simd;
+  static constexpr int64_t kTileFloats = U::kTileRows * kTileColumns<U>;
+
+  void pack_rows(int64_t block) {
+    const PanelSource<T> all{part_.args.a.data, part_.args.a.stride, part_.args.a.order == Order::kRows};
+    const int64_t begin = blocks_.begin(block);
+    const int64_t end = blocks_.begin(block + 1);
+    const int64_t step = all.along_depth ? end - begin : kUnitsAcross;
+    for (int64_t unit = begin; unit < end; unit += step) {
+      for (int64_t row = row_begin_; row < row_end_; row += U::kTileRows) {
+        const int64_t rows = smaller(U::kTileRows, row_end_ - row);
+        float* const to = packed_a_ + (row - row_begin_) * (end - begin) + (unit - begin) * rows;
+        pack_panel<U>(all.from(row), {rows, rows, part_.args.depth}, unit, smaller(unit + step, end), to);
+      }
+    }
+  }
+
+  float* sums_of(int64_t row, int64_t panel) const {
+    const int64_t row_tile = row / U::kTileRows;
+    if (part_.sums != nullptr) return part_.sums + (row_tile * panels_ + panel) * kTileFloats;
+    if (blocks_.count == 1) return own_sums_;
+    return own_sums_ +
+           ((row_tile - row_begin_ / U::kTileRows) * (panel_end_ - panel_begin_) + panel - panel_begin_) * kTileFloats;
+  }
+
+  void multiply_panel(int64_t block, int64_t panel) {
+    const int64_t first_unit = blocks_.begin(part_.piece.first_block);
+    const int64_t piece_units = blocks_.begin(part_.piece.first_block + part_.piece.blocks) - first_unit;
+    const int64_t units = blocks_.begin(block + 1) - blocks_.begin(block);
+    const float* const b = part_.panels + (panel * piece_units + blocks_.begin(block) - first_unit) * kTileColumns<U>;
+    const int64_t column = part_.piece.first_column + panel * kTileColumns<U>;
+    const int64_t columns = smaller(kTileColumns<U>, part_.piece.first_column + part_.piece.columns - column);
+    const MatmulResult<T, Out>& result = part_.args.result;
+    const float* a = packed_a_;
+    for (int64_t row = row_begin_; row < row_end_; row += U::kTileRows) {
+      const TilePlace at{row, column, smaller(U::kTileRows, row_end_ - row), columns};
+      float* const tile = sums_of(row, panel);
+      const bool last = block + 1 == blocks_.count;
+      if (block > 0) prefetch_lines(tile, at.rows * kTileColumns<U> * 4);
+      if (last) {
+        for (int64_t r = 0; r < at.rows; ++r) {
+          prefetch_lines(result.c + (row + r) * result.stride + column, columns * static_cast<int64_t>(sizeof(Out)));
+        }
+      }
+      matmul_rows<U>(at.rows, {a, b, units, block == 0 ? Sums::kNew : Sums::kContinued, tile});
+      if (last) finish_tile<S>(result, at, tile);
+      a += at.rows * units;
+    }
+  }
+
+  const MatmulPart<T, Out>& part_;
+  DepthBlocks blocks_;
+  int64_t panels_;
+  float* packed_a_;
+  float* own_sums_;
+  int64_t row_begin_ = 0, row_end_ = 0, panel_begin_ = 0, panel_end_ = 0;
+};
+
+template <class U>
+constexpr int64_t kGroupPanels = kGroupColumns / kTileColumns<U>;
+
+// Rows, in whole tiles, and panels of a part's blocks: as equal as can be.
+template <class U, typename T, typename Out>
+int64_t block_rows(const MatmulPart<T, Out>& part) {
+  const int64_t tiles = (part.row_end - part.row_begin + U::kTileRows - 1) / U::kTileRows;
+  return equal_pieces(tiles, U::kRowTiles) * U::kTileRows;
+}
+template <class U, typename T, typename Out>
+int64_t block_panels(const MatmulPart<T, Out>& part) {
+  return equal_pieces(part.panel_end - part.panel_begin, kGroupPanels<U>);
+}
+
+template <class U, typename T, typename Out>
+int64_t packed_a_floats(const MatmulPart<T, Out>& part) {
+  return round_up(block_rows<U>(part) * DepthBlocks(units_of<U>(part.args.depth)).size + U::Simd::kLanes, 16);
+}
+
+template <class U, typename T, typename Out>
+int64_t matmul_scratch(const MatmulPart<T, Out>& part) {
+  if (part.sums != nullptr) return packed_a_floats<U>(part);
+  const bool one_block = DepthBlocks(units_of<U>(part.args.depth)).count == 1;
+  return packed_a_floats<U>(part) +
+         kTileColumns<U> * (one_block ? U::kTileRows : block_rows<U>(part) * block_panels<U>(part));
+}
+
+template <class U, typename T, typename Out>
+void matmul_part(const MatmulPart<T, Out>& part) {
+  MatmulBlock<U, T, Out> block(part, part.scratch, part.scratch + packed_a_floats<U>(part));
+  const int64_t rows = block_rows<U>(part);
+  const int64_t panels = block_panels<U>(part);
+  for (int64_t row = part.row_begin; row < part.row_end; row += rows) {
+    for (int64_t panel = part.panel_begin; panel < part.panel_end; panel += panels) {
+      block.run(row, smaller(row + rows, part.row_end), panel, smaller(panel + panels, part.panel_end));
+    }
+  }
+}
+
+template <class U, typename T, typename Out>
+constexpr MatmulRung<T, Out> matmul_rung(Isa isa) {
+  return {isa,
+          {U::kTileRows, kTileColumns<U>, U::kDepthPerUnit},
+          &pack_right_panels<U, T>,
+          &matmul_scratch<U, T, Out>,
+          &matmul_part<U, T, Out>};
+}
+
+}  // namespace
+}  // namespace strake::kernels

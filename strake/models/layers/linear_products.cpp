@@ -1,0 +1,205 @@
+#include "strake/models/layers/linear_products.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string_view>
+
+#include "strake/core/cpu_features.h"
+#include "strake/core/error.h"
+#include "strake/kernels/matmul.h"
+#include "strake/models/layers/node.h"
+
+namespace strake::models::layers {
+namespace {
+
+constexpr std::array kLibraryNames{"strake", "onednn", "aten"};
+
+// Inductor's fused linear operator: the only way to oneDNN's fp32 product that the wheel exports.
+using LinearPointwise = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
+                                   std::string_view, c10::List<std::optional<at::Scalar>>,
+                                   std::optional<std::string_view>);
+
+std::optional<c10::TypedOperatorHandle<LinearPointwise>> find_linear_pointwise() {
+  const auto schema = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  if (!schema) return std::nullopt;
+  return schema->typed<LinearPointwise>();
+}
+
+std::optional<MatmulLibrary> forced_library() {
+  const char* name = std::getenv("STRAKE_MATMUL");
+  if (name == nullptr || *name == '\0') return std::nullopt;
+  for (size_t i = 0; i < kLibraryNames.size(); ++i) {
+    if (std::string_view(name) == kLibraryNames.at(i)) return static_cast<MatmulLibrary>(i);
+  }
+  fail(ErrorKind::kUsage, "STRAKE_MATMUL={} is none of {}", name, fmt::join(kLibraryNames, ", "));
+}
+
+// On AMD processors our own kernels: their results do not depend on the batch and they allocate no workspace. For speed
+// alone there is little to choose: benchmarks/matmul_bench.cpp, the three products of RoBERTa-base's layers together on
+// a Zen 5, has oneDNN's time at 0.99 (fp32) and 1.01 (bf16) of ours with one thread, which is within the noise, and at
+// 1.04 and 1.07 with two. oneDNN is ahead in most input gradients, we are in most weight gradients. MKL is slow there.
+// Other processors were not measured, and AMX is for oneDNN alone.
+MatmulLibrary choose_library(Isa own_kernels) {
+  // oneDNN keeps the machine code of the last 1024 shapes. Packed batches differ in length from step to step, so all
+  // but the present step's are dead weight, several hundred megabytes of it.
+  ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64", 0);
+  const std::optional<MatmulLibrary> forced = forced_library();
+  const bool has_onednn = find_linear_pointwise().has_value();
+  require(forced != MatmulLibrary::kOnednn || has_onednn, ErrorKind::kUsage,
+          "STRAKE_MATMUL=onednn: this libtorch lacks the operator");
+  if (forced) return *forced;
+  if (!cpu_features().is_amd) return MatmulLibrary::kAten;
+  if (usable(own_kernels) && !usable(Isa::kAmx)) return MatmulLibrary::kStrake;
+  return has_onednn ? MatmulLibrary::kOnednn : MatmulLibrary::kAten;
+}
+
+at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  static const auto op = *find_linear_pointwise();
+  return op.call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), std::nullopt);
+}
+
+template <typename T>
+kernels::MatrixOperand<T> operand(const at::Tensor& matrix) {
+  const bool rows = matrix.stride(1) == 1 && (matrix.stride(0) >= matrix.size(1) || matrix.size(0) <= 1);
+  require(rows || (matrix.stride(0) == 1 && (matrix.stride(1) >= matrix.size(0) || matrix.size(1) <= 1)),
+          ErrorKind::kInternal, "product of a matrix of strides {} and {}", matrix.stride(0), matrix.stride(1));
+  // The stride of a single row or column may be anything.
+  const auto order = rows ? kernels::Order::kRows : kernels::Order::kColumns;
+  return {const_storage<T>(matrix), std::max(matrix.stride(rows ? 0 : 1), matrix.size(rows ? 1 : 0)), order};
+}
+
+// [M, N] = a[M, K] b[K, N], and what `finish` sets.
+template <typename Finish>
+at::Tensor own_product(const at::Tensor& a, const at::Tensor& b, const Finish& finish) {
+  require(a.size(1) == b.size(0) && a.scalar_type() == b.scalar_type(), ErrorKind::kInternal,
+          "product of [{}, {}] and [{}, {}]", a.size(0), a.size(1), b.size(0), b.size(1));
+  at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options());
+  const auto multiply = [&]<typename T>(T*) {
+    kernels::Matmul<T, T> args{.rows = a.size(0),
+                               .columns = b.size(1),
+                               .depth = a.size(1),
+                               .a = operand<T>(a),
+                               .b = operand<T>(b),
+                               .result = {.c = storage<T>(c), .stride = b.size(1)}};
+    finish(args.result);
+    kernels::matmul<T, T>(args);
+  };
+  if (a.scalar_type() == at::kFloat) {
+    multiply(static_cast<float*>(nullptr));
+  } else {
+    require(a.scalar_type() == at::kBFloat16, ErrorKind::kInternal, "product of neither fp32 nor bf16");
+    multiply(static_cast<kernels::BFloat16*>(nullptr));
+  }
+  return c;
+}
+
+at::Tensor wide(const at::Tensor& half) { return half.to(at::kFloat); }
+
+at::Tensor own_product(const at::Tensor& a, const at::Tensor& b) {
+  return own_product(a, b, [](auto&) {});
+}
+
+template <typename T, typename Out>
+void set_bias(kernels::MatmulResult<T, Out>& result, const at::Tensor& bias, int64_t outputs) {
+  require(bias.numel() == outputs && bias.is_contiguous(), ErrorKind::kInternal, "bias of {} numbers for {} outputs",
+          bias.numel(), outputs);
+  result.bias = const_storage<T>(bias);
+}
+
+int64_t fp32_sums(int64_t numel, int64_t element_size) {
+  constexpr int64_t kFp32 = sizeof(float);
+  return element_size < kFp32 ? numel * kFp32 : 0;
+}
+
+bool copies_operands(int64_t element_size) {
+  return matmul_library(element_size == sizeof(float) ? at::kFloat : at::kBFloat16) == MatmulLibrary::kOnednn;
+}
+
+}  // namespace
+
+MatmulLibrary matmul_library(c10::ScalarType dtype) {
+  static const MatmulLibrary for_fp32 = choose_library(Isa::kAvx512);
+  static const MatmulLibrary for_bf16 = choose_library(Isa::kAvx512Bf16);
+  return dtype == at::kBFloat16 ? for_bf16 : for_fp32;
+}
+
+const char* to_string(MatmulLibrary library) { return kLibraryNames.at(static_cast<size_t>(library)); }
+
+at::Tensor linear_product(const at::Tensor& x_ti, const at::Tensor& weight_oi, const std::optional<at::Tensor>& bias_o,
+                          MatmulLibrary library) {
+  if (x_ti.scalar_type() == at::kHalf) {
+    const auto bias = bias_o ? std::optional(wide(*bias_o)) : std::nullopt;
+    return linear_product(wide(x_ti), wide(weight_oi), bias, library).to(at::kHalf);
+  }
+  if (library == MatmulLibrary::kOnednn) return onednn_linear(x_ti, weight_oi, bias_o);
+  if (library == MatmulLibrary::kAten) return at::linear(x_ti, weight_oi, bias_o);
+  return own_product(x_ti, weight_oi.t(), [&](auto& result) {
+    if (bias_o) set_bias(result, *bias_o, weight_oi.size(0));
+  });
+}
+
+at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weight_oi, MatmulLibrary library) {
+  if (dy_to.scalar_type() == at::kHalf) {
+    return linear_input_gradient(wide(dy_to), wide(weight_oi), library).to(at::kHalf);
+  }
+  if (library == MatmulLibrary::kOnednn) return onednn_linear(dy_to, weight_oi.t(), std::nullopt);
+  return library == MatmulLibrary::kAten ? at::mm(dy_to, weight_oi) : own_product(dy_to, weight_oi);
+}
+
+at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti, MatmulLibrary library) {
+  if (dy_to.scalar_type() == at::kHalf) {
+    return linear_weight_gradient(wide(dy_to), wide(x_ti), library).to(at::kHalf);
+  }
+  if (library == MatmulLibrary::kOnednn) return onednn_linear(dy_to.t(), x_ti.t(), std::nullopt);
+  return library == MatmulLibrary::kAten ? at::mm(dy_to.t(), x_ti) : own_product(dy_to.t(), x_ti);
+}
+
+ActivatedLinear activated_linear_product(const LinearOperands& operands, kernels::Activation activation,
+                                         KeepProduct keep, MatmulLibrary library) {
+  const auto& [x, weight, bias] = operands;
+  ActivatedLinear result;
+  if (library == MatmulLibrary::kStrake && x.scalar_type() != at::kHalf) {
+    if (keep == KeepProduct::kYes) result.product = at::empty({x.size(0), weight.size(0)}, x.options());
+    result.y = own_product(x, weight.t(), [&]<typename T>(kernels::MatmulResult<T, T>& stored) {
+      set_bias(stored, bias, weight.size(0));
+      stored.activation = activation;
+      if (keep == KeepProduct::kYes) stored.product = storage<T>(result.product);
+    });
+    return result;
+  }
+  const at::Tensor product = linear_product(x, weight, std::nullopt, library);
+  result.y = keep == KeepProduct::kYes ? at::empty_like(product) : product;
+  if (keep == KeepProduct::kYes) result.product = product;
+  dispatch_storage(product, [&]<typename T>(T*) {
+    kernels::bias_activation_forward<T>({.x = const_storage<T>(product),
+                                         .bias = const_storage<T>(bias),
+                                         .y = storage<T>(result.y),
+                                         .tokens = product.size(0),
+                                         .columns = product.size(1),
+                                         .activation = activation});
+  });
+  return result;
+}
+
+int64_t linear_input_gradient_workspace(int64_t tokens, int64_t inputs, int64_t element_size) {
+  return copies_operands(element_size) ? fp32_sums(tokens * inputs, element_size) : 0;
+}
+
+int64_t linear_weight_gradient_workspace(int64_t tokens, int64_t outputs, int64_t inputs, int64_t element_size) {
+  return copies_operands(element_size) ? tokens * outputs * element_size + fp32_sums(outputs * inputs, element_size)
+                                       : 0;
+}
+
+int64_t widened_products_workspace(int64_t tokens, int64_t outputs, int64_t inputs) {
+  constexpr int64_t kFp32 = sizeof(float);
+  return (tokens * inputs + outputs * inputs + tokens * outputs) * kFp32;
+}
+
+}  // namespace strake::models::layers
