@@ -18,8 +18,8 @@ expected.json: the settings of the run, the parameters that weight decay applies
 "gpt2", "gpt2_untied" have no labels, token types or logits, but
   nll [N], train.final_nll [N]                 of every token but the first of its sequence; `loss` is their mean
 and the loss of a step is the sum over its targets divided by their number.
-frozen.safetensors and frozen.json, "roberta" and "gpt2": losses, gradient_norms and final_logits or final_nll of the first
-ten steps with the parameters frozen (requires_grad False) whose names match the patterns `freeze`.
+frozen.safetensors and frozen.json, "roberta" and "gpt2": losses, gradient_norms and final_logits or final_nll of the
+first ten steps with the parameters frozen (requires_grad False) whose names match the patterns `freeze`.
 "bert_base" is the encoder of "bert" saved without its head; its expectations are `pooled` [S, hidden] for the six.
 
 Every sequence of an encoder is computed in a padded batch with an attention mask, and the script fails if one by one,
@@ -382,7 +382,9 @@ def make_frozen(folder, patterns):
     tensors = {"losses": losses.float(), "gradient_norms": norms.float(), output: final}
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "frozen.safetensors")
     (folder / "frozen.json").write_text(json.dumps({"freeze": patterns}) + "\n")
-    print(f"{folder.name}, frozen: norms {norms.min():.2f} to {norms.max():.2f}, loss {losses[0]:.4f} -> {losses[-1]:.4f}")
+    print(
+        f"{folder.name}, frozen: norms {norms.min():.2f} to {norms.max():.2f}, loss {losses[0]:.4f} -> {losses[-1]:.4f}"
+    )
 
 
 def make_base(folder, source):

@@ -8,7 +8,6 @@
 #include <array>
 #include <chrono>
 #include <climits>
-#include <csignal>
 #include <cstdlib>
 #include <span>
 #include <thread>
@@ -68,6 +67,7 @@ class MpiComm final : public Comm {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
   ~MpiComm() override {
+    if (is_aborted_) return;  // MPI would wait for the others
     if (comm_ == MPI_COMM_WORLD) {
       job_.watch.reset();
       MPI_Finalize();
@@ -168,9 +168,12 @@ class MpiComm final : public Comm {
 
   void abort(ErrorKind kind, const std::string& reason) override {
     log::error("rank {} of {} stops the job: {} error: {}", rank_, size_, to_string(kind), reason);
+    if (job_.watch) {  // the others hear of it when this process ends
+      is_aborted_ = true;
+      return;
+    }
     // Launchers forward output and the abort by different ways; the abort must not be faster.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    job_.watch.reset();
     MPI_Abort(MPI_COMM_WORLD, exit_code(kind));
   }
 
@@ -223,13 +226,13 @@ class MpiComm final : public Comm {
 
   MPI_Comm comm_;
   TorchrunJob job_;
+  bool is_aborted_ = false;
   int rank_ = 0;
   int size_ = 1;
 };
 
 TorchrunJob start_torchrun_job(const RankEnvironment& environment) {
   const int port = environment.master_port + 1;
-  std::signal(SIGPIPE, SIG_IGN);  // MPI_Abort writes to the server, which may be gone with rank 0
   TorchrunJob job;
   if (environment.rank == 0) {
     job.server = std::make_unique<PmiServer>(environment.master_address, port, environment.size);

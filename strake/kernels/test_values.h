@@ -21,7 +21,7 @@ using StorageTypes = ::testing::Types<float, BFloat16, Half>;
 
 // Relative rounding error of one store, of a normal number.
 template <typename T>
-constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : std::is_same_v<T, Half> ? 0x1p-11 : 0x1p-8;
+constexpr double kRounding = 1.0 / (1 << (std::is_same_v<T, float> ? 24 : std::is_same_v<T, Half> ? 11 : 8));
 
 template <typename T>
 std::vector<T> random_values(int64_t count, uint64_t seed, float scale = 1.0F) {

@@ -114,7 +114,11 @@ BAD_TOGETHER = [
     ),
     ({"optimizer": {"type": "AdamW"}}, {"optim": "sgd"}, ["optimizer.type is AdamW and --optim is sgd"]),
     ({"optimizer": {"type": "SGD"}}, {"optim": "lion"}, ["optimizer.type is SGD and --optim is lion"]),
-    ({"optimizer": {"type": "SGD"}}, {"optim": "sgd", "optim_args": "momentum=0.9"}, ["optimizer.params and --optim_args"]),
+    (
+        {"optimizer": {"type": "SGD"}},
+        {"optim": "sgd", "optim_args": "momentum=0.9"},
+        ["optimizer.params and --optim_args"],
+    ),
     (
         {"optimizer": {"type": "Lamb", "params": {"momentum": 0.9}}},
         {},

@@ -195,11 +195,17 @@ def test_a_killed_process_ends_the_others_without_a_launcher(inputs, whole, tmp_
     ranks[victim].kill()
     survivor = 1 - victim
     try:
-        assert ranks[survivor].wait(PATIENCE) == COMMUNICATION
+        code = ranks[survivor].wait(PATIENCE)
     finally:
         ranks[survivor].kill()
         ranks[victim].wait()
-    assert f"rank {victim} is gone: the others cannot go on without it" in logs[survivor].read_text()
+    log = logs[survivor].read_text()
+    # UCX may notice first, in the middle of a transfer, and aborts.
+    told = {
+        COMMUNICATION: f"rank {victim} is gone: the others cannot go on without it",
+        -signal.SIGABRT: "No such process",
+    }
+    assert told[code] in log
     outcome = run(train_command(inputs, folder, 2, **RUN, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
     assert_same_end(folder, whole)

@@ -13,7 +13,7 @@ from tiny_models import make_language_model, make_model, reviews, widen_layers, 
 
 USAGE = 2
 MICRO_BATCHES = 4
-# Blocks that are frozen, mixed and trained, from the bottom up; what a LoRA would do; a part that has frozen ones above.
+# Blocks that are frozen, mixed and trained, from the bottom up; what LoRA would do; a part with frozen ones above.
 CHOICES = {
     "upper": {"freeze": "bert.embeddings.*,*.layer.0.*,*.layer.1.*.weight"},
     "head": {"train_only": "classifier.*"},
@@ -85,7 +85,9 @@ def test_frozen_parameters_are_written_as_they_were_loaded(inputs, alone, choice
         assert trained == {name for name in after if PATTERNS[choice](name)}
     count = sum(after[name].size for name in trained)
     total = sum(array.size for array in after.values())
-    assert f"trainable params: {count:,} || all params: {total:,} || trainable%: {100 * count / total:.4f}" in outcome.err
+    assert (
+        f"trainable params: {count:,} || all params: {total:,} || trainable%: {100 * count / total:.4f}" in outcome.err
+    )
     assert re.search(rf"trainable_parameters += +{count:,} of {total:,} \({100 * count / total:.4f} %\)", outcome.out)
     assert losses(folder)[-1][1] != losses(folder)[0][1]
 
