@@ -21,7 +21,12 @@ using StorageTypes = ::testing::Types<float, BFloat16, Half>;
 
 // Relative rounding error of one store, of a normal number.
 template <typename T>
-constexpr double kRounding = 1.0 / (1 << (std::is_same_v<T, float> ? 24 : std::is_same_v<T, Half> ? 11 : 8));
+constexpr int mantissa_bits() {
+  if (std::is_same_v<T, float>) return 24;
+  return std::is_same_v<T, Half> ? 11 : 8;
+}
+template <typename T>
+constexpr double kRounding = 1.0 / (1 << mantissa_bits<T>());
 
 template <typename T>
 std::vector<T> random_values(int64_t count, uint64_t seed, float scale = 1.0F) {

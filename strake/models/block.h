@@ -57,6 +57,14 @@ class GradientSink {
   virtual ~GradientSink() = default;
   // `parameter` is the index in Block::parameters(). `gradient` has the parameter's shape, in fp32 or its dtype.
   virtual void accept(size_t parameter, const at::Tensor& gradient) = 0;
+  // For layers that compute a gradient in place: fp32, of the parameter's shape. The complete gradient of this use goes
+  // over what is there or onto it.
+  enum class Fold { kOverwrite, kAdd };
+  struct Target {
+    at::Tensor gradient;
+    Fold fold = Fold::kOverwrite;
+  };
+  virtual Target target(size_t parameter) = 0;
   // For gradients that touch few rows: an fp32 tensor of the parameter's shape to which the layer adds in place.
   virtual at::Tensor add_target(size_t parameter) = 0;
 };

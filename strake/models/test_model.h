@@ -100,6 +100,11 @@ class RecordingSink final : public GradientSink {
   void accept(size_t parameter, const at::Tensor& gradient) override {
     require(gradients.emplace(parameter, gradient.clone()).second, ErrorKind::kInternal, "two gradients");
   }
+  Target target(size_t parameter) override {
+    const auto [gradient, is_new] = gradients.try_emplace(parameter, at::zeros(parameters_[parameter].sizes()));
+    require(is_new, ErrorKind::kInternal, "two gradients");
+    return {.gradient = gradient->second, .fold = Fold::kOverwrite};
+  }
   at::Tensor add_target(size_t parameter) override {
     return gradients.try_emplace(parameter, at::zeros(parameters_[parameter].sizes())).first->second;
   }

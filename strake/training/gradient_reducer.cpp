@@ -50,6 +50,11 @@ class GradientReducer::BlockSink final : public models::GradientSink {
     at::Tensor target = claim(parameter);
     comm::fold_piece(gradient, target, fold_of(parameter));
   }
+  Target target(size_t parameter) override {
+    at::Tensor gradient = claim(parameter);
+    return {.gradient = std::move(gradient),
+            .fold = fold_of(parameter) == comm::Fold::kAdd ? Fold::kAdd : Fold::kOverwrite};
+  }
   at::Tensor add_target(size_t parameter) override {
     at::Tensor target = claim(parameter);
     if (fold_of(parameter) == comm::Fold::kOverwrite) target.zero_();

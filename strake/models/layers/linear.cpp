@@ -22,10 +22,22 @@ at::Tensor column_sum(const at::Tensor& x_nc) {
   return sum;
 }
 
+// Straight into the sum where the matrix library can.
+void hand_over_weight_gradient(const Parameter& weight, const at::Tensor& dy, const at::Tensor& x) {
+  const MatmulLibrary library = library_of(x);
+  if (!can_multiply_in_place(x.scalar_type(), library)) {
+    weight.sink->accept(weight.index, linear_weight_gradient(dy, x, library));
+    return;
+  }
+  const GradientSink::Target target = weight.sink->target(weight.index);
+  linear_weight_gradient_into(dy, x, target.gradient,
+                              target.fold == GradientSink::Fold::kAdd ? IntoSum::kAdd : IntoSum::kOverwrite);
+}
+
 struct LinearNode final : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
     const at::Tensor dy = gradients[0].contiguous();
-    if (is_trained(weight)) weight.sink->accept(weight.index, linear_weight_gradient(dy, x, library_of(x)));
+    if (is_trained(weight)) hand_over_weight_gradient(weight, dy, x);
     if (is_trained(bias)) bias.sink->accept(bias.index, column_sum(dy));
     if (!task_should_compute_output(0)) return {at::Tensor()};
     return {linear_input_gradient(dy, weight.value, library_of(dy))};
@@ -52,7 +64,7 @@ struct LinearActivationNode final : torch::autograd::Node {
                                             .activation = activation});
     });
     product.reset();
-    if (is_trained(weight)) weight.sink->accept(weight.index, linear_weight_gradient(dproduct, x, library_of(x)));
+    if (is_trained(weight)) hand_over_weight_gradient(weight, dproduct, x);
     if (is_trained(bias)) bias.sink->accept(bias.index, dbias);
     if (!task_should_compute_output(0)) return {at::Tensor()};
     return {linear_input_gradient(dproduct, weight.value, library_of(dy))};
@@ -88,10 +100,12 @@ PlannedProduct planned_product(const PlannedTensor& x, int64_t outputs, Trained 
 PlannedTensor planned_gradients(PlannedGraph& graph, const PlannedProduct& product) {
   const auto& [tokens, outputs, inputs] = product.shape;
   if (product.weight == Trained::kYes) {
-    const PlannedTensor dweight = graph.empty(outputs, inputs);
-    use_weight_gradient_workspace(graph, product.shape);
     graph.multiply(outputs, tokens, inputs);
-    graph.accept(dweight);
+    if (!multiplies_in_place(graph)) {
+      const PlannedTensor dweight = graph.empty(outputs, inputs);
+      use_weight_gradient_workspace(graph, product.shape);
+      graph.accept(dweight);
+    }
   }
   if (!product.takes_input_gradient) return {};
   PlannedTensor dx = graph.empty(tokens, inputs);

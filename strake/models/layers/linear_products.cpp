@@ -75,11 +75,17 @@ kernels::MatrixOperand<T> operand(const at::Tensor& matrix) {
   return {const_storage<T>(matrix), std::max(matrix.stride(rows ? 0 : 1), matrix.size(rows ? 1 : 0)), order};
 }
 
+void require_factors(const at::Tensor& a, const at::Tensor& b) {
+  require(a.size(1) == b.size(0) && a.scalar_type() == b.scalar_type(), ErrorKind::kInternal,
+          "product of [{}, {}] and [{}, {}]", a.size(0), a.size(1), b.size(0), b.size(1));
+  require(a.scalar_type() == at::kFloat || a.scalar_type() == at::kBFloat16, ErrorKind::kInternal,
+          "product of neither fp32 nor bf16");
+}
+
 // [M, N] = a[M, K] b[K, N], and what `finish` sets.
 template <typename Finish>
 at::Tensor own_product(const at::Tensor& a, const at::Tensor& b, const Finish& finish) {
-  require(a.size(1) == b.size(0) && a.scalar_type() == b.scalar_type(), ErrorKind::kInternal,
-          "product of [{}, {}] and [{}, {}]", a.size(0), a.size(1), b.size(0), b.size(1));
+  require_factors(a, b);
   at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options());
   const auto multiply = [&]<typename T>(T*) {
     kernels::Matmul<T, T> args{.rows = a.size(0),
@@ -94,7 +100,6 @@ at::Tensor own_product(const at::Tensor& a, const at::Tensor& b, const Finish& f
   if (a.scalar_type() == at::kFloat) {
     multiply(static_cast<float*>(nullptr));
   } else {
-    require(a.scalar_type() == at::kBFloat16, ErrorKind::kInternal, "product of neither fp32 nor bf16");
     multiply(static_cast<kernels::BFloat16*>(nullptr));
   }
   return c;
@@ -159,6 +164,35 @@ at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_t
   }
   if (library == MatmulLibrary::kOnednn) return onednn_linear(dy_to.t(), x_ti.t(), std::nullopt);
   return library == MatmulLibrary::kAten ? at::mm(dy_to.t(), x_ti) : own_product(dy_to.t(), x_ti);
+}
+
+bool can_multiply_in_place(c10::ScalarType dtype, MatmulLibrary library) {
+  return library == MatmulLibrary::kStrake && dtype != at::kHalf;
+}
+
+void linear_weight_gradient_into(const at::Tensor& dy_to, const at::Tensor& x_ti, const at::Tensor& sum_oi,
+                                 IntoSum into) {
+  const at::Tensor dy_ot = dy_to.t();
+  require_factors(dy_ot, x_ti);
+  require(sum_oi.scalar_type() == at::kFloat && sum_oi.is_contiguous() && sum_oi.size(0) == dy_to.size(1) &&
+              sum_oi.size(1) == x_ti.size(1),
+          ErrorKind::kInternal, "a weight gradient's sum is fp32, [outputs, inputs] and contiguous");
+  const auto multiply = [&]<typename T>(T*) {
+    kernels::matmul<T, float>(
+        {.rows = dy_ot.size(0),
+         .columns = x_ti.size(1),
+         .depth = x_ti.size(0),
+         .a = operand<T>(dy_ot),
+         .b = operand<T>(x_ti),
+         .result = {.c = storage<float>(sum_oi),
+                    .stride = x_ti.size(1),
+                    .store = into == IntoSum::kAdd ? kernels::Store::kAdd : kernels::Store::kOverwrite}});
+  };
+  if (x_ti.scalar_type() == at::kFloat) {
+    multiply(static_cast<float*>(nullptr));
+  } else {
+    multiply(static_cast<kernels::BFloat16*>(nullptr));
+  }
 }
 
 ActivatedLinear activated_linear_product(const LinearOperands& operands, kernels::Activation activation,

@@ -16,6 +16,12 @@ int64_t element_size(const PlannedGraph& graph) {
 
 }  // namespace
 
+bool multiplies_in_place(const PlannedGraph& graph) {
+  if (graph.widens_products()) return false;
+  const auto dtype = graph.element_size() == sizeof(float) ? at::kFloat : at::kBFloat16;
+  return can_multiply_in_place(dtype, matmul_library(dtype));
+}
+
 void use_linear_workspace(PlannedGraph& graph, const ProductShape& shape) { graph.use(copies(graph, shape)); }
 
 void use_input_gradient_workspace(PlannedGraph& graph, const ProductShape& shape) {

@@ -12,6 +12,9 @@ struct ProductShape {
   int64_t inputs = 0;
 };
 
+// True if weight gradients go straight into the sum.
+bool multiplies_in_place(const PlannedGraph& graph);
+
 void use_linear_workspace(PlannedGraph& graph, const ProductShape& shape);
 void use_input_gradient_workspace(PlannedGraph& graph, const ProductShape& shape);
 void use_weight_gradient_workspace(PlannedGraph& graph, const ProductShape& shape);
