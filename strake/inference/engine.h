@@ -14,7 +14,7 @@ enum class Precision { kFp32, kBf16 };
 
 struct Capacity {
   int threads = 1;
-  int64_t tokens_at_a_time = 512;  // of each thread; counts the sequences that begin among them
+  int64_t tokens_at_a_time = 1024;  // of each thread; counts the sequences that begin among them
   int64_t longest_sequence = 512;
 };
 

@@ -18,7 +18,7 @@ struct ScoreConfig {
   std::string model_name_or_path;
   std::vector<std::string> input;
   TextOptions text;
-  int64_t max_tokens_per_batch = 512;
+  int64_t max_tokens_per_batch = 1024;
   bool bf16 = false;
   bool summary_json = false;
 
