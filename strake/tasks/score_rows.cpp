@@ -65,6 +65,7 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
   log::info("{} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", threads,
             threads == 1 ? "" : "s", describe_cpu(), config.bf16 ? "bf16" : "fp32",
             static_cast<double>(memory.weights) / 1e6, static_cast<double>(memory.activations) / 1e6);
+  if (config.bf16 && usable(Isa::kAmx)) log::info("this processor has AMX, which scoring does not use yet");
   return model;
 }
 
