@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "strake/inference/encoder_weights.h"
@@ -98,7 +99,6 @@ int64_t scratch_floats(const EncoderWeights<T>& weights, const models::EncoderCo
   };
   int64_t most =
       std::max(floats(weights.dense), kernels::matmul_scratch<T, float>(capacity.tokens, weights.classifier.weight));
-  if (weights.layers.empty()) return most;
   const LayerWeights<T>& layer = weights.layers.front();  // the others have its sizes
   for (const auto* linear : {&layer.qkv, &layer.attention_output, &layer.intermediate, &layer.output}) {
     most = std::max(most, floats(*linear));
@@ -143,8 +143,6 @@ class TypedPass final : public EncoderPass {
       product(arrays.wide, rows, layer.output, {arrays.second, arrays.scratch});
       normalize(layer.output_norm, rows, {arrays.second, arrays.first, arrays.hidden}, arrays);
     }
-    if (weights_.layers.empty()) keep_first_tokens(tokens.num_sequences(), arrays.offsets, arrays.hidden);
-    rows = tokens.num_sequences();
     product(arrays.hidden, rows, weights_.dense, {arrays.first, arrays.scratch, weights_.dense_activation});
     product<float>(arrays.first, rows, weights_.classifier, {logits, arrays.scratch});
   }

@@ -44,7 +44,7 @@ struct EmbeddingWeights {
 template <typename T>
 struct EncoderWeights {
   EmbeddingWeights<T> embeddings;
-  std::vector<LayerWeights<T>> layers;
+  std::vector<LayerWeights<T>> layers;  // at least one
   LinearWeights<T> dense;
   kernels::Activation dense_activation;
   LinearWeights<T> classifier;

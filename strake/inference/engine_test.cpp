@@ -253,6 +253,7 @@ TEST_P(EngineOfFamily, AllocatesNothingWhileItScores) {
     engine.score(texts_.tokens(), logits);  // the thread team comes into being
     const Texts others(80, false, 11);
     const int64_t before = allocations;
+    ASSERT_GT(before, 0) << "else nobody counts";
     tensors::reset_peak_tracked_bytes();
     const int64_t tensors_before = tensors::tracked_bytes();
     engine.score(others.tokens(), std::span(logits).first(240));
