@@ -85,6 +85,24 @@ void attention_forward(const AttentionForward<T>& args, Isa highest) {
 }
 
 template <typename T>
+void attention_forward_on_thread(const AttentionForward<T>& args, float* scratch, Isa highest) {
+  const AttentionRung<T>& rung = pick_rung<T>(highest);
+  longest_sequence(args.shape);  // checks it
+  const KeepRule keep = keep_rule(args.shape.dropout, args.shape.index);
+  for (int64_t s = 0; s < args.shape.num_sequences; ++s) {
+    if (length(args.shape, s) == 0) continue;
+    for (int64_t head = 0; head < args.shape.num_heads; ++head) {
+      rung.forward(args, keep, {args.shape.offsets[s], length(args.shape, s), head}, scratch);
+    }
+  }
+}
+
+template <typename T>
+int64_t attention_forward_scratch(int64_t longest, int64_t head_dim, Isa highest) {
+  return pick_rung<T>(highest).forward_scratch(longest, head_dim);
+}
+
+template <typename T>
 void attention_backward(const AttentionBackward<T>& args, Isa highest) {
   const AttentionRung<T>& rung = pick_rung<T>(highest);
   const int64_t longest = longest_sequence(args.shape);
@@ -96,6 +114,10 @@ void attention_backward(const AttentionBackward<T>& args, Isa highest) {
 template void attention_forward(const AttentionForward<float>&, Isa);
 template void attention_forward(const AttentionForward<BFloat16>&, Isa);
 template void attention_forward(const AttentionForward<Half>&, Isa);
+template void attention_forward_on_thread(const AttentionForward<float>&, float*, Isa);
+template void attention_forward_on_thread(const AttentionForward<BFloat16>&, float*, Isa);
+template int64_t attention_forward_scratch<float>(int64_t, int64_t, Isa);
+template int64_t attention_forward_scratch<BFloat16>(int64_t, int64_t, Isa);
 template void attention_backward(const AttentionBackward<float>&, Isa);
 template void attention_backward(const AttentionBackward<BFloat16>&, Isa);
 template void attention_backward(const AttentionBackward<Half>&, Isa);

@@ -64,6 +64,13 @@ struct AttentionBackward {
 template <typename T>
 void attention_forward(const AttentionForward<T>& args, Isa highest = best_isa());
 
+// The same bits, computed by the calling thread alone and without an allocation: `scratch` is 64-byte aligned and has
+// attention_forward_scratch<T>(length of the longest sequence, head_dim) floats.
+template <typename T>
+void attention_forward_on_thread(const AttentionForward<T>& args, float* scratch, Isa highest = best_isa());
+template <typename T>
+int64_t attention_forward_scratch(int64_t longest, int64_t head_dim, Isa highest = best_isa());
+
 template <typename T>
 void attention_backward(const AttentionBackward<T>& args, Isa highest = best_isa());
 

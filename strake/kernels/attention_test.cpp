@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <vector>
 
 #include "strake/core/error.h"
 #include "strake/kernels/keep_rule.h"
+#include "strake/kernels/scratch.h"
 #include "strake/kernels/test_values.h"
 
 namespace strake::kernels {
@@ -256,6 +258,35 @@ TYPED_TEST(Attention, HasTheSameBitsForAnyNumberOfThreads) {
       const Result<TypeParam> got = run(b, qkv, dout, isa);
       EXPECT_TRUE(same_bits(got.out, want.out) && same_bits(got.grad, want.grad) && same_bits(got.lse, want.lse))
           << to_string(isa) << " with " << threads << " threads";
+    }
+  }
+}
+
+TYPED_TEST(Attention, OnOneThreadHasTheSameBitsAndStaysWithinItsScratch) {
+  constexpr float kUntouched = -12345.0F;
+  for (const Case& c : cases()) {
+    const Batch b(c);
+    const auto qkv = random_qkv<TypeParam>(b);
+    for (const Isa isa : usable_rungs()) {
+      const Result<TypeParam> want = run(b, qkv, random_dout<TypeParam>(b), isa);
+      std::vector<TypeParam> out(want.out.size());
+      std::vector<float> lse(want.lse.size());
+      const int64_t floats = attention_forward_scratch<TypeParam>(std::ranges::max(c.lengths), c.head_dim, isa);
+      AlignedFloats scratch(floats + 64);
+      std::fill_n(scratch.data(), floats + 64, kUntouched);
+      attention_forward_on_thread<TypeParam>({.shape = b.shape,
+                                              .q = qkv.data(),
+                                              .k = qkv.data() + b.width,
+                                              .v = qkv.data() + 2 * b.width,
+                                              .qkv_stride = 3 * b.width + kGap,
+                                              .out = out.data(),
+                                              .out_stride = b.width + kGap,
+                                              .lse = lse.data()},
+                                             scratch.data(), isa);
+      EXPECT_TRUE(same_bits(out, want.out) && same_bits(lse, want.lse)) << name(c, isa);
+      EXPECT_TRUE(std::all_of(scratch.data() + floats, scratch.data() + floats + 64, [](float value) {
+        return value == kUntouched;
+      })) << name(c, isa);
     }
   }
 }

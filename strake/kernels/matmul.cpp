@@ -155,6 +155,27 @@ void check(const Matmul<T, Out>& args) {
           "product: sums are stored apart only beside an activation");
 }
 
+template <typename T, typename Out>
+void check(const Matmul<T, Out>& args, const PackedMatrix<T>& b) {
+  check(args);
+  require(args.depth == b.depth() && args.columns == b.columns(), ErrorKind::kInternal,
+          "product with B[{}, {}], packed as [{}, {}]", args.depth, args.columns, b.depth(), b.columns());
+}
+
+// All of a product as one part.
+template <typename T, typename Out>
+MatmulPart<T, Out> whole(const Matmul<T, Out>& args, const PackedMatrix<T>& b, const MatmulTile& tile, float* scratch) {
+  return {.args = args,
+          .piece = {.depth = args.depth, .columns = args.columns, .blocks = depth_blocks(tile, args.depth).count},
+          .panels = b.panels(),
+          .row_begin = 0,
+          .row_end = args.rows,
+          .panel_begin = 0,
+          .panel_end = pieces_of(args.columns, tile.columns),
+          .sums = nullptr,
+          .scratch = scratch};
+}
+
 }  // namespace
 
 template <typename T>
@@ -182,14 +203,32 @@ void matmul(const Matmul<T, Out>& args, Isa highest) {
 
 template <typename T, typename Out>
 void matmul(const Matmul<T, Out>& args, const PackedMatrix<T>& b) {
-  check(args);
-  require(args.depth == b.depth() && args.columns == b.columns(), ErrorKind::kInternal,
-          "product with B[{}, {}], packed as [{}, {}]", args.depth, args.columns, b.depth(), b.columns());
+  check(args, b);
   if (args.rows == 0 || args.columns == 0) return;
   const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
   const DepthBlocks blocks = depth_blocks(rung.tile, args.depth);
   Product<T, Out>(args, rung)
       .multiply({.depth = args.depth, .columns = args.columns, .blocks = blocks.count}, b.panels(), nullptr);
+}
+
+template <typename T, typename Out>
+void matmul_on_thread(const Matmul<T, Out>& args, const PackedMatrix<T>& b, float* scratch) {
+  check(args, b);
+  if (args.rows == 0 || args.columns == 0) return;
+  const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
+  rung.multiply(whole(args, b, rung.tile, scratch));
+}
+
+template <typename T, typename Out>
+int64_t matmul_scratch(int64_t rows, const PackedMatrix<T>& b) {
+  const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
+  Matmul<T, Out> args{.columns = b.columns(), .depth = b.depth(), .a = {}, .b = {}, .result = {}};
+  int64_t most = 0;  // a few rows more may need less: blocks are made equal
+  while (args.rows < rows) {
+    args.rows += rung.tile.rows;
+    most = std::max(most, rung.scratch(whole<T, Out>(args, b, rung.tile, nullptr)));
+  }
+  return most;
 }
 
 template class PackedMatrix<float>;
@@ -200,5 +239,11 @@ template void matmul(const Matmul<BFloat16, float>&, Isa);
 template void matmul(const Matmul<float, float>&, const PackedMatrix<float>&);
 template void matmul(const Matmul<BFloat16, BFloat16>&, const PackedMatrix<BFloat16>&);
 template void matmul(const Matmul<BFloat16, float>&, const PackedMatrix<BFloat16>&);
+template void matmul_on_thread(const Matmul<float, float>&, const PackedMatrix<float>&, float*);
+template void matmul_on_thread(const Matmul<BFloat16, BFloat16>&, const PackedMatrix<BFloat16>&, float*);
+template void matmul_on_thread(const Matmul<BFloat16, float>&, const PackedMatrix<BFloat16>&, float*);
+template int64_t matmul_scratch<float, float>(int64_t, const PackedMatrix<float>&);
+template int64_t matmul_scratch<BFloat16, BFloat16>(int64_t, const PackedMatrix<BFloat16>&);
+template int64_t matmul_scratch<BFloat16, float>(int64_t, const PackedMatrix<BFloat16>&);
 
 }  // namespace strake::kernels

@@ -90,4 +90,11 @@ void matmul(const Matmul<T, Out>& args, Isa highest = best_isa());
 template <typename T, typename Out>
 void matmul(const Matmul<T, Out>& args, const PackedMatrix<T>& b);
 
+// The same bits, computed by the calling thread alone and without an allocation: `scratch` is 64-byte aligned and has
+// matmul_scratch<T, Out>(rows, b) floats, where args.rows is at most `rows`.
+template <typename T, typename Out>
+void matmul_on_thread(const Matmul<T, Out>& args, const PackedMatrix<T>& b, float* scratch);
+template <typename T, typename Out>
+int64_t matmul_scratch(int64_t rows, const PackedMatrix<T>& b);
+
 }  // namespace strake::kernels

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "strake/core/error.h"
+#include "strake/kernels/scratch.h"
 #include "strake/kernels/test_values.h"
 
 namespace strake::kernels {
@@ -304,6 +306,36 @@ TYPED_TEST(MatmulOf, NeitherThreadsNorPackingOnceChangeABit) {
         with_packed.result = {.c = c.data(), .stride = shape.columns};
         matmul(with_packed, packed);
         EXPECT_TRUE(same_bits(c, one)) << text(shape, isa) << " packed, with " << count << " threads";
+      }
+    }
+  }
+}
+
+TYPED_TEST(MatmulOf, OnOneThreadHasTheSameBitsAndStaysWithinItsScratch) {
+  using In = typename TypeParam::In;
+  using Out = typename TypeParam::Out;
+  constexpr float kUntouched = -12345.0F;
+  for (const Shape& shape : {Shape{200, 275, 900}, Shape{1500, 8, 400}, Shape{1, 70, 2500}, Shape{0, 70, 30}}) {
+    const Operands<In> operands(shape);
+    for (const Isa isa : rungs()) {
+      if (isa == Isa::kReference && shape.rows > 200) continue;  // slow
+      Matmul<In, Out> args = product<In, Out>(shape, operands);
+      const std::vector<Out> want = run(args, isa);
+      const PackedMatrix<In> packed(args.b, shape.depth, shape.columns, isa);
+      std::vector<Out> c(want.size());
+      args.b = {};
+      args.result = {.c = c.data(), .stride = shape.columns};
+      const int64_t floats = matmul_scratch<In, Out>(shape.rows, packed);
+      AlignedFloats scratch(floats + 64);
+      std::fill_n(scratch.data(), floats + 64, kUntouched);
+      matmul_on_thread(args, packed, scratch.data());
+      EXPECT_TRUE(same_bits(c, want)) << text(shape, isa);
+      EXPECT_TRUE(std::all_of(scratch.data() + floats, scratch.data() + floats + 64, [](float value) {
+        return value == kUntouched;
+      })) << text(shape, isa);
+      // Fewer rows never need more than was said for more of them.
+      for (int64_t rows = 1; rows < shape.rows; rows += 13) {
+        EXPECT_LE((matmul_scratch<In, Out>(rows, packed)), floats) << text(shape, isa) << " " << rows;
       }
     }
   }

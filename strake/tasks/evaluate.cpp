@@ -33,8 +33,8 @@ void EvaluateConfig::validate() const {
 
 EvaluateReport evaluate(const EvaluateConfig& config) {
   config.validate();
-  const ScoringModel model = load_scoring_model(config.score);
-  const LabelMap labels = LabelMap::of(model.scorer.config());
+  ScoringModel model = load_scoring_model(config.score);
+  const LabelMap labels = LabelMap::of(model.engine.config());
   const bool regression = labels.problem() == models::ProblemType::kRegression;
   Comparison comparison;
   EvaluateReport report;
@@ -45,7 +45,7 @@ EvaluateReport evaluate(const EvaluateConfig& config) {
   report.metrics =
       regression ? monitor::regression_metrics(comparison.predicted_numbers, comparison.actual_numbers).named_values()
                  : monitor::classification_metrics(comparison.predicted_classes, comparison.actual_classes,
-                                                   model.scorer.config().num_labels())
+                                                   model.engine.config().num_labels())
                        .named_values();
   return report;
 }

@@ -41,8 +41,8 @@ void PredictConfig::validate() const {
 
 ScoreReport predict(const PredictConfig& config) {
   config.validate();
-  const ScoringModel model = load_scoring_model(config.score);
-  const models::EncoderConfig& encoder = model.scorer.config();
+  ScoringModel model = load_scoring_model(config.score);
+  const models::EncoderConfig& encoder = model.engine.config();
   data::TableWriter writer(config.output, {.metadata = {{"strake.model", config.score.model_name_or_path},
                                                         {"strake.precision", config.score.bf16 ? "bf16" : "fp32"}}});
   const bool regression = encoder.problem() == models::ProblemType::kRegression;

@@ -5,49 +5,28 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 
+#include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
+#include "strake/core/log.h"
 #include "strake/core/threads.h"
-#include "strake/data/collate.h"
 #include "strake/tensors/compute_threads.h"
 
 namespace strake::tasks {
 namespace {
 
-data::TokenDataset dataset_of(const EncodedRows& rows) {
-  data::TokenDatasetBuilder builder("");
-  builder.reserve(rows.num_rows(), static_cast<int64_t>(rows.ids.size()));
+// What the engine would refuse, with the place in the input.
+void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows) {
   for (int64_t i = 0; i < rows.num_rows(); ++i) {
-    data::TokenRow row = rows.token_row(i);
-    row.label = std::monostate();
-    builder.append(row);
+    require(rows.offsets[i + 1] > rows.offsets[i], ErrorKind::kData, "{}: the text has no tokens", rows.table.where(i));
   }
-  return builder.build();
+  const auto largest = std::ranges::max_element(rows.ids);
+  require(largest == rows.ids.end() || *largest < encoder.vocab_size, ErrorKind::kConfig,
+          "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
+          config.model_name_or_path, largest == rows.ids.end() ? 0 : *largest, encoder.vocab_size);
 }
 
-at::Tensor score_chunk(const data::TokenDataset& dataset, const inference::Scorer& scorer, int64_t max_tokens) {
-  std::vector<int64_t> order(dataset.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::ranges::greater(), [&](int64_t i) { return dataset.length(i); });
-  at::Tensor logits = at::empty({dataset.size(), scorer.config().num_labels()}, at::kFloat);
-  const int64_t width = logits.size(1);
-  auto* out = logits.mutable_data_ptr<float>();
-  for (size_t begin = 0; begin < order.size();) {
-    size_t end = begin;
-    int64_t tokens = 0;
-    while (end < order.size() && (end == begin || tokens + dataset.length(order[end]) <= max_tokens)) {
-      tokens += dataset.length(order[end++]);
-    }
-    const auto share = std::span(order).subspan(begin, end - begin);
-    const at::Tensor scores = scorer.logits(data::collate(dataset, share)).contiguous();
-    for (size_t i = 0; i < share.size(); ++i) {
-      std::copy_n(scores.const_data_ptr<float>() + i * width, width, out + share[i] * width);
-    }
-    begin = end;
-  }
-  return logits;
-}
+constexpr int64_t kMostTokens = 1'048'576;  // a core's at a time: memory is taken for all of them
 
 void require_finite(const at::Tensor& logits, const data::Table& table) {
   const auto* values = logits.const_data_ptr<float>();
@@ -64,39 +43,47 @@ void ScoreConfig::validate() const {
   require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
   require(!input.empty(), ErrorKind::kUsage, "--input names no file");
   require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
-  require(max_tokens_per_batch > 0, ErrorKind::kUsage, "--max_tokens_per_batch {} must be positive",
-          max_tokens_per_batch);
+  require(max_tokens_per_batch > 0 && max_tokens_per_batch <= kMostTokens, ErrorKind::kUsage,
+          "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
 }
 
 ScoringModel load_scoring_model(const ScoreConfig& config) {
   const auto start = std::chrono::steady_clock::now();
-  tensors::set_compute_threads(threads_per_rank(1));
-  ScoringModel model{
-      .scorer = {config.model_name_or_path, config.bf16 ? inference::Precision::kBf16 : inference::Precision::kFp32},
-      .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path)};
+  const int threads = threads_per_rank(1);
+  tensors::set_compute_threads(threads);
+  const int64_t longest = models::read_encoder_config(config.model_name_or_path).max_sequence_length();
+  require(config.text.max_seq_length <= longest, ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length, longest);
+  ScoringModel model{.engine = {config.model_name_or_path,
+                                config.bf16 ? inference::Precision::kBf16 : inference::Precision::kFp32,
+                                {.threads = threads,
+                                 .tokens_at_a_time = config.max_tokens_per_batch,
+                                 .longest_sequence = config.text.max_seq_length}},
+                     .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path)};
   model.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const inference::MemoryUse memory = model.engine.memory();
+  log::info("{} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", threads,
+            threads == 1 ? "" : "s", describe_cpu(), config.bf16 ? "bf16" : "fp32",
+            static_cast<double>(memory.weights) / 1e6, static_cast<double>(memory.activations) / 1e6);
+  if (config.bf16 && usable(Isa::kAmx)) log::info("this processor has AMX, which scoring does not use yet");
   return model;
 }
 
-ScoreReport score_rows(const ScoreConfig& config, const ScoringModel& model, const LabelMap* labels,
+ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink) {
   const auto start = std::chrono::steady_clock::now();
-  const inference::Scorer& scorer = model.scorer;
-  require(config.text.max_seq_length <= scorer.config().max_sequence_length(), ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
-          scorer.config().max_sequence_length());
+  const models::EncoderConfig& encoder = model.engine.config();
   ScoreReport report{.load_seconds = model.load_seconds};
   const data::TableSource source = make_source(config.input, config.text.encoding);
   const auto score = [&](const EncodedRows& rows) {
-    const data::TokenDataset dataset = dataset_of(rows);
-    require(dataset.max_token_id() < scorer.config().vocab_size, ErrorKind::kConfig,
-            "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
-            config.model_name_or_path, dataset.max_token_id(), scorer.config().vocab_size);
-    const at::Tensor logits = score_chunk(dataset, scorer, config.max_tokens_per_batch);
+    check_tokens(config, encoder, rows);
+    const at::Tensor logits = at::empty({rows.num_rows(), encoder.num_labels()}, at::kFloat);
+    model.engine.score({.ids = rows.ids, .offsets = rows.offsets, .second_begin = rows.second_begin},
+                       {logits.mutable_data_ptr<float>(), static_cast<size_t>(logits.numel())});
     require_finite(logits, rows.table);
     sink(rows, logits);
     report.rows += rows.num_rows();
-    report.tokens += dataset.total_tokens();
+    report.tokens += std::ssize(rows.ids);
   };
   for_each_encoded(source, model.tokenizer, config.text, labels, 1, score);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

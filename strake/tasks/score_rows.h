@@ -1,12 +1,14 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "strake/inference/scorer.h"
+#include "strake/inference/engine.h"
 #include "strake/tasks/text_rows.h"
 
 namespace strake::tasks {
@@ -16,7 +18,7 @@ struct ScoreConfig {
   std::string model_name_or_path;
   std::vector<std::string> input;
   TextOptions text;
-  int64_t max_tokens_per_batch = 2048;
+  int64_t max_tokens_per_batch = 1024;
   bool bf16 = false;
   bool summary_json = false;
 
@@ -29,7 +31,7 @@ struct ScoreConfig {
     visit("label_column", self.text.label_column, "column with the label, if there is one");
     visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
-    visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens computed at a time");
+    visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens that a core computes at a time");
     visit("bf16", self.bf16, "compute in bfloat16");
     visit("summary_json", self.summary_json, "print the summary as one line of JSON");
   }
@@ -45,15 +47,15 @@ struct ScoreReport {
 
 // What --model_name_or_path names, ready to score on all cores.
 struct ScoringModel {
-  inference::Scorer scorer;
+  inference::Engine engine;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   double load_seconds = 0;
 };
 ScoringModel load_scoring_model(const ScoreConfig& config);
 
-// Scores rows in constant memory: chunks are read and tokenized ahead, each is scored in batches cut by tokens from its
-// rows sorted by length. `labels` may be null. `sink` gets the chunks in order with logits fp32 [rows, num_labels].
-ScoreReport score_rows(const ScoreConfig& config, const ScoringModel& model, const LabelMap* labels,
+// Scores rows in constant memory: tables of some thousand rows are read and tokenized ahead of the one that is scored.
+// `labels` may be null. `sink` gets the tables in order with logits fp32 [rows, num_labels].
+ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink);
 
 }  // namespace strake::tasks

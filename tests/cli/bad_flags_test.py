@@ -132,6 +132,7 @@ BAD_VALUES = [
     ("train", {"lr_scheduler_type": "quadratic"}, ["lr_scheduler_type", "'quadratic'", "cosine"]),
     ("predict", {"max_seq_length": 0}, ["--max_seq_length 0"]),
     ("predict", {"max_tokens_per_batch": 0}, ["--max_tokens_per_batch 0"]),
+    ("predict", {"max_tokens_per_batch": 10**12}, ["--max_tokens_per_batch 1000000000000", "at most 1048576"]),
     ("evaluate", {"label_column": ""}, ["--label_column is empty"]),
     ("prepare", {"max_seq_length": -4}, ["--max_seq_length -4"]),
     ("tokenize", {"max_seq_length": -1}, ["--max_seq_length -1"]),

@@ -108,7 +108,7 @@ template <class S, Activation kKind, typename T, typename Out>
       S::store(product, S::load(tile + j), lanes);
       typename S::Float value = S::load(product, lanes);
       if (result.bias != nullptr) value = value + S::load(result.bias + at.column + j, lanes);
-      S::store(result.c + begin + j, activate<S, kKind>(value), lanes);
+      S::store(result.c + begin + j, activate<S, kKind, Out>(value), lanes);
     });
   }
 }

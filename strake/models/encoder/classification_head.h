@@ -20,6 +20,7 @@ class ClassificationHeadBlock final : public Block {
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
   PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
+  kernels::Activation activation() const { return design_.activation; }
 
  private:
   Design design_;

@@ -15,10 +15,15 @@ std::string in_checkpoint(const EncoderNames& names, const char* part, const cha
 
 }  // namespace
 
+void PositionRule::write_rows(std::span<const int32_t> ids, int32_t* rows) const {
+  const auto padding = static_cast<int32_t>(pad_token_id_);
+  int32_t next = counts_from_padding_ ? padding + 1 : 0;
+  for (const int32_t id : ids) *rows++ = counts_from_padding_ && id == padding ? padding : next++;
+}
+
 EmbeddingsBlock::EmbeddingsBlock(const EncoderConfig& config, const EncoderNames& names, uint32_t first_site)
     : Block("embeddings"),
-      counts_from_padding_(config.model_type == "roberta"),
-      pad_token_id_(config.pad_token_id),
+      positions_(config),
       layer_norm_eps_(config.layer_norm_eps),
       dropout_(config.hidden_dropout),
       site_(first_site),
@@ -58,17 +63,12 @@ at::Tensor EmbeddingsBlock::forward(const Parameters& parameters, const at::Tens
 }
 
 at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& batch) const {
-  if (!counts_from_padding_) return batch.positions;
   at::Tensor rows = at::empty_like(batch.positions);
   const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
-  const auto* positions = batch.positions.const_data_ptr<int32_t>();
+  const auto* offsets = batch.offsets.const_data_ptr<int32_t>();
   auto* out = rows.mutable_data_ptr<int32_t>();
-  int32_t counted = 0;
-  for (int64_t t = 0; t < batch.num_tokens(); ++t) {
-    if (positions[t] == 0) counted = 0;
-    const bool is_padding = ids[t] == pad_token_id_;
-    counted += is_padding ? 0 : 1;
-    out[t] = static_cast<int32_t>(pad_token_id_) + (is_padding ? 0 : counted);
+  for (int64_t s = 0; s < batch.num_sequences(); ++s) {
+    positions_.write_rows({ids + offsets[s], ids + offsets[s + 1]}, out + offsets[s]);
   }
   return rows;
 }

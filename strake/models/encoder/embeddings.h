@@ -5,6 +5,20 @@
 
 namespace strake::models {
 
+// Which row of the position table each token reads. RoBERTa counts from pad_token_id + 1 and leaves pad tokens out.
+class PositionRule {
+ public:
+  explicit PositionRule(const EncoderConfig& config)
+      : counts_from_padding_(config.model_type == "roberta"), pad_token_id_(config.pad_token_id) {}
+
+  // Of one sequence: `rows` has room for as many numbers as there are ids.
+  void write_rows(std::span<const int32_t> ids, int32_t* rows) const;
+
+ private:
+  bool counts_from_padding_;
+  int64_t pad_token_id_;
+};
+
 // Word + position (+ token type) embeddings, layer norm, dropout: [T] -> [T, hidden_size].
 class EmbeddingsBlock final : public Block {
  public:
@@ -14,11 +28,9 @@ class EmbeddingsBlock final : public Block {
   PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
 
  private:
-  // Row of the position table for each token. RoBERTa counts from pad_token_id + 1 and leaves pad tokens out.
   at::Tensor position_rows(const tensors::PackedBatch& batch) const;
 
-  bool counts_from_padding_;
-  int64_t pad_token_id_;
+  PositionRule positions_;
   double layer_norm_eps_;
   double dropout_;
   uint32_t site_;

@@ -1,0 +1,272 @@
+#include "strake/inference/encoder_pass.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "strake/inference/encoder_weights.h"
+#include "strake/kernels/attention.h"
+#include "strake/kernels/embedding.h"
+#include "strake/kernels/residual_layer_norm.h"
+#include "strake/kernels/scratch.h"
+#include "strake/models/encoder/embeddings.h"
+
+namespace strake::inference {
+namespace {
+
+// Cuts one allocation into arrays that begin on cache lines. Without memory it only counts.
+class Cutter {
+ public:
+  explicit Cutter(float* memory) : memory_(memory) {}
+  template <typename T>
+  T* take(int64_t count) {
+    T* const piece = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + floats_);
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+    floats_ += (bytes + 63) / 64 * 16;
+    return piece;
+  }
+  int64_t floats() const { return floats_; }
+
+ private:
+  float* memory_;
+  int64_t floats_ = 0;
+};
+
+// One thread's buffers.
+template <typename T>
+struct Arrays {
+  T* hidden;    // [tokens, hidden_size]
+  T* first;     // [tokens, hidden_size]
+  T* second;    // [tokens, hidden_size]
+  T* wide;      // [tokens, max(3 hidden_size, intermediate_size)]
+  float* lse;   // [tokens, heads]
+  float* mean;  // [tokens], like those below
+  float* rstd;
+  int32_t* positions;
+  int32_t* types;
+  int32_t* offsets;  // [tokens + 1]
+  float* scratch;    // of products and attention
+};
+
+struct ArraySizes {
+  int64_t tokens;
+  int64_t hidden;
+  int64_t wide;
+  int64_t heads;
+  int64_t scratch;  // floats
+};
+
+template <typename T>
+Arrays<T> cut(Cutter& cutter, const ArraySizes& sizes) {
+  const int64_t tokens = sizes.tokens;
+  return {.hidden = cutter.take<T>(tokens * sizes.hidden),
+          .first = cutter.take<T>(tokens * sizes.hidden),
+          .second = cutter.take<T>(tokens * sizes.hidden),
+          .wide = cutter.take<T>(tokens * sizes.wide),
+          .lse = cutter.take<float>(tokens * sizes.heads),
+          .mean = cutter.take<float>(tokens),
+          .rstd = cutter.take<float>(tokens),
+          .positions = cutter.take<int32_t>(tokens),
+          .types = cutter.take<int32_t>(tokens),
+          .offsets = cutter.take<int32_t>(tokens + 1),
+          .scratch = cutter.take<float>(sizes.scratch)};
+}
+
+template <typename T>
+class Arena {
+ public:
+  explicit Arena(const ArraySizes& sizes) {
+    Cutter count(nullptr);
+    cut<T>(count, sizes);
+    memory_ = kernels::AlignedFloats(count.floats());
+    Cutter cutter(memory_.data());
+    arrays_ = cut<T>(cutter, sizes);
+  }
+  const Arrays<T>& arrays() const { return arrays_; }
+  int64_t bytes() const { return memory_.bytes(); }
+
+ private:
+  kernels::AlignedFloats memory_;
+  Arrays<T> arrays_;
+};
+
+template <typename T>
+int64_t scratch_floats(const EncoderWeights<T>& weights, const models::EncoderConfig& config,
+                       const PassCapacity& capacity) {
+  const auto floats = [&](const LinearWeights<T>& linear) {
+    return kernels::matmul_scratch<T, T>(capacity.tokens, linear.weight);
+  };
+  int64_t most =
+      std::max(floats(weights.dense), kernels::matmul_scratch<T, float>(capacity.tokens, weights.classifier.weight));
+  const LayerWeights<T>& layer = weights.layers.front();  // the others have its sizes
+  for (const auto* linear : {&layer.qkv, &layer.attention_output, &layer.intermediate, &layer.output}) {
+    most = std::max(most, floats(*linear));
+  }
+  const int64_t head_dim = config.hidden_size / config.num_attention_heads;
+  return std::max(most, kernels::attention_forward_scratch<T>(capacity.longest_sequence, head_dim));
+}
+
+template <typename T>
+class TypedPass final : public EncoderPass {
+ public:
+  TypedPass(EncoderWeights<T> weights, const models::EncoderConfig& config, const PassCapacity& capacity)
+      : weights_(std::move(weights)),
+        positions_(config),
+        hidden_(config.hidden_size),
+        heads_(config.num_attention_heads),
+        activation_(config.hidden_act),
+        eps_(static_cast<float>(config.layer_norm_eps)) {
+    const ArraySizes sizes{.tokens = capacity.tokens,
+                           .hidden = hidden_,
+                           .wide = std::max(3 * hidden_, config.intermediate_size),
+                           .heads = heads_,
+                           .scratch = scratch_floats(weights_, config, capacity)};
+    for (int i = 0; i < capacity.threads; ++i) arenas_.emplace_back(sizes);
+  }
+
+  void run(const PackedTokens& tokens, int thread, float* logits) override {
+    const Arrays<T>& arrays = arenas_[static_cast<size_t>(thread)].arrays();
+    embed(tokens, arrays);
+    int64_t rows = tokens.num_tokens();
+    for (const LayerWeights<T>& layer : weights_.layers) {
+      product(arrays.hidden, rows, layer.qkv, {arrays.wide, arrays.scratch});
+      attend(tokens.num_sequences(), arrays);
+      if (&layer == &weights_.layers.back()) {  // of which the head reads the first tokens only
+        rows = tokens.num_sequences();
+        keep_first_tokens(rows, arrays.offsets, arrays.first);
+        keep_first_tokens(rows, arrays.offsets, arrays.hidden);
+      }
+      product(arrays.first, rows, layer.attention_output, {arrays.second, arrays.scratch});
+      normalize(layer.attention_norm, rows, {arrays.second, arrays.hidden, arrays.first}, arrays);
+      product(arrays.first, rows, layer.intermediate, {arrays.wide, arrays.scratch, activation_});
+      product(arrays.wide, rows, layer.output, {arrays.second, arrays.scratch});
+      normalize(layer.output_norm, rows, {arrays.second, arrays.first, arrays.hidden}, arrays);
+    }
+    product(arrays.hidden, rows, weights_.dense, {arrays.first, arrays.scratch, weights_.dense_activation});
+    product<float>(arrays.first, rows, weights_.classifier, {logits, arrays.scratch});
+  }
+
+  MemoryUse memory() const override {
+    MemoryUse use{.weights = weights_.bytes};
+    for (const Arena<T>& arena : arenas_) use.activations += arena.bytes();
+    return use;
+  }
+
+ private:
+  template <typename Out>
+  struct Target {
+    Out* y;
+    float* scratch;
+    std::optional<kernels::Activation> activation = std::nullopt;
+  };
+
+  // y = activation(x weight + bias)
+  template <typename Out = T>
+  static void product(const T* x, int64_t rows, const LinearWeights<T>& linear, const Target<Out>& to) {
+    const int64_t inputs = linear.weight.depth();
+    const int64_t outputs = linear.weight.columns();
+    kernels::matmul_on_thread<T, Out>(
+        {.rows = rows,
+         .columns = outputs,
+         .depth = inputs,
+         .a = {x, inputs},
+         .b = {},
+         .result = {.c = to.y, .stride = outputs, .bias = linear.bias.data(), .activation = to.activation}},
+        linear.weight, to.scratch);
+  }
+
+  struct NormOperands {
+    T* x;               // overwritten with the sum
+    const T* residual;  // may be null
+    T* y;
+  };
+  void normalize(const NormWeights<T>& norm, int64_t rows, const NormOperands& operands,
+                 const Arrays<T>& arrays) const {
+    kernels::residual_layer_norm_forward<T>({.x = operands.x,
+                                             .residual = operands.residual,
+                                             .gamma = norm.gamma.data(),
+                                             .beta = norm.beta.data(),
+                                             .sum = operands.x,
+                                             .y = operands.y,
+                                             .mean = arrays.mean,
+                                             .rstd = arrays.rstd,
+                                             .tokens = rows,
+                                             .columns = hidden_,
+                                             .eps = eps_});
+  }
+
+  static kernels::EmbeddingTable<const T> table(const at::Tensor& rows, const int32_t* ids) {
+    return {static_cast<const T*>(rows.const_data_ptr()), rows.size(0), ids};
+  }
+
+  // Fills arrays.hidden and arrays.offsets.
+  void embed(const PackedTokens& tokens, const Arrays<T>& arrays) const {
+    const int64_t begin = tokens.offsets.front();
+    const int32_t* const ids = tokens.ids.data() + begin;
+    for (int64_t s = 0; s < tokens.num_sequences(); ++s) {
+      const int64_t at = tokens.offsets[s] - begin;
+      const int64_t length = tokens.length(s);
+      arrays.offsets[s] = static_cast<int32_t>(at);
+      positions_.write_rows({ids + at, static_cast<size_t>(length)}, arrays.positions + at);
+      const int64_t zeros = tokens.second_begin.empty() ? length : std::min<int64_t>(length, tokens.second_begin[s]);
+      std::fill_n(arrays.types + at, zeros, 0);
+      std::fill_n(arrays.types + at + zeros, length - zeros, 1);
+    }
+    arrays.offsets[tokens.num_sequences()] = static_cast<int32_t>(tokens.num_tokens());
+    kernels::EmbeddingForward<T> lookup{.word = table(weights_.embeddings.word, ids),
+                                        .position = table(weights_.embeddings.position, arrays.positions),
+                                        .out = arrays.first,
+                                        .tokens = tokens.num_tokens(),
+                                        .columns = hidden_};
+    if (weights_.embeddings.token_type.defined()) lookup.type = table(weights_.embeddings.token_type, arrays.types);
+    kernels::embedding_forward<T>(lookup);
+    normalize(weights_.embeddings.norm, tokens.num_tokens(), {arrays.first, nullptr, arrays.hidden}, arrays);
+  }
+
+  // arrays.first = attention(arrays.wide)
+  void attend(int64_t num_sequences, const Arrays<T>& arrays) const {
+    const int64_t head_dim = hidden_ / heads_;
+    kernels::attention_forward_on_thread<T>({.shape = {.offsets = arrays.offsets,
+                                                       .num_sequences = num_sequences,
+                                                       .num_heads = heads_,
+                                                       .head_dim = head_dim,
+                                                       .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))},
+                                             .q = arrays.wide,
+                                             .k = arrays.wide + hidden_,
+                                             .v = arrays.wide + 2 * hidden_,
+                                             .qkv_stride = 3 * hidden_,
+                                             .out = arrays.first,
+                                             .out_stride = hidden_,
+                                             .lse = arrays.lse},
+                                            arrays.scratch);
+  }
+
+  // Moves each sequence's first row to the sequence's place, which is never behind it.
+  void keep_first_tokens(int64_t num_sequences, const int32_t* offsets, T* rows) const {
+    for (int64_t s = 1; s < num_sequences; ++s) std::copy_n(rows + offsets[s] * hidden_, hidden_, rows + s * hidden_);
+  }
+
+  EncoderWeights<T> weights_;
+  models::PositionRule positions_;
+  int64_t hidden_, heads_;
+  kernels::Activation activation_;
+  float eps_;
+  std::vector<Arena<T>> arenas_;
+};
+
+}  // namespace
+
+template <typename T>
+std::unique_ptr<EncoderPass> make_encoder_pass(const std::filesystem::path& folder, const models::EncoderConfig& config,
+                                               const PassCapacity& capacity) {
+  return std::make_unique<TypedPass<T>>(load_encoder_weights<T>(folder, config), config, capacity);
+}
+
+template std::unique_ptr<EncoderPass> make_encoder_pass<float>(const std::filesystem::path&,
+                                                               const models::EncoderConfig&, const PassCapacity&);
+template std::unique_ptr<EncoderPass> make_encoder_pass<kernels::BFloat16>(const std::filesystem::path&,
+                                                                           const models::EncoderConfig&,
+                                                                           const PassCapacity&);
+
+}  // namespace strake::inference

@@ -1,0 +1,123 @@
+#include "strake/inference/encoder_weights.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+
+#include "strake/core/error.h"
+#include "strake/models/encoder/classification_head.h"
+#include "strake/models/encoder/sequence_classifier.h"
+#include "strake/models/weights.h"
+
+namespace strake::inference {
+namespace {
+
+// A block's parameters by name, and what they become.
+template <typename T>
+class LoadedBlock {
+ public:
+  LoadedBlock(const models::Block& block, const models::WeightSource& source, models::LoadReport& report,
+              int64_t& bytes)
+      : block_(block), bytes_(bytes) {
+    at::Tensor flat = at::zeros({block.layout().numel()});
+    models::load_block(block, source, flat, report);
+    values_ = block.view(std::is_same_v<T, float> ? flat : flat.to(at::kBFloat16), nullptr);
+  }
+
+  bool has(const std::string& name) const { return find(name) != values_.size(); }
+  const at::Tensor& matrix(const std::string& name) {
+    const at::Tensor& value = get(name);
+    bytes_ += value.numel() * static_cast<int64_t>(sizeof(T));
+    return value;
+  }
+  LinearWeights<T> linear(const std::string& name) {
+    const at::Tensor& weight = get(name + ".weight");
+    kernels::PackedMatrix<T> packed({data(weight), weight.size(1), kernels::Order::kColumns}, weight.size(1),
+                                    weight.size(0));
+    bytes_ += packed.bytes();
+    return {std::move(packed), vector(name + ".bias")};
+  }
+  NormWeights<T> norm(const std::string& name) { return {vector(name + ".weight"), vector(name + ".bias")}; }
+
+ private:
+  static const T* data(const at::Tensor& tensor) { return static_cast<const T*>(tensor.const_data_ptr()); }
+
+  size_t find(const std::string& name) const {
+    const auto found = std::ranges::find(block_.parameters(), block_.name() + "." + name, &models::ParameterSpec::name);
+    return static_cast<size_t>(found - block_.parameters().begin());
+  }
+  const at::Tensor& get(const std::string& name) const {
+    require(has(name), ErrorKind::kInternal, "block '{}' has no parameter '{}'", block_.name(), name);
+    return values_[find(name)].value;
+  }
+  std::vector<T> vector(const std::string& name) {
+    const at::Tensor& value = get(name);
+    bytes_ += value.numel() * static_cast<int64_t>(sizeof(T));
+    return {data(value), data(value) + value.numel()};
+  }
+
+  const models::Block& block_;
+  models::Parameters values_;
+  int64_t& bytes_;
+};
+
+template <typename T>
+EncoderWeights<T> load(const models::SequenceClassifier& model, const models::WeightSource& source,
+                       models::LoadReport& report) {
+  int64_t bytes = 0;
+  const auto open = [&](size_t i) { return LoadedBlock<T>(*model.blocks()[i], source, report, bytes); };
+  auto first = open(0);
+  EmbeddingWeights<T> embeddings{.word = first.matrix("word"),
+                                 .position = first.matrix("position"),
+                                 .token_type = first.has("token_type") ? first.matrix("token_type") : at::Tensor(),
+                                 .norm = first.norm("norm")};
+  std::vector<LayerWeights<T>> layers;
+  for (size_t i = 1; i + 1 < model.blocks().size(); ++i) {
+    auto layer = open(i);
+    layers.push_back({.qkv = layer.linear("attention.qkv"),
+                      .attention_output = layer.linear("attention.output"),
+                      .attention_norm = layer.norm("attention.norm"),
+                      .intermediate = layer.linear("feed_forward.in"),
+                      .output = layer.linear("feed_forward.out"),
+                      .output_norm = layer.norm("feed_forward.norm")});
+  }
+  const models::Block& head_block = *model.blocks().back();
+  auto head = open(model.blocks().size() - 1);
+  auto dense = head.linear("dense");
+  auto classifier = head.linear("classifier");
+  return {.embeddings = std::move(embeddings),
+          .layers = std::move(layers),
+          .dense = std::move(dense),
+          .dense_activation = dynamic_cast<const models::ClassificationHeadBlock&>(head_block).activation(),
+          .classifier = std::move(classifier),
+          .bytes = bytes};
+}
+
+}  // namespace
+
+template <typename T>
+EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, const models::EncoderConfig& config) {
+  const models::SequenceClassifier model(config);
+  const tensors::CheckpointFiles files(folder);
+  models::LoadReport report;
+  EncoderWeights<T> weights = [&] {
+    try {
+      return load<T>(model, {.model = model, .files = files}, report);
+    } catch (Error& error) {
+      error.add_context("while loading " + folder.string());
+      throw;
+    }
+  }();
+  require(report.initialized.empty(), ErrorKind::kConfig,
+          "{} is not fine-tuned for classification: it has no tensor '{}'. Train it with strake train first",
+          folder.string(), report.initialized.empty() ? "" : report.initialized.front());
+  return weights;
+}
+
+template EncoderWeights<float> load_encoder_weights(const std::filesystem::path&, const models::EncoderConfig&);
+template EncoderWeights<kernels::BFloat16> load_encoder_weights(const std::filesystem::path&,
+                                                                const models::EncoderConfig&);
+
+}  // namespace strake::inference

@@ -1,0 +1,93 @@
+#include "strake/inference/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+
+#include "strake/core/error.h"
+#include "strake/core/threads.h"
+#include "strake/kernels/bfloat16.h"
+
+namespace strake::inference {
+namespace {
+
+// A thread of a team computes alone, whatever its kernels would do otherwise.
+class AloneOnThread {
+ public:
+  AloneOnThread() : before_(num_threads()) { set_num_threads(1); }
+  ~AloneOnThread() { set_num_threads(before_); }
+  AloneOnThread(const AloneOnThread&) = delete;
+  AloneOnThread& operator=(const AloneOnThread&) = delete;
+
+ private:
+  int before_;
+};
+
+// The first sequence that begins at or behind a token.
+int64_t sequence_from(std::span<const int64_t> offsets, int64_t token) {
+  return std::ranges::lower_bound(offsets, token) - offsets.begin();
+}
+
+std::unique_ptr<EncoderPass> make_pass(const std::filesystem::path& folder, const models::EncoderConfig& config,
+                                       Precision precision, const PassCapacity& capacity) {
+  if (precision == Precision::kFp32) return make_encoder_pass<float>(folder, config, capacity);
+  return make_encoder_pass<kernels::BFloat16>(folder, config, capacity);
+}
+
+}  // namespace
+
+Engine::Engine(const std::filesystem::path& folder, Precision precision, const Capacity& capacity)
+    : config_(models::read_encoder_config(folder)), capacity_(capacity) {
+  require(capacity.threads >= 1 && capacity.tokens_at_a_time >= 1 && capacity.longest_sequence >= 1 &&
+              capacity.longest_sequence <= config_.max_sequence_length(),
+          ErrorKind::kInternal, "engine for {} threads, {} tokens at a time and sequences of {}", capacity.threads,
+          capacity.tokens_at_a_time, capacity.longest_sequence);
+  pass_ = make_pass(folder, config_, precision,
+                    {.threads = capacity.threads,
+                     .tokens = capacity.tokens_at_a_time + capacity.longest_sequence - 1,
+                     .longest_sequence = capacity.longest_sequence});
+}
+
+void Engine::check(const PackedTokens& tokens) const {
+  const auto offsets = tokens.offsets;
+  require(!offsets.empty() && offsets.front() == 0 && offsets.back() == std::ssize(tokens.ids) &&
+              (tokens.second_begin.empty() || std::ssize(tokens.second_begin) == tokens.num_sequences()),
+          ErrorKind::kInternal, "packed tokens whose parts do not belong together");
+  for (int64_t s = 0; s < tokens.num_sequences(); ++s) {
+    const int64_t length = tokens.length(s);
+    require(length >= 1, ErrorKind::kData, "sequence {} has no tokens", s);
+    require(length <= capacity_.longest_sequence, ErrorKind::kData, "sequence {} has {} tokens; at most {} are scored",
+            s, length, capacity_.longest_sequence);
+    const int64_t second = tokens.second_begin.empty() ? length : tokens.second_begin[s];
+    require(second >= 0 && (second >= length || config_.type_vocab_size != 1), ErrorKind::kData,
+            "sequence {} has a second part at {}, and the model {} token types", s, second, config_.type_vocab_size);
+  }
+  for (const int32_t id : tokens.ids) {
+    require(id >= 0 && id < config_.vocab_size, ErrorKind::kData, "token id {} is outside the model's vocabulary of {}",
+            id, config_.vocab_size);
+  }
+}
+
+void Engine::score(const PackedTokens& tokens, std::span<float> logits) {
+  check(tokens);
+  require(std::ssize(logits) == tokens.num_sequences() * config_.num_labels(), ErrorKind::kInternal,
+          "{} logits for {} sequences", logits.size(), tokens.num_sequences());
+  const int64_t total = std::ssize(tokens.ids);
+  const int64_t full = (total + capacity_.tokens_at_a_time - 1) / capacity_.tokens_at_a_time;
+  // A multiple of the threads, so that they finish together.
+  const int64_t chunks = (full + capacity_.threads - 1) / capacity_.threads * capacity_.threads;
+  std::atomic<int64_t> next{0};
+  // Nothing in here throws: what could has been checked.
+  const auto work = [&](int thread, int) {
+    const AloneOnThread alone;
+    for (int64_t chunk = next++; chunk < chunks; chunk = next++) {
+      const auto offsets = tokens.offsets.first(tokens.offsets.size() - 1);
+      const int64_t begin = sequence_from(offsets, total * chunk / chunks);
+      const int64_t end = sequence_from(offsets, total * (chunk + 1) / chunks);
+      if (begin < end) pass_->run(tokens.slice(begin, end), thread, logits.data() + begin * config_.num_labels());
+    }
+  };
+  run_team(capacity_.threads, std::cref(work));  // by reference: a copy would be allocated
+}
+
+}  // namespace strake::inference

@@ -1,0 +1,328 @@
+#include "strake/inference/engine.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <numeric>
+#include <random>
+
+#include "strake/core/threads.h"
+#include "strake/models/encoder/sequence_classifier.h"
+#include "strake/models/forward.h"
+#include "strake/models/test_model.h"
+#include "strake/models/weights.h"
+#include "strake/tensors/safetensors.h"
+#include "strake/tensors/tracked_memory.h"
+
+namespace {
+
+std::atomic<int64_t> allocations{0};
+
+void* counted(size_t bytes, size_t alignment) {
+  ++allocations;
+  void* const memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// Every allocation of this program by C++ code is counted.
+void* operator new(size_t bytes) { return counted(bytes, 16); }
+void* operator new[](size_t bytes) { return counted(bytes, 16); }
+void* operator new(size_t bytes, std::align_val_t alignment) { return counted(bytes, static_cast<size_t>(alignment)); }
+void* operator new[](size_t bytes, std::align_val_t alignment) {
+  return counted(bytes, static_cast<size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace strake::inference {
+namespace {
+
+using models::error_text;
+using models::ModelFolder;
+using testing::HasSubstr;
+
+constexpr int64_t kLongest = 60;
+
+// Sizes are multiples of nothing in the kernels. The depth of the last product has several blocks.
+Json config_of(const std::string& family) {
+  Json config{{"model_type", family},
+              {"vocab_size", 211},
+              {"max_position_embeddings", 70},
+              {"id2label", {{"0", "no"}, {"1", "perhaps"}, {"2", "yes"}}},
+              {"initializer_range", 0.15}};
+  if (family == "distilbert") {
+    config.update({{"dim", 66}, {"n_layers", 2}, {"n_heads", 3}, {"hidden_dim", 1050}});
+  } else {
+    config.update({{"hidden_size", 66},
+                   {"num_hidden_layers", 2},
+                   {"num_attention_heads", 3},
+                   {"intermediate_size", 1050},
+                   {"type_vocab_size", family == "bert" ? 2 : 1}});
+  }
+  return config;
+}
+
+// A classifier with random weights, biases and norms included.
+class RandomModel {
+ public:
+  explicit RandomModel(const std::string& family)
+      : folder_(config_of(family)), model_(models::read_encoder_config(folder_.path())) {
+    std::vector<tensors::NamedTensor> weights;
+    for (const auto& block : model_.blocks()) {
+      at::Tensor flat = at::zeros({block->layout().numel()});
+      models::initialize_block(*block, model_.initializer_range(), 5, flat);
+      flat.add_(models::wave({flat.numel()}, 0.3), 0.05);
+      flats_.push_back(flat);
+      for (auto& tensor : models::named_weights(*block, flat)) weights.push_back(std::move(tensor));
+    }
+    tensors::write_safetensors(folder_.path() / "model.safetensors", weights, {});
+  }
+
+  const std::filesystem::path& folder() const { return folder_.path(); }
+  const models::SequenceClassifier& model() const { return model_; }
+  const std::vector<at::Tensor>& flats() const { return flats_; }
+
+ private:
+  ModelFolder folder_;
+  models::SequenceClassifier model_;
+  std::vector<at::Tensor> flats_;
+};
+
+// Random sequences; padding ids among them, because RoBERTa gives those no position.
+struct Texts {
+  Texts(int64_t count, bool pairs, uint64_t seed) {
+    std::mt19937_64 random(seed);
+    for (int64_t s = 0; s < count; ++s) {
+      const auto length = static_cast<int64_t>(s % 17 == 0 ? kLongest : 1 + random() % 40);
+      for (int64_t i = 0; i < length; ++i) ids.push_back(static_cast<int32_t>(random() % 13 == 0 ? 1 : random() % 211));
+      offsets.push_back(std::ssize(ids));
+      second_begin.push_back(static_cast<int32_t>(pairs && s % 3 > 0 ? static_cast<int64_t>(random()) & 15 : length));
+    }
+  }
+
+  PackedTokens tokens() const { return {ids, offsets, second_begin}; }
+  int64_t count() const { return std::ssize(offsets) - 1; }
+  // The same sequences in another order.
+  Texts in_order(const std::vector<int64_t>& order) const {
+    Texts result(0, false, 0);
+    for (const int64_t s : order) {
+      result.ids.insert(result.ids.end(), ids.begin() + offsets[s], ids.begin() + offsets[s + 1]);
+      result.offsets.push_back(std::ssize(result.ids));
+      result.second_begin.push_back(second_begin[s]);
+    }
+    return result;
+  }
+
+  std::vector<int32_t> ids;
+  std::vector<int64_t> offsets{0};
+  std::vector<int32_t> second_begin;
+};
+
+using Logits = std::vector<float>;
+
+Logits score(Engine& engine, const Texts& texts) {
+  Logits logits(static_cast<size_t>(texts.count() * engine.config().num_labels()), -1e9F);
+  engine.score(texts.tokens(), logits);
+  return logits;
+}
+
+Logits score(const RandomModel& model, Precision precision, const Capacity& capacity, const Texts& texts) {
+  Engine engine(model.folder(), precision, capacity);
+  return score(engine, texts);
+}
+
+Capacity capacity(int threads, int64_t tokens) {
+  return {.threads = threads, .tokens_at_a_time = tokens, .longest_sequence = kLongest};
+}
+
+float largest_difference(const Logits& a, const Logits& b) {
+  float largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+float spread(const Logits& logits) {
+  const auto [least, most] = std::ranges::minmax(logits);
+  return most - least;
+}
+
+// What the model's blocks, which training uses, make of the same texts.
+Logits logits_of_blocks(const RandomModel& random, const Texts& texts) {
+  class Values final : public models::ParameterSource {
+   public:
+    explicit Values(const RandomModel& random) : random_(random) {}
+    models::Parameters acquire(size_t i) override {
+      return random_.model().blocks()[i]->view(random_.flats()[i], nullptr);
+    }
+
+   private:
+    const RandomModel& random_;
+  };
+  std::vector<int32_t> types, positions, offsets{0};
+  for (int64_t s = 0; s < texts.count(); ++s) {
+    for (int32_t i = 0; i < texts.tokens().length(s); ++i) {
+      positions.push_back(i);
+      types.push_back(i >= texts.second_begin[s] ? 1 : 0);
+    }
+    offsets.push_back(static_cast<int32_t>(texts.offsets[s + 1]));
+  }
+  const tensors::PackedBatch batch{.input_ids = at::tensor(texts.ids),
+                                   .token_type_ids = at::tensor(types),
+                                   .positions = at::tensor(positions),
+                                   .token_rows = at::zeros({std::ssize(types)}, at::kLong),
+                                   .offsets = at::tensor(offsets),
+                                   .labels = {}};
+  Values values(random);
+  const at::Tensor logits = models::forward(random.model(), values, batch).contiguous();
+  return {logits.const_data_ptr<float>(), logits.const_data_ptr<float>() + logits.numel()};
+}
+
+class EngineOfFamily : public testing::TestWithParam<const char*> {
+ protected:
+  RandomModel model_{std::string(GetParam())};
+  Texts texts_{100, std::string(GetParam()) == "bert", 3};
+};
+
+TEST_P(EngineOfFamily, ComputesWhatTheBlocksOfTrainingCompute) {
+  const Logits logits = score(model_, Precision::kFp32, capacity(2, 300), texts_);
+  const Logits expected = logits_of_blocks(model_, texts_);
+  ASSERT_GT(spread(expected), 0.5F);
+  EXPECT_LT(largest_difference(logits, expected), 1e-5F);  // fp32 sums in another order
+}
+
+TEST_P(EngineOfFamily, GivesASequenceTheSameBitsWhateverTheThreadsTheChunksAndTheNeighbours) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    const Logits expected = score(model_, precision, capacity(1, 100'000), texts_);
+    for (const auto& [threads, tokens] : {std::pair{1, 1}, {1, 77}, {2, 300}, {3, 150}, {2, 100'000}}) {
+      EXPECT_EQ(score(model_, precision, capacity(threads, tokens), texts_), expected) << threads << " " << tokens;
+    }
+    std::vector<int64_t> order(static_cast<size_t>(texts_.count()));
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937_64(7));
+    order.resize(60);
+    const Logits shuffled = score(model_, precision, capacity(2, 200), texts_.in_order(order));
+    for (size_t i = 0; i < order.size(); ++i) {
+      for (int64_t label = 0; label < 3; ++label) {
+        EXPECT_EQ(shuffled[i * 3 + static_cast<size_t>(label)], expected[static_cast<size_t>(order[i] * 3 + label)]);
+      }
+    }
+  }
+}
+
+// Weights and activations have 8 bits of significand: each of about ten roundings on the way through two layers has a
+// relative error of up to 2^-9, of numbers that add up to the logits.
+TEST_P(EngineOfFamily, InBf16IsNearAndChoosesTheSameClassUnlessTheBestTwoAreNear) {
+  const Logits exact = score(model_, Precision::kFp32, capacity(2, 300), texts_);
+  const Logits near = score(model_, Precision::kBf16, capacity(2, 300), texts_);
+  const float tolerance = 0.02F * spread(exact);
+  const float difference = largest_difference(exact, near);
+  EXPECT_LT(difference, tolerance);
+  EXPECT_GT(difference, 1e-5F) << "else it was not computed in bf16";
+  int64_t same = 0;
+  for (size_t s = 0; s < static_cast<size_t>(texts_.count()); ++s) {
+    const auto best = [&](const Logits& logits) {
+      return std::max_element(logits.begin() + s * 3, logits.begin() + s * 3 + 3) - logits.begin();
+    };
+    same += best(exact) == best(near) ? 1 : 0;
+  }
+  EXPECT_GE(same, 97);
+}
+
+TEST_P(EngineOfFamily, AllocatesNothingWhileItScores) {
+  tensors::track_tensor_memory();
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    Engine engine(model_.folder(), precision, capacity(2, 200));
+    Logits logits(static_cast<size_t>(texts_.count()) * 3);
+    engine.score(texts_.tokens(), logits);  // the thread team comes into being
+    const Texts others(80, false, 11);
+    const int64_t before = allocations;
+    ASSERT_GT(before, 0) << "else nobody counts";
+    tensors::reset_peak_tracked_bytes();
+    const int64_t tensors_before = tensors::tracked_bytes();
+    engine.score(others.tokens(), std::span(logits).first(240));
+    EXPECT_EQ(allocations - before, 0);
+    EXPECT_EQ(tensors::peak_tracked_bytes(), tensors_before);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, EngineOfFamily, testing::Values("bert", "roberta", "distilbert"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(Engine, TakesMemoryByItsConfigurationAlone) {
+  const RandomModel model("bert");
+  const auto memory = [&](Precision precision, const Capacity& capacity) {
+    return Engine(model.folder(), precision, capacity).memory();
+  };
+  const MemoryUse one = memory(Precision::kFp32, capacity(1, 200));
+  const MemoryUse three = memory(Precision::kFp32, capacity(3, 200));
+  EXPECT_EQ(three.weights, one.weights);
+  EXPECT_EQ(three.activations, 3 * one.activations);
+  // 259 tokens of 3 x 66 + 1050 numbers, and no more than half as much for all the rest.
+  const int64_t rows = 259 * (3 * 66 + 1050) * 4;
+  EXPECT_GT(one.activations, rows);
+  EXPECT_LT(one.activations, rows * 3 / 2);
+  EXPECT_GE(one.weights, model.model().num_parameters() * 4);
+}
+
+TEST(Engine, ScoresNothingAtAll) {
+  const RandomModel model("bert");
+  EXPECT_TRUE(score(model, Precision::kFp32, capacity(2, 100), Texts(0, false, 1)).empty());
+}
+
+TEST(Engine, LeavesTheCallersNumberOfThreadsAlone) {
+  const RandomModel model("bert");
+  set_num_threads(2);
+  score(model, Precision::kFp32, capacity(1, 100), Texts(5, false, 1));
+  EXPECT_EQ(num_threads(), 2);
+  score(model, Precision::kFp32, capacity(2, 100), Texts(5, false, 1));
+  EXPECT_EQ(num_threads(), 2);
+}
+
+TEST(Engine, RefusesSequencesThatItCannotScore) {
+  const RandomModel model("roberta");
+  Engine engine(model.folder(), Precision::kFp32, capacity(1, 100));
+  Logits logits(3);
+  const auto refusal = [&](std::vector<int32_t> ids, int32_t second_begin) {
+    const std::array<int64_t, 2> offsets{0, std::ssize(ids)};
+    return error_text([&] { engine.score({ids, offsets, std::span(&second_begin, 1)}, logits); });
+  };
+  EXPECT_EQ(refusal({5, 6}, 2), "no error");
+  EXPECT_THAT(refusal({}, 0), HasSubstr("data: sequence 0 has no tokens"));
+  EXPECT_THAT(refusal(std::vector<int32_t>(kLongest + 1, 5), 99), HasSubstr("61 tokens; at most 60"));
+  EXPECT_THAT(refusal({5, 211}, 2), HasSubstr("token id 211 is outside the model's vocabulary of 211"));
+  EXPECT_THAT(refusal({-1}, 1), HasSubstr("token id -1"));
+  EXPECT_THAT(refusal({5, 6}, 1), HasSubstr("a second part at 1"));
+}
+
+TEST(Engine, RefusesAModelWithoutAHead) {
+  const RandomModel model("bert");
+  const tensors::SafetensorsFile whole(model.folder() / "model.safetensors");
+  std::vector<tensors::NamedTensor> base;
+  for (const auto& [name, info] : whole.tensors()) {
+    if (!name.starts_with("classifier.")) base.push_back({name, whole.read(name)});
+  }
+  const ModelFolder folder(config_of("bert"));
+  tensors::write_safetensors(folder.path() / "model.safetensors", base, {});
+  EXPECT_THAT(error_text([&] { Engine(folder.path(), Precision::kFp32, capacity(1, 100)); }),
+              HasSubstr("is not fine-tuned for classification: it has no tensor 'classifier.weight'"));
+}
+
+}  // namespace
+}  // namespace strake::inference
