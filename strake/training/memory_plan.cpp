@@ -189,7 +189,7 @@ class PlannedReducer {
                       std::min(comm::kStagingElements, parameters.unit(units_.of_block(i).front()).count));
     }
     on_the_way_ = bytes;
-    if (request_.num_ranks == 1) arrive();
+    if (request_.num_ranks == 1 && !request_.options.sharding.offload.parameters) arrive();
   }
   void finish() { arrive(); }
 

@@ -50,7 +50,7 @@ class ShardedParameters {
   const ShardingStage& stage() const { return stage_; }
   const optim::Optimizer& optimizer() const { return optimizer_; }
   at::ScalarType state_type() const { return scalar_type(options_.master); }
-  // The rank's communication thread; none for a lone rank.
+  // The rank's communication thread; none for a lone rank with its parameters in memory.
   comm::CommQueue* queue() { return queue_.get(); }
   // Where this rank's piece of the step's gradient is summed up: within UnitShard::gradient.
   at::Tensor gradient_piece(size_t u) const;
