@@ -23,7 +23,7 @@ enum class AfterUse { kKeep, kZero };  // what becomes of the gradient
 
 // Elements [begin, begin + count) of a flat buffer; all pointers are to the window's first element. Parameters and
 // states are fp32, or both bf16, and then gradients too: each is read, computed with in fp32, and rounded to nearest
-// even where it is stored. An update of less than half a unit in a parameter's last place (2^-9 of it) is lost then.
+// even where it is stored. An update of less than half a unit in a parameter's last place (2^-9 to 2^-8 of it) is lost.
 struct FlatWindow {
   std::variant<float*, BFloat16*> parameters;                   // [count]: masters
   std::variant<float*, BFloat16*, Half*> gradients;             // [count]: overwritten only under AfterUse::kZero

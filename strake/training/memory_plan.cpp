@@ -94,8 +94,8 @@ class PlannedParameters {
       const int64_t window = std::min(offload.window_elements, largest);
       meter.take(MemoryUse::kOptimizer, offload.buffers * window * (master_size * num_states + weights_size));
     }
-    if (request.options.has_master_copies() ||
-        offload.parameters) {  // windows of ShardedParameters::open_disk_of_frozen
+    // Windows of ShardedParameters::open_disk_of_frozen.
+    if (request.options.has_master_copies() || offload.parameters) {
       const int64_t window = std::min(offload.window_elements, largest_frozen);
       meter.take(MemoryUse::kMasterWeights, 2 * window * weights_size);
     }
