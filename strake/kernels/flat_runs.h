@@ -13,8 +13,15 @@ namespace strake::kernels {
 inline void check_window(const FlatWindow& window, const UpdateStep& step, size_t num_states) {
   require(step.number >= 1, ErrorKind::kInternal, "optimizer step {} is below 1", step.number);
   for (size_t i = 0; i < num_states; ++i) {
-    require(window.states[i] != nullptr || window.count == 0, ErrorKind::kInternal, "optimizer state {} is missing", i);
+    const bool is_there = std::visit([](auto* state) { return state != nullptr; }, window.states[i]);
+    require(is_there || window.count == 0, ErrorKind::kInternal, "optimizer state {} is missing", i);
+    require(!is_there || window.states[i].index() == window.parameters.index(), ErrorKind::kInternal,
+            "optimizer state {} has another type than the parameters", i);
   }
+  const bool is_bfloat16 = std::holds_alternative<BFloat16*>(window.parameters);
+  require(!is_bfloat16 || (std::holds_alternative<BFloat16*>(window.gradients) &&
+                           std::holds_alternative<std::monostate>(window.rounded)),
+          ErrorKind::kInternal, "bf16 parameters with gradients of another type, or with rounded copies");
   int64_t end = 0;
   for (const TensorSegment& segment : window.segments) {
     require(segment.begin >= end && segment.end >= segment.begin, ErrorKind::kInternal,
@@ -41,16 +48,25 @@ void for_each_part(std::span<const TensorSegment> segments, int64_t begin, int64
   }
 }
 
+// Which of the functions in a rung's table is for the window.
+inline size_t table_place(const FlatWindow& window) {
+  constexpr size_t kAllBFloat16 = 3;
+  return std::holds_alternative<BFloat16*>(window.parameters) ? kAllBFloat16 : window.gradients.index();
+}
+
 // The run of elements [begin, end) of the flat buffer.
 inline PassRun run_of(const FlatWindow& window, const UpdateStep& step, int64_t begin, int64_t end) {
   const int64_t offset = begin - window.begin;
   const auto at = [offset](auto* pointer) { return pointer == nullptr ? nullptr : pointer + offset; };
+  const auto any = [&](const auto& pointers) {
+    return std::visit([&](auto* pointer) -> void* { return at(pointer); }, pointers);
+  };
   const auto* bfloat16 = std::get_if<BFloat16*>(&window.rounded);
   const auto* half = std::get_if<Half*>(&window.rounded);
-  return {.parameters = window.parameters + offset,
-          .gradients = std::visit([&](auto* pointer) -> void* { return at(pointer); }, window.gradients),
-          .first = at(window.states[0]),
-          .second = at(window.states[1]),
+  return {.parameters = any(window.parameters),
+          .gradients = any(window.gradients),
+          .first = any(window.states[0]),
+          .second = any(window.states[1]),
           .bfloat16 = bfloat16 == nullptr ? nullptr : at(*bfloat16),
           .half = half == nullptr ? nullptr : at(*half),
           .count = end - begin,

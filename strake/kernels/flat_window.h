@@ -21,11 +21,13 @@ struct TensorSegment {
 
 enum class AfterUse { kKeep, kZero };  // what becomes of the gradient
 
-// Elements [begin, begin + count) of a flat buffer; all pointers are to the window's first element.
+// Elements [begin, begin + count) of a flat buffer; all pointers are to the window's first element. Parameters and
+// states are fp32, or both bf16, and then gradients too: each is read, computed with in fp32, and rounded to nearest
+// even where it is stored. An update of less than half a unit in a parameter's last place (2^-9 to 2^-8 of it) is lost.
 struct FlatWindow {
-  float* parameters = nullptr;                                  // [count]: fp32 masters
+  std::variant<float*, BFloat16*> parameters;                   // [count]: masters
   std::variant<float*, BFloat16*, Half*> gradients;             // [count]: overwritten only under AfterUse::kZero
-  std::array<float*, 2> states = {};                            // [count] each: as many as the rule has
+  std::array<std::variant<float*, BFloat16*>, 2> states = {};   // [count] each: as many as the rule has
   std::variant<std::monostate, BFloat16*, Half*> rounded = {};  // [count]: also receives the new parameters
   int64_t begin = 0;
   int64_t count = 0;

@@ -78,7 +78,7 @@ void lamb_moments(const FlatWindow& window, const UpdateStep& step, const Lamb& 
   check_chunks(window);
   require(std::ssize(sums) == num_lamb_sums(window.segments), ErrorKind::kInternal, "{} sums for {} of LAMB",
           sums.size(), num_lamb_sums(window.segments));
-  const auto moments = pick(kLadder, highest).moments[window.gradients.index()];
+  const auto moments = pick(kLadder, highest).moments[table_place(window)];
   const std::vector<int64_t> first = first_sums(window.segments);
   for_each_tensor_part(window, [&](int64_t begin, int64_t end, size_t tensor) {
     const TensorSegment& segment = window.segments[tensor];
@@ -112,10 +112,10 @@ void lamb_apply(const FlatWindow& window, const UpdateStep& step, const Lamb& ru
   check_window(window, step, 2);
   require(coefficients.size() == window.segments.size(), ErrorKind::kInternal, "{} coefficients for {} tensors",
           coefficients.size(), window.segments.size());
-  const LambRung& rung = pick(kLadder, highest);
+  const auto apply = pick(kLadder, highest).apply[window.parameters.index()];
   for_each_tensor_part(window, [&](int64_t begin, int64_t end, size_t tensor) {
     const PassRun run = run_of(window, step, begin, end);
-    rung.apply(run, factors_of(step, rule, window.segments[tensor].weight_decay, coefficients[tensor]));
+    apply(run, factors_of(step, rule, window.segments[tensor].weight_decay, coefficients[tensor]));
     if (!run.zeroes_gradients) return;
     std::visit(
         [&](auto* gradients) {

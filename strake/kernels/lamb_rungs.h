@@ -22,9 +22,9 @@ struct LambRunSums {
 
 struct LambRung {
   Isa isa;
-  // By type of the gradient: float, BFloat16, Half.
-  LambRunSums (*moments[3])(const PassRun&, const LambFactors&);
-  void (*apply)(const PassRun&, const LambFactors&);  // does not touch the gradient
+  LambRunSums (*moments[4])(const PassRun&, const LambFactors&);  // as in OptimizerPassRung
+  // By type of parameters and states: float, BFloat16. Does not touch the gradient.
+  void (*apply[2])(const PassRun&, const LambFactors&);
 };
 
 namespace reference {

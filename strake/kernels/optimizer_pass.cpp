@@ -48,7 +48,7 @@ void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, Is
                        .shrink = decoupled ? narrow(1 - step.learning_rate * decay) : 1.0F,
                        .gradient_decay = decoupled ? 0.0F : narrow(decay)};
   };
-  pass(window, step, pick(kLadder, highest).adam[window.gradients.index()], factors_of);
+  pass(window, step, pick(kLadder, highest).adam[table_place(window)], factors_of);
 }
 
 void adagrad(const FlatWindow& window, const UpdateStep& step, const Adagrad& rule, Isa highest) {
@@ -57,7 +57,7 @@ void adagrad(const FlatWindow& window, const UpdateStep& step, const Adagrad& ru
   const auto factors_of = [&](double decay) {
     return AdagradFactors{.step_size = narrow(rate), .epsilon = narrow(rule.epsilon), .gradient_decay = narrow(decay)};
   };
-  pass(window, step, pick(kLadder, highest).adagrad[window.gradients.index()], factors_of);
+  pass(window, step, pick(kLadder, highest).adagrad[table_place(window)], factors_of);
 }
 
 void lion(const FlatWindow& window, const UpdateStep& step, const Lion& rule, Isa highest) {
@@ -70,13 +70,13 @@ void lion(const FlatWindow& window, const UpdateStep& step, const Lion& rule, Is
                        .step_size = narrow(step.learning_rate),
                        .shrink = narrow(1 - step.learning_rate * decay)};
   };
-  pass(window, step, pick(kLadder, highest).lion[window.gradients.index()], factors_of);
+  pass(window, step, pick(kLadder, highest).lion[table_place(window)], factors_of);
 }
 
 void sgd(const FlatWindow& window, const UpdateStep& step, const Sgd& rule, Isa highest) {
   check_window(window, step, rule.momentum == 0 ? 0 : 1);
   FlatWindow used = window;
-  if (rule.momentum == 0) used.states[0] = nullptr;
+  if (rule.momentum == 0) used.states[0] = {};
   const auto factors_of = [&](double decay) {
     return SgdFactors{.momentum = narrow(rule.momentum),
                       .share = step.number == 1 ? 1.0F : narrow(1 - rule.dampening),
@@ -84,7 +84,7 @@ void sgd(const FlatWindow& window, const UpdateStep& step, const Sgd& rule, Isa 
                       .gradient_decay = narrow(decay),
                       .nesterov = rule.nesterov};
   };
-  pass(used, step, pick(kLadder, highest).sgd[window.gradients.index()], factors_of);
+  pass(used, step, pick(kLadder, highest).sgd[table_place(window)], factors_of);
 }
 
 }  // namespace strake::kernels

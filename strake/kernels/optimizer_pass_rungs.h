@@ -8,10 +8,10 @@ namespace strake::kernels {
 
 // A run of elements with one weight decay; pointers are to its first element.
 struct PassRun {
-  float* parameters;
-  void* gradients;  // of the type that the function was picked for
-  float* first;     // states, or null
-  float* second;
+  void* parameters;  // this and the next: of the types that the function was picked for
+  void* gradients;
+  void* first;  // states, of the parameters' type, or null
+  void* second;
   BFloat16* bfloat16;  // rounded copies, or null
   Half* half;
   int64_t count;
@@ -60,10 +60,11 @@ using PassFunction = void (*)(const PassRun&, const Factors&);
 
 struct OptimizerPassRung {
   Isa isa;
-  PassFunction<AdamFactors> adam[3];  // by type of the gradient: float, BFloat16, Half
-  PassFunction<AdagradFactors> adagrad[3];
-  PassFunction<LionFactors> lion[3];
-  PassFunction<SgdFactors> sgd[3];
+  // By type of the gradient, float, BFloat16, Half, with parameters and states of fp32; then all of BFloat16.
+  PassFunction<AdamFactors> adam[4];
+  PassFunction<AdagradFactors> adagrad[4];
+  PassFunction<LionFactors> lion[4];
+  PassFunction<SgdFactors> sgd[4];
 };
 
 namespace reference {

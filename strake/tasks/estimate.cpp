@@ -160,8 +160,8 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
 
   for (const std::string& notice : sharding.notices) out << notice << "\n";
   out << fmt::format("{} with {} parameters, {}; {} rank{}{}; micro-batches of {} sequences, {} tokens\n\n",
-                     subject.name, monitor::count_text(run.model.num_parameters()), to_string(options.precision()),
-                     ranks, ranks == 1 ? "" : "s",
+                     subject.name, monitor::count_text(run.model.num_parameters()), options.precision_text(), ranks,
+                     ranks == 1 ? "" : "s",
                      ranks == 1         ? ""
                      : config.processes ? " as processes"
                                         : " as threads",

@@ -77,6 +77,7 @@ Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ran
                    {"fp16", options.fp16},
                    {"communication_data_type", to_string(options.reduction)},
                    {"grad_accum_dtype", to_string(options.accumulation)},
+                   {"master_weights_dtype", to_string(options.master)},
                    {"optim", options.optim},
                    {"dataloader_drop_last", options.dataloader_drop_last},
                    {"train_sequences", job.train_data().size()},
@@ -184,7 +185,7 @@ void log_environment(const TrainConfig& config, const TrainJob& job, int num_ran
   if (model.num_trained_parameters() < model.num_parameters()) log::info("{}", training::describe_trainable(model));
   log::info("{} rank{} of {} thread{}; kernels {}; matrix products {}; {}", num_ranks, num_ranks == 1 ? "" : "s",
             threads, threads == 1 ? "" : "s", describe_cpu(), to_string(models::layers::matmul_library(dtype)),
-            to_string(config.training.precision()));
+            config.training.precision_text());
 }
 
 // Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.

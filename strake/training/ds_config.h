@@ -71,7 +71,8 @@ struct DsConfig {
   std::optional<DsScheduler> scheduler;  // none: the flags decide
   double gradient_clipping = 0;          // 0: off
   Precision compute_dtype = Precision::kFp32;
-  optim::LossScaling loss_scaling;  // for fp16
+  optim::LossScaling loss_scaling;            // for fp16
+  Precision master_dtype = Precision::kFp32;  // of master weights and optimizer state
   std::optional<Precision> grad_accum_dtype;
   std::optional<Precision> param_dtype;
   std::optional<Precision> communication_dtype;

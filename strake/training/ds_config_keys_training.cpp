@@ -10,7 +10,8 @@ constexpr AutoMeaning kFlags = AutoMeaning::kFromFlags;
 
 constexpr std::string_view kOneBit = "of the 1-bit optimizers, whose compressed communication is not there";
 constexpr std::string_view kNoAutocast = "autocast chooses a precision per operation; use bf16 or fp16 here";
-constexpr std::string_view kFp32Masters = "master weights and optimizer state are always fp32";
+constexpr std::string_view kFp32States = "optimizer state is fp32 unless bf16.bf16_optimizer_states is on";
+constexpr std::string_view kNoFp16Masters = "master weights of fp16 are fp32; bf16_master_weights_and_grads is there";
 constexpr std::string_view kScaled =
     "gradients are those of the mean loss from the beginning, so their sum needs no scaling";
 constexpr std::string_view kOneImplementation = "there is one implementation of each optimizer";
@@ -36,7 +37,7 @@ constexpr std::array kKeys{
     honoured("optimizer.params.bias_correction", kBool, "true"),
     refused("optimizer.params.amsgrad", kBool, "false", "AMSGrad is not there"),
     refused("optimizer.params.maximize", kBool, "false", "losses are minimized"),
-    refused("optimizer.params.fp32_optimizer_states", kBool, "true", kFp32Masters),
+    refused("optimizer.params.fp32_optimizer_states", kBool, "true", kFp32States),
     accepted("optimizer.params.foreach", kBool, "null", kHowTorchRuns),
     accepted("optimizer.params.fused", kBool, "null", kHowTorchRuns),
     accepted("optimizer.params.capturable", kBool, "false", kHowTorchRuns),
@@ -100,14 +101,14 @@ constexpr std::array kKeys{
     honoured("fp16.hysteresis", kInteger, "2").range(1),
     honoured("fp16.consecutive_hysteresis", kBool, "false"),
     honoured("fp16.min_loss_scale", kNumber, "1").range(1),
-    refused("fp16.fp16_master_weights_and_grads", kBool, "false", kFp32Masters),
+    refused("fp16.fp16_master_weights_and_grads", kBool, "false", kNoFp16Masters),
 
     section("bf16", AutoMeaning::kDefault),
     honoured("bf16.enabled", kBool, "false").on_auto(kFlags),
     accepted("bf16.immediate_grad_update", kBool, "false", "gradients are added up as soon as they are there"),
     noticed("bf16.check_grad_overflow", kBool, "true", "a gradient that is not finite always ends the run"),
-    refused("bf16.bf16_master_weights_and_grads", kBool, "false", kFp32Masters),
-    refused("bf16.bf16_optimizer_states", kBool, "false", kFp32Masters),
+    honoured("bf16.bf16_master_weights_and_grads", kBool, "false"),
+    honoured("bf16.bf16_optimizer_states", kBool, "false"),
 
     refused("amp", kSwitched, "null", "Apex is not there; use bf16 or fp16"),
     section("torch_autocast"),

@@ -93,7 +93,8 @@ void apply(const DsConfig& config, TrainingOptions& options) {
   options.fp16 = config.compute_dtype == Precision::kFp16;
   options.loss_scaling = config.loss_scaling;
   options.reduction = config.communication_dtype.value_or(Precision::kFp32);
-  options.accumulation = config.grad_accum_dtype.value_or(Precision::kFp32);
+  options.master = config.master_dtype;
+  options.accumulation = config.grad_accum_dtype.value_or(config.master_dtype);
   if (config.save_total_limit) options.save_total_limit = *config.save_total_limit;
   if (config.scheduler) {
     options.lr_scheduler_type = config.scheduler->type;

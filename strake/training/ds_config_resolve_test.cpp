@@ -202,6 +202,33 @@ TEST(ResolveDsConfig, RefusesCombinationsAsDeepSpeedDoes) {
               HasSubstr("optimizer.params.betas: SGD has no such parameter; it has: lr, momentum"));
 }
 
+TEST(ResolveDsConfig, KeepsMastersGradientsAndStatesInBf16OnlyTogether) {
+  const auto with_bf16 = [](const std::string& keys, const std::string& more = "") {
+    return refusal(R"({"train_batch_size": 8, "bf16": {)" + keys + "}" + more + "}");
+  };
+  const std::string masters = R"("bf16_master_weights_and_grads": true)";
+  const std::string states = R"("bf16_optimizer_states": true)";
+  const std::string enabled = R"("enabled": true, )";
+  EXPECT_EQ(with_bf16(enabled + masters + ", " + states), "accepted");
+  EXPECT_EQ(with_bf16(enabled + masters + ", " + states, R"(, "data_types": {"grad_accum_dtype": "bf16"})"),
+            "accepted");
+  EXPECT_THAT(with_bf16(enabled + states), HasSubstr("bf16_optimizer_states needs bf16.bf16_master_weights_and_grads"));
+  EXPECT_THAT(with_bf16(enabled + masters),
+              HasSubstr("bf16_master_weights_and_grads needs bf16.bf16_optimizer_states"));
+  EXPECT_THAT(with_bf16(masters + ", " + states), HasSubstr("needs bf16.enabled, which is off"));
+  EXPECT_THAT(with_bf16(enabled + masters + ", " + states, R"(, "data_types": {"grad_accum_dtype": "fp32"})"),
+              HasSubstr("data_types.grad_accum_dtype=fp32 contradicts bf16.bf16_master_weights_and_grads"));
+
+  TrainingOptions options;
+  apply(resolved(R"({"train_batch_size": 8, "bf16": {)" + enabled + masters + ", " + states + "}}", {.options = {}})
+            .config,
+        options);
+  EXPECT_EQ(options.master, Precision::kBf16);
+  EXPECT_EQ(options.accumulation, Precision::kBf16);
+  EXPECT_EQ(options.reduction, Precision::kFp32);
+  EXPECT_FALSE(options.has_master_copies());
+}
+
 TEST(ResolveDsConfig, ChecksTheParametersOfTheScheduler) {
   const auto with_scheduler = [](const std::string& scheduler) {
     return refusal(R"({"scheduler": {)" + scheduler + "}}");

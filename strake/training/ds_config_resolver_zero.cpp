@@ -114,6 +114,24 @@ void DsResolver::check_precision() {
   if (settings_["fp16.enabled"].value == true && settings_["bf16.enabled"].value == true)
     problem(fmt::format("fp16 ({}) and bf16 ({}) cannot both be on", settings_["fp16.enabled"].origin,
                         settings_["bf16.enabled"].origin));
+  const bool masters = settings_["bf16.bf16_master_weights_and_grads"].value == true;
+  const bool states = settings_["bf16.bf16_optimizer_states"].value == true;
+  if (!masters && !states) return;
+  if (settings_["bf16.enabled"].value == false)
+    problem(fmt::format("bf16.{} needs bf16.enabled, which is off ({})",
+                        masters ? "bf16_master_weights_and_grads" : "bf16_optimizer_states",
+                        settings_["bf16.enabled"].origin));
+  if (!masters) problem("bf16.bf16_optimizer_states needs bf16.bf16_master_weights_and_grads");
+  if (!states)
+    problem(
+        "bf16.bf16_master_weights_and_grads needs bf16.bf16_optimizer_states: bf16 weights with fp32 state are not "
+        "there");
+  const Json sum = settings_["data_types.grad_accum_dtype"].value;
+  if (masters && !sum.is_null() && sum != "bf16")
+    problem(
+        fmt::format("data_types.grad_accum_dtype={} contradicts bf16.bf16_master_weights_and_grads, which adds "
+                    "gradients up in bf16",
+                    sum.get<std::string>()));
 }
 
 void DsResolver::check_zero() {

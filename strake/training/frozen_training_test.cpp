@@ -221,12 +221,15 @@ std::vector<Layout> layouts() {
 }
 
 TEST_P(FrozenTraining, GivesTheSameBitsOnEveryLayout) {
-  for (const bool bf16 : {false, true}) {
+  for (const auto& [bf16, master] :
+       {std::pair{false, Precision::kFp32}, {true, Precision::kFp32}, {true, Precision::kBf16}}) {
     TrainingOptions options = options_with({.stage = kZero0});
     options.bf16 = bf16;
+    options.master = master;
+    options.accumulation = master;
     const Outcome alone = train(GetParam().family, GetParam().rules, {.ranks = 1, .options = options});
     for (const Layout& layout : layouts()) {
-      SCOPED_TRACE(fmt::format("{}, {} ranks{}", layout.name, layout.ranks, bf16 ? ", bf16" : ""));
+      SCOPED_TRACE(fmt::format("{}, {} ranks, {}", layout.name, layout.ranks, options.precision_text()));
       options.sharding = layout.sharding;
       const Outcome other = train(GetParam().family, GetParam().rules, {.ranks = layout.ranks, .options = options});
       EXPECT_EQ(alone.losses, other.losses);

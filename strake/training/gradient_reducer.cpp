@@ -164,7 +164,7 @@ void GradientReducer::reduce(size_t i) {
     comm_.reduce_scatter(gradient, contributors, parameters_.unit(u).layout, sum, fold);
     if (gradient.numel() > 0) return_buffer(std::move(gradient));
   };
-  if (comm_.size() == 1) {
+  if (queue_ == nullptr) {
     job();
   } else {
     // One sum on the way at a time: where communication is the slower part, gradients must not pile up.

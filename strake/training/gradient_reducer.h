@@ -52,7 +52,7 @@ class GradientReducer {
   const models::Model& model_;
   ShardedParameters& parameters_;
   comm::Comm& comm_;
-  comm::CommQueue* queue_;  // none for a lone rank
+  comm::CommQueue* queue_;  // none for a lone rank, unless it reads parameters from disk: one thread alone uses comm_
   at::ScalarType reduction_;
   std::vector<std::unique_ptr<BlockSink>> sinks_;
   bool first_micro_step_ = true;

@@ -70,30 +70,34 @@ class PlannedParameters {
         buffers_(meter, MemoryUse::kGatherBuffers) {
     const auto num_states =
         static_cast<int64_t>(optim::Optimizer(request.options.optimizer_settings()).states().size());
+    const int64_t master_size = element_size(request.options.master);
+    // In windows of what is on disk: masters and rounded copies at most.
+    const int64_t weights_size = master_size + (request.options.has_master_copies() ? element_size_ : 0);
     int64_t largest = 0;
     int64_t largest_frozen = 0;
     for (size_t u = 0; u < units.size(); ++u) {
       const UnitPlacement& unit = placements_[u];
       meter.take(MemoryUse::kParameters, unit.kept_count * element_size_);
       const int64_t in_memory = unit.is_on_disk ? 0 : unit.count;
-      if (element_size_ < kFp32) meter.take(MemoryUse::kMasterWeights, in_memory * kFp32);
+      if (request.options.has_master_copies()) meter.take(MemoryUse::kMasterWeights, in_memory * master_size);
       if (unit.is_shared) shared_bytes_ += unit.kept_count * element_size_;
       if (unit.is_frozen) {
         if (unit.is_on_disk) largest_frozen = std::max(largest_frozen, units[u].layout.numel());
         continue;
       }
       meter.take(MemoryUse::kGradients, unit.count * element_size(request.options.accumulation));
-      meter.take(MemoryUse::kOptimizer, in_memory * kFp32 * num_states);
+      meter.take(MemoryUse::kOptimizer, in_memory * master_size * num_states);
       largest = std::max(largest, units[u].layout.numel());
     }
     const OffloadOptions& offload = request.options.sharding.offload;
-    if (offload.optimizer) {  // windows: masters, rounded copies and states at most
+    if (offload.optimizer) {
       const int64_t window = std::min(offload.window_elements, largest);
-      meter.take(MemoryUse::kOptimizer, offload.buffers * window * (kFp32 * (1 + num_states) + 2));
+      meter.take(MemoryUse::kOptimizer, offload.buffers * window * (master_size * num_states + weights_size));
     }
-    if (request.options.bf16 || offload.parameters) {  // windows of ShardedParameters::open_disk_of_frozen
+    // Windows of ShardedParameters::open_disk_of_frozen.
+    if (request.options.has_master_copies() || offload.parameters) {
       const int64_t window = std::min(offload.window_elements, largest_frozen);
-      meter.take(MemoryUse::kMasterWeights, 2 * window * (kFp32 + 2));
+      meter.take(MemoryUse::kMasterWeights, 2 * window * weights_size);
     }
     meter.lend(MemoryUse::kGatherBuffers, loading_elements() * kFp32);
   }
@@ -185,7 +189,7 @@ class PlannedReducer {
                       std::min(comm::kStagingElements, parameters.unit(units_.of_block(i).front()).count));
     }
     on_the_way_ = bytes;
-    if (request_.num_ranks == 1) arrive();
+    if (request_.num_ranks == 1 && !request_.options.sharding.offload.parameters) arrive();
   }
   void finish() { arrive(); }
 

@@ -40,15 +40,17 @@ struct Case {
   std::string optim = "adamw_torch";
   Precision reduction = Precision::kFp32;
   Precision sum = Precision::kFp32;  // of gradients
+  Precision master = Precision::kFp32;
   FreezeRules frozen;
 
   std::string text() const {
-    return fmt::format(
-        "{} {} {} rank{} {}{}{}{}{}{}{}, gradients reduced in {}, added up in {}", family, stage.name, ranks,
-        ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
-        accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
-        optim == "adamw_torch" ? "" : " " + optim, frozen.freeze.empty() ? "" : " freeze " + frozen.freeze,
-        frozen.train_only.empty() ? "" : " train " + frozen.train_only, to_string(reduction), to_string(sum));
+    return fmt::format("{} {} {} rank{} {}{}{}{}{}{}{}, gradients reduced in {}, added up in {}, masters of {}", family,
+                       stage.name, ranks, ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
+                       accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
+                       optim == "adamw_torch" ? "" : " " + optim,
+                       frozen.freeze.empty() ? "" : " freeze " + frozen.freeze,
+                       frozen.train_only.empty() ? "" : " train " + frozen.train_only, to_string(reduction),
+                       to_string(sum), to_string(master));
   }
 };
 
@@ -106,7 +108,8 @@ TrainingOptions options_of(const Case& test) {
           .gradient_checkpointing = test.recompute,
           .sharding = {.stage = test.stage, .share_between_threads = false},
           .reduction = test.reduction,
-          .accumulation = test.sum};
+          .accumulation = test.sum,
+          .master = test.master};
 }
 
 // Of rank 0, in initial weights and then two steps. Ranks are threads here, whose highest moments need not be at the
@@ -213,6 +216,23 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesInFp16AndWithGradientsOfSixteenBits) {
   }
 }
 
+TEST_P(PlannedMemory, IsWhatTrainingTakesInBf16Alone) {
+  Case test{.family = GetParam(), .precision = Precision::kBf16, .sum = Precision::kBf16, .master = Precision::kBf16};
+  for (const ShardingStage& stage : {kZero0, kZero2, kZero3}) {
+    for (const int ranks : {1, 2}) {
+      test.stage = stage;
+      test.ranks = ranks;
+      EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+    }
+  }
+  test.recompute = true;
+  test.accumulation = 2;
+  test.optim = "lion";
+  EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+  test.frozen.train_only = "*.bias";
+  EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+}
+
 TEST_P(PlannedMemory, IsWhatTrainingTakesWithFrozenParameters) {
   const bool is_gpt2 = std::string_view(GetParam()) == "gpt2";
   const std::vector<FreezeRules> choices{
@@ -265,6 +285,20 @@ TEST(MemoryPlan, TakesLessInEachStageAndWithRecomputation) {
     last = now;
   }
   EXPECT_LT(plan_of({.recompute = true}).rank_bytes(), plan_of({}).rank_bytes());
+}
+
+TEST(MemoryPlan, OfBf16AloneIsEightBytesAParameter) {
+  const Case test{.precision = Precision::kBf16, .sum = Precision::kBf16, .master = Precision::kBf16};
+  const int64_t parameters = make_model(test)->num_parameters();
+  const MemoryPlan plan = plan_of(test);
+  const auto bytes_each = [&](models::MemoryUse use) {
+    return static_cast<double>(plan.rank[static_cast<size_t>(use)]) / static_cast<double>(parameters);
+  };
+  // Buffers end on whole chunks.
+  EXPECT_NEAR(bytes_each(models::MemoryUse::kParameters), 2, 0.05);
+  EXPECT_EQ(bytes_each(models::MemoryUse::kMasterWeights), 0);
+  EXPECT_NEAR(bytes_each(models::MemoryUse::kGradients), 2, 0.05);
+  EXPECT_NEAR(bytes_each(models::MemoryUse::kOptimizer), 4, 0.05);
 }
 
 TEST(MemoryPlan, TakesLessTheMoreIsFrozen) {

@@ -4,7 +4,8 @@
 
 #include "strake/training/sharded_parameters.h"
 
-// The model on disk: fp32 master weights under Hugging Face's names, as from_pretrained() reads them.
+// The model on disk: master weights under Hugging Face's names, as from_pretrained() reads them, in fp32: exact also
+// for those of bf16.
 namespace strake::training {
 
 // model.safetensors, written by rank 0 block by block. Collective.

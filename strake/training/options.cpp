@@ -25,6 +25,11 @@ Interval parse_interval(const std::string& text, const char* flag) {
   fail(ErrorKind::kUsage, "--{} {} is none of no, steps, epoch", flag, text);
 }
 
+std::string TrainingOptions::precision_text() const {
+  return std::string(to_string(precision())) +
+         (master == Precision::kFp32 ? "" : ", also master weights and optimizer state");
+}
+
 optim::OptimizerSettings TrainingOptions::optimizer_settings() const {
   if (configured_optimizer) return *configured_optimizer;
   return optim::optimizer_settings(

@@ -48,6 +48,7 @@ struct TrainingOptions {
   optim::LossScaling loss_scaling;                               // of fp16
   Precision reduction = Precision::kFp32;     // what a micro-batch's gradient is rounded to before it is reduced
   Precision accumulation = Precision::kFp32;  // in which the sum over micro-batches is kept
+  Precision master = Precision::kFp32;        // of master weights and optimizer state: bf16 under bf16 only
 
   std::string logging_strategy = "steps";
   int64_t logging_steps = 500;
@@ -64,6 +65,10 @@ struct TrainingOptions {
   double early_stopping_threshold = 0.0;
 
   Precision precision() const { return bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32; }
+  // Otherwise the parameters are their own master weights.
+  bool has_master_copies() const { return precision() != master; }
+  // For people: "bf16", or "bf16, also master weights and optimizer state".
+  std::string precision_text() const;
   // Error (kConfig) for names and arguments that the optimizer or the schedule does not have.
   optim::OptimizerSettings optimizer_settings() const;
   optim::ScheduleOptions schedule_options(int64_t total_steps) const;

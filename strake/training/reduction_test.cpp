@@ -204,16 +204,15 @@ TEST_P(Reduction, InSixteenBitsGivesTheSameBits) {
 TEST_P(Reduction, UpdatesWithEveryOptimizerToTheSameBits) {
   for (const auto& [optim, arguments] : std::vector<std::pair<std::string, std::string>>{
            {"sgd", "momentum=0.9,nesterov=true"}, {"adagrad", ""}, {"lion", ""}, {"lamb", "min_coeff=0.001"}}) {
-    TrainingOptions options{.optim = optim, .optim_args = arguments, .weight_decay = 0.1};
-    const Outcome alone = run(1, options);
-    options.sharding = GetParam().sharding;
-    if (optim == "lamb" && options.sharding.offload.optimizer) {
-      EXPECT_THROW(run(GetParam().ranks, options), Error) << "its two passes over the disk are not there yet";
-      continue;
-    }
-    const Outcome together = run(GetParam().ranks, options);
-    for (size_t i = 0; i < alone.parameters.size(); ++i) {
-      EXPECT_TRUE(alone.parameters[i].equal(together.parameters[i])) << optim << ", block " << i;
+    for (const Precision master : {Precision::kFp32, Precision::kBf16}) {
+      SCOPED_TRACE(fmt::format("{}, masters of {}", optim, to_string(master)));
+      expect_same_bits({.optim = optim,
+                        .optim_args = arguments,
+                        .weight_decay = 0.1,
+                        .bf16 = master == Precision::kBf16,
+                        .accumulation = master,
+                        .master = master},
+                       GetParam());
     }
   }
 }

@@ -39,7 +39,9 @@ void write_optimizer_piece(const models::Model& model, ShardedParameters& parame
     if (piece_size(u) == 0) continue;
     const models::Block& block = *model.blocks()[units[u].block];
     begins[block.name()] = std::to_string(parameters.unit(u).layout.begin(parameters.rank()));
-    for (const auto& state : states) entries.push_back({state_name(block, state), at::kFloat, {piece_size(u)}});
+    for (const auto& state : states) {
+      entries.push_back({state_name(block, state), parameters.state_type(), {piece_size(u)}});
+    }
   }
   const std::string name =
       fmt::format("{}{:05}-of-{:05}.safetensors", kOptimizerPrefix, parameters.rank() + 1, parameters.num_ranks());
@@ -88,13 +90,14 @@ void read_optimizer(const models::Model& model, ShardedParameters& parameters, c
     const UnitShard& shard = parameters.unit(u);
     for (size_t k = 0; k < parameters.optimizer().states().size(); ++k) {
       const std::string name = state_name(block, parameters.optimizer().states()[k]);
-      const at::Tensor own = at::empty({shard.count}, at::kFloat);
+      const at::Tensor own = at::empty({shard.count}, parameters.state_type());
       int64_t found = 0;
       for (const tensors::SafetensorsFile& file : files) {
         const auto begin = piece_begin(file, block.name());
         if (!begin) continue;
         const at::Tensor piece = file.read(name);
-        require(piece.dim() == 1 && piece.scalar_type() == at::kFloat && *begin <= unit.layout.numel() - piece.numel(),
+        require(piece.dim() == 1 && piece.scalar_type() == own.scalar_type() &&
+                    *begin <= unit.layout.numel() - piece.numel(),
                 ErrorKind::kConfig, "{}: '{}' does not fit the model", file.path().string(), name);
         found += copy_overlap(piece, *begin, shard, own);
       }

@@ -51,27 +51,31 @@ Gradients gradients_at(const at::Tensor& flat) {
   return with_storage(flat, [](auto* data) { return Gradients(data); });
 }
 
-// Nothing for parameters that are their own master weights.
+// Parameters of 16 bits.
 using Rounded = decltype(kernels::FlatWindow::rounded);
-Rounded rounded_at(const at::Tensor& flat) {
-  return with_storage(flat, [](auto* data) {
-    if constexpr (std::is_same_v<decltype(data), float*>) {
-      return Rounded();
-    } else {
-      return Rounded(data);
-    }
-  });
+Rounded rounded_at(void* data, at::ScalarType type) {
+  if (type == at::kHalf) return static_cast<kernels::Half*>(data);
+  return static_cast<kernels::BFloat16*>(data);
+}
+Rounded rounded_at(const at::Tensor& flat) { return rounded_at(flat.mutable_data_ptr(), flat.scalar_type()); }
+
+using Masters = decltype(kernels::FlatWindow::parameters);
+Masters masters_at(void* data, Precision type) {
+  if (type == Precision::kBf16) return static_cast<kernels::BFloat16*>(data);
+  return static_cast<float*>(data);
 }
 
 // What the rank updates of a unit that is in memory.
-kernels::FlatWindow own_window(UnitShard& unit) {
-  kernels::FlatWindow window{.parameters = unit.master.mutable_data_ptr<float>(),
+kernels::FlatWindow own_window(UnitShard& unit, const TrainingOptions& options) {
+  kernels::FlatWindow window{.parameters = masters_at(unit.master.mutable_data_ptr(), options.master),
                              .gradients = gradients_at(unit.gradient),
-                             .rounded = rounded_at(own_kept(unit)),
+                             .rounded = options.has_master_copies() ? rounded_at(own_kept(unit)) : Rounded(),
                              .begin = unit.begin,
                              .count = unit.count,
                              .segments = unit.tensors};
-  for (size_t i = 0; i < unit.states.size(); ++i) window.states[i] = unit.states[i].mutable_data_ptr<float>();
+  for (size_t i = 0; i < unit.states.size(); ++i) {
+    window.states[i] = masters_at(unit.states[i].mutable_data_ptr(), options.master);
+  }
   return window;
 }
 
@@ -101,8 +105,6 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
       optimizer_(options.optimizer_settings()),
       requested_(model.blocks().size()) {
   const OffloadOptions& offload = options_.sharding.offload;
-  require(!offload.optimizer || !optimizer_.needs_trust_ratios(), ErrorKind::kConfig,
-          "LAMB with its state on disk is not there yet");
   std::vector<UnitPlacement> placements = place_units({.units = units_,
                                                        .sharding = options_.sharding,
                                                        .rank = rank(),
@@ -120,7 +122,6 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
 
 void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
   const int64_t numel = unit.layout.numel();
-  const bool low_precision = options_.precision() != Precision::kFp32;
   const at::ScalarType dtype = scalar_type(options_.precision());
   UnitShard& shard = shards_.emplace_back(std::move(placement));
   if (shard.is_kept_whole) {
@@ -131,36 +132,36 @@ void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
     GatherBuffers::strip(shard.whole);
     if (shard.keeps_parameters) shard.kept = at::zeros({shard.kept_count}, dtype);
   }
-  const auto fp32 = at::TensorOptions().dtype(at::kFloat);
+  const auto master_type = at::TensorOptions().dtype(scalar_type(options_.master));
   if (!shard.is_frozen) {
     shard.gradient = at::zeros({shard.count}, scalar_type(options_.accumulation));
     shard.tensors = tensor_segments(*model_.blocks()[unit.block], unit, options_.weight_decay);
   }
-  if (!low_precision && shard.keeps_parameters) {
+  if (!options_.has_master_copies() && shard.keeps_parameters) {
     shard.master = window(shard.kept, shard.begin - shard.kept_begin, shard.count);
   }
   if (shard.is_on_disk) return;
-  if (low_precision) shard.master = at::zeros({shard.count}, fp32);
+  if (options_.has_master_copies()) shard.master = at::zeros({shard.count}, master_type);
   if (shard.is_frozen) return;
   for (const optim::Optimizer::State& state : optimizer_.states()) {
-    shard.states.push_back(at::full({shard.count}, state.initial, fp32));
+    shard.states.push_back(at::full({shard.count}, state.initial, master_type));
   }
 }
 
-// fp32 parameters that are kept in memory are their own master weights; only what is nowhere else goes to disk.
+// Only what is nowhere else goes to disk: not parameters in memory that are their own master weights.
 void ShardedParameters::open_disk() {
   const OffloadOptions& offload = options_.sharding.offload;
-  const bool low_precision = options_.precision() != Precision::kFp32;
+  const at::ScalarType master_type = scalar_type(options_.master);
   std::vector<at::ScalarType> arrays;
-  if (low_precision || offload.parameters) master_on_disk_ = 0;
-  if (master_on_disk_) arrays.push_back(at::kFloat);
-  if (low_precision && offload.parameters) {
+  if (options_.has_master_copies() || offload.parameters) master_on_disk_ = 0;
+  if (master_on_disk_) arrays.push_back(master_type);
+  if (options_.has_master_copies() && offload.parameters) {
     rounded_on_disk_ = static_cast<int>(arrays.size());
     arrays.push_back(scalar_type(options_.precision()));
   }
   open_disk_of_frozen(arrays);
   states_on_disk_ = static_cast<int>(arrays.size());
-  arrays.insert(arrays.end(), optimizer_.states().size(), at::kFloat);
+  arrays.insert(arrays.end(), optimizer_.states().size(), master_type);
   std::vector<int64_t> counts;
   for (const UnitShard& unit : shards_) counts.push_back(unit.is_on_disk && !unit.is_frozen ? unit.count : 0);
   disk_ = std::make_unique<OffloadedStates>(counts, std::move(arrays),
@@ -172,7 +173,8 @@ void ShardedParameters::open_disk() {
     if (optimizer_.states()[k].initial == 0) continue;
     for (size_t u = 0; u < shards_.size(); ++u) {
       const UnitShard& unit = shards_[u];
-      if (unit.is_on_disk && !unit.is_frozen) set_state(u, k, at::full({unit.count}, optimizer_.states()[k].initial));
+      if (!unit.is_on_disk || unit.is_frozen) continue;
+      set_state(u, k, at::full({unit.count}, optimizer_.states()[k].initial, master_type));
     }
   }
 }
@@ -226,7 +228,9 @@ void ShardedParameters::assign_unit(size_t u, const at::Tensor& whole_fp32) {
   UnitShard& unit = shards_[u];
   const at::Tensor own = own_part(u, whole_fp32);
   if (unit.master.defined()) unit.master.copy_(own);
-  if (unit.is_on_disk && master_on_disk_) disk_of(unit).write(u, *master_on_disk_, own);
+  if (unit.is_on_disk && master_on_disk_) {
+    disk_of(unit).write(u, *master_on_disk_, own.to(scalar_type(options_.master)));
+  }
   if (unit.is_on_disk && rounded_on_disk_) disk_of(unit).write(u, *rounded_on_disk_, own.to(unit.whole.scalar_type()));
   if (!unit.keeps_parameters) return comm_.barrier();
   // A rank writes only its own part of a shared buffer; the others are writing theirs.
@@ -343,44 +347,47 @@ void ShardedParameters::update(const Update& update) {
   }
   std::vector<std::vector<double>> ratios;
   if (optimizer_.needs_trust_ratios()) ratios = trust_ratios(step, update.betas);
-  if (disk_) update_disk(step, update.betas);
+  const auto update_window = [&](const kernels::FlatWindow& window, size_t u) {
+    if (optimizer_.needs_trust_ratios()) {
+      optimizer_.apply(window, step, ratios[u], update.betas);
+    } else {
+      optimizer_.update(window, step, update.betas);
+    }
+  };
+  if (disk_) {
+    disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
+      update_window(disk_window(window, arrays), window.block);
+    });
+  }
   for (size_t u = 0; u < shards_.size(); ++u) {
     UnitShard& unit = shards_[u];
     if (unit.is_frozen) continue;
-    if (optimizer_.needs_trust_ratios()) {
-      optimizer_.apply(own_window(unit), step, ratios[u], update.betas);
-    } else if (!unit.is_on_disk) {
-      optimizer_.update(own_window(unit), step, update.betas);
-    }
+    if (!unit.is_on_disk) update_window(own_window(unit, options_), u);
     complete(unit);
   }
   comm_.barrier();  // shared parameters are complete when every rank has updated its part
 }
 
-void ShardedParameters::update_disk(const kernels::UpdateStep& step, const std::optional<optim::Betas>& betas) {
-  disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
-    UnitShard& unit = shards_[window.block];
-    const auto array = [&](int k) { return static_cast<float*>(arrays[static_cast<size_t>(k)]); };
-    kernels::FlatWindow flat{.parameters = unit.master.defined() ? unit.master.mutable_data_ptr<float>() + window.begin
-                                                                 : array(*master_on_disk_),
-                             .gradients = gradients_at(unit.gradient.narrow(0, window.begin, window.count)),
-                             .begin = unit.begin + window.begin,
-                             .count = window.count,
-                             .segments = unit.tensors};
-    for (size_t k = 0; k < optimizer_.states().size(); ++k)
-      flat.states[k] = array(states_on_disk_ + static_cast<int>(k));
-    if (unit.keeps_parameters) {
-      flat.rounded = rounded_at(own_kept(unit).narrow(0, window.begin, window.count));
-    } else if (rounded_on_disk_) {
-      void* const rounded = arrays[static_cast<size_t>(*rounded_on_disk_)];
-      if (options_.precision() == Precision::kFp16) {
-        flat.rounded = static_cast<kernels::Half*>(rounded);
-      } else {
-        flat.rounded = static_cast<kernels::BFloat16*>(rounded);
-      }
-    }
-    optimizer_.update(flat, step, betas);
-  });
+// What the rank updates of a unit that is on disk: windows begin where LAMB's partial sums begin.
+kernels::FlatWindow ShardedParameters::disk_window(const OffloadedStates::Window& window,
+                                                   std::span<void* const> arrays) {
+  UnitShard& unit = shards_[window.block];
+  const auto array = [&](int k) { return arrays[static_cast<size_t>(k)]; };
+  void* const masters = unit.master.defined() ? unit.master.narrow(0, window.begin, window.count).mutable_data_ptr()
+                                              : array(*master_on_disk_);
+  kernels::FlatWindow flat{.parameters = masters_at(masters, options_.master),
+                           .gradients = gradients_at(unit.gradient.narrow(0, window.begin, window.count)),
+                           .begin = unit.begin + window.begin,
+                           .count = window.count,
+                           .segments = unit.tensors};
+  for (size_t k = 0; k < optimizer_.states().size(); ++k) {
+    flat.states[k] = masters_at(array(states_on_disk_ + static_cast<int>(k)), options_.master);
+  }
+  if (options_.has_master_copies()) {
+    flat.rounded = unit.keeps_parameters ? rounded_at(own_kept(unit).narrow(0, window.begin, window.count))
+                                         : rounded_at(array(*rounded_on_disk_), scalar_type(options_.precision()));
+  }
+  return flat;
 }
 
 std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::UpdateStep& step,
@@ -395,7 +402,13 @@ std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::
   for (UnitShard& unit : shards_) {
     sums.push_back(rest.first(static_cast<size_t>(kernels::num_lamb_sums(unit.tensors))));
     rest = rest.subspan(sums.back().size());
-    if (!unit.is_frozen) optimizer_.prepare(own_window(unit), step, sums.back(), betas);
+    if (unit.is_frozen || unit.is_on_disk) continue;
+    optimizer_.prepare(own_window(unit, options_), step, sums.back(), betas);
+  }
+  if (disk_) {
+    disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
+      optimizer_.prepare(disk_window(window, arrays), step, sums[window.block], betas);
+    });
   }
   // Exact: each sum is taken by one rank, the others have zero. Ranks that update everything have all of them.
   if (stage_.optimizer != Kept::kWhole) comm_.all_reduce(all);
@@ -416,7 +429,7 @@ void ShardedParameters::complete(UnitShard& unit) {
 }
 
 at::Tensor ShardedParameters::gather_whole(size_t u, const at::Tensor& own) {
-  if (shards_[u].owns_whole) return own;
+  if (shards_[u].owns_whole) return own.to(at::kFloat);
   at::Tensor whole = at::zeros({shards_[u].whole.numel()}, at::kFloat);
   own_part(u, whole).copy_(own);
   comm_.all_gather(whole, shards_[u].layout);

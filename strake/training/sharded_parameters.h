@@ -25,11 +25,11 @@ struct UnitShard : UnitPlacement {
 
   at::Tensor whole;  // [numel], compute dtype; without memory unless kept or gathered
   at::Tensor kept;   // what stays between passes, a window of `whole` if that is kept
-  // fp32, own part; a window of `kept` when that is fp32. Of a frozen unit: the values that were loaded, so that they
-  // are written to checkpoints as they were.
+  // TrainingOptions::master, own part; a window of `kept` when that has the same type. Of a frozen unit: the values
+  // that were loaded, so that they are written to checkpoints as they were.
   at::Tensor master;
   at::Tensor gradient;                          // own part, TrainingOptions::accumulation: the sum of micro-batches
-  std::vector<at::Tensor> states;               // fp32, own part: in the order of Optimizer::states
+  std::vector<at::Tensor> states;               // as master, own part: in the order of Optimizer::states
   std::vector<kernels::TensorSegment> tensors;  // of the whole unit
   int users = 0;                                // passes that hold the gathered parameters
   uint64_t ticket = 0;                          // of the gather in the communication queue
@@ -49,14 +49,15 @@ class ShardedParameters {
   int num_ranks() const { return comm_.size(); }
   const ShardingStage& stage() const { return stage_; }
   const optim::Optimizer& optimizer() const { return optimizer_; }
-  // The rank's communication thread; none for a lone rank.
+  at::ScalarType state_type() const { return scalar_type(options_.master); }
+  // The rank's communication thread; none for a lone rank with its parameters in memory.
   comm::CommQueue* queue() { return queue_.get(); }
   // Where this rank's piece of the step's gradient is summed up: within UnitShard::gradient.
   at::Tensor gradient_piece(size_t u) const;
 
   // Sets a block's parameters from a whole fp32 buffer in the block's layout. Collective.
   void assign(size_t i, const at::Tensor& whole_fp32);
-  // The fp32 weights of a block in its layout, complete on every rank. Collective.
+  // The master weights of a block in its layout, in fp32, complete on every rank. Collective.
   at::Tensor whole_weights(size_t i);
 
   // Where the gradients of a block's trained parameters go.
@@ -80,11 +81,11 @@ class ShardedParameters {
   // One step of every rank's own part; afterwards all ranks have or can gather the new parameters.
   void update(const Update& update);
 
-  // Of a unit: the own part's fp32 master weights and, if it is trained, k-th optimizer state, wherever they are kept.
+  // Of a unit: the own part's master weights and, if it is trained, k-th optimizer state, wherever they are kept.
   at::Tensor master(size_t u);
   at::Tensor state(size_t u, size_t k);
   void set_state(size_t u, size_t k, const at::Tensor& own);
-  // Collective: the whole buffer of a tensor that has the rank's own part, complete on every rank.
+  // Collective: the whole buffer of a tensor that has the rank's own part, in fp32, complete on every rank.
   at::Tensor gather_whole(size_t u, const at::Tensor& own);
   // The rank's own part of a whole buffer.
   at::Tensor own_part(size_t u, const at::Tensor& whole) const;
@@ -97,14 +98,14 @@ class ShardedParameters {
   void open_disk_of_frozen(std::vector<at::ScalarType> arrays);
   OffloadedStates& disk_of(const UnitShard& unit) { return unit.is_frozen ? *frozen_disk_ : *disk_; }
   void assign_unit(size_t u, const at::Tensor& whole_fp32);
-  void update_disk(const kernels::UpdateStep& step, const std::optional<optim::Betas>& betas);
+  kernels::FlatWindow disk_window(const OffloadedStates::Window& window, std::span<void* const> arrays);
   void hold(size_t u);
   void drop(size_t u);
   // Calls use(u) for every unit that a pass of block i needs.
   template <typename Use>
   void for_each_needed(size_t i, const Use& use);
   void complete(UnitShard& unit);
-  // By unit and tensor; for optimizers that need them.
+  // By unit and tensor; for optimizers that need them, whose state is then that of the step.
   std::vector<std::vector<double>> trust_ratios(const kernels::UpdateStep& step,
                                                 const std::optional<optim::Betas>& betas);
   models::Parameter view(size_t block, size_t parameter, const Sinks& sinks) const;
@@ -122,7 +123,7 @@ class ShardedParameters {
   std::unique_ptr<OffloadedStates> disk_;         // of trained units
   std::unique_ptr<OffloadedStates> frozen_disk_;  // of frozen ones, which have the first arrays only
   std::optional<int> master_on_disk_;             // number of the array in both
-  std::optional<int> rounded_on_disk_;            // parameters of 16 bits
+  std::optional<int> rounded_on_disk_;            // parameters of 16 bits that are not their own master weights
   int states_on_disk_ = 0;                        // number of the first state's array
   std::vector<char> requested_;                   // by block: its parameters are here or on their way for a pass
   GatherBuffers buffers_;

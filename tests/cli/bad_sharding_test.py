@@ -34,10 +34,6 @@ BAD_FILES = [
         {"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}},
         ["key 'fp16.fp16_master_weights_and_grads': master weights"],
     ),
-    (
-        {"bf16": {"enabled": True, "bf16_optimizer_states": True}},
-        ["key 'bf16.bf16_optimizer_states': master weights"],
-    ),
     ({"gradient_clipping": -1}, ["key 'gradient_clipping': -1 is below 0"]),
     (
         {"zero_optimization": {"zero_quantized_weights": True}},
@@ -67,6 +63,29 @@ BAD_TOGETHER = [
         {"bf16": {"enabled": True}, "data_types": {"param_dtype": "fp16"}},
         {},
         ["data_types.param_dtype fp16 with a computation in bf16 is not there yet"],
+    ),
+    (
+        {"bf16": {"enabled": True, "bf16_optimizer_states": True}},
+        {},
+        ["bf16.bf16_optimizer_states needs bf16.bf16_master_weights_and_grads"],
+    ),
+    (
+        {"bf16": {"enabled": True, "bf16_master_weights_and_grads": True}},
+        {},
+        ["bf16.bf16_master_weights_and_grads needs bf16.bf16_optimizer_states"],
+    ),
+    (
+        {"bf16": {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}},
+        {},
+        ["bf16.bf16_master_weights_and_grads needs bf16.enabled, which is off"],
+    ),
+    (
+        {
+            "bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True},
+            "data_types": {"grad_accum_dtype": "fp32"},
+        },
+        {},
+        ["data_types.grad_accum_dtype=fp32 contradicts bf16.bf16_master_weights_and_grads"],
     ),
     ({"bf16": {"enabled": True}}, {"fp16": True}, ["fp16 (--fp16) and bf16 (file) cannot both be on"]),
     ({"fp16": {"enabled": False}}, {"fp16": True}, ["ds fp16.enabled=false vs --fp16=true"]),

@@ -19,6 +19,8 @@ SETTINGS = {
     "unclipped": {"max_grad_norm": 0},
     "by_tokens": {"max_tokens_per_batch": 60},
     "bf16": {"bf16": True},
+    "lamb": {"optim": "lamb"},
+    "lamb_bf16": {"optim": "lamb", "bf16": True},
 }
 
 
@@ -116,10 +118,10 @@ def test_ranks_as_mpi_processes(inputs, alone, tmp_path, setting):
     assert_same_run(tmp_path, alone(setting))
 
 
-def on_disk(stage, *what):
+def on_disk(stage, *what, **more):
     nvme = {"device": "nvme", "nvme_path": tempfile.gettempdir()}
     zero = {"stage": stage, "stage3_param_persistence_threshold": 0, **dict.fromkeys(what, nvme)}
-    return json.dumps({"zero_optimization": zero})
+    return json.dumps({"zero_optimization": zero | more})
 
 
 STAGES = {
@@ -141,6 +143,29 @@ def test_every_stage_gives_the_same_bits(inputs, alone, tmp_path, stage, setting
     for ranks in (1, 2):
         folder = tmp_path / str(ranks)
         outcome = run_threads(inputs, folder, ranks, **SETTINGS[setting], **STAGES[stage])
+        assert outcome.code == 0, outcome.err
+        assert_same_run(folder, alone(setting))
+
+
+SMALL_WINDOWS = {"sub_group_size": 16384}
+HALF = {"device": "nvme", "nvme_path": tempfile.gettempdir(), "ratio": 0.5}
+
+
+@pytest.mark.parametrize("setting", ["lamb", "lamb_bf16"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        on_disk(1, "offload_optimizer", **SMALL_WINDOWS),
+        on_disk(3, "offload_optimizer", "offload_param", **SMALL_WINDOWS),
+        on_disk(3, offload_optimizer=HALF),
+    ],
+    ids=["states", "all", "half"],
+)
+def test_trust_ratios_of_state_on_disk_have_the_same_bits(inputs, alone, tmp_path, config, setting):
+    """LAMB's norms are of whole tensors, which lie in several windows and on several ranks."""
+    for ranks in (1, 2):
+        folder = tmp_path / str(ranks)
+        outcome = run_threads(inputs, folder, ranks, **SETTINGS[setting], deepspeed=config)
         assert outcome.code == 0, outcome.err
         assert_same_run(folder, alone(setting))
 

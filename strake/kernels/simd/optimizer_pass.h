@@ -6,11 +6,11 @@
 namespace strake::kernels {
 namespace {
 
-// Sets each vector of parameters to updated(i, lanes, p, g).
-template <class S, class G, class Updated>
+// Gradients are of type G, parameters and states of M. Sets each vector of parameters to updated(i, lanes, p, g).
+template <class S, class G, class M, class Updated>
 [[gnu::always_inline]] inline void for_each_parameter(const PassRun& run, Updated&& updated) {
   using Float = typename S::Float;
-  float* const parameters = run.parameters;
+  auto* const parameters = static_cast<M*>(run.parameters);
   auto* const gradients = static_cast<G*>(run.gradients);
   BFloat16* const bfloat16 = run.bfloat16;
   Half* const half = run.half;
@@ -25,12 +25,12 @@ template <class S, class G, class Updated>
   });
 }
 
-template <class S, class G>
+template <class S, class G, class M = float>
 void adam_run(const PassRun& run, const AdamFactors& f) {
   using Float = typename S::Float;
-  float* const exp_avg = run.first;
-  float* const exp_avg_sq = run.second;
-  for_each_parameter<S, G>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
+  auto* const exp_avg = static_cast<M*>(run.first);
+  auto* const exp_avg_sq = static_cast<M*>(run.second);
+  for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
     const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
     const Float m = S::fma(S::load(exp_avg + i, lanes), S::set(f.beta1), g * S::set(f.one_minus_beta1));
     const Float v = S::fma(S::load(exp_avg_sq + i, lanes), S::set(f.beta2), g * g * S::set(f.one_minus_beta2));
@@ -41,11 +41,11 @@ void adam_run(const PassRun& run, const AdamFactors& f) {
   });
 }
 
-template <class S, class G>
+template <class S, class G, class M = float>
 void adagrad_run(const PassRun& run, const AdagradFactors& f) {
   using Float = typename S::Float;
-  float* const sum = run.first;
-  for_each_parameter<S, G>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
+  auto* const sum = static_cast<M*>(run.first);
+  for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
     const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
     const Float s = S::fma(g, g, S::load(sum + i, lanes));
     S::store(sum + i, s, lanes);
@@ -53,11 +53,11 @@ void adagrad_run(const PassRun& run, const AdagradFactors& f) {
   });
 }
 
-template <class S, class G>
+template <class S, class G, class M = float>
 void lion_run(const PassRun& run, const LionFactors& f) {
   using Float = typename S::Float;
-  float* const exp_avg = run.first;
-  for_each_parameter<S, G>(run, [&](int64_t i, auto lanes, Float p, Float g) {
+  auto* const exp_avg = static_cast<M*>(run.first);
+  for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float g) {
     const Float m = S::load(exp_avg + i, lanes);
     const Float direction = S::fma(m, S::set(f.beta1), g * S::set(f.one_minus_beta1));
     // 0 and NaN go through as they are.
@@ -68,11 +68,11 @@ void lion_run(const PassRun& run, const LionFactors& f) {
   });
 }
 
-template <class S, class G>
+template <class S, class G, class M = float>
 void sgd_run(const PassRun& run, const SgdFactors& f) {
   using Float = typename S::Float;
-  float* const buffer = run.first;
-  for_each_parameter<S, G>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
+  auto* const buffer = static_cast<M*>(run.first);
+  for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
     const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
     Float direction = g;
     if (buffer != nullptr) {
