@@ -54,6 +54,20 @@ Subject classifier(const TrainConfig& config) {
           .default_length = std::min<int64_t>(model.max_sequence_length(), 128)};
 }
 
+void print_run(std::ostream& out, const PlannedRun& run, const std::string& model) {
+  const bool is_threads = run.placement == training::RankPlacement::kThreads;
+  out << fmt::format("{} with {} parameters, {}; {} rank{}{}; micro-batches of {} sequences, {} tokens\n\n", model,
+                     monitor::count_text(run.model.num_parameters()), run.options.precision_text(), run.num_ranks,
+                     run.num_ranks == 1 ? "" : "s",
+                     run.num_ranks == 1 ? ""
+                     : is_threads       ? " as threads"
+                                        : " as processes",
+                     run.batch.sequences, monitor::count_text(run.batch.tokens));
+  if (run.model.num_trained_parameters() < run.model.num_parameters()) {
+    out << training::describe_trainable(run.model) << "\n\n";
+  }
+}
+
 // Arithmetic and communication of a step.
 void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRun& run, double length) {
   const auto row = [&](const char* name, const std::string& value) {
@@ -159,16 +173,7 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
           : memory_limit();
 
   for (const std::string& notice : sharding.notices) out << notice << "\n";
-  out << fmt::format("{} with {} parameters, {}; {} rank{}{}; micro-batches of {} sequences, {} tokens\n\n",
-                     subject.name, monitor::count_text(run.model.num_parameters()), options.precision_text(), ranks,
-                     ranks == 1 ? "" : "s",
-                     ranks == 1         ? ""
-                     : config.processes ? " as processes"
-                                        : " as threads",
-                     sequences, monitor::count_text(run.batch.tokens));
-  if (run.model.num_trained_parameters() < run.model.num_parameters()) {
-    out << training::describe_trainable(run.model) << "\n\n";
-  }
+  print_run(out, run, subject.name);
   const RunVariant asked = plan_of(run);
   print_memory(out, run, asked);
   out << "\n";

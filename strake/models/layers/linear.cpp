@@ -122,7 +122,7 @@ PlannedTensor saved_input(const PlannedTensor& x, Trained weight) {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  const at::Tensor y = without_recording([&] { return linear_product(x, weight.value, bias.value, library_of(x)); });
+  at::Tensor y = without_recording([&] { return linear_product(x, weight.value, bias.value, library_of(x)); });
   if (!is_trained(weight) && !is_trained(bias) && !x.requires_grad()) return y;
   auto node = std::make_shared<LinearNode>();
   if (is_trained(weight)) node->x = x.detach();
