@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kLength = 128;  // tokens of a sequence
 constexpr int64_t kHidden = 128;
-constexpr int64_t kLayers = 3;
+constexpr int64_t kLayers = 4;
 
 // What small tensors add, and gradient buffers that are or are not on their way at the highest moment.
 constexpr double kTolerance = 0.03;
@@ -35,7 +35,7 @@ struct Case {
   bool recompute = false;
   Precision precision = Precision::kFp32;
   int64_t accumulation = 1;
-  int64_t sequences = 8;  // of a micro-batch
+  int64_t sequences = 12;  // of a micro-batch
   double dropout = 0.1;
   std::string optim = "adamw_torch";
   Precision reduction = Precision::kFp32;
@@ -304,7 +304,7 @@ TEST(MemoryPlan, OfBf16AloneIsEightBytesAParameter) {
 TEST(MemoryPlan, TakesLessTheMoreIsFrozen) {
   const int64_t all = plan_of({}).rank_bytes();
   const int64_t layers =
-      plan_of({.frozen = {.freeze = "bert.embeddings.*,*.layer.0.*", .train_only = ""}}).rank_bytes();
+      plan_of({.frozen = {.freeze = "bert.embeddings.*,*.layer.[0-1].*", .train_only = ""}}).rank_bytes();
   const MemoryPlan head = plan_of({.frozen = {.freeze = "", .train_only = "classifier.*"}});
   EXPECT_LT(layers, 0.7 * static_cast<double>(all));
   EXPECT_LT(head.rank_bytes(), 0.5 * static_cast<double>(layers));
