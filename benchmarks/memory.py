@@ -10,9 +10,7 @@ run tells the peak of rank 0.
 """
 
 import argparse
-import json
 import re
-import shutil
 import subprocess
 import sys
 
@@ -22,13 +20,11 @@ STAGES = (0, 1, 2, 3)
 MIB = 2**20
 
 
-def zero(stage):
-    return json.dumps({"zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}})
-
-
 def model_flags(stage, recompute):
-    flags = ["--model_name_or_path", bench.WORK / "roberta-base", "--max_seq_length", 128, "--deepspeed", zero(stage)]
-    flags += ["--per_device_train_batch_size", 8, *(["--gradient_checkpointing"] if recompute else [])]
+    flags = ["--model_name_or_path", bench.WORK / "roberta-base", "--max_seq_length", 128]
+    flags += ["--per_device_train_batch_size", 8, "--deepspeed", bench.zero(stage)]
+    if recompute:
+        flags.append("--gradient_checkpointing")
     return list(map(str, flags))
 
 
@@ -41,7 +37,7 @@ def measured_peak(stage, recompute, ranks):
     train = [bench.STRAKE, "train", *model_flags(stage, recompute), "--max_steps", "2", "--save_strategy", "no"]
     train += ["--train_file", str(bench.WORK / "train.parquet"), "--text_column", "text", "--label_column", "label"]
     train += ["--output_dir", str(bench.WORK / "train-memory"), "--overwrite_output_dir", "--disable_tqdm"]
-    launcher = next(filter(shutil.which, ("mpiexec.mpich", "mpiexec")))
+    launcher = bench.mpi_launcher()
     variables = bench.environment(1, is_python=False)
     plan, *_ = bench.run_process([launcher, "-n", str(ranks), *train, "--dry_run"], variables)
     output, memory, _ = bench.run_process([launcher, "-n", str(ranks), *train], variables)
@@ -68,6 +64,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=4, help="processes (default 4)")
     ranks = parser.parse_args().ranks
+    if bench.mpi_launcher() is None:
+        sys.exit("there is no mpiexec: install mpich")
     bench.make_workload()
     count = parameters(ranks)
     heads = [

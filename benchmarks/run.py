@@ -143,8 +143,15 @@ def prepare():
     return Theme("Tokenizing", "MB/s", 1, rows, notes, same_tokens=True)
 
 
+def zero(stage):
+    return json.dumps({"zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}})
+
+
+def mpi_launcher():
+    return next(filter(shutil.which, ("mpiexec.mpich", "mpiexec")), None)
+
+
 def ranks():
-    zero = '{"zero_optimization": {"stage": %d, "stage3_param_persistence_threshold": 0}}'
     one = strake_train("strake, 1 rank of 2 threads", "one")
     rows = [
         peer("DDP, gloo, sorted", "train_fp32_ddp", "fp32"),
@@ -155,10 +162,10 @@ def ranks():
     ]
     for stage in (0, 3):
         row = strake_train(f"strake, 2 thread ranks, stage {stage}", f"stage{stage}", "--ranks", 2, batch=16)
-        row.command += ["--deepspeed", zero % stage]
+        row.command += ["--deepspeed", zero(stage)]
         rows.append(dataclasses.replace(row, is_strake=False, group="fp32"))
-    processes = strake_train("strake, 2 processes, stage 3", "processes", "--deepspeed", zero % 3, batch=16)
-    launcher = next(filter(shutil.which, ("mpiexec.mpich", "mpiexec")), None)
+    processes = strake_train("strake, 2 processes, stage 3", "processes", "--deepspeed", zero(3), batch=16)
+    launcher = mpi_launcher()
     if launcher:
         command = [launcher, "-n", "2", *processes.command]
         rows.append(dataclasses.replace(processes, command=command, is_strake=False, group="fp32", threads=1))

@@ -159,6 +159,16 @@ def reviews(count, seed=1, longest=20):
     return rows
 
 
+def training_inputs(folder, validation_rows=9, wide=True):
+    """Flags that name a new BERT with dropout, 38 reviews to train on and some to evaluate."""
+    model = make_model(folder / "model", dropout=0.1)
+    return {
+        "model_name_or_path": widen_layers(model) if wide else model,
+        "train_file": write_table(folder / "train.parquet", reviews(38)),
+        "validation_file": write_table(folder / "validation.parquet", reviews(validation_rows, seed=2)),
+    }
+
+
 def write_table(path, rows):
     """Writes rows as the kind of file that the name says."""
     path = pathlib.Path(path)

@@ -214,15 +214,15 @@ def evaluate(model, sequences):
     return logits.detach(), loss.detach(), gradients
 
 
-def micro_batches(generator):
+def micro_batches(generator, num_steps, sizes=MICRO_BATCH_ROWS):
     """For each step, rows cut into micro batches; an epoch visits every row once, in a new order."""
-    per_step = sum(MICRO_BATCH_ROWS)
-    epochs = -(-RUN["max_steps"] * per_step // TRAINING_ROWS)
+    per_step = sum(sizes)
+    epochs = -(-num_steps * per_step // TRAINING_ROWS)
     rows = torch.cat([torch.randperm(TRAINING_ROWS, generator=generator) for _ in range(epochs)]).tolist()
     steps = []
-    for step in range(RUN["max_steps"]):
+    for step in range(num_steps):
         taken = iter(rows[step * per_step : (step + 1) * per_step])
-        steps.append([[next(taken) for _ in range(size)] for size in MICRO_BATCH_ROWS])
+        steps.append([[next(taken) for _ in range(size)] for size in sizes])
     return steps
 
 
@@ -279,7 +279,7 @@ def make(folder, model_class, config, seed):
     sequences = Sequences(LENGTHS, config, generator)
     lengths = torch.randint(1, TRAINING_LONGEST + 1, (TRAINING_ROWS,), generator=generator).tolist()
     training = Sequences(lengths, config, generator)
-    steps = micro_batches(generator)
+    steps = micro_batches(generator, RUN["max_steps"])
     logits, loss, gradients = evaluate(model, sequences)
     losses, norms, rates = train(
         model, steps, lambda rows: loss_sum(model(**training.padded(rows)).logits, training.labels[rows]), len
@@ -320,7 +320,7 @@ def make_language_model(folder, config, seed):
 
     documents = random_documents(LENGTHS)
     training = random_documents(torch.randint(1, TRAINING_LONGEST + 1, (TRAINING_ROWS,), generator=generator).tolist())
-    steps = micro_batches(generator)
+    steps = micro_batches(generator, RUN["max_steps"])
     nll = torch.cat([token_nll(model, ids) for ids in documents])
     longest = max(documents, key=len)
     torch.testing.assert_close(token_nll(model, longest).mean(), model(longest[None], labels=longest[None]).loss)

@@ -13,6 +13,7 @@ import pathlib
 import sys
 import tempfile
 
+import make_parity_fixtures as parity
 import torch
 import transformers
 from safetensors.torch import load_file
@@ -20,22 +21,10 @@ from torch import distributed, multiprocessing
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from transformers.trainer_pt_utils import get_parameter_names
 
 RANKS, STEPS, ACCUMULATION = 2, 50, 2
 ROWS_OF_MICRO_BATCHES = [3, 2, 1, 2]
-RUN = {
-    "learning_rate": 1e-3,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "adam_epsilon": 1e-8,
-    "weight_decay": 0.01,
-    "max_grad_norm": 1.0,
-    "lr_scheduler_type": "linear",
-    "warmup_steps": 5,
-    "max_steps": STEPS,
-}
-NO_DECAY = [r"bias", r"layernorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]
+RUN = parity.RUN | {"warmup_steps": 5, "max_steps": STEPS}
 CLASSES = {"bert": transformers.BertForSequenceClassification, "gpt2": transformers.GPT2LMHeadModel}
 ROOT = pathlib.Path(__file__).resolve().parents[1] / "tests/fixtures/parity"
 
@@ -47,9 +36,6 @@ class Sequences:
         self.ids = tensors["train.input_ids"].long()
         self.types = tensors.get("train.token_type_ids")
         self.labels = tensors.get("train.labels")
-
-    def __len__(self):
-        return len(self.offsets) - 1
 
     def padded(self, flat, rows):
         pieces = [flat[self.offsets[row] : self.offsets[row + 1]].long() for row in rows]
@@ -71,27 +57,8 @@ class Sequences:
         return cross_entropy(logits[mask[:, 1:] == 1], ids[:, 1:][mask[:, 1:] == 1], reduction="sum")
 
 
-def steps_over(sequences):
-    """An epoch visits every row once, in a new order."""
-    generator = torch.Generator().manual_seed(50)
-    per_step = sum(ROWS_OF_MICRO_BATCHES)
-    epochs = -(-STEPS * per_step // len(sequences))
-    rows = torch.cat([torch.randperm(len(sequences), generator=generator) for _ in range(epochs)]).tolist()
-    steps = []
-    for step in range(STEPS):
-        taken = iter(rows[step * per_step : (step + 1) * per_step])
-        steps.append([[next(taken) for _ in range(size)] for size in ROWS_OF_MICRO_BATCHES])
-    return steps
-
-
-def optimizer_of(model):
-    decayed = set(get_parameter_names(model, [torch.nn.LayerNorm], NO_DECAY))
-    groups = [
-        {"params": [p for n, p in model.named_parameters() if n in decayed], "weight_decay": RUN["weight_decay"]},
-        {"params": [p for n, p in model.named_parameters() if n not in decayed], "weight_decay": 0.0},
-    ]
-    betas = (RUN["adam_beta1"], RUN["adam_beta2"])
-    return torch.optim.AdamW(groups, lr=RUN["learning_rate"], betas=betas, eps=RUN["adam_epsilon"])
+def steps_of_run():
+    return parity.micro_batches(torch.Generator().manual_seed(50), STEPS, ROWS_OF_MICRO_BATCHES)
 
 
 def schedule_of(optimizer):
@@ -108,7 +75,7 @@ class PyTorchPeer:
             self.model = model
         else:
             self.model = DistributedDataParallel(model)
-        self.optimizer = optimizer_of(optimizer_model)
+        self.optimizer = parity.optimizer_of(optimizer_model)
         self.schedule = schedule_of(self.optimizer)
 
     def backward(self, loss):
@@ -125,7 +92,7 @@ class DeepSpeedPeer:
     def __init__(self, model, stage):
         import deepspeed
 
-        optimizer = optimizer_of(model)
+        optimizer = parity.optimizer_of(model)
         self.model, *_ = deepspeed.initialize(
             model=model,
             optimizer=optimizer,
@@ -166,7 +133,7 @@ def run(rank, name, peer_name, folder, out):
     model = CLASSES[name].from_pretrained(folder, attn_implementation="eager").train()
     peer = PEERS[peer_name](model)
     losses = []
-    for batches in steps_over(sequences):
+    for batches in steps_of_run():
         divisor = sum(map(sequences.num_targets, batches))
         total = torch.zeros(1, dtype=torch.float64)
         for rows in batches[rank::RANKS]:
@@ -192,7 +159,7 @@ def main():
                 losses[peer] = json.loads(pathlib.Path(out).read_text())
             print(f"{name}, {peer}: {losses[peer][0]:.6f} -> {losses[peer][-1]:.6f}")
         facts = {**RUN, "ranks": RANKS, "gradient_accumulation_steps": ACCUMULATION}
-        facts |= {"steps": steps_over(Sequences(folder)), "made_with": {"torch": torch.__version__}}
+        facts |= {"steps": steps_of_run(), "made_with": {"torch": torch.__version__}}
         lines = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in {**facts, "losses": losses}.items()]
         (folder / "sharded.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

@@ -47,12 +47,12 @@ std::map<std::string, std::string> parse_line(const std::string& line) {
   return fields;
 }
 
+}  // namespace
+
 bool send_line(int socket, const std::string& line) {
   const std::string text = line + "\n";
   return ::send(socket, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
 }
-
-}  // namespace
 
 class PmiServer::State {
  public:

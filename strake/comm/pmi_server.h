@@ -27,4 +27,7 @@ class PmiServer {
 // A connected socket, which the caller closes. Tries for a minute; then Error (kComm).
 int connect_to_pmi_server(const std::string& address, int port);
 
+// One line of the protocol, given without its end; false if the other side is gone.
+bool send_line(int socket, const std::string& line);
+
 }  // namespace strake::comm

@@ -13,11 +13,6 @@
 namespace strake::comm {
 namespace {
 
-void say(int socket, const std::string& line) {
-  const std::string text = line + "\n";
-  ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
-}
-
 // What the server says until it closes the connection.
 std::string hear(int socket) {
   std::string heard;
@@ -31,13 +26,13 @@ std::string hear(int socket) {
 }  // namespace
 
 RankWatch::RankWatch(const std::string& address, int port, int rank) : socket_(connect_to_pmi_server(address, port)) {
-  say(socket_, fmt::format("cmd=watch rank={}", rank));
+  send_line(socket_, fmt::format("cmd=watch rank={}", rank));
   thread_ = std::thread([this] { watch(); });
 }
 
 RankWatch::~RankWatch() {
   leaving_ = true;
-  say(socket_, "cmd=leave");
+  send_line(socket_, "cmd=leave");
   ::shutdown(socket_, SHUT_RDWR);
   thread_.join();
   ::close(socket_);

@@ -7,6 +7,7 @@
 #include "strake/kernels/bfloat16.h"
 #include "strake/kernels/bias_activation.h"
 #include "strake/kernels/scratch.h"
+#include "strake/kernels/store.h"
 
 // Matrix products C = A B of linear layers, with what follows a product done in its store. Both operands are packed
 // into panels that the innermost loop reads in order (Goto and van de Geijn, "Anatomy of High-Performance Matrix
@@ -32,8 +33,6 @@ struct MatrixOperand {
   int64_t stride = 0;
   Order order = Order::kRows;
 };
-
-enum class Store { kOverwrite, kAdd };
 
 // What becomes of the sums. T is the type of the operands, Out that of the results.
 template <typename T, typename Out>

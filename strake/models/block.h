@@ -10,6 +10,7 @@
 
 #include "strake/core/philox.h"
 #include "strake/kernels/dropout.h"
+#include "strake/kernels/store.h"
 #include "strake/models/planned_graph.h"
 #include "strake/models/trained.h"
 #include "strake/tensors/flat_layout.h"
@@ -59,10 +60,9 @@ class GradientSink {
   virtual void accept(size_t parameter, const at::Tensor& gradient) = 0;
   // For layers that compute a gradient in place: fp32, of the parameter's shape. The complete gradient of this use goes
   // over what is there or onto it.
-  enum class Fold { kOverwrite, kAdd };
   struct Target {
     at::Tensor gradient;
-    Fold fold = Fold::kOverwrite;
+    kernels::Store store = kernels::Store::kOverwrite;
   };
   virtual Target target(size_t parameter) = 0;
   // For gradients that touch few rows: an fp32 tensor of the parameter's shape to which the layer adds in place.

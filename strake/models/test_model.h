@@ -103,7 +103,7 @@ class RecordingSink final : public GradientSink {
   Target target(size_t parameter) override {
     const auto [gradient, is_new] = gradients.try_emplace(parameter, at::zeros(parameters_[parameter].sizes()));
     require(is_new, ErrorKind::kInternal, "two gradients");
-    return {.gradient = gradient->second, .fold = Fold::kOverwrite};
+    return {.gradient = gradient->second, .store = kernels::Store::kOverwrite};
   }
   at::Tensor add_target(size_t parameter) override {
     return gradients.try_emplace(parameter, at::zeros(parameters_[parameter].sizes())).first->second;

@@ -53,7 +53,7 @@ class GradientReducer::BlockSink final : public models::GradientSink {
   Target target(size_t parameter) override {
     at::Tensor gradient = claim(parameter);
     return {.gradient = std::move(gradient),
-            .fold = fold_of(parameter) == comm::Fold::kAdd ? Fold::kAdd : Fold::kOverwrite};
+            .store = fold_of(parameter) == comm::Fold::kAdd ? kernels::Store::kAdd : kernels::Store::kOverwrite};
   }
   at::Tensor add_target(size_t parameter) override {
     at::Tensor target = claim(parameter);

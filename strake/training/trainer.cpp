@@ -47,8 +47,6 @@ data::BatchOptions batch_options(const TrainingOptions& options) {
 
 RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan, int64_t num_ranks) {
   const int64_t steps_per_epoch = plan.steps_per_epoch(0, num_ranks * options.gradient_accumulation_steps);
-  require(steps_per_epoch > 0, ErrorKind::kUsage,
-          "the training data has too few sequences for a single step with --dataloader_drop_last");
   const double steps = std::ceil(options.num_train_epochs * static_cast<double>(steps_per_epoch));
   return {.steps_per_epoch = steps_per_epoch,
           .total_steps = options.max_steps > 0 ? options.max_steps : static_cast<int64_t>(steps)};

@@ -176,3 +176,9 @@ def test_metric_that_the_labels_do_not_have(place, label, metric, named):
 def test_a_single_class(place):
     table = place.table("one.parquet", [ROWS[0], ROWS[0]])
     place.refuses(DATA, place.train(train_file=table), f"{table}: column 'label' has 1 different labels", "at least 2")
+
+
+def test_no_whole_batch(place):
+    train = place.table("train.parquet", reviews(5))
+    line = place.train(train_file=train, per_device_train_batch_size=8, dataloader_drop_last=True)
+    place.refuses(DATA, line, "5 sequences with batch size 8", "last incomplete batch is dropped")

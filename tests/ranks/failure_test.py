@@ -18,7 +18,7 @@ from layout_test import free_port
 from program import BINARY, MPIEXEC, OPEN_MPI_SETTINGS, environment, files_in, run, run_mpi
 from refusals import COMMUNICATION, FILE
 from resume_test import assert_same_end, logged_steps, train_command
-from tiny_models import make_model, reviews, widen_layers, write_table
+from tiny_models import training_inputs
 
 RUN = {"max_steps": 24, "save_total_limit": 0}
 LAST, BEFORE_LAST = "checkpoint-24", "checkpoint-20"
@@ -28,12 +28,7 @@ PATIENCE = 30  # seconds a job may take to end once a rank is dead; it takes ten
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     """Enough to evaluate that an evaluation can be caught."""
-    folder = tmp_path_factory.mktemp("inputs")
-    return {
-        "model_name_or_path": widen_layers(make_model(folder / "model", dropout=0.1)),
-        "train_file": write_table(folder / "train.parquet", reviews(38)),
-        "validation_file": write_table(folder / "validation.parquet", reviews(200, seed=2)),
-    }
+    return training_inputs(tmp_path_factory.mktemp("inputs"), validation_rows=200)
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,10 @@ import tempfile
 
 import pytest
 from program import command, environment, is_open_mpi, losses, metrics, run, run_mpi
-from tiny_models import make_model, reviews, widen_layers, write_table
+from tiny_models import make_model, reviews, training_inputs, widen_layers, write_table
 
 # 38 rows in micro-batches of 3 are 13 micro-batches: with 4 of them a step, each epoch ends with a step of one,
 # in which all ranks but the first have nothing to do.
-ROWS = 38
 MICRO_BATCHES = 4
 SETTINGS = {
     "plain": {},
@@ -26,12 +25,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    return {
-        "model_name_or_path": widen_layers(make_model(folder / "model", dropout=0.1)),
-        "train_file": write_table(folder / "train.parquet", reviews(ROWS)),
-        "validation_file": write_table(folder / "validation.parquet", reviews(21, seed=2)),
-    }
+    return training_inputs(tmp_path_factory.mktemp("inputs"), validation_rows=21)
 
 
 def train_command(inputs, output, num_ranks, **flags):

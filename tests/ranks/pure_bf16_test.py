@@ -9,7 +9,7 @@ import pytest
 from program import command, losses, run, run_mpi
 from refusals import USAGE
 from safetensors.numpy import load_file
-from tiny_models import make_model, reviews, widen_layers, write_table
+from tiny_models import training_inputs
 
 STEPS = 6
 MICRO_BATCHES = 4
@@ -26,12 +26,7 @@ OPTIMIZERS = {
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    return {
-        "model_name_or_path": widen_layers(make_model(folder / "model", dropout=0.1)),
-        "train_file": write_table(folder / "train.parquet", reviews(38)),
-        "validation_file": write_table(folder / "validation.parquet", reviews(9, seed=2)),
-    }
+    return training_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 def train_command(inputs, output, num_ranks=1, zero=None, bf16=PURE, **flags):

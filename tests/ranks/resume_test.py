@@ -8,7 +8,7 @@ import time
 
 import pytest
 from program import command, environment, files_in, losses, metrics, run, run_mpi
-from tiny_models import make_model, reviews, write_table
+from tiny_models import reviews, training_inputs, write_table
 
 MICRO_BATCHES = 4
 STEPS = 60
@@ -17,12 +17,7 @@ ONE_CYCLE = '{"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-2, "cycle_first_step_size
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    return {
-        "model_name_or_path": make_model(folder / "model", dropout=0.1),
-        "train_file": write_table(folder / "train.parquet", reviews(38)),
-        "validation_file": write_table(folder / "validation.parquet", reviews(9, seed=2)),
-    }
+    return training_inputs(tmp_path_factory.mktemp("inputs"), wide=False)
 
 
 def train_command(inputs, output, num_ranks=1, **flags):

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from program import command, losses, metrics, run, run_mpi
-from tiny_models import change_weights, make_model, reviews, widen_layers, write_table
+from tiny_models import change_weights, make_model, training_inputs, widen_layers
 
 STEPS = 24
 MICRO_BATCHES = 4
@@ -16,12 +16,7 @@ RESTLESS = {"enabled": True, "initial_scale_power": 26, "loss_scale_window": 3, 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    return {
-        "model_name_or_path": widen_layers(make_model(folder / "model", dropout=0.1)),
-        "train_file": write_table(folder / "train.parquet", reviews(38)),
-        "validation_file": write_table(folder / "validation.parquet", reviews(9, seed=2)),
-    }
+    return training_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 def train_command(inputs, output, num_ranks=1, config=None, **flags):

@@ -30,8 +30,7 @@ void hand_over_weight_gradient(const Parameter& weight, const at::Tensor& dy, co
     return;
   }
   const GradientSink::Target target = weight.sink->target(weight.index);
-  linear_weight_gradient_into(dy, x, target.gradient,
-                              target.fold == GradientSink::Fold::kAdd ? IntoSum::kAdd : IntoSum::kOverwrite);
+  linear_weight_gradient_into(dy, x, target.gradient, target.store);
 }
 
 struct LinearNode final : torch::autograd::Node {

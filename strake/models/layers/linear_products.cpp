@@ -82,26 +82,34 @@ void require_factors(const at::Tensor& a, const at::Tensor& b) {
           "product of neither fp32 nor bf16");
 }
 
+// a[M, K] b[K, N]; `result_as(T*)` gives where the result goes, for operands of type T.
+template <typename ResultAs>
+void multiply_own(const at::Tensor& a, const at::Tensor& b, const ResultAs& result_as) {
+  require_factors(a, b);
+  const auto multiply = [&]<typename T, typename Out>(const kernels::MatmulResult<T, Out>& result) {
+    kernels::matmul<T, Out>({.rows = a.size(0),
+                             .columns = b.size(1),
+                             .depth = a.size(1),
+                             .a = operand<T>(a),
+                             .b = operand<T>(b),
+                             .result = result});
+  };
+  if (a.scalar_type() == at::kFloat) {
+    multiply(result_as(static_cast<float*>(nullptr)));
+  } else {
+    multiply(result_as(static_cast<kernels::BFloat16*>(nullptr)));
+  }
+}
+
 // [M, N] = a[M, K] b[K, N], and what `finish` sets.
 template <typename Finish>
 at::Tensor own_product(const at::Tensor& a, const at::Tensor& b, const Finish& finish) {
-  require_factors(a, b);
   at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options());
-  const auto multiply = [&]<typename T>(T*) {
-    kernels::Matmul<T, T> args{.rows = a.size(0),
-                               .columns = b.size(1),
-                               .depth = a.size(1),
-                               .a = operand<T>(a),
-                               .b = operand<T>(b),
-                               .result = {.c = storage<T>(c), .stride = b.size(1)}};
-    finish(args.result);
-    kernels::matmul<T, T>(args);
-  };
-  if (a.scalar_type() == at::kFloat) {
-    multiply(static_cast<float*>(nullptr));
-  } else {
-    multiply(static_cast<kernels::BFloat16*>(nullptr));
-  }
+  multiply_own(a, b, [&]<typename T>(T*) {
+    kernels::MatmulResult<T, T> result{.c = storage<T>(c), .stride = b.size(1)};
+    finish(result);
+    return result;
+  });
   return c;
 }
 
@@ -171,28 +179,13 @@ bool can_multiply_in_place(c10::ScalarType dtype, MatmulLibrary library) {
 }
 
 void linear_weight_gradient_into(const at::Tensor& dy_to, const at::Tensor& x_ti, const at::Tensor& sum_oi,
-                                 IntoSum into) {
-  const at::Tensor dy_ot = dy_to.t();
-  require_factors(dy_ot, x_ti);
+                                 kernels::Store store) {
   require(sum_oi.scalar_type() == at::kFloat && sum_oi.is_contiguous() && sum_oi.size(0) == dy_to.size(1) &&
               sum_oi.size(1) == x_ti.size(1),
           ErrorKind::kInternal, "a weight gradient's sum is fp32, [outputs, inputs] and contiguous");
-  const auto multiply = [&]<typename T>(T*) {
-    kernels::matmul<T, float>(
-        {.rows = dy_ot.size(0),
-         .columns = x_ti.size(1),
-         .depth = x_ti.size(0),
-         .a = operand<T>(dy_ot),
-         .b = operand<T>(x_ti),
-         .result = {.c = storage<float>(sum_oi),
-                    .stride = x_ti.size(1),
-                    .store = into == IntoSum::kAdd ? kernels::Store::kAdd : kernels::Store::kOverwrite}});
-  };
-  if (x_ti.scalar_type() == at::kFloat) {
-    multiply(static_cast<float*>(nullptr));
-  } else {
-    multiply(static_cast<kernels::BFloat16*>(nullptr));
-  }
+  multiply_own(dy_to.t(), x_ti, [&]<typename T>(T*) {
+    return kernels::MatmulResult<T, float>{.c = storage<float>(sum_oi), .stride = x_ti.size(1), .store = store};
+  });
 }
 
 ActivatedLinear activated_linear_product(const LinearOperands& operands, kernels::Activation activation,

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "strake/kernels/bias_activation.h"
+#include "strake/kernels/store.h"
 
 // The three matrix products of a linear layer. T = tokens, I = input width, O = output width. All operands are 2-d with
 // one dimension contiguous, all of one dtype (fp32, bf16 or fp16); sums are kept in fp32. fp16 is widened to fp32,
@@ -32,9 +33,8 @@ at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weig
 at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti, MatmulLibrary library);
 
 // The same product, in fp32, over what is in `sum` or added to it once it is complete. Only if can_multiply_in_place.
-enum class IntoSum { kOverwrite, kAdd };
 void linear_weight_gradient_into(const at::Tensor& dy_to, const at::Tensor& x_ti, const at::Tensor& sum_oi,
-                                 IntoSum into);
+                                 kernels::Store store);
 bool can_multiply_in_place(c10::ScalarType dtype, MatmulLibrary library);
 
 struct LinearOperands {
