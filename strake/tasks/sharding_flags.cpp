@@ -3,16 +3,16 @@
 #include <algorithm>
 
 #include "strake/core/error.h"
+#include "strake/integrations/ds_config_resolve.h"
+#include "strake/integrations/fsdp.h"
 #include "strake/tasks/train.h"
 #include "strake/tensors/flat_layout.h"
-#include "strake/training/ds_config_resolve.h"
-#include "strake/training/fsdp.h"
 
 namespace strake::tasks {
 namespace {
 
-using training::DsConfig;
-using training::DsDevice;
+using integrations::DsConfig;
+using integrations::DsDevice;
 
 // Settings that the parser understands and the trainer cannot do yet: an error, never a run that ignores them.
 void refuse_missing(const DsConfig& config, const std::string& source) {
@@ -21,7 +21,7 @@ void refuse_missing(const DsConfig& config, const std::string& source) {
           to_string(*config.param_dtype), to_string(config.compute_dtype));
 }
 
-training::ShardingOptions sharding_of(const training::DsZero& zero, const RankCount& ranks) {
+training::ShardingOptions sharding_of(const integrations::DsZero& zero, const RankCount& ranks) {
   training::ShardingOptions sharding{.stage = training::kZeroStages.at(static_cast<size_t>(zero.stage))};
   if (zero.stage < 3) return sharding;
   sharding.persistence_threshold = zero.param_persistence_threshold;
@@ -37,8 +37,8 @@ training::ShardingOptions sharding_of(const training::DsZero& zero, const RankCo
 
 // Parameters lie beside the optimizer's state, in one scratch file of each rank.
 training::OffloadOptions offload_of(const DsConfig& config, const std::string& source) {
-  const training::DsOffloadOptimizer& optimizer = config.zero.offload_optimizer;
-  const training::DsOffloadParam& parameters = config.zero.offload_param;
+  const integrations::DsOffloadOptimizer& optimizer = config.zero.offload_optimizer;
+  const integrations::DsOffloadParam& parameters = config.zero.offload_param;
   training::OffloadOptions offload{.optimizer = optimizer.device == DsDevice::kNvme,
                                    .parameters = parameters.device == DsDevice::kNvme,
                                    .folder = optimizer.nvme_path,
@@ -64,22 +64,22 @@ training::OffloadOptions offload_of(const DsConfig& config, const std::string& s
 }
 
 // A scheduler waits for the number of steps, which follows from the batch sizes that the file resolves to.
-training::ResolvedDsConfig resolve_file(const TrainConfig& config, const RunFacts& run) {
-  const training::CheckedValues file = training::parse_ds_config(config.deepspeed);
-  training::ResolveInputs inputs{.options = config.training,
-                                 .given_flags = config.given,
-                                 .world_size = run.ranks.world,
-                                 .hidden_size = run.hidden_size};
-  training::ResolvedDsConfig resolved = training::resolve(file, inputs);
+integrations::ResolvedDsConfig resolve_file(const TrainConfig& config, const RunFacts& run) {
+  const integrations::CheckedValues file = integrations::parse_ds_config(config.deepspeed);
+  integrations::ResolveInputs inputs{.options = config.training,
+                                     .given_flags = config.given,
+                                     .world_size = run.ranks.world,
+                                     .hidden_size = run.hidden_size};
+  integrations::ResolvedDsConfig resolved = integrations::resolve(file, inputs);
   if (!resolved.config.scheduler) return resolved;
   training::TrainingOptions batches = config.training;
-  training::apply(resolved.config, batches);
+  integrations::apply(resolved.config, batches);
   inputs.total_steps = run.total_steps(batches);
-  return training::resolve(file, inputs);
+  return integrations::resolve(file, inputs);
 }
 
 ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
-  training::ResolvedDsConfig resolved = resolve_file(config, run);
+  integrations::ResolvedDsConfig resolved = resolve_file(config, run);
   refuse_missing(resolved.config, resolved.source);
   const auto& optimizer = resolved.config.optimizer;
   const bool says_optimizer = config.given.contains("optim") || config.given.contains("optim_args");
@@ -88,7 +88,7 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
           optimizer ? optimizer->type : "", config.training.optim);
   require(!optimizer || config.training.optim_args.empty(), ErrorKind::kConfig,
           "{}: optimizer.params and --optim_args contradict each other; leave one of them out", resolved.source);
-  training::apply(resolved.config, config.training);
+  integrations::apply(resolved.config, config.training);
   try {
     config.training.validate();
   } catch (Error& error) {
@@ -105,7 +105,7 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
 }
 
 ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
-  const training::FsdpOptions fsdp = training::parse_fsdp(config.fsdp, config.fsdp_config);
+  const integrations::FsdpOptions fsdp = integrations::parse_fsdp(config.fsdp, config.fsdp_config);
   training::ShardingOptions sharding{.stage = training::kZeroStages.at(static_cast<size_t>(fsdp.stage))};
   if (fsdp.hybrid && fsdp.stage == 3 && ranks.per_node > 1 && ranks.per_node < ranks.world) {
     require(ranks.world % ranks.per_node == 0, ErrorKind::kUsage,
@@ -126,8 +126,8 @@ void check_sharding_flags(const TrainConfig& config) {
   require(config.deepspeed.empty() || config.fsdp.empty(), ErrorKind::kUsage,
           "--deepspeed and --fsdp contradict each other");
   require(config.fsdp_config.empty() || !config.fsdp.empty(), ErrorKind::kUsage, "--fsdp_config needs --fsdp");
-  if (!config.deepspeed.empty()) training::parse_ds_config(config.deepspeed);
-  if (!config.fsdp.empty()) training::parse_fsdp(config.fsdp, config.fsdp_config);
+  if (!config.deepspeed.empty()) integrations::parse_ds_config(config.deepspeed);
+  if (!config.fsdp.empty()) integrations::parse_fsdp(config.fsdp, config.fsdp_config);
 }
 
 ShardingRequest apply_sharding_flags(TrainConfig& config, const RunFacts& run) {

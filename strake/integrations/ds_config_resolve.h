@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "strake/training/ds_config.h"
+#include "strake/integrations/ds_config.h"
 #include "strake/training/options.h"
 
 // ds_config.json meets the flags, as in the Transformers integration of DeepSpeed, with one difference: Transformers
@@ -14,10 +14,10 @@
 // leaves
 // --per_device_train_batch_size at its default of 8. Here a default that nobody typed gives way to the file; only flags
 // that were given are compared.
-namespace strake::training {
+namespace strake::integrations {
 
 struct ResolveInputs {
-  TrainingOptions options;
+  training::TrainingOptions options;
   std::set<std::string> given_flags;  // names without "--" that the user gave, on the command line or in --config
   int64_t world_size = 1;
   std::optional<int64_t> hidden_size;  // of the model; a persistence threshold that is "auto" needs it
@@ -59,6 +59,6 @@ std::string format_table(const std::vector<DsRow>& rows);
 nlohmann::ordered_json to_json(const ResolvedDsConfig& resolved);
 
 // Sets the options that `config` decides, but for ZeRO.
-void apply(const DsConfig& config, TrainingOptions& options);
+void apply(const DsConfig& config, training::TrainingOptions& options);
 
-}  // namespace strake::training
+}  // namespace strake::integrations

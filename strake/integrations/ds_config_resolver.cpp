@@ -1,4 +1,4 @@
-#include "strake/training/ds_config_resolver.h"
+#include "strake/integrations/ds_config_resolver.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,14 +6,14 @@
 
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
-#include "strake/training/ds_config_keys.h"
+#include "strake/integrations/ds_config_keys.h"
 
-namespace strake::training {
+namespace strake::integrations {
 
 DsSettings DsResolver::run() {
   start();
   resolve_batch();
-  const TrainingOptions& options = inputs_.options;
+  const training::TrainingOptions& options = inputs_.options;
   link("dataloader_drop_last", {"dataloader_drop_last", options.dataloader_drop_last}, Missing::kFlag);
   link("gradient_clipping", {"max_grad_norm", options.max_grad_norm}, Missing::kFlag);
   link("fp16.enabled", {"fp16", options.fp16}, Missing::kFlag);
@@ -66,7 +66,7 @@ void DsResolver::link(const std::string& key, const Flag& flag, Missing missing)
 }
 
 void DsResolver::resolve_batch() {
-  const TrainingOptions& options = inputs_.options;
+  const training::TrainingOptions& options = inputs_.options;
   const std::string micro_key = "train_micro_batch_size_per_gpu";
   const std::string accumulation_key = "gradient_accumulation_steps";
   link(micro_key, {"per_device_train_batch_size", options.per_device_train_batch_size}, Missing::kFlag);
@@ -146,7 +146,7 @@ void DsResolver::resolve_optimizer() {
 }
 
 void DsResolver::resolve_optimizer_parameter(const std::string& name, const Json& fallback) {
-  const TrainingOptions& options = inputs_.options;
+  const training::TrainingOptions& options = inputs_.options;
   const std::string key = "optimizer.params." + name;
   if (name == "betas") return resolve_betas(fallback);
   if (name == "lr") {
@@ -181,7 +181,7 @@ void DsResolver::refuse_parameters_of_others(const std::string& type) {
 void DsResolver::resolve_betas(const Json& fallback) {
   const std::string key = "optimizer.params.betas";
   const std::optional<Json> value = file_value(key);
-  const TrainingOptions& options = inputs_.options;
+  const training::TrainingOptions& options = inputs_.options;
   const Json flags = {options.adam_beta1, options.adam_beta2};
   Json betas = value ? *value : file_.is_auto(key) ? flags : fallback;
   const Json before = betas;
@@ -216,4 +216,4 @@ void DsResolver::mismatch(const std::string& key, const Json& value, const std::
   mismatches_.push_back(fmt::format("ds {}={} vs --{}={}", key, value.dump(), flag, flag_value.dump()));
 }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

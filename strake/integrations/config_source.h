@@ -4,7 +4,7 @@
 
 #include "strake/core/json.h"
 
-namespace strake::training {
+namespace strake::integrations {
 
 struct ConfigSource {
   std::string name;  // for messages: the path, or "--deepspeed (inline)"
@@ -20,4 +20,4 @@ ConfigSource read_config_source(const std::string& argument, const std::string& 
 // `text` with comments outside strings made blanks, so that positions in messages stay right.
 std::string blank_comments(std::string text);
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -1,4 +1,4 @@
-#include "strake/training/ds_config_source.h"
+#include "strake/integrations/config_source.h"
 
 #include <filesystem>
 #include <optional>
@@ -6,7 +6,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 int base64_digit(char c) {
@@ -96,4 +96,4 @@ ConfigSource read_config_source(const std::string& argument, const std::string& 
   return {.name = std::move(name), .root = std::move(root)};
 }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

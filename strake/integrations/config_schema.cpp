@@ -1,12 +1,12 @@
-#include "strake/training/ds_config_schema.h"
+#include "strake/integrations/config_schema.h"
 
 #include <algorithm>
 #include <set>
 
 #include "strake/core/nearest_name.h"
-#include "strake/training/ds_config_value.h"
+#include "strake/integrations/config_value.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 std::string join(std::string_view section, std::string_view key) {
@@ -160,4 +160,4 @@ void require_no_problems(std::span<const std::string> problems, const std::strin
        listed.size() < problems.size() ? fmt::format(", the first {}:", kMostListed) : ":", fmt::join(listed, "\n- "));
 }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -1,8 +1,8 @@
-#include "strake/training/ds_config_keys.h"
+#include "strake/integrations/ds_config_keys.h"
 
 #include <array>
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 constexpr std::string_view kOldName = "an old name, which DeepSpeed calls deprecated";
@@ -144,4 +144,4 @@ std::span<const DsOptimizerParameter> ds_optimizer_parameters() { return kOptimi
 
 std::span<const DsScheduleParameter> ds_schedule_parameters() { return kScheduleParameters; }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

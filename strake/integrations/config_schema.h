@@ -11,7 +11,7 @@
 
 // Checking a configuration file against a table of its keys: what DeepSpeed leaves to pydantic, or does not check at
 // all.
-namespace strake::training {
+namespace strake::integrations {
 
 enum class ValueType {
   kSection,     // an object whose keys are in the table too
@@ -134,4 +134,4 @@ CheckedValues check_values(const Json& root, const Schema& schema, const std::st
 // Throws Error (kConfig) listing `problems` unless there are none.
 void require_no_problems(std::span<const std::string> problems, const std::string& source);
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -1,4 +1,4 @@
-#include "strake/training/ds_config_value.h"
+#include "strake/integrations/config_value.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 
 #include "strake/core/nearest_name.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 using Checked = std::variant<Json, ValueProblem>;
@@ -202,4 +202,4 @@ bool is_set(const KeyRule& rule, const Json& value) {
   return value != rule.default_value();
 }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

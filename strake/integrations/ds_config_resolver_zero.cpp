@@ -1,11 +1,11 @@
 #include <algorithm>
 
+#include "strake/integrations/ds_config_keys.h"
+#include "strake/integrations/ds_config_resolver.h"
 #include "strake/optim/learning_rate.h"
-#include "strake/training/ds_config_keys.h"
-#include "strake/training/ds_config_resolver.h"
 
 // The parts of DsResolver that concern the learning rate schedule, ZeRO and checkpoints.
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 constexpr std::string_view kUnknownSteps = "waits for the number of steps";
@@ -32,7 +32,7 @@ void DsResolver::resolve_scheduler() {
 
 void DsResolver::resolve_schedule_parameter(const std::string& name, const Json& fallback) {
   const std::string key = "scheduler.params." + name;
-  const TrainingOptions& options = inputs_.options;
+  const training::TrainingOptions& options = inputs_.options;
   const auto optimizer_lr = settings_.find("optimizer.params.lr");
   const Json learning_rate = optimizer_lr != settings_.end() ? optimizer_lr->second.value : Json(options.learning_rate);
   const std::optional<Json> value = file_value(key);
@@ -165,4 +165,4 @@ void DsResolver::check_offload(const std::string& section, int64_t lowest_stage)
     problem(fmt::format("{}.device=nvme needs {}.nvme_path, a folder on the disk to use", path, path));
 }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -5,13 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "strake/integrations/config_schema.h"
 #include "strake/optim/loss_scaler.h"
 #include "strake/optim/optimizer.h"
-#include "strake/training/ds_config_schema.h"
 #include "strake/training/precision.h"
 
 // DeepSpeed's configuration file, ds_config.json: parse_ds_config here, then resolve in ds_config_resolve.h.
-namespace strake::training {
+namespace strake::integrations {
+
+using training::Precision;
 
 // The file behind --deepspeed (a path, inline JSON or base64; see read_config_source), checked against ds_schema():
 // values have their types, deprecated keys are translated, "auto" stays where Transformers fills it in.
@@ -81,4 +83,4 @@ struct DsConfig {
   std::optional<int64_t> save_total_limit;  // nebula.num_of_version_in_retention, if nebula is enabled
 };
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -1,4 +1,4 @@
-#include "strake/training/ds_config.h"
+#include "strake/integrations/ds_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,11 +8,11 @@
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
-#include "strake/training/ds_config_keys.h"
-#include "strake/training/ds_config_source.h"
-#include "strake/training/ds_config_value.h"
+#include "strake/integrations/config_source.h"
+#include "strake/integrations/config_value.h"
+#include "strake/integrations/ds_config_keys.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 using testing::ElementsAre;
@@ -293,4 +293,4 @@ TEST(DsConfig, TellsWhereEveryStrayKeyOfAFlattenedFileBelongs) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::integrations

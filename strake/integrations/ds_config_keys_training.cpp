@@ -1,8 +1,8 @@
 #include <array>
 
-#include "strake/training/ds_config_keys.h"
+#include "strake/integrations/ds_config_keys.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 using enum ValueType;
@@ -142,4 +142,4 @@ constexpr std::array kKeys{
 
 std::span<const KeyRule> ds_training_keys() { return kKeys; }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

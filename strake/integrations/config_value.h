@@ -3,9 +3,9 @@
 #include <string>
 #include <variant>
 
-#include "strake/training/ds_config_schema.h"
+#include "strake/integrations/config_schema.h"
 
-namespace strake::training {
+namespace strake::integrations {
 
 // What is wrong with a value, as the rest of a sentence: "found the text \"3\", expected an integer; ...".
 struct ValueProblem {
@@ -19,4 +19,4 @@ std::variant<Json, ValueProblem> check_value(const KeyRule& rule, const Json& va
 // Whether a value of this type turns something on: it is not the default, or for kSwitched, something in it is enabled.
 bool is_set(const KeyRule& rule, const Json& value);
 
-}  // namespace strake::training
+}  // namespace strake::integrations

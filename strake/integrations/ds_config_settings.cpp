@@ -1,10 +1,10 @@
-#include "strake/training/ds_config_settings.h"
+#include "strake/integrations/ds_config_settings.h"
 
 #include <algorithm>
 
-#include "strake/training/ds_config_keys.h"
+#include "strake/integrations/ds_config_keys.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 DsDevice device(const std::string& name) {
@@ -129,4 +129,4 @@ DsConfig typed_config(const DsSettings& settings) {
   return config;
 }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

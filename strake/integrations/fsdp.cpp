@@ -1,4 +1,4 @@
-#include "strake/training/fsdp.h"
+#include "strake/integrations/fsdp.h"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,10 @@
 
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
-#include "strake/training/ds_config_schema.h"
-#include "strake/training/ds_config_source.h"
+#include "strake/integrations/config_schema.h"
+#include "strake/integrations/config_source.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 using enum ValueType;
@@ -152,4 +152,4 @@ FsdpOptions parse_fsdp(const std::string& words, const std::string& config) {
   return options;
 }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -1,14 +1,14 @@
-#include "strake/training/ds_config.h"
+#include "strake/integrations/ds_config.h"
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
 #include "strake/core/nearest_name.h"
-#include "strake/training/ds_config_keys.h"
-#include "strake/training/ds_config_source.h"
+#include "strake/integrations/config_source.h"
+#include "strake/integrations/ds_config_keys.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 struct OptimizerName {
@@ -113,4 +113,4 @@ CheckedValues parse_ds_config(const std::string& argument) {
   return values;
 }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -2,9 +2,9 @@
 
 #include <span>
 
-#include "strake/training/ds_config_schema.h"
+#include "strake/integrations/config_schema.h"
 
-namespace strake::training {
+namespace strake::integrations {
 
 // Every key of DeepSpeed's ds_config.json at every level, with defaults from its code (deepspeedai/DeepSpeed@edaa7221,
 // August 2026). A key is refused if ignoring it would give other weights, or need more memory or traffic, than the user
@@ -34,4 +34,4 @@ std::span<const KeyRule> ds_zero_keys();       // zero_optimization, aio
 std::span<const KeyRule> ds_structure_keys();  // activation checkpointing, parallelism, compilation, compression
 std::span<const KeyRule> ds_lifecycle_keys();  // observability, checkpoints, elasticity, tuning, curricula
 
-}  // namespace strake::training
+}  // namespace strake::integrations

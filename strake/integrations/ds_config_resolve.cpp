@@ -1,13 +1,13 @@
-#include "strake/training/ds_config_resolve.h"
+#include "strake/integrations/ds_config_resolve.h"
 
 #include <algorithm>
 
 #include "strake/core/error.h"
-#include "strake/training/ds_config_keys.h"
-#include "strake/training/ds_config_resolver.h"
-#include "strake/training/ds_config_settings.h"
+#include "strake/integrations/ds_config_keys.h"
+#include "strake/integrations/ds_config_resolver.h"
+#include "strake/integrations/ds_config_settings.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 // Settings that follow from others or were set for nothing come after their rule.
@@ -84,7 +84,7 @@ const char* name_of(optim::OptimizerRule rule) {
 
 }  // namespace
 
-void apply(const DsConfig& config, TrainingOptions& options) {
+void apply(const DsConfig& config, training::TrainingOptions& options) {
   options.per_device_train_batch_size = config.train_micro_batch_size_per_gpu;
   options.gradient_accumulation_steps = config.gradient_accumulation_steps;
   options.dataloader_drop_last = config.dataloader_drop_last;
@@ -111,4 +111,4 @@ void apply(const DsConfig& config, TrainingOptions& options) {
   options.configured_optimizer = settings;
 }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

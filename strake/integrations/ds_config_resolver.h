@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "strake/training/ds_config_resolve.h"
-#include "strake/training/ds_config_settings.h"
+#include "strake/integrations/ds_config_resolve.h"
+#include "strake/integrations/ds_config_settings.h"
 
-namespace strake::training {
+namespace strake::integrations {
 
 // One run of resolve(): collects the settings, and all that is wrong with them.
 class DsResolver {
@@ -64,4 +64,4 @@ class DsResolver {
   std::vector<std::string> notices_;
 };
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -1,11 +1,11 @@
-#include "strake/training/fsdp.h"
+#include "strake/integrations/fsdp.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "strake/core/error.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 using testing::ElementsAre;
@@ -76,4 +76,4 @@ TEST(Fsdp, IsStrictAboutTheConfiguration) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::integrations

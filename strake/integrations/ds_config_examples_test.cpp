@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "strake/core/error.h"
-#include "strake/training/ds_config_resolve.h"
+#include "strake/integrations/ds_config_resolve.h"
 
 // Configurations that people use, from parsing to resolving.
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 using testing::ElementsAre;
@@ -180,4 +180,4 @@ TEST(ResolveDsConfig, FillsTheZero3ExampleOfHuggingFaceFromTheModelAndTheRun) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::integrations

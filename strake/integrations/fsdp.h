@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace strake::training {
+namespace strake::integrations {
 
 // What Hugging Face's --fsdp and --fsdp_config ask for, in the terms of ZeRO.
 struct FsdpOptions {
@@ -22,4 +22,4 @@ struct FsdpOptions {
 // configuration; kConfig for the configuration: unknown keys, wrong types, and what is refused (XLA).
 FsdpOptions parse_fsdp(const std::string& words, const std::string& config);
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -1,8 +1,8 @@
 #include <array>
 
-#include "strake/training/ds_config_keys.h"
+#include "strake/integrations/ds_config_keys.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 using enum ValueType;
@@ -191,4 +191,4 @@ constexpr std::array kKeys{
 
 std::span<const KeyRule> ds_lifecycle_keys() { return kKeys; }
 
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -1,4 +1,4 @@
-#include "strake/training/ds_config_resolve.h"
+#include "strake/integrations/ds_config_resolve.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::training {
+namespace strake::integrations {
 namespace {
 
 using testing::ElementsAre;
@@ -98,12 +98,12 @@ TEST(ResolveDsConfig, ListsEveryContradictionToAFlagThatWasGiven) {
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}},
     "scheduler": {"type": "WarmupDecayLR",
                   "params": {"total_num_steps": 100, "warmup_num_steps": 10, "warmup_max_lr": 1e-4}}})";
-  const TrainingOptions options{.per_device_train_batch_size = 8,
-                                .max_steps = 50,
-                                .learning_rate = 2e-4,
-                                .adam_beta2 = 0.98,
-                                .lr_scheduler_type = "cosine",
-                                .bf16 = true};
+  const training::TrainingOptions options{.per_device_train_batch_size = 8,
+                                          .max_steps = 50,
+                                          .learning_rate = 2e-4,
+                                          .adam_beta2 = 0.98,
+                                          .lr_scheduler_type = "cosine",
+                                          .bf16 = true};
   const std::string text = refusal(config, {.options = options,
                                             .given_flags = {"per_device_train_batch_size", "learning_rate",
                                                             "adam_beta2", "bf16", "lr_scheduler_type", "max_steps"}});
@@ -125,7 +125,7 @@ TEST(ResolveDsConfig, ListsEveryContradictionToAFlagThatWasGiven) {
 TEST(ResolveDsConfig, UsesDeepSpeedsDefaultsForAnOptimizerThatSaysLittle) {
   const std::string config =
       R"({"train_batch_size": 8, "optimizer": {"type": "adam", "params": {"betas": [0.5, 0.9]}}})";
-  const TrainingOptions options{.learning_rate = 3e-5, .weight_decay = 0.2};
+  const training::TrainingOptions options{.learning_rate = 3e-5, .weight_decay = 0.2};
   const DsOptimizer optimizer =
       *resolved(config, {.options = options, .given_flags = {"weight_decay"}}).config.optimizer;
   EXPECT_EQ(optimizer.type, "Adam");
@@ -139,12 +139,12 @@ TEST(ResolveDsConfig, UsesDeepSpeedsDefaultsForAnOptimizerThatSaysLittle) {
 TEST(ResolveDsConfig, HonoursEveryOptimizerWithItsOwnParametersAndDefaults) {
   using optim::OptimizerRule;
   const auto optimizer = [](const std::string& json) {
-    TrainingOptions options{.learning_rate = 3e-5, .adam_beta1 = 0.7, .adam_epsilon = 1e-3};
+    training::TrainingOptions options{.learning_rate = 3e-5, .adam_beta1 = 0.7, .adam_epsilon = 1e-3};
     apply(resolved(R"({"optimizer": )" + json + "}", {.options = options}).config, options);
     EXPECT_EQ(options.optimizer_settings().rule, optim::optimizer_settings({.name = options.optim}).rule);
     return options;
   };
-  TrainingOptions options = optimizer(R"({"type": "sgd", "params": {"momentum": 0.9, "nesterov": true}})");
+  training::TrainingOptions options = optimizer(R"({"type": "sgd", "params": {"momentum": 0.9, "nesterov": true}})");
   EXPECT_EQ(options.optim, "sgd");
   EXPECT_EQ(options.learning_rate, 1e-3);
   EXPECT_EQ(options.optimizer_settings().momentum, 0.9);
@@ -219,7 +219,7 @@ TEST(ResolveDsConfig, KeepsMastersGradientsAndStatesInBf16OnlyTogether) {
   EXPECT_THAT(with_bf16(enabled + masters + ", " + states, R"(, "data_types": {"grad_accum_dtype": "fp32"})"),
               HasSubstr("data_types.grad_accum_dtype=fp32 contradicts bf16.bf16_master_weights_and_grads"));
 
-  TrainingOptions options;
+  training::TrainingOptions options;
   apply(resolved(R"({"train_batch_size": 8, "bf16": {)" + enabled + masters + ", " + states + "}}", {.options = {}})
             .config,
         options);
@@ -283,7 +283,7 @@ TEST(ResolveDsConfig, KeepsKeysOfOtherServicesOutOfTheTable) {
 }
 
 TEST(ResolveDsConfig, SetsTheOptionsItDecidesAndNoOthers) {
-  TrainingOptions options{.learning_rate = 3e-5, .seed = 7};
+  training::TrainingOptions options{.learning_rate = 3e-5, .seed = 7};
   apply(resolved(R"({"train_batch_size": 32, "gradient_accumulation_steps": 4, "bf16": {"enabled": true},
                      "gradient_clipping": 0, "dataloader_drop_last": true})",
                  {.options = options})
@@ -301,4 +301,4 @@ TEST(ResolveDsConfig, SetsTheOptionsItDecidesAndNoOthers) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::integrations

@@ -3,9 +3,9 @@
 #include <map>
 #include <string>
 
-#include "strake/training/ds_config.h"
+#include "strake/integrations/ds_config.h"
 
-namespace strake::training {
+namespace strake::integrations {
 
 struct DsSetting {
   Json value;
@@ -18,4 +18,4 @@ using DsSettings = std::map<std::string, DsSetting>;
 // The settings as a DsConfig: types were checked when the file was read.
 DsConfig typed_config(const DsSettings& settings);
 
-}  // namespace strake::training
+}  // namespace strake::integrations
