@@ -3,7 +3,9 @@
 // counts what a kernel must read and write; flops counts multiplications and additions of the matrix products of
 // attention.
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -344,6 +346,8 @@ void round_all(benchmark::State& state, Isa isa) {
   report_bytes(state, 6.0 * kParameters);
 }
 
+constexpr std::array kWays{"forward", "backward"};
+
 template <typename... Function>
 void add(const std::string& name, Isa isa, Function... function) {
   benchmark::RegisterBenchmark((name + "/" + to_string(isa)).c_str(), function...)
@@ -352,23 +356,26 @@ void add(const std::string& name, Isa isa, Function... function) {
 }
 
 template <typename T>
-void register_for(Isa isa, const std::string& type) {
-  for (const int percent : {0, 10}) {
-    const std::string suffix = type + (percent > 0 ? "/dropout" : "");
-    for (const int direction : {0, 1}) {
-      const std::string way = direction == 0 ? "forward" : "backward";
-      for (const int64_t sequences : {kSequences, int64_t{2}}) {
-        add("attention_" + way + "/" + std::to_string(sequences) + "_sequences/" + suffix, isa,
-            [=](auto& state) { attention<T>(state, isa, sequences, percent, direction); });
-      }
-      add("layer_norm_" + way + "/" + suffix, isa, [=](auto& state) { layer_norm<T>(state, isa, percent, direction); });
-    }
+void register_with_dropout(Isa isa, int direction, int percent, const std::string& suffix) {
+  for (const int64_t sequences : {kSequences, int64_t{2}}) {
+    add(fmt::format("attention_{}/{}_sequences/{}", kWays.at(direction), sequences, suffix), isa,
+        [=](auto& state) { attention<T>(state, isa, sequences, percent, direction); });
   }
+  add(fmt::format("layer_norm_{}/{}", kWays.at(direction), suffix), isa,
+      [=](auto& state) { layer_norm<T>(state, isa, percent, direction); });
+}
+
+template <typename T>
+void register_for(Isa isa, const std::string& type) {
   for (const int direction : {0, 1}) {
-    const std::string way = direction == 0 ? "forward/" : "backward/";
-    add("bias_gelu_" + way + type, isa, [=](auto& s) { activation<T>(s, isa, Activation::kGelu, direction); });
-    add("bias_gelu_tanh_" + way + type, isa, [=](auto& s) { activation<T>(s, isa, Activation::kGeluTanh, direction); });
-    add("embedding_" + way + type, isa, [=](auto& state) { embedding<T>(state, isa, direction); });
+    register_with_dropout<T>(isa, direction, 0, type);
+    register_with_dropout<T>(isa, direction, 10, type + "/dropout");
+    const auto add_way = [&](const char* kernel, auto function) {
+      add(fmt::format("{}_{}/{}", kernel, kWays.at(direction), type), isa, function);
+    };
+    add_way("bias_gelu", [=](auto& s) { activation<T>(s, isa, Activation::kGelu, direction); });
+    add_way("bias_gelu_tanh", [=](auto& s) { activation<T>(s, isa, Activation::kGeluTanh, direction); });
+    add_way("embedding", [=](auto& state) { embedding<T>(state, isa, direction); });
   }
   add("column_sum/" + type, isa, [=](auto& state) { sum_columns<T>(state, isa); });
   add("cross_entropy/" + type, isa, [=](auto& state) { predict_tokens<T>(state, isa); });
