@@ -3,7 +3,6 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 export CCACHE_DIR ?= $(HOME)/.cache/strake-ccache
-export CCACHE_SLOPPINESS := pch_defines,time_macros
 BENCH ?= all
 TIDY ?=
 

@@ -57,8 +57,12 @@ class Theme:
     same_tokens: bool = False  # both sides must count the same tokens, or they did different work
 
 
-def peer(name, function, group):
-    return Row(name, [sys.executable, str(ROOT / "benchmarks/peers.py"), function, str(WORK)], group)
+def peer(name, function, group, program="peers.py"):
+    return Row(name, [sys.executable, str(ROOT / "benchmarks" / program), function, str(WORK)], group)
+
+
+def engine_peer(name, function, group):
+    return peer(name, function, group, "engine_peers.py")
 
 
 def strake(name, group, arguments, metrics=None):
@@ -112,13 +116,17 @@ def inference():
         peer("Transformers, padded to 128", "infer_fp32_pad128", "fp32"),
         peer("Transformers, sorted", "infer_fp32_sorted", "fp32"),
         peer("Transformers, sorted, oneDNN products", "infer_fp32_sorted_onednn", "fp32"),
+        engine_peer("OpenVINO, sorted", "texts_openvino_fp32", "fp32"),
         strake_predict("strake", "fp32"),
         peer("Transformers, sorted, model in bf16", "infer_bf16_sorted", "bf16"),
+        engine_peer("OpenVINO, sorted", "texts_openvino_bf16", "bf16"),
+        engine_peer("zentorch, sorted", "texts_zentorch_bf16", "bf16"),
         strake_predict("strake", "bf16", "--bf16"),
     ]
     notes = [
         "1,066 reviews (padded to 128: 256 of them), RoBERTa-base shape, random weights, batch 32.",
-        "Peer: padding, forward and collecting logits are timed, after two warm-up batches; tokenizing is not.",
+        "Peer: padding, forward and collecting logits are timed, after two warm-up batches (OpenVINO, zentorch, ONNX"
+        " Runtime: after a whole pass); tokenizing is not.",
         "strake: `strake predict` from a Parquet file of text to a Parquet file of predictions is timed: reading,"
         " tokenizing and writing included, loading the model not; no warm-up.",
     ]
@@ -367,7 +375,7 @@ def machine():
 
 
 def versions():
-    names = ("torch", "transformers", "tokenizers", "pyarrow")
+    names = ("torch", "transformers", "tokenizers", "pyarrow", "openvino", "onnxruntime", "zentorch")
     packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=ROOT)
     return f"strake {commit.stdout.strip()}, Python {sys.version.split()[0]}, {packages}"
