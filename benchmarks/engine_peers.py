@@ -88,9 +88,8 @@ def onnx_graph():
 
     def fuse(path):
         graph = exported("roberta.onnx", export)
-        optimizer.optimize_model(
-            graph, model_type="bert", num_heads=12, hidden_size=768, opt_level=1
-        ).save_model_to_file(str(path))
+        fused = optimizer.optimize_model(graph, model_type="bert", num_heads=12, hidden_size=768, opt_level=1)
+        fused.save_model_to_file(str(path))
 
     return exported("roberta-fused.onnx", fuse)
 
