@@ -36,7 +36,7 @@ bool is_file_of(int file, const fs::path& path) {
          opened.st_dev == named.st_dev;
 }
 
-bool exists(const fs::path& path) {
+bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
 }
@@ -99,13 +99,13 @@ void PredictionJob::lock() {
   }
 }
 
-bool PredictionJob::is_unfinished() const { return exists(folder_ / kStateName); }
+bool PredictionJob::is_unfinished() const { return is_there(folder_ / kStateName); }
 
 void PredictionJob::open(const Json& identity, int64_t num_labels, Leftover leftover) {
   const fs::path state = folder_ / kStateName;
-  if (leftover == Leftover::kDelete || !exists(state)) remove_files_of_job(folder_);
+  if (leftover == Leftover::kDelete || !is_there(state)) remove_files_of_job(folder_);
   int64_t starts = 0;
-  if (exists(state)) {
+  if (is_there(state)) {
     const Json before = read_json(state, kMaxIndexBytes);
     require_same(get_required<Json>(before, "job", state.string()), identity);
     starts = get_required<int64_t>(before, "starts", state.string());
