@@ -1,6 +1,7 @@
 """kill -9 at any moment: whatever `strake predict` was doing, the run goes on and ends with the bytes of one that never
 stopped. STRAKE_CHAOS_KILLS says how often (8), STRAKE_CHAOS_SEED when."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -50,13 +51,29 @@ def result_of(folder):
     return {name: content for name, content in files.items() if name != manifest}, json.loads(files[manifest])
 
 
-def run_with_kills(line, latest, source):
-    """Starts it until it ends by itself; how often it was killed."""
+def wait(process, ready, seconds):
+    """Until `ready()`, the end of the process, or so many seconds."""
+    deadline = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < deadline and not ready():
+        time.sleep(0.0005)
+
+
+def state_of(folder):
+    """Changes when a start has loaded everything and is about to score."""
+    for state in folder.rglob("state.json"):
+        with contextlib.suppress(FileNotFoundError):
+            return state.stat().st_ino, state.stat().st_mtime_ns
+    return None
+
+
+def run_with_kills(line, folder, seconds, source):
+    """Starts it until it ends by itself; how often it was killed. One kill in four may hit the loading of the model."""
     for kills in itertools.count():
+        before = state_of(folder)
         process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + source.uniform(0, latest)
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.0005)
+        if source.random() < 0.75:
+            wait(process, lambda before=before: state_of(folder) not in (None, before), 60)
+        wait(process, lambda: False, source.uniform(0, seconds))
         process.kill()
         message = process.communicate()[1].decode()
         if process.returncode == 0:
@@ -81,7 +98,7 @@ def test_killed_runs_end_with_the_bytes_of_one_that_was_not(inputs, tmp_path):
             break
         folder = tmp_path / f"killed-{number}"
         folder.mkdir()
-        kills += run_with_kills(line_of(inputs, kind, folder), seconds[kind], source)
+        kills += run_with_kills(line_of(inputs, kind, folder), folder, seconds[kind] / 2, source)
         found, manifest = result_of(folder)
         assert found == expected[kind], f"{kind}, seed {SEED}"
         resumes += manifest["resumes"]

@@ -1,6 +1,6 @@
 """`strake worker`: Arrow batches through pipes, as Spark's mapInArrow and other engines drive it."""
 
-import os
+import contextlib
 import subprocess
 import threading
 
@@ -39,7 +39,10 @@ class Worker:
 
     def __exit__(self, *_):
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
 
     def end(self):
         """Exit code and messages of a process that ends although its input is still open."""
@@ -75,11 +78,9 @@ def failed(model, content, **flags):
 
 
 def feed(stdin, content):
-    try:
+    with contextlib.suppress(BrokenPipeError):
         stdin.write(content)
         stdin.flush()
-    except BrokenPipeError:
-        pass
 
 
 def batches_of(table, rows):
@@ -218,7 +219,6 @@ def test_a_driver_that_has_gone_is_an_error(model, expected):
         feeder.start()
         code, message = worker.end()
         feeder.join()
-        worker.process.stdout = open(os.devnull, "rb")
     assert code == FILE
     assert "Broken pipe" in message
 
