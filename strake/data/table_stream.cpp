@@ -188,7 +188,6 @@ void TableStream::begin(const Table& table, std::span<const ExtraColumn> extra) 
   guarded(state_->output_name, [&] {
     const auto batch = with_columns(table, extra, state_->output_name);
     state_->writer = value_of(arrow::ipc::MakeStreamWriter(state_->output, batch->schema()), state_->output_name);
-    require_ok(state_->output->Flush(), state_->output_name);
   });
 }
 

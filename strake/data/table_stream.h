@@ -29,7 +29,8 @@ class TableStream {
   // Makes a next() that waits for input, and all later ones, fail. Any thread may call it.
   void interrupt();
 
-  // Writes the schema of `table` and `extra`, which need no rows. Once, before write().
+  // The schema is that of `table` and `extra`, which need no rows; it goes out with the first batch or the end. Once,
+  // before write().
   void begin(const Table& table, std::span<const ExtraColumn> extra);
   // Writes a batch; when this returns, the reader can have it.
   void write(const Table& table, std::span<const ExtraColumn> extra);

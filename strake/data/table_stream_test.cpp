@@ -147,8 +147,9 @@ TEST_F(TableStreamTest, AReaderThatHasGoneIsAnError) {
   ::close(ends[0]);
   const Descriptor out(ends[1]);
   TableStream stream(in.get(), out.get(), "input");
+  stream.begin(stream.no_rows(), {});
   EXPECT_TRUE(error_of([&] {
-                stream.begin(stream.no_rows(), {});
+                stream.write(*stream.next(), {});
               }).says(ErrorKind::kIo, "output of input: cannot write: Broken pipe"));
 }
 

@@ -150,8 +150,7 @@ void PredictionJournal::append(std::span<const float> logits, int64_t tokens) {
           "{}: a record of {} numbers for {} labels", path_.string(), logits.size(), num_labels_);
   record.checksum = record.checksum_of(logits);
   if (!write_at(descriptor_, &record, sizeof(record), end_) ||
-      !write_at(descriptor_, logits.data(), logits.size_bytes(), end_ + sizeof(record)) ||
-      ::fdatasync(descriptor_) != 0) {
+      !write_at(descriptor_, logits.data(), logits.size_bytes(), end_ + sizeof(record)) || !sync()) {
     const int error = errno;
     [[maybe_unused]] const int cut = ::ftruncate(descriptor_, static_cast<off_t>(end_));  // scan() would do it as well
     errno = error;
@@ -159,6 +158,14 @@ void PredictionJournal::append(std::span<const float> logits, int64_t tokens) {
   }
   end_ += sizeof(record) + logits.size_bytes();
   rows_ += record.rows;
+}
+
+// A disk takes milliseconds to do it: once a second costs nothing.
+bool PredictionJournal::sync() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - synced_ < std::chrono::seconds(1)) return true;
+  synced_ = now;
+  return ::fdatasync(descriptor_) == 0;
 }
 
 void PredictionJournal::refuse(const char* action) const {

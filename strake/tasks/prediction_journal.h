@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -8,8 +9,9 @@
 namespace strake::tasks {
 
 // The logits of the rows scored so far, in order, in a file that is only ever appended to: a write-ahead log. What
-// append() has returned for survives the process and the machine. A record that was cut by a crash is recognised by its
-// checksum (CRC-32C) and dropped with all that follows. 16 bytes, then per record 32 bytes and its numbers.
+// append() has returned for survives the process, and but for the last second's also the machine. A record that was cut
+// by a crash is recognised by its checksum (CRC-32C) and dropped with all that follows. 16 bytes, then per record 32
+// bytes and its numbers.
 // Reading and appending may happen in two threads.
 class PredictionJournal {
  public:
@@ -26,7 +28,7 @@ class PredictionJournal {
   // The next logits.size() / num_labels of the rows found.
   void read(std::span<float> logits);
 
-  // Durable when it returns. After an error, kIo, the journal is as it was before.
+  // After an error, kIo, the journal is as it was before.
   void append(std::span<const float> logits, int64_t tokens);
   // Rows found and appended.
   int64_t rows() const { return rows_; }  // from any thread
@@ -35,11 +37,13 @@ class PredictionJournal {
   struct Record;
   void start();
   void scan();
+  bool sync();
   bool read_record(uint64_t offset, uint64_t size, Record& record) const;
   [[noreturn]] void refuse(const char* action) const;
 
   std::filesystem::path path_;
   int64_t num_labels_;
+  std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
   int descriptor_ = -1;
   uint64_t end_ = 0;        // of the last sound record
   uint64_t found_end_ = 0;  // of the last one found

@@ -18,10 +18,10 @@ from tiny_models import make_model, reviews
 
 KILLS = int(os.environ.get("STRAKE_CHAOS_KILLS", "8"))
 SEED = int(os.environ.get("STRAKE_CHAOS_SEED", "1"))
-ROWS = 20_000
+ROWS = 60_000
 KINDS = {
     "file": ("scored.parquet", {}),
-    "folder": ("scored/", {"rows_per_file": 3000}),
+    "folder": ("scored/", {"rows_per_file": 9000}),
     "shard": ("scored.parquet", {"shard": "1/2", "input_kind": "csv"}),
 }
 
@@ -98,7 +98,7 @@ def test_killed_runs_end_with_the_bytes_of_one_that_was_not(inputs, tmp_path):
             break
         folder = tmp_path / f"killed-{number}"
         folder.mkdir()
-        kills += run_with_kills(line_of(inputs, kind, folder), folder, seconds[kind] / 2, source)
+        kills += run_with_kills(line_of(inputs, kind, folder), folder, seconds[kind], source)
         found, manifest = result_of(folder)
         assert found == expected[kind], f"{kind}, seed {SEED}"
         resumes += manifest["resumes"]
