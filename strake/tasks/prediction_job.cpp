@@ -82,8 +82,8 @@ PredictionJob::~PredictionJob() {
 void PredictionJob::lock() {
   const fs::path path = folder_ / kLockName;
   while (true) {
-    require(::mkdir(folder_.c_str(), 0777) == 0 || errno == EEXIST, ErrorKind::kIo, "cannot write {}: {}", output_,
-            std::strerror(errno));
+    const bool is_made = ::mkdir(folder_.c_str(), 0777) == 0 || errno == EEXIST;
+    require(is_made, ErrorKind::kIo, "cannot write {}: {}", output_, std::strerror(errno));
     lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock_ < 0 && errno == ENOENT) continue;  // another process has just removed the folder
     require(lock_ >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(errno));
@@ -157,8 +157,8 @@ std::vector<std::string> describe_files(const std::vector<fs::path>& files) {
   for (const fs::path& file : files) {
     data::require_data_file(file);
     struct stat status{};
-    require(::stat(file.c_str(), &status) == 0, ErrorKind::kIo, "cannot stat {}: {}", file.string(),
-            std::strerror(errno));
+    const bool is_known = ::stat(file.c_str(), &status) == 0;
+    require(is_known, ErrorKind::kIo, "cannot stat {}: {}", file.string(), std::strerror(errno));
     uint32_t checksum = checksum_of(file, 0, kChecked, 0);
     checksum = checksum_of(file, std::max<int64_t>(0, status.st_size - kChecked), kChecked, checksum);
     descriptions.push_back(fmt::format("{}, {} bytes, modified {}.{:09}, crc32c {:08x}",
