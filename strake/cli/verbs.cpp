@@ -130,14 +130,15 @@ std::span<const Verb> verbs() {
             "  mpirun -n 4 strake train ...                  four processes\n"
             "  strake train ... --resume_from_checkpoint true"},
            &run_train},
-      Verb{{"predict", "Score a table: all its columns plus prediction and probabilities, as Parquet.",
-            "Examples:\n"
-            "  strake predict --model_name_or_path out --input new.parquet --output scored.parquet --text_column text\n"
-            "  strake predict ... --output scored/             a folder of files instead of one\n"
-            "  strake predict ... --shard 2/8                  the third of eight parts: scored-00002-of-00008.parquet\n"
-            "  strake predict ... --keep_columns id --output_columns prediction score\n"
-            "A run that was interrupted goes on when it is started again with the same flags."},
-           &run_predict},
+      Verb{
+          {"predict", "Score a table: all its columns plus prediction and probabilities, as Parquet.",
+           "Examples:\n"
+           "  strake predict --model_name_or_path out --input new.parquet --output scored.parquet --text_column text\n"
+           "  strake predict ... --output scored/             a folder of files instead of one\n"
+           "  strake predict ... --shard 2/8                  the third of eight parts: scored-00002-of-00008.parquet\n"
+           "  strake predict ... --keep_columns id --output_columns prediction score\n"
+           "A run that was interrupted goes on when it is started again with the same flags."},
+          &run_predict},
       Verb{{"worker", "Score Arrow IPC batches from standard input to standard output, for Spark and other engines.",
             "Example:\n"
             "  strake worker --model_name_or_path out --text_column text --keep_columns id < batches.arrows\n"

@@ -72,8 +72,8 @@ class ParquetSource final : public RowSource {
     std::vector<int> groups;
     for (int group = first_group; group < reader_->num_row_groups(); ++group) groups.push_back(group);
     batches_ = guarded(file_, [&] {
-      return value_of(
-          leaves_ ? reader_->GetRecordBatchReader(groups, *leaves_) : reader_->GetRecordBatchReader(groups), file_);
+      return value_of(leaves_ ? reader_->GetRecordBatchReader(groups, *leaves_) : reader_->GetRecordBatchReader(groups),
+                      file_);
     });
   }
 

@@ -300,7 +300,8 @@ TEST_F(TableReaderTest, ARangeOfRowsIsReadAcrossFilesWithItsPlaces) {
   const Table middle = read({.paths = {a}, .first_row = 1, .end_row = 2}).at(0);
   EXPECT_EQ(middle.num_rows(), 1);
   EXPECT_EQ(middle.where(0), a.string() + ", row 1, line 3");
-  EXPECT_TRUE(error_of([&] { TableReader({.paths = {a}, .first_row = 3, .end_row = 2}); }).says(ErrorKind::kConfig, "[3, 2)"));
+  EXPECT_TRUE(
+      error_of([&] { TableReader({.paths = {a}, .first_row = 3, .end_row = 2}); }).says(ErrorKind::kConfig, "[3, 2)"));
 }
 
 TEST_F(TableReaderTest, ARangeOfParquetRowsPassesOverRowGroups) {
@@ -312,7 +313,8 @@ TEST_F(TableReaderTest, ARangeOfParquetRowsPassesOverRowGroups) {
   while (const auto table = reader.next()) writer.append(*table, {});
   writer.finish();
   EXPECT_EQ(count_rows({.paths = {file, file}}), 200);
-  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 10}, {9, 11}, {20, 20}, {55, 100}, {99, 120}, {95, 205}}) {
+  for (const auto& [begin, end] :
+       {std::pair<int64_t, int64_t>{0, 10}, {9, 11}, {20, 20}, {55, 100}, {99, 120}, {95, 205}}) {
     const std::vector<Table> tables = read({.paths = {file, file}, .first_row = begin, .end_row = end});
     int64_t next = begin;
     for (const Table& table : tables) {

@@ -151,8 +151,7 @@ struct TableStream::State {
   }
 };
 
-TableStream::TableStream(int input, int output, std::string name)
-    : state_(std::make_unique<State>()) {
+TableStream::TableStream(int input, int output, std::string name) : state_(std::make_unique<State>()) {
   state_->name = std::move(name);
   state_->output_name = "output of " + state_->name;
   guarded(state_->name, [&] {

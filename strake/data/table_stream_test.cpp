@@ -89,7 +89,8 @@ TEST_F(TableStreamTest, BatchesComeBackWithColumnsAddedAlsoEmptyOnes) {
       stream.write(*table, lengths(*table));
     }
     stream.finish();
-    EXPECT_EQ(places, (std::vector<std::string>{"input, batch 0, row 1", "input, batch 1, row 1", "input, batch 2, row 1"}));
+    EXPECT_EQ(places,
+              (std::vector<std::string>{"input, batch 0, row 1", "input, batch 1, row 1", "input, batch 2, row 1"}));
   }
   const Batches found = read_stream(folder_ / "out.arrows");
   ASSERT_EQ(found.size(), 3);
@@ -110,7 +111,8 @@ TEST_F(TableStreamTest, CutAndDamagedStreamsAreRefused) {
   ASSERT_NE(text, std::string::npos);
   std::string bad = whole;
   bad[text + 1] = '\xFF';
-  EXPECT_TRUE(read_all(write("bad", bad)).says(ErrorKind::kData, "input, batch 0, row 0, column 'text', byte offset 1"));
+  EXPECT_TRUE(
+      read_all(write("bad", bad)).says(ErrorKind::kData, "input, batch 0, row 0, column 'text', byte offset 1"));
   // Whatever else is changed, nothing worse than an Error may come of it.
   for (size_t byte = 0; byte < whole.size(); ++byte) {
     std::string damaged = whole;

@@ -36,8 +36,8 @@ struct PredictConfig {
 };
 
 struct PredictReport {
-  ScoreReport score;           // rows and tokens of the whole output, seconds of this run
-  int64_t rows_scored = 0;     // in this run; earlier, interrupted ones scored the others
+  ScoreReport score;        // rows and tokens of the whole output, seconds of this run
+  int64_t rows_scored = 0;  // in this run; earlier, interrupted ones scored the others
   int64_t tokens_scored = 0;
   double seconds_waiting_for_input = 0;   // in which no row was ready to be scored
   double seconds_waiting_for_output = 0;  // in which nothing was scored because writing lagged behind

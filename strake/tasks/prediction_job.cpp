@@ -125,9 +125,9 @@ void PredictionJob::require_same(const Json& before, const Json& now) const {
   for (const Json* job : {&before, &now}) {
     for (const auto& item : job->items()) keys.insert(item.key());
   }
-  constexpr size_t kLongestValue = 300;
+  constexpr size_t kLongestValue = 500;
   const auto value_of = [](const Json& job, const std::string& key) {
-    return job.contains(key) ? printable(job.at(key).dump(), kLongestValue) : std::string("nothing");
+    return job.contains(key) ? job.at(key).dump() : std::string("nothing");
   };
   for (const std::string& key : keys) {
     const std::string old = value_of(before, key);
@@ -135,7 +135,7 @@ void PredictionJob::require_same(const Json& before, const Json& now) const {
     require(old == current, ErrorKind::kUsage,
             "--output {}: the interrupted run that {} would continue had {} = {}, now it is {}; pass "
             "--overwrite_output to delete what it scored and start over",
-            output_, folder_.string(), key, old, current);
+            output_, folder_.string(), key, printable(old, kLongestValue), printable(current, kLongestValue));
   }
 }
 
@@ -152,7 +152,7 @@ void PredictionJob::remove() {
 }
 
 std::vector<std::string> describe_files(const std::vector<fs::path>& files) {
-  constexpr int64_t kChecked = int64_t{1} << 20;
+  constexpr int64_t kChecked = int64_t{64} << 10;  // a Parquet file's footer is at its end
   std::vector<std::string> descriptions;
   for (const fs::path& file : files) {
     data::require_data_file(file);

@@ -47,8 +47,8 @@ class PredictionJob {
   std::unique_ptr<PredictionJournal> journal_;
 };
 
-// "path, 123 bytes, modified 1763759000.000000001, crc32c 0a1b2c3d" of every file: the checksum is of its first and last
-// MiB.
+// "path, 123 bytes, modified 1763759000.000000001, crc32c 0a1b2c3d" of every file: the checksum is of its first and
+// last 64 KiB.
 std::vector<std::string> describe_files(const std::vector<std::filesystem::path>& files);
 
 // CRC-32C of config.json and of all weights of a model folder: "0a1b2c3d-4e5f6071".

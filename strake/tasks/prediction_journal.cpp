@@ -131,7 +131,8 @@ void PredictionJournal::read(std::span<float> logits) {
   while (!logits.empty()) {
     if (read_left_ == 0) {
       Record record;
-      require(read_record(read_offset_, found_end_, record), ErrorKind::kInternal, "{}: read beyond its end", path_.string());
+      require(read_record(read_offset_, found_end_, record), ErrorKind::kInternal, "{}: read beyond its end",
+              path_.string());
       read_offset_ += sizeof(Record);
       read_left_ = record.rows * num_labels_;
     }

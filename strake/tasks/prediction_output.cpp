@@ -35,6 +35,9 @@ void remove_file(const fs::path& path) {
 OutputPlace::OutputPlace(const std::string& output, const Shard& shard) : shard_(shard) {
   const fs::path path = output;
   folder_ = path.parent_path();  // of "scored/" it is "scored"
+  std::error_code error;
+  require(!path.has_filename() || !fs::is_directory(path, error), ErrorKind::kUsage,
+          "--output {} is a folder: write {}/ to fill it with files", output, output);
   if (path.has_filename()) name_ = path.stem().string() + shard.suffix() + path.extension().string();
 }
 
@@ -47,7 +50,8 @@ fs::path OutputPlace::job_folder() const {
 }
 
 fs::path OutputPlace::manifest_of(const Shard& shard) const {
-  return folder_ / (is_folder() ? fmt::format("_manifest{}.json", shard.suffix()) : fmt::format("_{}.manifest.json", name_));
+  return folder_ /
+         (is_folder() ? fmt::format("_manifest{}.json", shard.suffix()) : fmt::format("_{}.manifest.json", name_));
 }
 
 // "part-00001-of-00008-..." with this count but another index.
@@ -72,7 +76,8 @@ void OutputPlace::make_room(bool overwrite) const {
   for (const fs::path& path : entries_of(folder_)) {
     const std::string name = path.filename().string();
     if (!name.starts_with("part-") || is_of_other_shard(name)) continue;
-    const bool is_ours = name.starts_with(part_prefix()) && (!shard_.is_all() || name.find("-of-") == std::string::npos);
+    const bool is_ours =
+        name.starts_with(part_prefix()) && (!shard_.is_all() || name.find("-of-") == std::string::npos);
     require(is_ours, ErrorKind::kUsage,
             "--output {}/ holds {}, which another cut of the rows gave; name another folder, or empty it",
             folder_.string(), name);

@@ -37,8 +37,8 @@ class OutputPlace {
   // A folder: Error (kUsage) if it holds data of another run, or of an earlier one of this shard that is not to be
   // overwritten. Removes what an earlier one says of itself.
   void make_room(bool overwrite) const;
-  // A folder: writes _SUCCESS if all shards have their manifest. `job`: what the result depends on. Error (kData) if the
-  // shards do not belong together.
+  // A folder: writes _SUCCESS if all shards have their manifest. `job`: what the result depends on. Error (kData) if
+  // the shards do not belong together.
   void mark_success(const Json& job) const;
 
  private:

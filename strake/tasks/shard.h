@@ -6,8 +6,8 @@
 
 namespace strake::tasks {
 
-// Part `index` of `count`, as --shard "2/8" names it. Shards are runs of consecutive rows whose lengths differ by one at
-// most.
+// Part `index` of `count`, as --shard "2/8" names it. Shards are runs of consecutive rows whose lengths differ by one
+// at most.
 struct Shard {
   int64_t index = 0;
   int64_t count = 1;

@@ -6,8 +6,8 @@
 namespace strake::tasks {
 namespace {
 
-EncodedRows encode_table(data::Table table, const TextOptions& options, const LabelMap* labels,
-                         int64_t first_row, tokenizers::FastEncoder& encoder) {
+EncodedRows encode_table(data::Table table, const TextOptions& options, const LabelMap* labels, int64_t first_row,
+                         tokenizers::FastEncoder& encoder) {
   const data::TextColumn texts = table.text(options.text_column);
   std::optional<data::TextColumn> pairs;
   if (!options.text_pair_column.empty()) pairs = table.text(options.text_pair_column);

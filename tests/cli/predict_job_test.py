@@ -1,4 +1,4 @@
-"""`strake predict` as a job: interrupted and continued, in shards, into folders, with the columns that were asked for."""
+"""`strake predict` as a job: interrupted and continued, in shards, into folders, with columns as asked for."""
 
 import fcntl
 import json
@@ -271,6 +271,12 @@ def test_a_finished_folder_is_left_alone(inputs, tmp_path):
     assert len(list((tmp_path / "out").glob("part-*"))) == 2
 
 
+def test_a_folder_without_its_slash_is_refused_at_once(inputs, tmp_path):
+    outcome = run(command("predict", output=tmp_path, **inputs))
+    assert outcome.code == USAGE
+    assert f"--output {tmp_path} is a folder: write {tmp_path}/" in outcome.err
+
+
 def test_shards_fill_a_folder(inputs, whole, tmp_path):
     flags = inputs | {"output": f"{tmp_path}/out/", "rows_per_file": 1500}
     success = tmp_path / "out" / "_SUCCESS"
@@ -280,7 +286,10 @@ def test_shards_fill_a_folder(inputs, whole, tmp_path):
     strake("predict", shard="1/3", **flags)
     assert success.exists()
     parts = sorted((tmp_path / "out").glob("part-*"))
-    assert [part.name for part in parts][:2] == ["part-00000-of-00003-00000.parquet", "part-00000-of-00003-00001.parquet"]
+    assert [part.name for part in parts][:2] == [
+        "part-00000-of-00003-00000.parquet",
+        "part-00000-of-00003-00001.parquet",
+    ]
     assert rows_of(*parts).equals(rows_of(whole))
 
 
@@ -310,7 +319,9 @@ def test_all_output_columns_agree(inputs, tmp_path):
         assert row["score"] == row["probabilities"][row["label_id"]] == max(row["probabilities"])
 
 
-@pytest.mark.parametrize(("kept", "found"), [("number", ["number"]), ("", []), (None, ["text", "label", "number", "score"])])
+@pytest.mark.parametrize(
+    ("kept", "found"), [("number", ["number"]), ("", []), (None, ["text", "label", "number", "score"])]
+)
 def test_columns_of_the_input_are_kept_as_asked(inputs, whole, tmp_path, kept, found):
     output = tmp_path / "scored.parquet"
     strake("predict", output=output, keep_columns=kept, **inputs)

@@ -119,7 +119,12 @@ def test_a_batch_is_answered_before_the_next_one_is_sent(model, expected):
 
 @pytest.mark.parametrize(
     "kind",
-    [pyarrow.string(), pyarrow.large_string(), pyarrow.string_view(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())],
+    [
+        pyarrow.string(),
+        pyarrow.large_string(),
+        pyarrow.string_view(),
+        pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+    ],
     ids=str,
 )
 def test_every_kind_of_string(model, expected, kind):
@@ -174,8 +179,10 @@ def test_pairs_and_other_column_names(model, tmp_path):
         **flags,
     )
     _, found = scored(model, batches_of(table, 50), **flags)
-    assert found[0].column("probabilities").equals(
-        parquet.read_table(tmp_path / "out.parquet").column("probabilities").combine_chunks()
+    assert (
+        found[0]
+        .column("probabilities")
+        .equals(parquet.read_table(tmp_path / "out.parquet").column("probabilities").combine_chunks())
     )
 
 
@@ -225,6 +232,8 @@ def test_a_driver_that_has_gone_is_an_error(model, expected):
 
 def test_flags_of_files_are_unknown(model):
     for flag in ("--input", "--output"):
-        done = subprocess.run([*command("worker", model_name_or_path=model), flag, "x"], capture_output=True, check=False)
+        done = subprocess.run(
+            [*command("worker", model_name_or_path=model), flag, "x"], capture_output=True, check=False
+        )
         assert done.returncode == USAGE
         assert f"unknown flag {flag}" in done.stderr.decode()
