@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 // What is lost when the machine stops: large enough that threads seldom wait for the last one of a call.
 constexpr int64_t kChunksPerRecord = 64;  // of --max_tokens_per_batch, for each thread
-constexpr size_t kMostTasks = 4;          // of writing that wait
+constexpr size_t kMostTasks = 2;          // of writing that wait
 constexpr double kSecondsPerMessage = 30;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
