@@ -26,9 +26,9 @@ class PredictionJournalTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   // Records of 1, 2, 3, ... rows of three numbers each: 0, 1, 2, ...
-  void write_records(int count) {
+  void write_records(int64_t count) {
     PredictionJournal journal(path_, 3);
-    for (int rows = 1; rows <= count; ++rows) journal.append(numbers(journal.rows() * 3, rows * 3), 10 * rows);
+    for (int64_t rows = 1; rows <= count; ++rows) journal.append(numbers(journal.rows() * 3, rows * 3), 10 * rows);
   }
   static std::vector<float> numbers(int64_t first, int64_t count) {
     std::vector<float> values(static_cast<size_t>(count));
@@ -104,7 +104,7 @@ TEST_F(PredictionJournalTest, AJournalOfAnotherWidthOrOfSomethingElseIsStartedAn
 
 TEST_F(PredictionJournalTest, AFileThatCannotBeOpenedIsNamed) {
   try {
-    PredictionJournal(folder_ / "nowhere" / "x", 2);
+    const PredictionJournal journal(folder_ / "nowhere" / "x", 2);
     FAIL() << "no error came";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kIo);
