@@ -3,9 +3,12 @@
 import fcntl
 import json
 import os
+import pathlib
+import random
 import resource
 import shutil
 import signal
+import subprocess
 
 import pyarrow
 import pyarrow.parquet as parquet
@@ -148,6 +151,29 @@ def test_going_on_with_an_input_that_changed_is_refused(inputs, tmp_path, change
     assert "input file 00000" in outcome.err and named in outcome.err and "--overwrite_output" in outcome.err
 
 
+def test_going_on_with_other_kernels_is_refused(inputs, interrupted):
+    """Their bits differ."""
+    line = command("predict", output=interrupted, **inputs)
+    outcome = run(line, env=environment(STRAKE_ISA="reference"))
+    assert outcome.code == USAGE
+    assert "kernels = " in outcome.err and 'now it is "reference"' in outcome.err
+
+
+def test_an_input_that_changes_while_it_is_read_is_an_error(inputs, tmp_path):
+    table = pathlib.Path(shutil.copy(inputs["input"], tmp_path / "in.parquet"))
+    output = tmp_path / "scored.parquet"
+    line = command("predict", output=output, **(inputs | RECORD | {"input": table}))
+    process = subprocess.Popen(line, env=environment(), stderr=subprocess.PIPE)
+    state = tmp_path / ".scored.parquet.job" / "state.json"
+    while not state.exists():
+        assert process.poll() is None
+    touch(table)
+    message = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == DATA, message
+    assert f"the input changed while it was read: it was {table}" in message
+    assert not output.exists()
+
+
 def test_overwriting_starts_over(inputs, whole, interrupted):
     result = summary("predict", output=interrupted, overwrite_output=True, **inputs)
     assert result["rows_scored"] == ROWS
@@ -250,6 +276,17 @@ def test_an_interrupted_folder_goes_on(inputs, tmp_path):
     found, expected = files_in(tmp_path / "out"), files_in(tmp_path / "whole")
     found.pop("_manifest.json"), expected.pop("_manifest.json")
     assert found == expected
+
+
+def test_a_full_disk_names_the_file_that_was_written_meanwhile(inputs, tmp_path):
+    table = write_table(tmp_path / "in.parquet", [row | {"more": random.randbytes(500).hex()} for row in reviews(300)])
+    flags = inputs | {"input": table, "output": f"{tmp_path}/out/", "rows_per_file": 100}
+    outcome = run(command("predict", **flags), **full_disk(20_000))
+    assert outcome.code == FILE
+    assert f"cannot write {tmp_path}/out/part-00000.parquet: File too large" in outcome.err
+    assert "300 rows are scored and kept in" in outcome.err
+    result = summary("predict", **flags)
+    assert (result["resumes"], result["rows_scored"]) == (1, 0)
 
 
 def test_a_finished_folder_is_left_alone(inputs, tmp_path):
