@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
 #include <optional>
 #include <utility>
 
@@ -42,8 +43,7 @@ data::TableSource source_of(const PredictConfig& config, const KeptColumns& kept
 Json identity_of(const PredictConfig& config, const ScoringModel& model, const std::vector<std::string>& columns,
                  const std::vector<std::string>& files) {
   const TextOptions& text = config.score.text;
-  Json identity{{"model_fingerprint", model_fingerprint(config.score.model_name_or_path)},
-                {"tokenizer_fingerprint", model.tokenizer->fingerprint()},
+  Json identity{{"tokenizer_fingerprint", model.tokenizer->fingerprint()},
                 {"precision", precision_of(config.score)},
                 {"kernels", to_string(best_isa())},
                 {"text_column", text.text_column},
@@ -175,7 +175,10 @@ PredictReport predict(const PredictConfig& config) {
   const std::string name = place.is_folder() ? config.output : place.data_file(0).string();
   if (place.is_folder()) strake::create_directories(place.folder());
   PredictionJob job(place.job_folder(), name);
+  const auto loading = Clock::now();
+  auto fingerprint = std::async(std::launch::async, model_fingerprint, fs::path(config.score.model_name_or_path));
   ScoringModel model = load_scoring_model(config.score);
+  const std::string loaded = fingerprint.get();  // here, so that errors of loading come first
   const auto start = Clock::now();
   Task task{.config = config,
             .place = place,
@@ -186,6 +189,7 @@ PredictReport predict(const PredictConfig& config) {
             .identity = {},
             .start = start};
   task.identity = identity_of(config, model, task.columns.names(), describe_files(task.files));
+  task.identity["model_fingerprint"] = loaded;
   if (!config.overwrite_output && !job.is_unfinished()) {
     if (std::optional<PredictReport> report = finished_report(place, task.identity)) {
       log::info("{} is complete: nothing is left to be done", name);
@@ -200,7 +204,7 @@ PredictReport predict(const PredictConfig& config) {
   job.open(task.identity, model.engine.config().num_labels(),
            config.overwrite_output ? PredictionJob::Leftover::kDelete : PredictionJob::Leftover::kContinue);
 
-  PredictReport report{.score = {.load_seconds = model.load_seconds},
+  PredictReport report{.score = {.load_seconds = std::chrono::duration<double>(start - loading).count()},
                        .resumes = job.resumes(),
                        .output = name,
                        .manifest = place.manifest().string()};

@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // What is lost when the machine stops: large enough that threads seldom wait for the last one of a call.
-constexpr int64_t kChunksPerRecord = 64;  // of --max_tokens_per_batch, for each thread
+constexpr int64_t kChunksPerRecord = 16;  // of --max_tokens_per_batch, for each thread
 constexpr size_t kMostTasks = 2;          // of writing that wait
 constexpr double kSecondsPerMessage = 30;
 

@@ -18,7 +18,7 @@ from refusals import DATA, FILE, USAGE
 from tiny_models import change_weights, make_model, reviews, write_table
 
 ROWS = 6000
-RECORD = {"max_tokens_per_batch": 16}  # a durable record each 1024 tokens, about 75 rows
+RECORD = {"max_tokens_per_batch": 16}  # a durable record each 256 tokens, about 20 rows
 
 
 @pytest.fixture(scope="module")
