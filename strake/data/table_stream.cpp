@@ -55,12 +55,9 @@ class PipeInput final : public arrow::io::InputStream {
 
   arrow::Result<int64_t> Read(int64_t bytes, void* out) override {
     int64_t done = 0;
-    while (done < bytes) {
-      ARROW_RETURN_NOT_OK(wait());
-      const ssize_t got = ::read(descriptor_, static_cast<char*>(out) + done, static_cast<size_t>(bytes - done));
-      if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (got < 0) return arrow::internal::IOErrorFromErrno(errno, "cannot read: ", std::strerror(errno));
-      if (got == 0) break;
+    int64_t got = 1;
+    while (got > 0 && done < bytes) {
+      ARROW_ASSIGN_OR_RAISE(got, read_some(static_cast<char*>(out) + done, bytes - done));
       done += got;
     }
     position_ += done;
@@ -80,6 +77,17 @@ class PipeInput final : public arrow::io::InputStream {
   bool closed() const override { return closed_; }
 
  private:
+  // At least one byte; 0 at the end.
+  arrow::Result<int64_t> read_some(char* out, int64_t bytes) const {
+    while (true) {
+      ARROW_RETURN_NOT_OK(wait());
+      const ssize_t got = ::read(descriptor_, out, static_cast<size_t>(bytes));
+      if (got >= 0) return got;
+      const bool is_transient = errno == EINTR || errno == EAGAIN;
+      if (!is_transient) return arrow::internal::IOErrorFromErrno(errno, "cannot read: ", std::strerror(errno));
+    }
+  }
+
   // Until there is input or the end of it.
   arrow::Status wait() const {
     pollfd files[2] = {{.fd = descriptor_, .events = POLLIN, .revents = 0},

@@ -1,6 +1,7 @@
 #include "strake/tasks/prediction_output.h"
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -63,10 +64,11 @@ bool OutputPlace::is_of_other_shard(const std::string& part) const {
 }
 
 void OutputPlace::remove_leftovers() const {
-  const std::string prefix = is_folder() ? part_prefix() : name_ + ".tmp";
+  const std::string data = is_folder() ? part_prefix() : name_ + ".tmp";
+  const std::string manifest = this->manifest().filename().string() + ".tmp";
   for (const fs::path& path : entries_of(folder_)) {
     const std::string name = path.filename().string();
-    if (is_atomic_leftover(name) && name.starts_with(prefix)) remove_file(path);
+    if (is_atomic_leftover(name) && (name.starts_with(data) || name.starts_with(manifest))) remove_file(path);
   }
 }
 
@@ -106,7 +108,10 @@ void OutputPlace::mark_success(const Json& job) const {
             "--overwrite_output",
             path.string(), manifest().string());
   }
-  write_file_atomically(folder_ / kSuccessName, "");
+  // Empty, so that it is complete as soon as it is there, whichever of several shards makes it.
+  const std::ofstream success(folder_ / kSuccessName);
+  require(success.is_open(), ErrorKind::kIo, "cannot write {}", (folder_ / kSuccessName).string());
+  sync_directory(folder_);
 }
 
 PredictionOutput::PredictionOutput(OutputPlace place, PredictionColumns columns, KeptColumns kept,

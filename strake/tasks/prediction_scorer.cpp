@@ -42,9 +42,9 @@ class Scorer {
     output_.check_names(reader.column_names(), reader.files().front().string());
     EncoderPool pool(model_.tokenizer);
     const int64_t first_new_row = source.first_row + journal_.rows_found();
-    const auto encode = [&](data::Table table) {
+    const auto encode = [&](const data::Table& table) {
       const int64_t found = std::clamp<int64_t>(first_new_row - table.first_row(), 0, table.num_rows());
-      return Window{pool.encode(std::move(table), config_.text, nullptr, found), found};
+      return Window{pool.encode(table, config_.text, nullptr, found), found};
     };
     data::TaskQueue writing(kMostTasks);
     auto left = Clock::now();

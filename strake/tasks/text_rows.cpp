@@ -6,8 +6,8 @@
 namespace strake::tasks {
 namespace {
 
-EncodedRows encode_table(data::Table table, const TextOptions& options, const LabelMap* labels, int64_t first_row,
-                         tokenizers::FastEncoder& encoder) {
+EncodedRows encode_table(const data::Table& table, const TextOptions& options, const LabelMap* labels,
+                         int64_t first_row, tokenizers::FastEncoder& encoder) {
   const data::TextColumn texts = table.text(options.text_column);
   std::optional<data::TextColumn> pairs;
   if (!options.text_pair_column.empty()) pairs = table.text(options.text_pair_column);
@@ -53,10 +53,10 @@ void EncoderPool::give_back(std::unique_ptr<tokenizers::FastEncoder> encoder) {
   free_.push_back(std::move(encoder));
 }
 
-EncodedRows EncoderPool::encode(data::Table table, const TextOptions& options, const LabelMap* labels,
+EncodedRows EncoderPool::encode(const data::Table& table, const TextOptions& options, const LabelMap* labels,
                                 int64_t first_row) {
   auto encoder = take();
-  EncodedRows rows = encode_table(std::move(table), options, labels, first_row, *encoder);
+  EncodedRows rows = encode_table(table, options, labels, first_row, *encoder);
   give_back(std::move(encoder));
   return rows;
 }
@@ -74,7 +74,7 @@ void for_each_encoded(const data::TableSource& source, std::shared_ptr<const tok
                       const std::function<void(EncodedRows)>& sink) {
   data::TableReader reader(source);
   EncoderPool pool(std::move(tokenizer));
-  const auto work = [&](data::Table table) { return pool.encode(std::move(table), options, labels); };
+  const auto work = [&](const data::Table& table) { return pool.encode(table, options, labels); };
   data::ordered_parallel_map([&] { return reader.next(); }, work, sink, {.workers = workers});
 }
 

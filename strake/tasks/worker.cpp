@@ -58,8 +58,8 @@ ScoreReport work(const WorkerConfig& config) {
 
   ScoreReport report{.load_seconds = model.load_seconds};
   EncoderPool pool(model.tokenizer);
-  const auto encode = [&](data::Table table) {
-    return interrupting(stream, [&] { return pool.encode(std::move(table), config.score.text, nullptr); });
+  const auto encode = [&](const data::Table& table) {
+    return interrupting(stream, [&] { return pool.encode(table, config.score.text, nullptr); });
   };
   const auto score = [&](const EncodedRows& rows) {
     interrupting(stream, [&] {

@@ -191,6 +191,20 @@ def test_a_damaged_journal_costs_only_what_comes_after(inputs, whole, interrupte
     assert interrupted.read_bytes() == whole.read_bytes()
 
 
+def test_what_a_kill_left_unfinished_is_removed(inputs, whole, interrupted):
+    for name in (
+        "scored.parquet.tmp-1-0",
+        "_scored.parquet.manifest.json.tmp-1-1",
+        ".scored.parquet.job/state.json.tmp-1-2",
+    ):
+        (interrupted.parent / name).write_text("half")
+    (interrupted.parent / "other.parquet.tmp-1-3").write_text("somebody else's")
+    strake("predict", output=interrupted, **inputs)
+    names = {"_scored.parquet.manifest.json", "scored.parquet", "other.parquet.tmp-1-3"}
+    assert {path.name for path in interrupted.parent.iterdir()} == names
+    assert interrupted.read_bytes() == whole.read_bytes()
+
+
 def test_a_second_process_is_refused(inputs, tmp_path):
     job = tmp_path / ".scored.parquet.job"
     job.mkdir()
