@@ -6,9 +6,11 @@ function(strake_module name)
   add_library(strake_${name} STATIC ${arg_SOURCES})
   add_library(strake::${name} ALIAS strake_${name})
   list(TRANSFORM arg_DEPENDS PREPEND strake::)
-  target_include_directories(strake_${name} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_include_directories(strake_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                             $<INSTALL_INTERFACE:include>)
   target_compile_features(strake_${name} PUBLIC cxx_std_20)
-  target_link_libraries(strake_${name} PUBLIC ${arg_DEPENDS} ${arg_LINKS} PRIVATE strake_warnings ${arg_PRIVATE_LINKS})
+  target_link_libraries(strake_${name} PUBLIC ${arg_DEPENDS} ${arg_LINKS} PRIVATE $<BUILD_INTERFACE:strake_warnings>
+                        ${arg_PRIVATE_LINKS})
   if(STRAKE_BUILD_TESTS)
     add_custom_target(${name}_tests)
     foreach(test IN LISTS arg_TESTS)

@@ -11,6 +11,7 @@
 #include "strake/tasks/prepare.h"
 #include "strake/tasks/tokenize.h"
 #include "strake/tasks/train.h"
+#include "strake/tasks/worker.h"
 
 namespace strake::cli {
 namespace {
@@ -19,7 +20,7 @@ using monitor::count_text;
 using monitor::TableRow;
 
 std::string decimals(double value) { return fmt::format("{:.4f}", value); }
-double per_second(int64_t count, double seconds) { return static_cast<double>(count) / seconds; }
+double per_second(int64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
 
 // The verbs' results: a table for people, or one line of JSON with --summary_json.
 void print_results(const std::string& title, const std::vector<TableRow>& rows, const Json& summary, bool as_json) {
@@ -72,10 +73,22 @@ Json score_json(const tasks::ScoreReport& report) {
 void run_predict(const VerbText& text, const std::vector<std::string>& arguments) {
   tasks::PredictConfig config;
   if (!parse_config(text, arguments, config, std::cout)) return;
-  const tasks::ScoreReport report = tasks::predict(config);
-  std::vector<TableRow> rows = score_rows(report);
-  rows.emplace_back("output", config.output);
-  print_results("predict", rows, score_json(report), config.score.summary_json);
+  const tasks::PredictReport report = tasks::predict(config);
+  tasks::ScoreReport scored = report.score;
+  scored.rows = report.rows_scored;
+  scored.tokens = report.tokens_scored;
+  std::vector<TableRow> rows = score_rows(scored);
+  if (report.rows_scored < report.score.rows) rows.emplace_back("rows_in_output", count_text(report.score.rows));
+  rows.emplace_back("seconds_waiting_for_input", decimals(report.seconds_waiting_for_input));
+  rows.emplace_back("seconds_waiting_for_output", decimals(report.seconds_waiting_for_output));
+  rows.emplace_back("output", report.output);
+  rows.emplace_back("manifest", report.manifest);
+  print_results("predict", rows, to_json(report), config.score.summary_json);
+}
+
+void run_worker(const VerbText& text, const std::vector<std::string>& arguments) {
+  tasks::WorkerConfig config;
+  if (parse_config(text, arguments, config, std::cout)) tasks::work(config);
 }
 
 void run_evaluate(const VerbText& text, const std::vector<std::string>& arguments) {
@@ -117,10 +130,20 @@ std::span<const Verb> verbs() {
             "  mpirun -n 4 strake train ...                  four processes\n"
             "  strake train ... --resume_from_checkpoint true"},
            &run_train},
-      Verb{{"predict", "Score a table: all its columns plus prediction and probabilities, as Parquet.",
+      Verb{
+          {"predict", "Score a table: all its columns plus prediction and probabilities, as Parquet.",
+           "Examples:\n"
+           "  strake predict --model_name_or_path out --input new.parquet --output scored.parquet --text_column text\n"
+           "  strake predict ... --output scored/             a folder of files instead of one\n"
+           "  strake predict ... --shard 2/8                  the third of eight parts: scored-00002-of-00008.parquet\n"
+           "  strake predict ... --keep_columns id --output_columns prediction score\n"
+           "A run that was interrupted goes on when it is started again with the same flags."},
+          &run_predict},
+      Verb{{"worker", "Score Arrow IPC batches from standard input to standard output, for Spark and other engines.",
             "Example:\n"
-            "  strake predict --model_name_or_path out --input new.parquet --output scored.parquet --text_column text"},
-           &run_predict},
+            "  strake worker --model_name_or_path out --text_column text --keep_columns id < batches.arrows\n"
+            "One batch in, one batch out, with prediction and probabilities added, until the end of the stream."},
+           &run_worker},
       Verb{{"evaluate", "Score a labelled table and print metrics.",
             "Example:\n"
             "  strake evaluate --model_name_or_path out --input test.parquet --text_column text --label_column label"},

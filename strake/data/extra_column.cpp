@@ -1,7 +1,10 @@
 #include <arrow/api.h>
 
+#include <utility>
+
 #include "strake/data/extra_column_arrow.h"
 #include "strake/data/status_arrow.h"
+#include "strake/data/table_arrow.h"
 
 namespace strake::data {
 namespace {
@@ -56,6 +59,27 @@ struct Converter {
 
 std::shared_ptr<arrow::Array> to_arrow(const ExtraColumn& column, const std::string& file) {
   return std::visit(Converter{column, file}, column.values);
+}
+
+std::shared_ptr<arrow::RecordBatch> with_columns(const Table& table, std::span<const ExtraColumn> extra,
+                                                 const std::string& output) {
+  const Table::Content& content = table.content();
+  arrow::FieldVector fields = content.batch->schema()->fields();
+  arrow::ArrayVector columns = content.batch->columns();
+  for (const ExtraColumn& column : extra) {
+    for (const auto& field : fields) {
+      require(field->name() != column.name, ErrorKind::kData,
+              "{}: the column '{}' that would be added already exists; rename or drop it", content.file,
+              printable(column.name));
+    }
+    columns.push_back(to_arrow(column, output));
+    require(columns.back()->length() == table.num_rows(), ErrorKind::kInternal,
+            "{}: column '{}' has {} values for {} rows", output, column.name, columns.back()->length(),
+            table.num_rows());
+    fields.push_back(arrow::field(column.name, columns.back()->type()));
+  }
+  auto schema = arrow::schema(std::move(fields), content.batch->schema()->metadata());
+  return arrow::RecordBatch::Make(std::move(schema), table.num_rows(), std::move(columns));
 }
 
 }  // namespace strake::data

@@ -33,6 +33,9 @@ class RowSource {
   virtual ~RowSource() = default;
   virtual std::shared_ptr<arrow::Schema> schema() const = 0;
   virtual SourceRows next() = 0;
+  // Before the first next(): passes over up to `rows` rows without reading them, as far as the format allows it.
+  // Returns how many.
+  virtual int64_t skip(int64_t /*rows*/) { return 0; }
 };
 
 std::unique_ptr<RowSource> open_parquet(const RowSourceOptions& options);

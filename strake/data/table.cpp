@@ -125,6 +125,25 @@ std::string Table::where(int64_t row) const {
   return result;
 }
 
+Table Table::select(const std::vector<std::string>& names) const {
+  std::vector<int> indices;
+  for (const std::string& name : names) {
+    indices.push_back(column_index(*content_->batch->schema(), name, content_->file));
+  }
+  auto content = std::make_shared<Content>(*content_);
+  content->batch = value_of(content_->batch->SelectColumns(indices), content_->file);
+  return Table(std::move(content));
+}
+
+Table Table::slice(int64_t begin, int64_t end) const {
+  auto content = std::make_shared<Content>(*content_);
+  content->batch = content_->batch->Slice(begin, end - begin);
+  content->first_row += begin;
+  content->first_row_in_file += begin;
+  if (!content->lines.empty()) content->lines = {content_->lines.begin() + begin, content_->lines.begin() + end};
+  return Table(std::move(content));
+}
+
 TextColumn Table::text(const std::string& name) const {
   const arrow::RecordBatch& batch = *content_->batch;
   const int index = column_index(*batch.schema(), name, content_->file);

@@ -71,6 +71,12 @@ class Table {
   int64_t first_row() const;  // number of rows before this table in all files of the source
   std::vector<std::string> column_names() const;
 
+  // The same rows with these columns alone, in this order. Errors as of text().
+  Table select(const std::vector<std::string>& names) const;
+
+  // Rows [begin, end).
+  Table slice(int64_t begin, int64_t end) const;
+
   // Error (kData) if the column is missing (lists the columns), occurs twice, or has another type.
   TextColumn text(const std::string& name) const;
   LabelColumn labels(const std::string& name) const;

@@ -1,11 +1,13 @@
 #include "strake/data/table_reader.h"
 
 #include <arrow/api.h>
+#include <parquet/file_reader.h>
 
 #include <algorithm>
 #include <system_error>
 #include <utility>
 
+#include "strake/data/parquet_file_arrow.h"
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
@@ -82,6 +84,20 @@ std::vector<fs::path> expand_paths(const std::vector<fs::path>& paths, const std
   return files;
 }
 
+int64_t count_rows(const TableSource& source) {
+  int64_t rows = 0;
+  const std::vector<fs::path> files = expand_paths(source.paths, source.format);
+  if ((source.format ? *source.format : format_of(files.front())) == TableFormat::kParquet) {
+    for (const fs::path& file : files) {
+      rows += open_parquet_reader(file, source.rows_per_chunk)->parquet_reader()->metadata()->num_rows();
+    }
+    return rows;
+  }
+  TableReader reader(source);
+  while (const auto table = reader.next()) rows += table->num_rows();
+  return rows;
+}
+
 struct TableReader::State {
   TableFormat format = TableFormat::kParquet;
   std::unique_ptr<RowSource> rows;
@@ -99,7 +115,8 @@ struct TableReader::State {
                                 .rows_per_chunk = source.rows_per_chunk,
                                 .columns = source.columns,
                                 .schema = schema});
-    first_row_in_file = 0;
+    first_row_in_file = rows->skip(std::max<int64_t>(0, source.first_row - first_row));
+    first_row += first_row_in_file;
     if (!schema) {
       schema = rows->schema();
       for (const std::string& column : source.columns) selected.push_back(column_index(*schema, column, name));
@@ -115,6 +132,18 @@ struct TableReader::State {
     for (const auto& field : schema.fields()) columns.push_back(field->ToString());
     constexpr size_t kLongestList = 500;
     return printable(fmt::format("{}", fmt::join(columns, ", ")), kLongestList);
+  }
+
+  // Leaves of `found` what is within [first_row, end_row) of the source.
+  void cut(SourceRows& found, const TableSource& source) {
+    const int64_t rows_found = found.batch->num_rows();
+    const int64_t begin = std::clamp<int64_t>(source.first_row - first_row, 0, rows_found);
+    const int64_t end = std::clamp<int64_t>(source.end_row - first_row, begin, rows_found);
+    first_row += begin;
+    first_row_in_file += begin;
+    if (begin == 0 && end == rows_found) return;
+    found.batch = found.batch->Slice(begin, end - begin);
+    if (!found.lines.empty()) found.lines = {found.lines.begin() + begin, found.lines.begin() + end};
   }
 
   Table make_table(SourceRows found, const std::string& name) {
@@ -137,6 +166,8 @@ TableReader::TableReader(TableSource source)
       files_(expand_paths(source_.paths, source_.format)),
       state_(std::make_unique<State>()) {
   require(source_.rows_per_chunk > 0, ErrorKind::kConfig, "rows_per_chunk={} must be positive", source_.rows_per_chunk);
+  require(source_.first_row >= 0 && source_.end_row >= source_.first_row, ErrorKind::kConfig,
+          "rows [{}, {}) were asked for", source_.first_row, source_.end_row);
   state_->format = source_.format ? *source_.format : format_of(files_.front());
   for (const fs::path& file : files_) {
     require(source_.format || format_of(file) == state_->format, ErrorKind::kUsage,
@@ -155,10 +186,11 @@ std::vector<std::string> TableReader::column_names() const {
 }
 
 std::optional<Table> TableReader::next() {
-  while (state_->file < files_.size()) {
+  while (state_->file < files_.size() && state_->first_row < source_.end_row) {
     if (!state_->rows) state_->open(source_, files_);
     const std::string name = files_[state_->file].string();
     SourceRows found = state_->rows->next();
+    if (found.batch) state_->cut(found, source_);
     if (found.batch && found.batch->num_rows() > 0) return state_->make_table(std::move(found), name);
     if (found.batch) continue;
     state_->rows.reset();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,11 +26,17 @@ struct TableSource {
   TextEncoding encoding = TextEncoding::kUtf8;
   int64_t rows_per_chunk = 8192;
   std::vector<std::string> columns = {};  // read only these; empty means all
+  // Rows [first_row, end_row) of all files together; row groups of Parquet before and after them are not read.
+  int64_t first_row = 0;
+  int64_t end_row = std::numeric_limits<int64_t>::max();
 };
 
 // The files that TableSource::paths stand for.
 std::vector<std::filesystem::path> expand_paths(const std::vector<std::filesystem::path>& paths,
                                                 const std::optional<TableFormat>& format);
+
+// Rows of all files: from the footers of Parquet, else by reading them.
+int64_t count_rows(const TableSource& source);
 
 // Reads tables of any size in chunks, in constant memory.
 //  Parquet   all types; row order of the file

@@ -279,6 +279,66 @@ TEST_F(TableReaderTest, OnlyTheColumnsAskedForAreRead) {
   }
 }
 
+TEST_F(TableReaderTest, ARangeOfRowsIsReadAcrossFilesWithItsPlaces) {
+  const auto a = write("a.csv", "text\na0\na1\na2\n");
+  const auto b = write("b.csv", "text\nb0\nb1\n");
+  const std::vector<std::string> all = {"a0", "a1", "a2", "b0", "b1"};
+  EXPECT_EQ(count_rows({.paths = {a, b}}), 5);
+  for (int64_t begin = 0; begin <= 6; ++begin) {
+    for (int64_t end = begin; end <= 7; ++end) {
+      const std::vector<std::string> expected(all.begin() + std::min<int64_t>(begin, 5),
+                                              all.begin() + std::min<int64_t>(end, 5));
+      for (const int64_t rows : {1, 2, 8192}) {
+        const TableSource source{.paths = {a, b}, .rows_per_chunk = rows, .first_row = begin, .end_row = end};
+        EXPECT_EQ(texts(source, "text"), expected) << begin << " to " << end;
+      }
+    }
+  }
+  const Table second = read({.paths = {a, b}, .first_row = 2}).at(1);
+  EXPECT_EQ(second.first_row(), 3);
+  EXPECT_EQ(second.where(1), b.string() + ", row 1, line 3");
+  const Table middle = read({.paths = {a}, .first_row = 1, .end_row = 2}).at(0);
+  EXPECT_EQ(middle.num_rows(), 1);
+  EXPECT_EQ(middle.where(0), a.string() + ", row 1, line 3");
+  EXPECT_TRUE(
+      error_of([&] { TableReader({.paths = {a}, .first_row = 3, .end_row = 2}); }).says(ErrorKind::kConfig, "[3, 2)"));
+}
+
+TEST_F(TableReaderTest, ARangeOfParquetRowsPassesOverRowGroups) {
+  std::string csv = "text\n";
+  for (int i = 0; i < 100; ++i) csv += fmt::format("t{}\n", i);
+  const auto file = folder_ / "a.parquet";
+  TableReader reader({.paths = {write("a.csv", csv)}, .rows_per_chunk = 10});
+  TableWriter writer(file, {.rows_per_group = 10});
+  while (const auto table = reader.next()) writer.append(*table, {});
+  writer.finish();
+  EXPECT_EQ(count_rows({.paths = {file, file}}), 200);
+  for (const auto& [begin, end] :
+       {std::pair<int64_t, int64_t>{0, 10}, {9, 11}, {20, 20}, {55, 100}, {99, 120}, {95, 205}}) {
+    const std::vector<Table> tables = read({.paths = {file, file}, .first_row = begin, .end_row = end});
+    int64_t next = begin;
+    for (const Table& table : tables) {
+      for (int64_t i = 0; i < table.num_rows(); ++i, ++next) {
+        EXPECT_EQ(table.text("text")[i], fmt::format("t{}", next % 100));
+        EXPECT_EQ(table.where(i), fmt::format("{}, row {}", file.string(), next % 100));
+      }
+    }
+    EXPECT_EQ(next, std::min<int64_t>(end, 200));
+  }
+}
+
+TEST_F(TableReaderTest, TablesAreCutAndNarrowed) {
+  const Table table = read({.paths = {write("a.csv", "text,id\na,0\nb,1\nc,2\n")}}).at(0);
+  const Table part = table.slice(1, 3).select({"id"});
+  EXPECT_EQ(part.num_rows(), 2);
+  EXPECT_EQ(part.first_row(), 1);
+  EXPECT_THAT(part.column_names(), ElementsAre("id"));
+  EXPECT_EQ(part.text("id")[1], "2");
+  EXPECT_EQ(part.where(1), table.where(2));
+  EXPECT_EQ(table.select({}).num_rows(), 3);
+  EXPECT_TRUE(error_of([&] { table.select({"x"}); }).says(ErrorKind::kData, "there is no column 'x'"));
+}
+
 TEST_F(TableReaderTest, MessagesDoNotPassControlCharactersOn) {
   const auto file = write("esc.jsonl", "{\"\\u001b[2J\": 1}\n");
   const Table table = read({.paths = {file}}).at(0);

@@ -1,31 +1,139 @@
 #include "strake/tasks/predict.h"
 
-#include <ATen/ops/softmax.h>
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <utility>
 
+#include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
-#include "strake/data/table_writer.h"
+#include "strake/core/file.h"
+#include "strake/core/log.h"
+#include "strake/core/threads.h"
+#include "strake/tasks/prediction_columns.h"
+#include "strake/tasks/prediction_job.h"
+#include "strake/tasks/prediction_output.h"
+#include "strake/tasks/prediction_scorer.h"
+#include "strake/tasks/shard.h"
 
 namespace strake::tasks {
+namespace fs = std::filesystem;
 namespace {
 
-// prediction: the most probable label's name; probabilities: one per label, in order of id.
-std::vector<data::ExtraColumn> class_columns(const models::EncoderConfig& config, const at::Tensor& logits) {
-  const at::Tensor probabilities = at::softmax(logits, 1).contiguous();
-  const at::Tensor best = logits.argmax(1).contiguous();
-  std::vector<std::string> names;
-  for (int64_t row = 0; row < logits.size(0); ++row) {
-    names.push_back(config.labels[best.const_data_ptr<int64_t>()[row]]);
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+const char* precision_of(const ScoreConfig& config) { return config.bf16 ? "bf16" : "fp32"; }
+
+// Only the columns that are needed, if not all.
+data::TableSource source_of(const PredictConfig& config, const KeptColumns& kept) {
+  data::TableSource source = make_source(config.score.input, config.score.text.encoding);
+  if (kept.all()) return source;
+  source.columns = kept.names();
+  for (const std::string& name : {config.score.text.text_column, config.score.text.text_pair_column}) {
+    if (!name.empty() && std::ranges::find(source.columns, name) == source.columns.end())
+      source.columns.push_back(name);
   }
-  const auto* values = probabilities.const_data_ptr<float>();
-  return {{"prediction", std::move(names)},
-          {"probabilities",
-           data::FloatRows{.values = {values, values + probabilities.numel()}, .width = probabilities.size(1)}}};
+  return source;
 }
 
-std::vector<data::ExtraColumn> number_columns(const at::Tensor& logits) {
-  const at::Tensor values = logits.contiguous();
-  const auto* data = values.const_data_ptr<float>();
-  return {{"prediction", std::vector<float>(data, data + values.numel())}};
+// What the bits of the output depend on.
+Json identity_of(const PredictConfig& config, const ScoringModel& model, const std::vector<std::string>& columns,
+                 const std::vector<std::string>& files) {
+  const TextOptions& text = config.score.text;
+  Json identity{{"tokenizer_fingerprint", model.tokenizer->fingerprint()},
+                {"precision", precision_of(config.score)},
+                {"kernels", to_string(best_isa())},
+                {"text_column", text.text_column},
+                {"text_pair_column", text.text_pair_column},
+                {"encoding", text.encoding},
+                {"max_seq_length", text.max_seq_length},
+                {"output_columns", columns},
+                {"keep_columns", config.keep_columns},
+                {"shard", config.shard},
+                {"rows_per_file", config.rows_per_file}};
+  for (size_t i = 0; i < files.size(); ++i) identity[fmt::format("input file {:05}", i)] = files[i];
+  return identity;
+}
+
+// Into the output itself: nothing that two runs could differ in.
+std::map<std::string, std::string> metadata_of(const PredictConfig& config, const Json& identity) {
+  std::map<std::string, std::string> metadata{{"strake.model", config.score.model_name_or_path}};
+  for (const char* key : {"model_fingerprint", "tokenizer_fingerprint", "precision", "kernels", "shard"}) {
+    metadata[std::string("strake.") + key] = identity.at(key).get<std::string>();
+  }
+  metadata["strake.max_seq_length"] = fmt::format("{}", config.score.text.max_seq_length);
+  return metadata;
+}
+
+void write_manifest(const OutputPlace& place, const Json& identity, const PredictReport& report,
+                    const std::vector<fs::path>& files) {
+  Json manifest = to_json(report);
+  manifest["job"] = identity;
+  manifest["threads"] = threads_per_rank(1);
+  for (const fs::path& file : files) manifest["files"].push_back(file.filename().string());
+  write_file_atomically(place.manifest(), manifest.dump(2) + "\n");
+}
+
+// A finished job with this identity in an output folder: a scheduler that starts it again has nothing left to do.
+std::optional<PredictReport> finished_report(const OutputPlace& place, const Json& identity) {
+  std::error_code error;
+  if (!place.is_folder() || !fs::exists(place.manifest(), error)) return std::nullopt;
+  const std::string source = place.manifest().string();
+  const Json manifest = read_json(place.manifest(), kMaxIndexBytes);
+  if (get_or<Json>(manifest, "job", {}, source) != identity) return std::nullopt;
+  for (const std::string& name : get_required<std::vector<std::string>>(manifest, "files", source)) {
+    if (!fs::exists(place.folder() / name, error)) return std::nullopt;
+  }
+  return PredictReport{.score = {.rows = get_required<int64_t>(manifest, "rows", source),
+                                 .tokens = get_required<int64_t>(manifest, "tokens", source)},
+                       .resumes = get_required<int64_t>(manifest, "resumes", source)};
+}
+
+// The rows [begin, end) of the source that are this shard's.
+void cut(data::TableSource& source, const Shard& shard) {
+  if (shard.is_all()) return;
+  data::TableSource whole = source;
+  whole.columns = {};
+  const int64_t rows = data::count_rows(whole);
+  source.first_row = shard.begin(rows);
+  source.end_row = shard.end(rows);
+  log::info("shard {} of {}: rows {} to {} of {}", shard.index, shard.count, source.first_row, source.end_row, rows);
+}
+
+struct Task {
+  const PredictConfig& config;
+  const OutputPlace& place;
+  ScoringModel& model;
+  PredictionColumns columns;
+  KeptColumns kept;
+  std::vector<fs::path> files;
+  Json identity;
+  Clock::time_point start;
+};
+
+void score_and_write(const Task& task, PredictionJob& job, PredictReport& report) {
+  data::TableSource source = source_of(task.config, task.kept);
+  cut(source, Shard::parse(task.config.shard));
+  PredictionOutput output(
+      task.place, task.columns, task.kept,
+      {.rows_per_file = task.config.rows_per_file, .metadata = metadata_of(task.config, task.identity)});
+  score_into({task.config.score, task.model, job.journal(), output}, source, report);
+  const std::vector<std::string> found = describe_files(task.files);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string& before = task.identity.at(fmt::format("input file {:05}", i)).get_ref<const std::string&>();
+    require(found[i] == before, ErrorKind::kData, "the input changed while it was read: it was {}, now it is {}",
+            before, found[i]);
+  }
+  const auto scored = Clock::now();
+  output.finish();
+  report.seconds_waiting_for_output += seconds_since(scored);
+  report.score.seconds = seconds_since(task.start);
+  report.peak_resident_bytes = peak_resident_bytes();
+  write_manifest(task.place, task.identity, report, output.files());
+  task.place.mark_success(task.identity);
 }
 
 }  // namespace
@@ -37,21 +145,79 @@ void PredictConfig::validate() const {
       score.text.label_column.empty(), ErrorKind::kUsage,
       "--label_column {}: predict needs no labels and keeps all columns; to compare with labels use strake evaluate",
       score.text.label_column);
+  require(rows_per_file > 0, ErrorKind::kUsage, "--rows_per_file {} must be positive", rows_per_file);
+  check_output_columns(output_columns);
+  const KeptColumns kept(keep_columns);
+  Shard::parse(shard);
 }
 
-ScoreReport predict(const PredictConfig& config) {
+Json to_json(const PredictReport& report) {
+  const double seconds = report.score.seconds;
+  const auto rate = [&](int64_t count) { return seconds > 0 ? static_cast<double>(count) / seconds : 0.0; };
+  return {{"output", report.output},
+          {"rows", report.score.rows},
+          {"tokens", report.score.tokens},
+          {"rows_scored", report.rows_scored},
+          {"tokens_scored", report.tokens_scored},
+          {"load_seconds", report.score.load_seconds},
+          {"seconds", seconds},
+          {"rows_per_second", rate(report.rows_scored)},
+          {"tokens_per_second", rate(report.tokens_scored)},
+          {"seconds_waiting_for_input", report.seconds_waiting_for_input},
+          {"seconds_waiting_for_output", report.seconds_waiting_for_output},
+          {"peak_resident_bytes", report.peak_resident_bytes},
+          {"resumes", report.resumes}};
+}
+
+PredictReport predict(const PredictConfig& config) {
   config.validate();
+  const OutputPlace place(config.output, Shard::parse(config.shard));
+  const std::string name = place.is_folder() ? config.output : place.data_file(0).string();
+  if (place.is_folder()) strake::create_directories(place.folder());
+  PredictionJob job(place.job_folder(), name);
+  const auto loading = Clock::now();
+  auto fingerprint = std::async(std::launch::async, model_fingerprint, fs::path(config.score.model_name_or_path));
   ScoringModel model = load_scoring_model(config.score);
-  const models::EncoderConfig& encoder = model.engine.config();
-  data::TableWriter writer(config.output, {.metadata = {{"strake.model", config.score.model_name_or_path},
-                                                        {"strake.precision", config.score.bf16 ? "bf16" : "fp32"}}});
-  const bool regression = encoder.problem() == models::ProblemType::kRegression;
-  const ScoreReport report =
-      score_rows(config.score, model, nullptr, [&](const EncodedRows& rows, const at::Tensor& logits) {
-        const auto columns = regression ? number_columns(logits) : class_columns(encoder, logits);
-        writer.append(rows.table, columns);
-      });
-  writer.finish();
+  const std::string loaded = fingerprint.get();  // here, so that errors of loading come first
+  const auto start = Clock::now();
+  Task task{.config = config,
+            .place = place,
+            .model = model,
+            .columns = {config.output_columns, model.engine.config()},
+            .kept = KeptColumns(config.keep_columns),
+            .files = data::expand_paths(make_source(config.score.input, config.score.text.encoding).paths, {}),
+            .identity = {},
+            .start = start};
+  task.identity = identity_of(config, model, task.columns.names(), describe_files(task.files));
+  task.identity["model_fingerprint"] = loaded;
+  if (!config.overwrite_output && !job.is_unfinished()) {
+    if (std::optional<PredictReport> report = finished_report(place, task.identity)) {
+      log::info("{} is complete: nothing is left to be done", name);
+      place.mark_success(task.identity);
+      report->output = name;
+      report->manifest = place.manifest().string();
+      return *report;
+    }
+  }
+  place.remove_leftovers();
+  if (config.overwrite_output || !job.is_unfinished()) place.make_room(config.overwrite_output);
+  job.open(task.identity, model.engine.config().num_labels(),
+           config.overwrite_output ? PredictionJob::Leftover::kDelete : PredictionJob::Leftover::kContinue);
+
+  PredictReport report{.score = {.load_seconds = std::chrono::duration<double>(start - loading).count()},
+                       .resumes = job.resumes(),
+                       .output = name,
+                       .manifest = place.manifest().string()};
+  try {
+    score_and_write(task, job, report);
+  } catch (Error& error) {
+    if (error.kind() == ErrorKind::kIo && job.journal().rows() > 0) {
+      error.add_context(fmt::format("{} rows are scored and kept in {}: the same command goes on with them",
+                                    job.journal().rows(), place.job_folder().string()));
+    }
+    throw;
+  }
+  job.finish();
   return report;
 }
 

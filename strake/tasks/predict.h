@@ -1,24 +1,53 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "strake/core/json.h"
 #include "strake/tasks/score_rows.h"
 
 namespace strake::tasks {
 
-// Scores a table: Parquet with all input columns plus `prediction` and `probabilities`, in input order.
+// Scores a table: Parquet with the input's columns and those of prediction_columns.h, in input order, every row once. A
+// run that was killed and is started again goes on behind the last rows whose logits are durable (prediction_job.h) and
+// gives the bytes of one that never stopped.
 struct PredictConfig {
   ScoreConfig score;
   std::string output;
+  std::vector<std::string> output_columns;
+  std::vector<std::string> keep_columns;
+  std::string shard;
+  int64_t rows_per_file = 1'000'000;
+  bool overwrite_output = false;
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     ScoreConfig::visit_fields(self.score, visit);
-    visit("output", self.output, "Parquet file to write");
+    visit("output", self.output, "Parquet file to write, or, with a / at the end, folder for several");
+    visit("output_columns", self.output_columns,
+          "columns to add: prediction, probabilities, logits, label_id, score; default: the first two");
+    visit("keep_columns", self.keep_columns, "columns of the input to write; default: all, \"\": none");
+    visit("shard", self.shard, "score one part of the rows: 2/8 is the third of eight");
+    visit("rows_per_file", self.rows_per_file, "of the files in an output folder");
+    visit("overwrite_output", self.overwrite_output,
+          "delete what an earlier run left, finished in a folder or interrupted, and start over");
   }
   void validate() const;
 };
 
-ScoreReport predict(const PredictConfig& config);
+struct PredictReport {
+  ScoreReport score;        // rows and tokens of the whole output, seconds of this run
+  int64_t rows_scored = 0;  // in this run; earlier, interrupted ones scored the others
+  int64_t tokens_scored = 0;
+  double seconds_waiting_for_input = 0;   // in which no row was ready to be scored
+  double seconds_waiting_for_output = 0;  // in which nothing was scored because writing lagged behind
+  uint64_t peak_resident_bytes = 0;
+  int64_t resumes = 0;
+  std::string output;    // the file, or the folder
+  std::string manifest;  // JSON with all of this
+};
+Json to_json(const PredictReport& report);
+
+PredictReport predict(const PredictConfig& config);
 
 }  // namespace strake::tasks

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <span>
 
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
@@ -16,24 +17,27 @@ namespace strake::tasks {
 namespace {
 
 // What the engine would refuse, with the place in the input.
-void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows) {
-  for (int64_t i = 0; i < rows.num_rows(); ++i) {
+void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
+                  int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
     require(rows.offsets[i + 1] > rows.offsets[i], ErrorKind::kData, "{}: the text has no tokens", rows.table.where(i));
   }
-  const auto largest = std::ranges::max_element(rows.ids);
-  require(largest == rows.ids.end() || *largest < encoder.vocab_size, ErrorKind::kConfig,
+  const std::span ids =
+      std::span(rows.ids).subspan(rows.offsets[begin], static_cast<size_t>(rows.offsets[end] - rows.offsets[begin]));
+  const auto largest = std::ranges::max_element(ids);
+  require(largest == ids.end() || *largest < encoder.vocab_size, ErrorKind::kConfig,
           "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
-          config.model_name_or_path, largest == rows.ids.end() ? 0 : *largest, encoder.vocab_size);
+          config.model_name_or_path, largest == ids.end() ? 0 : *largest, encoder.vocab_size);
 }
 
 constexpr int64_t kMostTokens = 1'048'576;  // a core's at a time: memory is taken for all of them
 
-void require_finite(const at::Tensor& logits, const data::Table& table) {
+void require_finite(const at::Tensor& logits, const data::Table& table, int64_t first_row) {
   const auto* values = logits.const_data_ptr<float>();
   for (int64_t i = 0; i < logits.numel(); ++i) {
     require(std::isfinite(values[i]), ErrorKind::kNumeric,
             "{}: the model's output is {}, not a finite number: are its weights sound? With --bf16, try without",
-            table.where(i / logits.size(1)), values[i]);
+            table.where(first_row + i / logits.size(1)), values[i]);
   }
 }
 
@@ -69,19 +73,28 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
   return model;
 }
 
+at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
+                         int64_t end) {
+  check_tokens(config, model.engine.config(), rows, begin, end);
+  const at::Tensor logits = at::empty({end - begin, model.engine.config().num_labels()}, at::kFloat);
+  std::vector<int64_t> offsets(rows.offsets.begin() + begin, rows.offsets.begin() + end + 1);
+  const auto ids = std::span(rows.ids).subspan(offsets.front(), static_cast<size_t>(offsets.back() - offsets.front()));
+  for (const int64_t first = offsets.front(); int64_t& offset : offsets) offset -= first;
+  model.engine.score({.ids = ids,
+                      .offsets = offsets,
+                      .second_begin = std::span(rows.second_begin).subspan(begin, static_cast<size_t>(end - begin))},
+                     {logits.mutable_data_ptr<float>(), static_cast<size_t>(logits.numel())});
+  require_finite(logits, rows.table, begin);
+  return logits;
+}
+
 ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink) {
   const auto start = std::chrono::steady_clock::now();
-  const models::EncoderConfig& encoder = model.engine.config();
   ScoreReport report{.load_seconds = model.load_seconds};
   const data::TableSource source = make_source(config.input, config.text.encoding);
   const auto score = [&](const EncodedRows& rows) {
-    check_tokens(config, encoder, rows);
-    const at::Tensor logits = at::empty({rows.num_rows(), encoder.num_labels()}, at::kFloat);
-    model.engine.score({.ids = rows.ids, .offsets = rows.offsets, .second_begin = rows.second_begin},
-                       {logits.mutable_data_ptr<float>(), static_cast<size_t>(logits.numel())});
-    require_finite(logits, rows.table);
-    sink(rows, logits);
+    sink(rows, score_encoded(config, model, rows, 0, rows.num_rows()));
     report.rows += rows.num_rows();
     report.tokens += std::ssize(rows.ids);
   };

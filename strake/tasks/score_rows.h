@@ -53,6 +53,10 @@ struct ScoringModel {
 };
 ScoringModel load_scoring_model(const ScoreConfig& config);
 
+// Logits fp32 [end - begin, num_labels] of rows [begin, end). Errors (kData, kNumeric) name file and row.
+at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
+                         int64_t end);
+
 // Scores rows in constant memory: tables of some thousand rows are read and tokenized ahead of the one that is scored.
 // `labels` may be null. `sink` gets the tables in order with logits fp32 [rows, num_labels].
 ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,

@@ -1,39 +1,13 @@
 #include "strake/tasks/text_rows.h"
 
-#include <mutex>
-
 #include "strake/core/error.h"
 #include "strake/data/text_pipeline.h"
-#include "strake/tokenizers/fast_encoder.h"
 
 namespace strake::tasks {
 namespace {
 
-// Encoders have scratch memory and a word cache, so each thread at work borrows one and gives it back warm.
-class EncoderPool {
- public:
-  explicit EncoderPool(std::shared_ptr<const tokenizers::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
-
-  std::unique_ptr<tokenizers::FastEncoder> take() {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return std::make_unique<tokenizers::FastEncoder>(tokenizer_);
-    auto encoder = std::move(free_.back());
-    free_.pop_back();
-    return encoder;
-  }
-  void give_back(std::unique_ptr<tokenizers::FastEncoder> encoder) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(encoder));
-  }
-
- private:
-  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<tokenizers::FastEncoder>> free_;
-};
-
-EncodedRows encode_table(data::Table table, const TextOptions& options, const LabelMap* labels,
-                         tokenizers::FastEncoder& encoder) {
+EncodedRows encode_table(const data::Table& table, const TextOptions& options, const LabelMap* labels,
+                         int64_t first_row, tokenizers::FastEncoder& encoder) {
   const data::TextColumn texts = table.text(options.text_column);
   std::optional<data::TextColumn> pairs;
   if (!options.text_pair_column.empty()) pairs = table.text(options.text_pair_column);
@@ -41,7 +15,9 @@ EncodedRows encode_table(data::Table table, const TextOptions& options, const La
   if (labels != nullptr) label_column = table.labels(options.label_column);
 
   EncodedRows rows{.table = table, .ids = {}, .offsets = {0}, .second_begin = {}, .labels = {}};
-  for (int64_t row = 0; row < table.num_rows(); ++row) {
+  rows.offsets.resize(static_cast<size_t>(first_row) + 1);
+  rows.second_begin.resize(static_cast<size_t>(first_row));
+  for (int64_t row = first_row; row < table.num_rows(); ++row) {
     require(!texts.is_null(row) && (!pairs || !pairs->is_null(row)), ErrorKind::kData,
             "{}: column '{}' is null where text is expected", table.where(row),
             texts.is_null(row) ? options.text_column : options.text_pair_column);
@@ -61,6 +37,30 @@ EncodedRows encode_table(data::Table table, const TextOptions& options, const La
 
 }  // namespace
 
+EncoderPool::EncoderPool(std::shared_ptr<const tokenizers::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+EncoderPool::~EncoderPool() = default;
+
+std::unique_ptr<tokenizers::FastEncoder> EncoderPool::take() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return std::make_unique<tokenizers::FastEncoder>(tokenizer_);
+  auto encoder = std::move(free_.back());
+  free_.pop_back();
+  return encoder;
+}
+
+void EncoderPool::give_back(std::unique_ptr<tokenizers::FastEncoder> encoder) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(encoder));
+}
+
+EncodedRows EncoderPool::encode(const data::Table& table, const TextOptions& options, const LabelMap* labels,
+                                int64_t first_row) {
+  auto encoder = take();
+  EncodedRows rows = encode_table(table, options, labels, first_row, *encoder);
+  give_back(std::move(encoder));
+  return rows;
+}
+
 data::TokenRow EncodedRows::token_row(int64_t i) const {
   const int64_t length = offsets[i + 1] - offsets[i];
   data::TokenRow row{.ids = std::span(ids).subspan(offsets[i], length), .row = table.first_row() + i};
@@ -74,12 +74,7 @@ void for_each_encoded(const data::TableSource& source, std::shared_ptr<const tok
                       const std::function<void(EncodedRows)>& sink) {
   data::TableReader reader(source);
   EncoderPool pool(std::move(tokenizer));
-  const auto work = [&](data::Table table) {
-    auto encoder = pool.take();
-    EncodedRows rows = encode_table(std::move(table), options, labels, *encoder);
-    pool.give_back(std::move(encoder));
-    return rows;
-  };
+  const auto work = [&](const data::Table& table) { return pool.encode(table, options, labels); };
   data::ordered_parallel_map([&] { return reader.next(); }, work, sink, {.workers = workers});
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "strake/data/table_reader.h"
 #include "strake/data/token_dataset.h"
 #include "strake/tasks/label_map.h"
+#include "strake/tokenizers/fast_encoder.h"
 #include "strake/tokenizers/tokenizer.h"
 
 namespace strake::tasks {
@@ -34,6 +36,26 @@ struct EncodedRows {
   int64_t num_rows() const { return static_cast<int64_t>(offsets.size()) - 1; }
   // Row i for a token dataset or file.
   data::TokenRow token_row(int64_t i) const;
+};
+
+// Encoders have scratch memory and a word cache, so each thread at work borrows one and gives it back warm.
+class EncoderPool {
+ public:
+  explicit EncoderPool(std::shared_ptr<const tokenizers::Tokenizer> tokenizer);
+  ~EncoderPool();
+  EncoderPool(const EncoderPool&) = delete;
+  EncoderPool& operator=(const EncoderPool&) = delete;
+
+  // Tokens of a table's rows from `first_row` on; the ones before have none. `labels` may be null. Thread-safe.
+  EncodedRows encode(const data::Table& table, const TextOptions& options, const LabelMap* labels, int64_t first_row = 0);
+
+ private:
+  std::unique_ptr<tokenizers::FastEncoder> take();
+  void give_back(std::unique_ptr<tokenizers::FastEncoder> encoder);
+
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<tokenizers::FastEncoder>> free_;
 };
 
 // Reads, tokenizes on `workers` threads and hands over rows in their order, in constant memory. `labels` may be null.

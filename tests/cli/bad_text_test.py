@@ -1,6 +1,7 @@
 """Text that is not what it should be or only looks so, tokens of something else, and outputs that do not fit."""
 
 import pathlib
+import random
 import resource
 import signal
 import subprocess
@@ -176,7 +177,15 @@ def limit_file_size(bytes_allowed):
 def test_full_disk_while_predicting(place):
     table = place.table("large.parquet", reviews(3000))
     line = place.predict(input=table)
-    place.refuses(FILE, line, f"cannot write {place.output}", "previous file is unchanged", **limit_file_size(5000))
+    journal = place.output.parent / f".{place.output.name}.job" / "logits.journal"
+    place.refuses(FILE, line, f"cannot write {journal}: File too large", **limit_file_size(5000))
+    small = place.table("small.parquet", [row | {"more": random.randbytes(500).hex()} for row in reviews(40)])
+    line = place.predict(input=small, overwrite_output=True)
+    outcome = run(line, **limit_file_size(5000))
+    assert outcome.code == FILE
+    assert f"cannot write {place.output}" in outcome.err and "previous file is unchanged" in outcome.err
+    assert "40 rows are scored and kept in" in outcome.err
+    assert place.output.read_bytes() == b"of an earlier run"
     line = place.prepare(input=table)
     place.refuses(FILE, line, f"cannot write {place.output}", "previous file is unchanged", **limit_file_size(5000))
 

@@ -1,0 +1,214 @@
+#include "strake/data/table_stream.h"
+
+#include <arrow/api.h>
+#include <arrow/io/buffered.h>
+#include <arrow/io/interfaces.h>
+#include <arrow/ipc/reader.h>
+#include <arrow/ipc/writer.h>
+#include <arrow/util/io_util.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "strake/data/checked_batch_arrow.h"
+#include "strake/data/extra_column_arrow.h"
+#include "strake/data/parquet_file_arrow.h"
+#include "strake/data/status_arrow.h"
+#include "strake/data/table_arrow.h"
+
+namespace strake::data {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{8} << 30;  // of batches in memory: forged sizes ask for more
+constexpr int64_t kWriteBytes = int64_t{1} << 16;
+
+// Arrays free their memory through it, so it must outlive them all.
+arrow::MemoryPool* bounded_pool() {
+  static arrow::CappedMemoryPool pool(arrow::default_memory_pool(), kMostBytes);
+  return &pool;
+}
+
+// A counter that poll() can wait for.
+class WakeUp {
+ public:
+  WakeUp() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    require(descriptor_ >= 0, ErrorKind::kIo, "cannot make an event: {}", std::strerror(errno));
+  }
+  ~WakeUp() { ::close(descriptor_); }
+  WakeUp(const WakeUp&) = delete;
+  WakeUp& operator=(const WakeUp&) = delete;
+
+  void wake() { ::eventfd_write(descriptor_, 1); }
+  int descriptor() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+class PipeInput final : public arrow::io::InputStream {
+ public:
+  PipeInput(int descriptor, const WakeUp& wake_up) : descriptor_(descriptor), wake_up_(wake_up) {}
+
+  arrow::Result<int64_t> Read(int64_t bytes, void* out) override {
+    int64_t done = 0;
+    int64_t got = 1;
+    while (got > 0 && done < bytes) {
+      ARROW_ASSIGN_OR_RAISE(got, read_some(static_cast<char*>(out) + done, bytes - done));
+      done += got;
+    }
+    position_ += done;
+    return done;
+  }
+  arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t bytes) override {
+    ARROW_ASSIGN_OR_RAISE(auto buffer, arrow::AllocateResizableBuffer(bytes, bounded_pool()));
+    ARROW_ASSIGN_OR_RAISE(const int64_t got, Read(bytes, buffer->mutable_data()));
+    ARROW_RETURN_NOT_OK(buffer->Resize(got));
+    return std::shared_ptr<arrow::Buffer>(std::move(buffer));
+  }
+  arrow::Result<int64_t> Tell() const override { return position_; }
+  arrow::Status Close() override {
+    closed_ = true;
+    return arrow::Status::OK();
+  }
+  bool closed() const override { return closed_; }
+
+ private:
+  // At least one byte; 0 at the end.
+  arrow::Result<int64_t> read_some(char* out, int64_t bytes) const {
+    while (true) {
+      ARROW_RETURN_NOT_OK(wait());
+      const ssize_t got = ::read(descriptor_, out, static_cast<size_t>(bytes));
+      if (got >= 0) return got;
+      const bool is_transient = errno == EINTR || errno == EAGAIN;
+      if (!is_transient) return arrow::internal::IOErrorFromErrno(errno, "cannot read: ", std::strerror(errno));
+    }
+  }
+
+  // Until there is input or the end of it.
+  arrow::Status wait() const {
+    pollfd files[2] = {{.fd = descriptor_, .events = POLLIN, .revents = 0},
+                       {.fd = wake_up_.descriptor(), .events = POLLIN, .revents = 0}};
+    while (::poll(files, 2, -1) < 0) {
+      if (errno != EINTR) return arrow::internal::IOErrorFromErrno(errno, "cannot wait: ", std::strerror(errno));
+    }
+    return files[1].revents != 0 ? arrow::Status::Cancelled("interrupted") : arrow::Status::OK();
+  }
+
+  int descriptor_;
+  const WakeUp& wake_up_;
+  int64_t position_ = 0;
+  bool closed_ = false;
+};
+
+class PipeOutput final : public arrow::io::OutputStream {
+ public:
+  explicit PipeOutput(int descriptor) : descriptor_(descriptor) {}
+
+  arrow::Status Write(const void* data, int64_t bytes) override {
+    const char* next = static_cast<const char*>(data);
+    for (int64_t left = bytes; left > 0;) {
+      const ssize_t put = ::write(descriptor_, next, static_cast<size_t>(left));
+      if (put < 0 && errno == EINTR) continue;
+      if (put < 0) return arrow::internal::IOErrorFromErrno(errno, "cannot write: ", std::strerror(errno));
+      next += put;
+      left -= put;
+    }
+    position_ += bytes;
+    return arrow::Status::OK();
+  }
+  arrow::Result<int64_t> Tell() const override { return position_; }
+  arrow::Status Close() override {
+    closed_ = true;
+    return arrow::Status::OK();
+  }
+  bool closed() const override { return closed_; }
+
+ private:
+  int descriptor_;
+  int64_t position_ = 0;
+  bool closed_ = false;
+};
+
+arrow::ipc::IpcReadOptions read_options() {
+  auto options = arrow::ipc::IpcReadOptions::Defaults();
+  options.memory_pool = bounded_pool();
+  options.use_threads = false;  // the cores are the model's
+  return options;
+}
+
+}  // namespace
+
+struct TableStream::State {
+  std::string name;
+  std::string output_name;
+  WakeUp wake_up;
+  std::shared_ptr<arrow::RecordBatchReader> reader;
+  int64_t batch = 0;
+  std::shared_ptr<arrow::io::BufferedOutputStream> output;
+  std::shared_ptr<arrow::ipc::RecordBatchWriter> writer;
+
+  Table table_of(std::shared_ptr<arrow::RecordBatch> rows, std::string file) const {
+    auto content = std::make_shared<Table::Content>();
+    content->batch = std::move(rows);
+    content->file = std::move(file);
+    return Table(std::move(content));
+  }
+};
+
+TableStream::TableStream(int input, int output, std::string name) : state_(std::make_unique<State>()) {
+  state_->name = std::move(name);
+  state_->output_name = "output of " + state_->name;
+  guarded(state_->name, [&] {
+    auto in = std::make_shared<PipeInput>(input, state_->wake_up);
+    state_->reader = value_of(arrow::ipc::RecordBatchStreamReader::Open(in, read_options()), state_->name);
+    state_->output = value_of(arrow::io::BufferedOutputStream::Create(kWriteBytes, arrow::default_memory_pool(),
+                                                                      std::make_shared<PipeOutput>(output)),
+                              state_->output_name);
+  });
+}
+
+TableStream::~TableStream() = default;
+
+Table TableStream::no_rows() const {
+  return state_->table_of(value_of(arrow::RecordBatch::MakeEmpty(state_->reader->schema()), state_->name),
+                          state_->name);
+}
+
+std::optional<Table> TableStream::next() {
+  const std::string name = fmt::format("{}, batch {}", state_->name, state_->batch);
+  return guarded(name, [&]() -> std::optional<Table> {
+    std::shared_ptr<arrow::RecordBatch> rows;
+    require_ok(state_->reader->ReadNext(&rows), name);
+    if (!rows) return std::nullopt;
+    ++state_->batch;
+    return state_->table_of(checked_batch(*rows, {.file = name}), name);
+  });
+}
+
+void TableStream::interrupt() { state_->wake_up.wake(); }
+
+void TableStream::begin(const Table& table, std::span<const ExtraColumn> extra) {
+  guarded(state_->output_name, [&] {
+    const auto batch = with_columns(table, extra, state_->output_name);
+    state_->writer = value_of(arrow::ipc::MakeStreamWriter(state_->output, batch->schema()), state_->output_name);
+  });
+}
+
+void TableStream::write(const Table& table, std::span<const ExtraColumn> extra) {
+  require(state_->writer != nullptr, ErrorKind::kInternal, "{}: written before it was begun", state_->output_name);
+  guarded(state_->output_name, [&] {
+    require_ok(state_->writer->WriteRecordBatch(*with_columns(table, extra, state_->output_name)), state_->output_name);
+    require_ok(state_->output->Flush(), state_->output_name);
+  });
+}
+
+void TableStream::finish() {
+  require_ok(state_->writer->Close(), state_->output_name);
+  require_ok(state_->output->Flush(), state_->output_name);
+}
+
+}  // namespace strake::data

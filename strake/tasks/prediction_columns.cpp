@@ -1,0 +1,96 @@
+#include "strake/tasks/prediction_columns.h"
+
+#include <ATen/ops/softmax.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "strake/core/error.h"
+#include "strake/core/nearest_name.h"
+
+namespace strake::tasks {
+namespace {
+
+constexpr std::array<std::string_view, 5> kNames{"prediction", "probabilities", "logits", "label_id", "score"};
+
+// The name that occurs twice, or null.
+const std::string* repeated(const std::vector<std::string>& names) {
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) != name) return &*name;
+  }
+  return nullptr;
+}
+
+data::FloatRows rows_of(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.contiguous();
+  const auto* data = values.const_data_ptr<float>();
+  return {.values = {data, data + values.numel()}, .width = values.size(1)};
+}
+
+}  // namespace
+
+void check_output_columns(const std::vector<std::string>& names) {
+  const std::vector<std::string> known(kNames.begin(), kNames.end());
+  for (const std::string& name : names) {
+    require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
+            "--output_columns {}: the columns are {}{}", printable(name), fmt::join(known, ", "),
+            did_you_mean(name, known));
+  }
+  const std::string* twice = repeated(names);
+  require(twice == nullptr, ErrorKind::kUsage, "--output_columns: '{}' is named twice", twice ? *twice : "");
+}
+
+PredictionColumns::PredictionColumns(const std::vector<std::string>& names, const models::EncoderConfig& config)
+    : names_(names), labels_(config.labels), regression_(config.problem() == models::ProblemType::kRegression) {
+  check_output_columns(names);
+  for (const std::string& name : names) {
+    require(!regression_ || name == "prediction" || name == "logits", ErrorKind::kUsage,
+            "--output_columns {}: the model is a regression, which has prediction and logits", name);
+  }
+  if (!names_.empty()) return;
+  names_ = {"prediction"};
+  if (!regression_) names_.emplace_back("probabilities");
+}
+
+std::vector<data::ExtraColumn> PredictionColumns::of(const at::Tensor& logits) const {
+  std::vector<data::ExtraColumn> columns;
+  if (regression_) {
+    data::FloatRows numbers = rows_of(logits);
+    for (const std::string& name : names_) {
+      if (name == "logits") {
+        columns.emplace_back(name, numbers);
+      } else {
+        columns.emplace_back(name, numbers.values);
+      }
+    }
+    return columns;
+  }
+  const at::Tensor probabilities = at::softmax(logits, 1).contiguous();
+  const at::Tensor best = logits.argmax(1).contiguous();
+  std::vector<std::string> predictions;
+  std::vector<int32_t> ids;
+  std::vector<float> scores;
+  for (int64_t row = 0; row < logits.size(0); ++row) {
+    const int64_t id = best.const_data_ptr<int64_t>()[row];
+    ids.push_back(static_cast<int32_t>(id));
+    predictions.push_back(labels_[static_cast<size_t>(id)]);
+    scores.push_back(probabilities.const_data_ptr<float>()[row * logits.size(1) + id]);
+  }
+  for (const std::string& name : names_) {
+    if (name == "prediction") columns.emplace_back(name, predictions);
+    if (name == "probabilities") columns.emplace_back(name, rows_of(probabilities));
+    if (name == "logits") columns.emplace_back(name, rows_of(logits));
+    if (name == "label_id") columns.emplace_back(name, ids);
+    if (name == "score") columns.emplace_back(name, scores);
+  }
+  return columns;
+}
+
+KeptColumns::KeptColumns(const std::vector<std::string>& names) : names_(names), all_(names.empty()) {
+  if (names_ == std::vector<std::string>{""}) names_.clear();
+  const std::string* twice = repeated(names_);
+  require(twice == nullptr, ErrorKind::kUsage, "--keep_columns: '{}' is named twice", twice ? printable(*twice) : "");
+}
+
+}  // namespace strake::tasks

@@ -1,0 +1,185 @@
+#include "strake/tasks/prediction_job.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "strake/core/crc32c.h"
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/log.h"
+#include "strake/data/text_input.h"
+
+namespace strake::tasks {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kLockName = "lock";
+constexpr const char* kStateName = "state.json";
+constexpr const char* kJournalName = "logits.journal";
+
+// True if `file` is what `path` names: not an earlier holder's, who has removed it meanwhile.
+bool is_file_of(int file, const fs::path& path) {
+  struct stat opened{};
+  struct stat named{};
+  return ::fstat(file, &opened) == 0 && ::stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino &&
+         opened.st_dev == named.st_dev;
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// CRC-32C of up to `bytes` bytes of a file from `offset` on, continuing from `checksum`, in little memory.
+uint32_t checksum_of(const fs::path& file, int64_t offset, int64_t bytes, uint32_t checksum) {
+  constexpr int64_t kBlockBytes = int64_t{1} << 20;
+  std::ifstream stream(file, std::ios::binary);
+  stream.seekg(offset);
+  std::string block(kBlockBytes, '\0');
+  while (stream && bytes > 0) {
+    stream.read(block.data(), std::min(bytes, kBlockBytes));
+    checksum = crc32c(block.data(), static_cast<size_t>(stream.gcount()), checksum);
+    bytes -= stream.gcount();
+  }
+  require(!stream.bad() && stream.is_open(), ErrorKind::kIo, "cannot read {}", file.string());
+  return checksum;
+}
+
+// An AtomicFile or a crash of one may have left more than the three files.
+void remove_files_of_job(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name == kStateName || name == kJournalName || is_atomic_leftover(name)) ::unlink(entry->path().c_str());
+  }
+}
+
+}  // namespace
+
+PredictionJob::PredictionJob(fs::path folder, std::string output)
+    : folder_(std::move(folder)), output_(std::move(output)) {
+  lock();
+}
+
+PredictionJob::~PredictionJob() {
+  const bool is_worth_keeping = journal_ ? journal_->rows() > 0 : is_unfinished();
+  journal_.reset();
+  if (!is_worth_keeping && lock_ >= 0) remove();
+  if (lock_ >= 0) ::close(lock_);
+}
+
+void PredictionJob::lock() {
+  const fs::path path = folder_ / kLockName;
+  while (true) {
+    const bool is_made = ::mkdir(folder_.c_str(), 0777) == 0 || errno == EEXIST;
+    require(is_made, ErrorKind::kIo, "cannot write {}: {}", output_, std::strerror(errno));
+    lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock_ < 0 && errno == ENOENT) continue;  // another process has just removed the folder
+    require(lock_ >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(errno));
+    if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) {
+      if (is_file_of(lock_, path)) return;
+      ::close(std::exchange(lock_, -1));
+      continue;
+    }
+    const int error = errno;
+    ::close(std::exchange(lock_, -1));
+    require(error == EWOULDBLOCK, ErrorKind::kIo, "cannot lock {}: {}", path.string(), std::strerror(error));
+    fail(ErrorKind::kUsage, "--output {}: another process is writing it (it holds {})", output_, path.string());
+  }
+}
+
+bool PredictionJob::is_unfinished() const { return is_there(folder_ / kStateName); }
+
+void PredictionJob::open(const Json& identity, int64_t num_labels, Leftover leftover) {
+  const fs::path state = folder_ / kStateName;
+  if (leftover == Leftover::kDelete || !is_there(state)) remove_files_of_job(folder_);
+  int64_t starts = 0;
+  if (is_there(state)) {
+    const Json before = read_json(state, kMaxIndexBytes);
+    require_same(get_required<Json>(before, "job", state.string()), identity);
+    starts = get_required<int64_t>(before, "starts", state.string());
+  }
+  journal_ = std::make_unique<PredictionJournal>(folder_ / kJournalName, num_labels);
+  write_file_atomically(state, Json{{"job", identity}, {"starts", starts + 1}}.dump(2) + "\n");
+  sync_directory(folder_.parent_path());
+  resumes_ = starts;
+  if (starts > 0) {
+    log::info("{}: going on after {} rows that were scored before ({} start{} so far)", output_, journal_->rows_found(),
+              starts, starts == 1 ? "" : "s");
+  }
+}
+
+void PredictionJob::require_same(const Json& before, const Json& now) const {
+  std::set<std::string> keys;
+  for (const Json* job : {&before, &now}) {
+    for (const auto& item : job->items()) keys.insert(item.key());
+  }
+  constexpr size_t kLongestValue = 500;
+  const auto value_of = [](const Json& job, const std::string& key) {
+    return job.contains(key) ? job.at(key).dump() : std::string("nothing");
+  };
+  for (const std::string& key : keys) {
+    const std::string old = value_of(before, key);
+    const std::string current = value_of(now, key);
+    require(old == current, ErrorKind::kUsage,
+            "--output {}: the interrupted run that {} would continue had {} = {}, now it is {}; pass "
+            "--overwrite_output to delete what it scored and start over",
+            output_, folder_.string(), key, printable(old, kLongestValue), printable(current, kLongestValue));
+  }
+}
+
+void PredictionJob::finish() {
+  journal_.reset();
+  remove();
+  ::close(std::exchange(lock_, -1));
+}
+
+void PredictionJob::remove() {
+  remove_files_of_job(folder_);
+  ::unlink((folder_ / kLockName).c_str());  // last: whoever opens it afterwards sees that it is not the one in place
+  ::rmdir(folder_.c_str());                 // fails, rightly, if something else is in it
+}
+
+std::vector<std::string> describe_files(const std::vector<fs::path>& files) {
+  constexpr int64_t kChecked = int64_t{64} << 10;  // a Parquet file's footer is at its end
+  std::vector<std::string> descriptions;
+  for (const fs::path& file : files) {
+    data::require_data_file(file);
+    struct stat status{};
+    const bool is_known = ::stat(file.c_str(), &status) == 0;
+    require(is_known, ErrorKind::kIo, "cannot stat {}: {}", file.string(), std::strerror(errno));
+    uint32_t checksum = checksum_of(file, 0, kChecked, 0);
+    checksum = checksum_of(file, std::max<int64_t>(0, status.st_size - kChecked), kChecked, checksum);
+    descriptions.push_back(fmt::format("{}, {} bytes, modified {}.{:09}, crc32c {:08x}",
+                                       fs::absolute(file).lexically_normal().string(), status.st_size,
+                                       status.st_mtim.tv_sec, status.st_mtim.tv_nsec, checksum));
+  }
+  return descriptions;
+}
+
+std::string model_fingerprint(const fs::path& folder) {
+  std::vector<fs::path> weights;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() == ".safetensors") weights.push_back(entry->path());
+  }
+  require(!error, ErrorKind::kIo, "cannot list {}: {}", folder.string(), error.message());
+  std::ranges::sort(weights);
+  uint32_t checksum = 0;
+  for (const fs::path& file : weights) checksum = checksum_of(file, 0, std::numeric_limits<int64_t>::max(), checksum);
+  const std::string config = read_file(folder / "config.json", kMaxConfigBytes);
+  return fmt::format("{:08x}-{:08x}", crc32c(config.data(), config.size()), checksum);
+}
+
+}  // namespace strake::tasks

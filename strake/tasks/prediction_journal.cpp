@@ -1,0 +1,176 @@
+#include "strake/tasks/prediction_journal.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "strake/core/crc32c.h"
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/log.h"
+
+namespace strake::tasks {
+namespace {
+
+constexpr uint64_t kMagic = 0x316c6e726a6b7473;  // "stkjrnl1"
+constexpr int64_t kMostRows = int64_t{1} << 24;  // of a record
+
+struct Header {
+  uint64_t magic = kMagic;
+  int64_t num_labels = 0;
+};
+
+bool read_at(int file, void* data, uint64_t bytes, uint64_t offset) {
+  auto* next = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(file, next, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    next += got;
+    bytes -= static_cast<uint64_t>(got);
+    offset += static_cast<uint64_t>(got);
+  }
+  return true;
+}
+
+bool write_at(int file, const void* data, uint64_t bytes, uint64_t offset) {
+  const auto* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t put = ::pwrite(file, next, bytes, static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    next += put;
+    bytes -= static_cast<uint64_t>(put);
+    offset += static_cast<uint64_t>(put);
+  }
+  return true;
+}
+
+}  // namespace
+
+// checksum: of the numbers and what stands before it here.
+struct PredictionJournal::Record {
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  int64_t tokens = 0;
+  uint32_t unused = 0;
+  uint32_t checksum = 0;
+
+  uint32_t checksum_of(std::span<const float> numbers) const {
+    return crc32c(numbers.data(), numbers.size_bytes(), crc32c(this, offsetof(Record, checksum)));
+  }
+};
+
+PredictionJournal::PredictionJournal(std::filesystem::path path, int64_t num_labels)
+    : path_(std::move(path)), num_labels_(num_labels) {
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) refuse("open");
+  Header header;
+  if (read_at(descriptor_, &header, sizeof(header), 0) && header.magic == kMagic && header.num_labels == num_labels) {
+    end_ = sizeof(Header);
+    scan();
+  } else {
+    start();
+  }
+  found_end_ = end_;
+  read_offset_ = sizeof(Header);
+  rows_ = rows_found_;
+}
+
+PredictionJournal::~PredictionJournal() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void PredictionJournal::start() {
+  const Header header{.num_labels = num_labels_};
+  if (::ftruncate(descriptor_, 0) != 0 || !write_at(descriptor_, &header, sizeof(header), 0) ||
+      ::fsync(descriptor_) != 0) {
+    refuse("write");
+  }
+  sync_directory(path_.parent_path());
+  end_ = sizeof(Header);
+}
+
+bool PredictionJournal::read_record(uint64_t offset, uint64_t size, Record& record) const {
+  if (size - offset < sizeof(Record) || !read_at(descriptor_, &record, sizeof(Record), offset)) return false;
+  return record.rows > 0 && record.rows <= kMostRows && record.tokens >= 0 &&
+         static_cast<uint64_t>(record.rows) <=
+             (size - offset - sizeof(Record)) / (static_cast<uint64_t>(num_labels_) * sizeof(float));
+}
+
+void PredictionJournal::scan() {
+  struct stat status{};
+  if (::fstat(descriptor_, &status) != 0) refuse("stat");
+  const auto size = static_cast<uint64_t>(status.st_size);
+  std::vector<float> numbers;
+  Record record;
+  while (read_record(end_, size, record)) {
+    numbers.resize(static_cast<size_t>(record.rows * num_labels_));
+    const uint64_t bytes = numbers.size() * sizeof(float);
+    if (!read_at(descriptor_, numbers.data(), bytes, end_ + sizeof(Record)) || record.first_row != rows_found_ ||
+        record.checksum != record.checksum_of(numbers)) {
+      break;
+    }
+    end_ += sizeof(Record) + bytes;
+    rows_found_ += record.rows;
+    tokens_found_ += record.tokens;
+  }
+  if (end_ == size) return;
+  log::info("{}: the last {} bytes were not completely written and are dropped", path_.string(), size - end_);
+  if (::ftruncate(descriptor_, static_cast<off_t>(end_)) != 0) refuse("cut");
+}
+
+void PredictionJournal::read(std::span<float> logits) {
+  while (!logits.empty()) {
+    if (read_left_ == 0) {
+      Record record;
+      require(read_record(read_offset_, found_end_, record), ErrorKind::kInternal, "{}: read beyond its end",
+              path_.string());
+      read_offset_ += sizeof(Record);
+      read_left_ = record.rows * num_labels_;
+    }
+    const auto part = logits.first(static_cast<size_t>(std::min<int64_t>(read_left_, std::ssize(logits))));
+    if (!read_at(descriptor_, part.data(), part.size_bytes(), read_offset_)) refuse("read");
+    read_offset_ += part.size_bytes();
+    read_left_ -= std::ssize(part);
+    logits = logits.subspan(part.size());
+  }
+}
+
+void PredictionJournal::append(std::span<const float> logits, int64_t tokens) {
+  if (logits.empty()) return;
+  Record record{.first_row = rows_, .rows = std::ssize(logits) / num_labels_, .tokens = tokens};
+  require(record.rows <= kMostRows && record.rows * num_labels_ == std::ssize(logits), ErrorKind::kInternal,
+          "{}: a record of {} numbers for {} labels", path_.string(), logits.size(), num_labels_);
+  record.checksum = record.checksum_of(logits);
+  if (!write_at(descriptor_, &record, sizeof(record), end_) ||
+      !write_at(descriptor_, logits.data(), logits.size_bytes(), end_ + sizeof(record)) || !sync()) {
+    const int error = errno;
+    [[maybe_unused]] const int cut = ::ftruncate(descriptor_, static_cast<off_t>(end_));  // scan() would do it as well
+    errno = error;
+    refuse("write");
+  }
+  end_ += sizeof(record) + logits.size_bytes();
+  rows_ += record.rows;
+}
+
+// A disk takes milliseconds to do it: once a second costs nothing.
+bool PredictionJournal::sync() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - synced_ < std::chrono::seconds(1)) return true;
+  synced_ = now;
+  return ::fdatasync(descriptor_) == 0;
+}
+
+void PredictionJournal::refuse(const char* action) const {
+  fail(ErrorKind::kIo, "cannot {} {}: {}", action, path_.string(), std::strerror(errno));
+}
+
+}  // namespace strake::tasks

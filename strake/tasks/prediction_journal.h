@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+namespace strake::tasks {
+
+// The logits of the rows scored so far, in order, in a file that is only ever appended to: a write-ahead log. What
+// append() has returned for survives the process, and but for the last second's also the machine. A record that was cut
+// by a crash is recognised by its checksum (CRC-32C) and dropped with all that follows. 16 bytes, then per record 32
+// bytes and its numbers.
+// Reading and appending may happen in two threads.
+class PredictionJournal {
+ public:
+  // Opens or, if it is not there or not of `num_labels` numbers a row, starts the journal. Errors: kIo naming the file.
+  PredictionJournal(std::filesystem::path path, int64_t num_labels);
+  ~PredictionJournal();
+  PredictionJournal(const PredictionJournal&) = delete;
+  PredictionJournal& operator=(const PredictionJournal&) = delete;
+
+  // What was found at opening.
+  int64_t rows_found() const { return rows_found_; }
+  int64_t tokens_found() const { return tokens_found_; }
+
+  // The next logits.size() / num_labels of the rows found.
+  void read(std::span<float> logits);
+
+  // After an error, kIo, the journal is as it was before.
+  void append(std::span<const float> logits, int64_t tokens);
+  // Rows found and appended.
+  int64_t rows() const { return rows_; }  // from any thread
+
+ private:
+  struct Record;
+  void start();
+  void scan();
+  bool sync();
+  bool read_record(uint64_t offset, uint64_t size, Record& record) const;
+  [[noreturn]] void refuse(const char* action) const;
+
+  std::filesystem::path path_;
+  int64_t num_labels_;
+  std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
+  int descriptor_ = -1;
+  uint64_t end_ = 0;        // of the last sound record
+  uint64_t found_end_ = 0;  // of the last one found
+  int64_t rows_found_ = 0;
+  int64_t tokens_found_ = 0;
+  std::atomic<int64_t> rows_ = 0;
+  uint64_t read_offset_ = 0;  // of the next number to read
+  int64_t read_left_ = 0;     // numbers of its record
+};
+
+}  // namespace strake::tasks

@@ -1,0 +1,116 @@
+#include "strake/tasks/prediction_journal.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "strake/core/error.h"
+
+namespace strake::tasks {
+namespace {
+namespace fs = std::filesystem;
+
+class PredictionJournalTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / ("journal-" + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+    path_ = folder_ / "logits.journal";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Records of 1, 2, 3, ... rows of three numbers each: 0, 1, 2, ...
+  void write_records(int64_t count) {
+    PredictionJournal journal(path_, 3);
+    for (int64_t rows = 1; rows <= count; ++rows) journal.append(numbers(journal.rows() * 3, rows * 3), 10 * rows);
+  }
+  static std::vector<float> numbers(int64_t first, int64_t count) {
+    std::vector<float> values(static_cast<size_t>(count));
+    std::iota(values.begin(), values.end(), static_cast<float>(first));
+    return values;
+  }
+  std::string content() const {
+    std::ifstream stream(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+  void overwrite(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
+
+  fs::path folder_, path_;
+};
+
+TEST_F(PredictionJournalTest, WhatWasAppendedIsFoundInAnyPieces) {
+  write_records(4);
+  for (const int64_t rows_at_once : {1, 3, 7, 10}) {
+    PredictionJournal journal(path_, 3);
+    ASSERT_EQ(journal.rows_found(), 10);
+    EXPECT_EQ(journal.tokens_found(), 100);
+    std::vector<float> read;
+    for (int64_t left = 10; left > 0; left -= rows_at_once) {
+      std::vector<float> part(static_cast<size_t>(std::min(left, rows_at_once) * 3));
+      journal.read(part);
+      read.insert(read.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(read, numbers(0, 30));
+    std::vector<float> more(3);
+    EXPECT_THROW(journal.read(more), Error);
+  }
+}
+
+TEST_F(PredictionJournalTest, AFileCutAnywhereHasTheRecordsBeforeTheCutAndGoesOn) {
+  write_records(4);
+  const std::string whole = content();
+  const std::vector<size_t> ends = {16, 16 + 44, 16 + 44 + 56, 16 + 44 + 56 + 68, whole.size()};
+  ASSERT_EQ(ends.back(), 16 + 44 + 56 + 68 + 80);
+  const std::vector<int64_t> rows_before = {0, 1, 3, 6, 10};
+  for (size_t size = 0; size < whole.size(); ++size) {
+    overwrite(whole.substr(0, size));
+    size_t records = 0;
+    while (ends[records + 1] <= size) ++records;
+    PredictionJournal journal(path_, 3);
+    ASSERT_EQ(journal.rows_found(), rows_before[records]) << size;
+    journal.append(numbers(journal.rows() * 3, 30 - journal.rows() * 3), 0);
+    std::vector<float> found(static_cast<size_t>(rows_before[records] * 3));
+    journal.read(found);
+    EXPECT_EQ(found, numbers(0, std::ssize(found)));
+    EXPECT_EQ(PredictionJournal(path_, 3).rows_found(), 10) << size;
+  }
+}
+
+TEST_F(PredictionJournalTest, AChangedBitDropsItsRecordAndThoseBehind) {
+  write_records(3);
+  const std::string whole = content();
+  for (size_t byte = 16; byte < whole.size(); ++byte) {
+    std::string damaged = whole;
+    damaged[byte] = static_cast<char>(damaged[byte] ^ 0x10);
+    overwrite(damaged);
+    const int64_t expected = byte < 16 + 44 ? 0 : byte < 16 + 44 + 56 ? 1 : 3;
+    EXPECT_EQ(PredictionJournal(path_, 3).rows_found(), expected) << byte;
+  }
+}
+
+TEST_F(PredictionJournalTest, AJournalOfAnotherWidthOrOfSomethingElseIsStartedAnew) {
+  write_records(2);
+  EXPECT_EQ(PredictionJournal(path_, 2).rows_found(), 0);
+  EXPECT_EQ(content().size(), 16);
+  overwrite(std::string(1000, 'x'));
+  EXPECT_EQ(PredictionJournal(path_, 3).rows_found(), 0);
+}
+
+TEST_F(PredictionJournalTest, AFileThatCannotBeOpenedIsNamed) {
+  try {
+    const PredictionJournal journal(folder_ / "nowhere" / "x", 2);
+    FAIL() << "no error came";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_NE(std::string(error.what()).find("nowhere/x: No such file"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace strake::tasks

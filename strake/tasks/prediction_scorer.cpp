@@ -1,0 +1,116 @@
+#include "strake/tasks/prediction_scorer.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "strake/core/log.h"
+#include "strake/core/threads.h"
+#include "strake/data/task_queue.h"
+#include "strake/data/text_pipeline.h"
+
+namespace strake::tasks {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What is lost when the machine stops: large enough that threads seldom wait for the last one of a call.
+constexpr int64_t kChunksPerRecord = 16;  // of --max_tokens_per_batch, for each thread
+constexpr size_t kMostTasks = 2;          // of writing that wait
+constexpr double kSecondsPerMessage = 30;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::span<float> numbers_of(const at::Tensor& tensor) {
+  return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
+}
+
+class Scorer {
+ public:
+  explicit Scorer(const ScoringRun& run)
+      : config_(run.config),
+        model_(run.model),
+        journal_(run.journal),
+        output_(run.output),
+        tokens_per_record_(kChunksPerRecord * run.config.max_tokens_per_batch * threads_per_rank(1)) {}
+
+  void run(const data::TableSource& source, PredictReport& report) {
+    data::TableReader reader(source);
+    output_.check_names(reader.column_names(), reader.files().front().string());
+    EncoderPool pool(model_.tokenizer);
+    const int64_t first_new_row = source.first_row + journal_.rows_found();
+    const auto encode = [&](const data::Table& table) {
+      const int64_t found = std::clamp<int64_t>(first_new_row - table.first_row(), 0, table.num_rows());
+      return Window{pool.encode(table, config_.text, nullptr, found), found};
+    };
+    data::TaskQueue writing(kMostTasks);
+    auto left = Clock::now();
+    const auto score = [&](const Window& window) {
+      report.seconds_waiting_for_input += seconds_since(left);
+      score_window(window, writing, report);
+      tell_progress(report);
+      left = Clock::now();
+    };
+    constexpr int kThreadsPerTokenizer = 16;
+    data::ordered_parallel_map([&] { return reader.next(); }, encode, score,
+                               {.workers = 1 + threads_per_rank(1) / kThreadsPerTokenizer});
+    writing.finish();
+    report.seconds_waiting_for_output = writing.seconds_waited();
+    report.score.tokens = journal_.tokens_found() + report.tokens_scored;
+  }
+
+ private:
+  struct Window {
+    EncodedRows rows;
+    int64_t found = 0;  // rows at the beginning that are in the journal
+  };
+
+  int64_t record_end(const EncodedRows& rows, int64_t begin) const {
+    const auto end = std::ranges::upper_bound(rows.offsets, rows.offsets[begin] + tokens_per_record_);
+    return std::clamp<int64_t>(end - rows.offsets.begin() - 1, begin + 1, rows.num_rows());
+  }
+
+  void score_window(const Window& window, data::TaskQueue& writing, PredictReport& report) {
+    const EncodedRows& rows = window.rows;
+    const at::Tensor logits = at::empty({rows.num_rows(), model_.engine.config().num_labels()}, at::kFloat);
+    if (window.found > 0) journal_.read(numbers_of(logits.narrow(0, 0, window.found)));
+    for (int64_t begin = window.found; begin < rows.num_rows();) {
+      const int64_t end = record_end(rows, begin);
+      const at::Tensor part = score_encoded(config_, model_, rows, begin, end);
+      logits.narrow(0, begin, end - begin).copy_(part);
+      const int64_t tokens = rows.offsets[end] - rows.offsets[begin];
+      writing.push([this, part, tokens] { journal_.append(numbers_of(part), tokens); });
+      report.rows_scored += end - begin;
+      report.tokens_scored += tokens;
+      begin = end;
+    }
+    writing.push([this, table = rows.table, logits] { output_.append(table, logits); });
+    report.score.rows += rows.num_rows();
+  }
+
+  void tell_progress(const PredictReport& report) {
+    if (seconds_since(told_) < kSecondsPerMessage) return;
+    told_ = Clock::now();
+    log::info("{} rows, {:.1f} a second", report.score.rows,
+              static_cast<double>(report.rows_scored) / seconds_since(start_));
+  }
+
+  const ScoreConfig& config_;
+  ScoringModel& model_;
+  PredictionJournal& journal_;
+  PredictionOutput& output_;
+  int64_t tokens_per_record_;
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point told_ = start_;
+};
+
+}  // namespace
+
+void score_into(const ScoringRun& run, const data::TableSource& source, PredictReport& report) {
+  Scorer(run).run(source, report);
+}
+
+}  // namespace strake::tasks
