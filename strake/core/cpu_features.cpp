@@ -12,7 +12,7 @@
 namespace strake {
 namespace {
 
-constexpr std::array kIsaNames{"reference", "avx2", "avx512", "avx512_bf16", "amx"};
+constexpr std::array kIsaNames{"reference", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx"};
 
 struct Registers {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -78,6 +78,8 @@ bool machine_has(Isa isa) {
       return f.avx2;
     case Isa::kAvx512:
       return f.avx512;
+    case Isa::kAvx512Vnni:
+      return f.avx512_vnni;
     case Isa::kAvx512Bf16:
       return f.avx512_bf16;
     case Isa::kAmx:
@@ -113,7 +115,7 @@ const CpuFeatures& cpu_features() {
 bool usable(Isa isa) { return isa <= highest_allowed() && machine_has(isa); }
 
 Isa best_isa() {
-  for (const Isa isa : {Isa::kAmx, Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvx2}) {
+  for (const Isa isa : {Isa::kAmx, Isa::kAvx512Bf16, Isa::kAvx512Vnni, Isa::kAvx512, Isa::kAvx2}) {
     if (usable(isa)) return isa;
   }
   return Isa::kReference;
