@@ -44,7 +44,7 @@ ScoreReport predict(const PredictConfig& config) {
   ScoringModel model = load_scoring_model(config.score);
   const models::EncoderConfig& encoder = model.engine.config();
   data::TableWriter writer(config.output, {.metadata = {{"strake.model", config.score.model_name_or_path},
-                                                        {"strake.precision", config.score.bf16 ? "bf16" : "fp32"}}});
+                                                        {"strake.precision", model.precision}}});
   const bool regression = encoder.problem() == models::ProblemType::kRegression;
   const ScoreReport report =
       score_rows(config.score, model, nullptr, [&](const EncodedRows& rows, const at::Tensor& logits) {
