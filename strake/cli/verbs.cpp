@@ -120,7 +120,7 @@ std::span<const Verb> verbs() {
             "  strake train ... --resume_from_checkpoint true"},
            &run_train},
       Verb{{"predict", "Score a table: all its columns plus prediction and probabilities, as Parquet.",
-            "Example:\n"
+            "Examples:\n"
             "  strake predict --model_name_or_path out --input new.parquet --output scored.parquet --text_column text\n"
             "  strake predict ... --precision auto             int8 or bf16, where they are near enough to fp32"},
            &run_predict},
