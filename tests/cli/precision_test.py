@@ -123,24 +123,30 @@ def test_linears_that_the_file_names_stay_in_bf16(folder, model, tmp_path):
     assert (int8 == probabilities(model, folder, tmp_path / "bf16.parquet", precision="bf16")).all()
 
 
-def test_calibration_keeps_the_harmful_linear_in_bf16(folder, model):
-    """One input of a linear layer is much larger than all others, which then have no steps left between 0 and 1."""
+def test_calibration_keeps_the_harmful_linears_in_bf16(folder, model):
+    """One input of some linear layers is much larger than the others, which have no steps left between 0 and 1."""
 
     def spoil(name, array):
-        if "layer.1.attention.output.LayerNorm" in name:
-            array = array.copy()
-            array[3] = 3000
-        if name.endswith("layer.1.intermediate.dense.weight"):
-            array = array.copy()
-            array[:, 3] = 0
+        array = array.copy()
+        if name.endswith(("intermediate.dense.bias", "value.bias")):
+            array[5] = 2000
+        if name.endswith("output.dense.weight"):
+            array[:, 5] = 0  # and is not used at all
         return array
 
     change_weights(model, spoil)
     result = calibrate(model, folder)
-    record = json.loads((model / RECORD).read_text())
-    assert {"layer": 1, "linear": "feed_forward.in"} in record["int8"]["bf16_linears"]
-    assert result["int8_linears_in_bf16"] == len(record["int8"]["bf16_linears"]) < 8
+    kept = json.loads((model / RECORD).read_text())["int8"]["bf16_linears"]
+    spoilt = [{"layer": layer, "linear": name} for layer in (0, 1) for name in ("attention.output", "feed_forward.out")]
+    assert kept and all(linear in spoilt for linear in kept)
+    assert result["int8_linears_in_bf16"] == len(kept)
     assert result["int8_agreement"] >= 0.99
+    assert attempt("evaluate", model, folder, precision="auto").err.count("linear layers in bf16")
+    (model / RECORD).unlink()
+    alone = summary(
+        "evaluate", model_name_or_path=model, input=folder / "check.parquet", max_seq_length=32, precision="int8"
+    )
+    assert alone["accuracy"] < result["int8_accuracy"] - 0.005, "else there was nothing to mend"
 
 
 def test_regression_is_calibrated_by_its_correlation(folder, tmp_path):
