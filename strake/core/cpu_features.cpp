@@ -1,6 +1,8 @@
 #include "strake/core/cpu_features.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -69,6 +71,16 @@ CpuFeatures detect() {
   return f;
 }
 
+// Linux enables the tiles' registers, 8 KiB a thread, for processes that ask. Threads inherit the permission.
+bool tiles_permitted() {
+  static const bool permitted = [] {
+    constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr long kTileData = 18;
+    return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return permitted;
+}
+
 bool machine_has(Isa isa) {
   const CpuFeatures& f = cpu_features();
   switch (isa) {
@@ -83,7 +95,7 @@ bool machine_has(Isa isa) {
     case Isa::kAvx512Bf16:
       return f.avx512_bf16;
     case Isa::kAmx:
-      return f.amx_bf16 && f.amx_int8;
+      return f.amx_bf16 && f.amx_int8 && tiles_permitted();
   }
   return false;
 }

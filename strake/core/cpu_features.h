@@ -26,7 +26,8 @@ struct CpuFeatures {
 const CpuFeatures& cpu_features();
 
 // True if kernels of this level may run: the machine has it and the environment variable STRAKE_ISA
-// (reference, avx2, avx512, avx512_vnni, avx512_bf16, amx) does not name a lower one.
+// (reference, avx2, avx512, avx512_vnni, avx512_bf16, amx) does not name a lower one. For kAmx this asks the system for
+// the process's permission to use the tiles, once.
 bool usable(Isa isa);
 
 // Best usable level, and "AMD EPYC: avx512_bf16" for the log.

@@ -17,11 +17,12 @@ namespace {
 template <typename Out>
 constexpr std::nullptr_t kLadder = nullptr;
 template <>
-constexpr Ladder<Int8MatmulRung<BFloat16>, 4> kLadder<BFloat16>{&avx512::kInt8MatmulVnni, &avx512::kInt8Matmul,
-                                                                &avx2::kInt8Matmul, &reference::kInt8Matmul};
+constexpr Ladder<Int8MatmulRung<BFloat16>, 5> kLadder<BFloat16>{
+    &amx::kInt8Matmul, &avx512::kInt8MatmulVnni, &avx512::kInt8Matmul, &avx2::kInt8Matmul, &reference::kInt8Matmul};
 template <>
-constexpr Ladder<Int8MatmulRung<float>, 4> kLadder<float>{&avx512::kInt8MatmulVnniToFloat, &avx512::kInt8MatmulToFloat,
-                                                          &avx2::kInt8MatmulToFloat, &reference::kInt8MatmulToFloat};
+constexpr Ladder<Int8MatmulRung<float>, 5> kLadder<float>{&amx::kInt8MatmulToFloat, &avx512::kInt8MatmulVnniToFloat,
+                                                          &avx512::kInt8MatmulToFloat, &avx2::kInt8MatmulToFloat,
+                                                          &reference::kInt8MatmulToFloat};
 
 int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -52,14 +53,15 @@ int32_t pack_column(const float* from, int64_t depth, float inverse, const Int8T
 }  // namespace
 
 QuantizedMatrix::QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa highest)
-    : depth_(depth), columns_(columns) {
+    : QuantizedMatrix(weight, depth, columns, pick(kLadder<BFloat16>, highest).isa,
+                      pick(kLadder<BFloat16>, highest).tile) {}
+
+QuantizedMatrix::QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa isa, const Int8Tile& tile)
+    : depth_(depth), columns_(columns), isa_(isa) {
   require(depth >= 0 && depth <= kMostInt8Depth && columns >= 0, ErrorKind::kInternal, "int8 matrix of [{}, {}]", depth,
           columns);
-  const auto& rung = pick(kLadder<BFloat16>, highest);
-  isa_ = rung.isa;
-  const Int8Tile& tile = rung.tile;
   const int64_t panels = pieces_of(columns, tile.columns);
-  const int64_t panel_bytes = pieces_of(depth, tile.depth_per_unit) * tile.depth_per_unit * tile.columns;
+  const int64_t panel_bytes = pieces_of(depth, tile.depth_step) * tile.depth_step * tile.columns;
   panels_ = AlignedFloats(pieces_of(panels * panel_bytes, sizeof(float)));
   scales_ = AlignedFloats(panels * tile.columns);
   corrections_ = AlignedFloats(panels * tile.columns);

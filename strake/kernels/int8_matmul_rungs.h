@@ -4,11 +4,12 @@
 
 namespace strake::kernels {
 
-// How a rung packs. A panel of B is [units, columns of the tile, depth_per_unit] numbers; depths and columns beyond the
-// last are 0.
+// How a rung packs. A panel of B is [units, columns of the tile, depth_per_unit] numbers; depths up to the next
+// multiple of depth_step, and columns beyond the last, are 0.
 struct Int8Tile {
   int64_t columns;
   int64_t depth_per_unit;
+  int64_t depth_step;
   int32_t offset;  // added to activations when they are packed, which makes them unsigned
 };
 
@@ -42,5 +43,9 @@ extern const Int8MatmulRung<float> kInt8MatmulToFloat;
 extern const Int8MatmulRung<BFloat16> kInt8MatmulVnni;
 extern const Int8MatmulRung<float> kInt8MatmulVnniToFloat;
 }  // namespace avx512
+namespace amx {
+extern const Int8MatmulRung<BFloat16> kInt8Matmul;
+extern const Int8MatmulRung<float> kInt8MatmulToFloat;
+}  // namespace amx
 
 }  // namespace strake::kernels

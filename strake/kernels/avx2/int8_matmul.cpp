@@ -11,6 +11,7 @@ struct Int8Pairs {
   using Int = __m256i;
   static constexpr int kTileRows = 6;  // 12 sums, 2 vectors of B, one of A and one of products in 16 registers
   static constexpr int kDepthPerUnit = 2;
+  static constexpr int kDepthStep = 2;
   static constexpr int32_t kOffset = 0;
 
   static Int load_sums(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }

@@ -8,6 +8,7 @@ namespace {
 // A unit is two numbers of 16 bits: products of 8-bit ones are added in 16 bits with saturation (VPMADDUBSW).
 struct Int8Pairs : Int8Avx512 {
   static constexpr int kDepthPerUnit = 2;
+  static constexpr int kDepthStep = 2;
   static constexpr int32_t kOffset = 0;
 
   static __m512 along(const int8_t* p, int64_t /*left*/) { return _mm512_castsi512_ps(load_columns(p)); }

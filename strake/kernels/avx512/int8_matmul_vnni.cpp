@@ -7,6 +7,7 @@ namespace {
 // A unit is four numbers of 8 bits, of A as unsigned ones: x + 128.
 struct Int8Quads : Int8Avx512 {
   static constexpr int kDepthPerUnit = 4;
+  static constexpr int kDepthStep = 4;
   static constexpr int32_t kOffset = 128;
 
   static __m512 along(const int8_t* p, int64_t /*left*/) {

@@ -52,7 +52,7 @@ int64_t multiply(const Int8MatmulPart<Out>& part) {
 }
 
 template <typename Out>
-constexpr Int8MatmulRung<Out> kRung{Isa::kReference, {1, 1, 0}, &no_scratch, &multiply<Out>};
+constexpr Int8MatmulRung<Out> kRung{Isa::kReference, {1, 1, 1, 0}, &no_scratch, &multiply<Out>};
 
 }  // namespace
 

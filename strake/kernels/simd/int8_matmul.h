@@ -7,7 +7,7 @@
 
 // A block of rows is quantized and packed, then multiplied by one panel of B after the other, tile by tile. U is what a
 // rung's instructions take at a time: a unit is kDepthPerUnit numbers that follow each other in depth, in 32 bits of a
-// packed row.
+// packed row. A Tiler packs and multiplies tiles.
 namespace strake::kernels {
 namespace {
 
@@ -19,7 +19,7 @@ constexpr int64_t kPackedBlockBytes = int64_t{256} << 10;  // of A at a time: le
 constexpr int64_t kRowAlign = 64;                          // bytes of quantized rows that are read at once, at most
 
 struct Int8TileProduct {
-  const float* a;             // [units, rows] units
+  const float* a;             // a tile's rows, as Tiler::pack leaves them
   const int8_t* b;            // [units, kInt8TileColumns] units
   const int32_t* first_sums;  // [kInt8TileColumns]
   int64_t units;
@@ -65,6 +65,22 @@ inline void int8_tile_of_rows(int64_t rows, const Int8TileProduct& product) {
   if (rows == kRows) return int8_tile<U, kRows>(product);
   if constexpr (kRows > 1) int8_tile_of_rows<U, kRows - 1>(rows, product);
 }
+
+template <class U>
+inline int64_t int8_units(int64_t depth) {
+  return round_up(depth, U::kDepthStep) / U::kDepthPerUnit;
+}
+
+// Tiles of vectors. A tile's rows are packed as [units, rows] units.
+template <class U>
+struct VectorTiler {
+  static int64_t units_per_row(int64_t units) { return units; }
+  static void pack(const int8_t* quantized, int64_t row_bytes, int64_t rows, int64_t units, float* to) {
+    const PanelSource<int8_t> from{.data = quantized, .stride = row_bytes, .along_depth = true};
+    pack_lines_along<U>(from, {.lines = rows, .pitch = rows, .depth = row_bytes}, 0, units, to);
+  }
+  static void multiply(int64_t rows, const Int8TileProduct& product) { int8_tile_of_rows<U>(rows, product); }
+};
 
 // Where a tile's sums go.
 template <typename Out>
@@ -131,24 +147,24 @@ float quantize_row(const BFloat16* row, int64_t depth, int8_t* to) {
 }
 
 // How a product's scratch is cut, in floats.
-template <class U>
+template <class U, class Tiler>
 struct Int8Scratch {
-  Int8Scratch(int64_t rows, int64_t depth) : units(units_of<U>(depth)) {
+  Int8Scratch(int64_t rows, int64_t depth) : units(int8_units<U>(depth)), row_units(Tiler::units_per_row(units)) {
     const int64_t tiles = (rows + U::kTileRows - 1) / U::kTileRows;
-    const int64_t tile_bytes = U::kTileRows * (units > 0 ? units : 1) * 4;
+    const int64_t tile_bytes = U::kTileRows * (row_units > 0 ? row_units : 1) * 4;
     const int64_t most = kPackedBlockBytes / tile_bytes;
     block_rows = smaller(tiles, most > 0 ? most : 1) * U::kTileRows;
     row_bytes = round_up(depth, kRowAlign);
-    scales = round_up(block_rows * units + U::Simd::kLanes, 16);
+    scales = round_up(block_rows * row_units + U::Simd::kLanes, 16);
     quantized = scales + round_up(block_rows, 16);
     sums = quantized + U::kTileRows * row_bytes / 4;
     total = sums + U::kTileRows * kInt8TileColumns<U>;
   }
-  int64_t units, block_rows, row_bytes;
+  int64_t units, row_units, block_rows, row_bytes;
   int64_t scales, quantized, sums, total;
 };
 
-template <class U, typename Out>
+template <class U, class Tiler, typename Out>
 class Int8Product {
  public:
   explicit Int8Product(const Int8MatmulPart<Out>& part)
@@ -184,9 +200,8 @@ class Int8Product {
         if (scale != scale && first_bad_ == kAllRowsFinite) first_bad_ = row + r;
         scales_[row - begin + r] = scale;
       }
-      const PanelSource<int8_t> from{.data = quantized_, .stride = cut_.row_bytes, .along_depth = true};
-      pack_lines_along<U>(from, {.lines = rows, .pitch = rows, .depth = depth}, 0, cut_.units, to);
-      to += rows * cut_.units;
+      tiler_.pack(quantized_, cut_.row_bytes, rows, cut_.units, to);
+      to += rows * cut_.row_units;
     }
   }
 
@@ -197,7 +212,7 @@ class Int8Product {
     const float* a = packed_;
     for (int64_t row = begin; row < end; row += U::kTileRows) {
       const int64_t rows = smaller(U::kTileRows, end - row);
-      int8_tile_of_rows<U>(rows, {a, b, part_.b.corrections() + column, cut_.units, sums_});
+      tiler_.multiply(rows, {a, b, part_.b.corrections() + column, cut_.units, sums_});
       finish_int8_tile<U, Out>({.sums = sums_,
                                 .row_scales = scales_ + (row - begin),
                                 .column_scales = part_.b.scales() + column,
@@ -207,12 +222,13 @@ class Int8Product {
                                 .rows = rows,
                                 .columns = columns},
                                args.activation);
-      a += rows * cut_.units;
+      a += rows * cut_.row_units;
     }
   }
 
   const Int8MatmulPart<Out>& part_;
-  Int8Scratch<U> cut_;
+  Int8Scratch<U, Tiler> cut_;
+  Tiler tiler_;
   float* packed_;
   float* scales_;
   int8_t* quantized_;
@@ -220,19 +236,22 @@ class Int8Product {
   int64_t first_bad_ = kAllRowsFinite;
 };
 
-template <class U>
+template <class U, class Tiler>
 int64_t int8_scratch(int64_t rows, int64_t depth) {
-  return Int8Scratch<U>(rows, depth).total;
+  return Int8Scratch<U, Tiler>(rows, depth).total;
 }
 
-template <class U, typename Out>
+template <class U, class Tiler, typename Out>
 int64_t int8_multiply(const Int8MatmulPart<Out>& part) {
-  return Int8Product<U, Out>(part).run();
+  return Int8Product<U, Tiler, Out>(part).run();
 }
 
-template <class U, typename Out>
+template <class U, typename Out, class Tiler = VectorTiler<U>>
 constexpr Int8MatmulRung<Out> int8_rung(Isa isa) {
-  return {isa, {kInt8TileColumns<U>, U::kDepthPerUnit, U::kOffset}, &int8_scratch<U>, &int8_multiply<U, Out>};
+  return {isa,
+          {kInt8TileColumns<U>, U::kDepthPerUnit, U::kDepthStep, U::kOffset},
+          &int8_scratch<U, Tiler>,
+          &int8_multiply<U, Tiler, Out>};
 }
 
 }  // namespace
