@@ -53,13 +53,12 @@ int32_t pack_column(const float* from, int64_t depth, float inverse, const Int8T
 }  // namespace
 
 QuantizedMatrix::QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa highest)
-    : QuantizedMatrix(weight, depth, columns, pick(kLadder<BFloat16>, highest).isa,
-                      pick(kLadder<BFloat16>, highest).tile) {}
-
-QuantizedMatrix::QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa isa, const Int8Tile& tile)
-    : depth_(depth), columns_(columns), isa_(isa) {
+    : depth_(depth), columns_(columns) {
   require(depth >= 0 && depth <= kMostInt8Depth && columns >= 0, ErrorKind::kInternal, "int8 matrix of [{}, {}]", depth,
           columns);
+  const auto& rung = pick(kLadder<BFloat16>, highest);
+  isa_ = rung.isa;
+  const Int8Tile& tile = rung.tile;
   const int64_t panels = pieces_of(columns, tile.columns);
   const int64_t panel_bytes = pieces_of(depth, tile.depth_step) * tile.depth_step * tile.columns;
   panels_ = AlignedFloats(pieces_of(panels * panel_bytes, sizeof(float)));

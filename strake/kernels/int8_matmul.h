@@ -22,8 +22,6 @@ namespace strake::kernels {
 inline constexpr int64_t kMostInt8Depth = 131'072;  // 127 * 127 times this is below 2^31
 inline constexpr float kLeastMagnitude = 1e-30F;    // 127 divided by it is finite
 
-struct Int8Tile;
-
 // The weight of a linear layer, quantized and packed once in the layout of one rung. Immutable, so threads may share
 // it.
 class QuantizedMatrix {
@@ -31,8 +29,6 @@ class QuantizedMatrix {
   // weight: [columns, depth], as a linear layer stores it. Uses the calling thread's number of threads. Errors:
   // kNumeric if a number is not finite, with the column; kInternal for a depth above kMostInt8Depth.
   QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa highest = best_isa());
-  // For a rung that is not chosen by its instruction set: tests.
-  QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa isa, const Int8Tile& tile);
 
   int64_t depth() const { return depth_; }
   int64_t columns() const { return columns_; }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "strake/core/error.h"
-#include "strake/kernels/amx/emulated_rungs.h"
 #include "strake/kernels/test_values.h"
 
 namespace strake::kernels {
@@ -17,7 +16,7 @@ namespace {
 
 std::vector<Isa> rungs() {
   std::vector<Isa> levels = usable_rungs();
-  for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAmx}) {
+  for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAvx512Bf16, Isa::kAmx}) {
     if (usable(isa)) levels.push_back(isa);
   }
   return levels;
@@ -210,28 +209,6 @@ TEST(Int8Matmul, GivesARowTheSameBitsWhateverItsNeighbours) {
       const std::vector<BFloat16> same(all.c.begin() + row * stride, all.c.begin() + (row + 1) * stride);
       EXPECT_TRUE(same_bits(one.c, same)) << to_string(isa) << " row " << row;
     }
-  }
-}
-
-// The kernels of AMX, with its instructions in software.
-TEST(Int8Matmul, OnTilesGivesTheBitsOfTheOtherRungs) {
-  if (!usable(Isa::kAvx512)) GTEST_SKIP() << "needs AVX-512 beside the tiles";
-  const auto& rung = amx::kEmulatedInt8Matmul;
-  for (const Shape& shape : kShapes) {
-    const Operands operands(shape);
-    const auto want = multiply<BFloat16>(shape, operands, Isa::kAvx512, Activation::kGelu);
-    const QuantizedMatrix b(operands.weight.data(), shape.depth, shape.columns, rung.isa, rung.tile);
-    AlignedFloats scratch(rung.scratch(shape.rows, shape.depth));
-    std::vector<BFloat16> c(want.c.size(), to_bfloat16(77));
-    const Int8Matmul<BFloat16> args{.rows = shape.rows,
-                                    .a = operands.a.data(),
-                                    .a_stride = shape.depth + kGap,
-                                    .c = c.data(),
-                                    .c_stride = shape.columns + kGap,
-                                    .bias = operands.bias.data(),
-                                    .activation = Activation::kGelu};
-    EXPECT_EQ(rung.multiply({args, b, scratch.data()}), kAllRowsFinite);
-    EXPECT_TRUE(same_bits(c, want.c)) << text(shape, Isa::kAmx);
   }
 }
 

@@ -44,15 +44,18 @@ class EmulatedTiles {
       }
     }
   }
-  // In order of depth, and denormal numbers are not taken as 0: AMX rounds differently.
+  // Denormal numbers are 0. Even and odd depths are summed apart, then both are added to what was there.
   template <int kSum, int kA, int kB>
   void add_bf16() {
     for (int i = 0; i < kSide; ++i) {
       for (int j = 0; j < kSide; ++j) {
-        auto sum = get<float>(kSum, i, j);
+        float halves[2] = {};
         for (int k = 0; k < 2 * kSide; ++k) {
-          sum += to_float(get<BFloat16>(kA, i, k)) * to_float(get<BFloat16>(kB, k / 2, 2 * j + k % 2));
+          const float a = without_denormals(get<BFloat16>(kA, i, k));
+          const float b = without_denormals(get<BFloat16>(kB, k / 2, 2 * j + k % 2));
+          halves[k % 2] = __builtin_fmaf(a, b, halves[k % 2]);
         }
+        const float sum = get<float>(kSum, i, j) + (halves[0] + halves[1]);
         std::memcpy(tiles_[kSum].bytes[i] + 4 * j, &sum, sizeof(sum));
       }
     }
@@ -63,6 +66,7 @@ class EmulatedTiles {
   struct Tile {
     char bytes[kSide][64];
   };
+  static float without_denormals(BFloat16 x) { return (x.bits & 0x7F80U) == 0 ? 0.0F : to_float(x); }
   template <typename T>
   T get(int tile, int row, int column) const {
     T value;
