@@ -73,8 +73,6 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
   log::info("{} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", threads,
             threads == 1 ? "" : "s", describe_cpu(), model.precision, static_cast<double>(memory.weights) / 1e6,
             static_cast<double>(memory.activations) / 1e6);
-  if (plan.precision != inference::Precision::kFp32 && usable(Isa::kAmx))
-    log::info("this processor has AMX, which scoring does not use yet");
   return model;
 }
 
