@@ -2,19 +2,25 @@
 // layer can take. GFLOPS and the share of what the processor does in a loop of multiply-adds on registers, measured in
 // the same process just before (kept by one thread times the number of threads). STRAKE_NUM_THREADS sets the threads (1
 // if unset). Arguments after Google Benchmark's own: none. Operands are packed in each call, as in training, but for
-// "packed", where the weight is packed once, as in inference.
+// "packed", where the weight is packed once, as in inference. int8 is there as inference computes it: rows are
+// quantized in each call, each thread takes its share of them, and ffn1 is activated; its peak is that of integers.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "strake/core/cpu_features.h"
 #include "strake/core/memory.h"
 #include "strake/core/threads.h"
+#include "strake/kernels/int8_matmul.h"
 #include "strake/kernels/matmul.h"
+#include "strake/kernels/scratch.h"
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/layers/node.h"
 #include "strake/tensors/compute_threads.h"
@@ -34,6 +40,7 @@ struct Layer {
 constexpr Layer kLayers[] = {{"qkv", 768, 2304}, {"out", 768, 768}, {"ffn1", 768, 3072}, {"ffn2", 3072, 768}};
 
 double peak(c10::ScalarType dtype) {
+  if (dtype == at::kChar) return benchmarks::int8_register_peak() * num_threads();
   return (dtype == at::kFloat ? benchmarks::fp32_register_peak() : benchmarks::bf16_register_peak()) * num_threads();
 }
 
@@ -74,6 +81,33 @@ void packed_forward(benchmark::State& state, const Layer& layer, c10::ScalarType
   });
 }
 
+void quantized_forward(benchmark::State& state, const Layer& layer) {
+  const Tensors t(layer, at::kBFloat16);
+  const at::Tensor y = at::empty_like(t.dy);
+  const at::Tensor wide = t.weight.to(at::kFloat);
+  const at::Tensor bias = t.bias.to(at::kFloat);
+  const kernels::QuantizedMatrix weight(wide.const_data_ptr<float>(), layer.inputs, layer.outputs);
+  const int64_t rows = (kTokens + num_threads() - 1) / num_threads();
+  kernels::Scratch scratch(num_threads(), kernels::int8_matmul_scratch(rows, weight));
+  std::vector<float*> scratch_of;
+  for (int i = 0; i < num_threads(); ++i) scratch_of.push_back(scratch.take());
+  const bool activated = std::string_view(layer.name) == "ffn1";
+  measure(state, layer, at::kChar, [&] {
+    parallel_for(num_threads(), 1, [&](int64_t thread, int64_t) {
+      const int64_t begin = std::min(kTokens, thread * rows);
+      kernels::int8_matmul_on_thread<kernels::BFloat16>(
+          {.rows = std::min(kTokens, begin + rows) - begin,
+           .a = const_storage<kernels::BFloat16>(t.x) + begin * layer.inputs,
+           .a_stride = layer.inputs,
+           .c = storage<kernels::BFloat16>(y) + begin * layer.outputs,
+           .c_stride = layer.outputs,
+           .bias = bias.const_data_ptr<float>(),
+           .activation = activated ? std::optional(kernels::Activation::kGelu) : std::nullopt},
+          weight, scratch_of[static_cast<size_t>(thread)]);
+    });
+  });
+}
+
 template <typename Function>
 void add(const std::string& name, const Function& function) {
   benchmark::RegisterBenchmark(name.c_str(), function)->Unit(benchmark::kMillisecond)->UseRealTime();
@@ -104,6 +138,10 @@ void register_layer(const Layer& layer, c10::ScalarType dtype, MatmulLibrary lib
 }
 
 void register_all() {
+  for (const Layer& layer : kLayers) {
+    add(std::string("packed_forward/") + layer.name + "/int8/strake",
+        [=](auto& state) { quantized_forward(state, layer); });
+  }
   for (const c10::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     for (const Layer& layer : kLayers) {
       for (const MatmulLibrary library : {MatmulLibrary::kStrake, MatmulLibrary::kOnednn, MatmulLibrary::kAten}) {

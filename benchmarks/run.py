@@ -1,7 +1,7 @@
 """Runs strake and its peers in turn, and writes a dated report of the comparison.
 
-Run:  .venv/bin/python benchmarks/run.py [all|training|ranks|language|collectives|states|inference|prepare] [--repeat N]
-      (`make bench BENCH=...`)
+Run:  .venv/bin/python benchmarks/run.py [THEME] [--repeat N]      (`make bench BENCH=THEME`)
+THEME: all, training, ranks, language, collectives, states, inference, latency or prepare.
 
 Each measurement is a process of its own; one round measures every row of a theme once, so that a machine that slows
 down slows all of them, and the table holds medians over the rounds. Both sides get two threads (one for `prepare`).
@@ -30,6 +30,7 @@ WORK = ROOT / ".cache/bench"
 STRAKE = os.environ.get("STRAKE", str(ROOT / "build/strake"))
 COLLECTIVES = ROOT / "build/benchmarks/collectives_bench"
 STATES = ROOT / "build/benchmarks/states_bench"
+LATENCY = ROOT / "build/benchmarks/latency_bench"
 STAND_INS = pathlib.Path(sys.prefix) / ".strake/cuda_stand_ins"  # for `import torch` without a GPU: tools/setup.sh
 TRAINING_STEPS = 12
 SKIPPED_STEPS = 2
@@ -54,6 +55,7 @@ class Theme:
     threads: int
     rows: list
     notes: list
+    extra: dict = dataclasses.field(default_factory=dict)  # more columns: heading and key of the measurements
     same_tokens: bool = False  # both sides must count the same tokens, or they did different work
 
 
@@ -121,16 +123,42 @@ def inference():
         peer("Transformers, sorted, model in bf16", "infer_bf16_sorted", "bf16"),
         engine_peer("OpenVINO, sorted", "texts_openvino_bf16", "bf16"),
         engine_peer("zentorch, sorted", "texts_zentorch_bf16", "bf16"),
-        strake_predict("strake", "bf16", "--bf16"),
+        strake_predict("strake", "bf16", "--precision", "bf16"),
+        engine_peer("ONNX Runtime, dynamic int8, sorted", "texts_onnx_runtime_int8", "int8"),
+        engine_peer("OpenVINO, static int8 and bf16, sorted", "texts_openvino_int8", "int8"),
+        strake_predict("strake", "int8", "--precision", "int8"),
     ]
     notes = [
         "1,066 reviews (padded to 128: 256 of them), RoBERTa-base shape, random weights, batch 32.",
         "Peer: padding, forward and collecting logits are timed, after two warm-up batches (OpenVINO, zentorch, ONNX"
         " Runtime: after a whole pass); tokenizing is not.",
+        "int8: scales of activations are found while running, but for OpenVINO's, which are calibrated on some of these"
+        " reviews.",
         "strake: `strake predict` from a Parquet file of text to a Parquet file of predictions is timed: reading,"
         " tokenizing and writing included, loading the model not; no warm-up.",
     ]
     return Theme("Scoring", "reviews/s", 2, rows, notes)
+
+
+def latency():
+    def row(precision):
+        return Row("strake", [str(LATENCY), precision, str(WORK)], precision, is_strake=True)
+
+    rows = [
+        engine_peer("ONNX Runtime", "latency_onnx_runtime_fp32", "fp32"),
+        engine_peer("OpenVINO", "latency_openvino_fp32", "fp32"),
+        row("fp32"),
+        engine_peer("OpenVINO", "latency_openvino_bf16", "bf16"),
+        row("bf16"),
+        engine_peer("ONNX Runtime, dynamic int8", "latency_onnx_runtime_int8", "int8"),
+        engine_peer("OpenVINO, static int8 and bf16", "latency_openvino_int8", "int8"),
+        row("int8"),
+    ]
+    notes = [
+        "200 reviews, one after the other, RoBERTa-base shape, two threads, after a first pass over them. Token ids in,"
+        " logits out. The rate is that of the median time."
+    ]
+    return Theme("Latency of one text", "texts/s", 2, rows, notes, extra={"p50 ms": "p50_ms", "p99 ms": "p99_ms"})
 
 
 def prepare():
@@ -241,6 +269,7 @@ THEMES = {
     "collectives": collectives,
     "states": states,
     "inference": inference,
+    "latency": latency,
     "prepare": prepare,
 }
 
@@ -340,13 +369,12 @@ def table(theme, results):
         for row, measured in zip(theme.rows, results, strict=True)
         if row.is_strake and measured
     }
-    lines = [
-        f"| what | group | {theme.unit}, median | range | tokens/s | peak memory GiB | strake / this row |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    heads = ["what", "group", f"{theme.unit}, median", "range", "tokens/s", "peak memory GiB", "strake / this row"]
+    heads += theme.extra
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row, measured in zip(theme.rows, results, strict=True):
         if not measured:
-            lines.append(f"| {row.name} | {row.group} | failed | | | | |")
+            lines.append(f"| {row.name} | {row.group} | failed {'| ' * (len(heads) - 3)}|")
             continue
         rates = [result["rate"] for result in measured]
         rate = statistics.median(rates)
@@ -356,6 +384,7 @@ def table(theme, results):
         lines.append(
             f"| {row.name}{mark} | {row.group} | {rate:.2f} | {min(rates):.2f} to {max(rates):.2f} | {tokens:.0f} |"
             f" {median(measured, 'memory'):.2f} | {ratio} |"
+            + "".join(f" {median(measured, key):.2f} |" for key in theme.extra.values())
         )
     return "\n".join(lines)
 

@@ -1,6 +1,8 @@
 #include "strake/core/cpu_features.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdint>
@@ -12,7 +14,7 @@
 namespace strake {
 namespace {
 
-constexpr std::array kIsaNames{"reference", "avx2", "avx512", "avx512_bf16", "amx"};
+constexpr std::array kIsaNames{"reference", "avx2", "avx512", "avx512_vnni", "avx512_bf16", "amx"};
 
 struct Registers {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -69,6 +71,16 @@ CpuFeatures detect() {
   return f;
 }
 
+// Linux enables the tiles' registers, 8 KiB a thread, for processes that ask. Threads inherit the permission.
+bool tiles_permitted() {
+  static const bool permitted = [] {
+    constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr long kTileData = 18;
+    return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return permitted;
+}
+
 bool machine_has(Isa isa) {
   const CpuFeatures& f = cpu_features();
   switch (isa) {
@@ -78,10 +90,12 @@ bool machine_has(Isa isa) {
       return f.avx2;
     case Isa::kAvx512:
       return f.avx512;
+    case Isa::kAvx512Vnni:
+      return f.avx512_vnni;
     case Isa::kAvx512Bf16:
       return f.avx512_bf16;
     case Isa::kAmx:
-      return f.amx_bf16 && f.amx_int8;
+      return f.amx_bf16 && f.amx_int8 && tiles_permitted();
   }
   return false;
 }
@@ -113,7 +127,7 @@ const CpuFeatures& cpu_features() {
 bool usable(Isa isa) { return isa <= highest_allowed() && machine_has(isa); }
 
 Isa best_isa() {
-  for (const Isa isa : {Isa::kAmx, Isa::kAvx512Bf16, Isa::kAvx512, Isa::kAvx2}) {
+  for (const Isa isa : {Isa::kAmx, Isa::kAvx512Bf16, Isa::kAvx512Vnni, Isa::kAvx512, Isa::kAvx2}) {
     if (usable(isa)) return isa;
   }
   return Isa::kReference;

@@ -2,8 +2,13 @@
 
 #include <nmmintrin.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <fstream>
+#include <string>
+
+#include "strake/core/error.h"
 
 namespace strake {
 namespace {
@@ -40,6 +45,20 @@ uint32_t crc32c(const void* data, size_t bytes, uint32_t crc) {
   const auto* next = static_cast<const unsigned char*>(data);
   const bool fast = __builtin_cpu_supports("sse4.2") != 0;
   return ~(fast ? update_sse42(next, bytes, ~crc) : update_table(next, bytes, ~crc));
+}
+
+uint32_t crc32c_of_file(const std::filesystem::path& file, int64_t offset, int64_t bytes, uint32_t crc) {
+  constexpr int64_t kBlockBytes = int64_t{1} << 20;
+  std::ifstream stream(file, std::ios::binary);
+  stream.seekg(offset);
+  std::string block(kBlockBytes, '\0');
+  while (stream && bytes > 0) {
+    stream.read(block.data(), std::min(bytes, kBlockBytes));
+    crc = crc32c(block.data(), static_cast<size_t>(stream.gcount()), crc);
+    bytes -= stream.gcount();
+  }
+  require(!stream.bad() && stream.is_open(), ErrorKind::kIo, "cannot read {}", file.string());
+  return crc;
 }
 
 }  // namespace strake

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "strake/inference/encoder_weights.h"
 #include "strake/kernels/attention.h"
 #include "strake/kernels/embedding.h"
+#include "strake/kernels/int8_matmul.h"
 #include "strake/kernels/residual_layer_norm.h"
 #include "strake/kernels/scratch.h"
 #include "strake/models/encoder/embeddings.h"
@@ -99,9 +101,13 @@ int64_t scratch_floats(const EncoderWeights<T>& weights, const models::EncoderCo
   };
   int64_t most =
       std::max(floats(weights.dense), kernels::matmul_scratch<T, float>(capacity.tokens, weights.classifier.weight));
-  const LayerWeights<T>& layer = weights.layers.front();  // the others have its sizes
-  for (const auto* linear : {&layer.qkv, &layer.attention_output, &layer.intermediate, &layer.output}) {
-    most = std::max(most, floats(*linear));
+  for (const LayerWeights<T>& layer : weights.layers) {
+    for (const LayerLinear<T>& linear : layer.linears) {
+      if (linear.plain) most = std::max(most, floats(*linear.plain));
+      if (linear.quantized) {
+        most = std::max(most, kernels::int8_matmul_scratch(capacity.tokens, linear.quantized->weight));
+      }
+    }
   }
   const int64_t head_dim = config.hidden_size / config.num_attention_heads;
   return std::max(most, kernels::attention_forward_scratch<T>(capacity.longest_sequence, head_dim));
@@ -110,8 +116,10 @@ int64_t scratch_floats(const EncoderWeights<T>& weights, const models::EncoderCo
 template <typename T>
 class TypedPass final : public EncoderPass {
  public:
-  TypedPass(EncoderWeights<T> weights, const models::EncoderConfig& config, const PassCapacity& capacity)
+  TypedPass(EncoderWeights<T> weights, const models::EncoderConfig& config, PrecisionPlan plan,
+            const PassCapacity& capacity)
       : weights_(std::move(weights)),
+        plan_(std::move(plan)),
         positions_(config),
         hidden_(config.hidden_size),
         heads_(config.num_attention_heads),
@@ -123,28 +131,30 @@ class TypedPass final : public EncoderPass {
                            .heads = heads_,
                            .scratch = scratch_floats(weights_, config, capacity)};
     for (int i = 0; i < capacity.threads; ++i) arenas_.emplace_back(sizes);
+    choose_forms();
   }
 
-  void run(const PackedTokens& tokens, int thread, float* logits) override {
+  std::optional<NotFinite> run(const PackedTokens& tokens, int thread, float* logits) override {
     const Arrays<T>& arrays = arenas_[static_cast<size_t>(thread)].arrays();
     embed(tokens, arrays);
     int64_t rows = tokens.num_tokens();
-    for (const LayerWeights<T>& layer : weights_.layers) {
-      product(arrays.hidden, rows, layer.qkv, {arrays.wide, arrays.scratch});
-      attend(tokens.num_sequences(), arrays);
-      if (&layer == &weights_.layers.back()) {  // of which the head reads the first tokens only
-        rows = tokens.num_sequences();
-        keep_first_tokens(rows, arrays.offsets, arrays.first);
-        keep_first_tokens(rows, arrays.offsets, arrays.hidden);
+    for (int64_t layer = 0; layer < std::ssize(weights_.layers); ++layer) {
+      const bool last = layer + 1 == std::ssize(weights_.layers);
+      if (const auto stop = run_layer(layer, tokens.num_sequences(), rows, arrays)) {
+        const auto after = std::upper_bound(arrays.offsets, arrays.offsets + tokens.num_sequences(), stop->row);
+        const bool of_first_tokens = last && stop->linear != Linear::kQkv;
+        return NotFinite{{layer, stop->linear}, of_first_tokens ? stop->row : after - arrays.offsets - 1};
       }
-      product(arrays.first, rows, layer.attention_output, {arrays.second, arrays.scratch});
-      normalize(layer.attention_norm, rows, {arrays.second, arrays.hidden, arrays.first}, arrays);
-      product(arrays.first, rows, layer.intermediate, {arrays.wide, arrays.scratch, activation_});
-      product(arrays.wide, rows, layer.output, {arrays.second, arrays.scratch});
-      normalize(layer.output_norm, rows, {arrays.second, arrays.first, arrays.hidden}, arrays);
+      if (last) rows = tokens.num_sequences();
     }
     product(arrays.hidden, rows, weights_.dense, {arrays.first, arrays.scratch, weights_.dense_activation});
     product<float>(arrays.first, rows, weights_.classifier, {logits, arrays.scratch});
+    return std::nullopt;
+  }
+
+  void keep_in_bf16(std::span<const LinearName> linears) override {
+    plan_.bf16_linears.assign(linears.begin(), linears.end());
+    choose_forms();
   }
 
   MemoryUse memory() const override {
@@ -154,6 +164,50 @@ class TypedPass final : public EncoderPass {
   }
 
  private:
+  struct Stop {
+    Linear linear;
+    int64_t row;
+  };
+
+  void choose_forms() {
+    in_int8_.clear();
+    for (int64_t layer = 0; layer < std::ssize(weights_.layers); ++layer) {
+      for (int linear = 0; linear < kLinears; ++linear) {
+        in_int8_.push_back(plan_.computes_in_int8({layer, static_cast<Linear>(linear)}));
+      }
+    }
+  }
+
+  // Reads arrays.hidden and overwrites it with the layer's output; that of the last layer is of first tokens only, for
+  // the head reads no others.
+  std::optional<Stop> run_layer(int64_t index, int64_t num_sequences, int64_t rows, const Arrays<T>& arrays) const {
+    const LayerWeights<T>& layer = weights_.layers[static_cast<size_t>(index)];
+    int64_t bad_row = kernels::kAllRowsFinite;
+    const auto linear = [&](Linear which, const T* x, const Target<T>& to) {
+      const auto& weights = layer.linears[static_cast<size_t>(which)];
+      bad_row = layer_product(x, rows, weights,
+                              in_int8_[static_cast<size_t>(index * kLinears) + static_cast<size_t>(which)], to);
+      return bad_row == kernels::kAllRowsFinite;
+    };
+    if (!linear(Linear::kQkv, arrays.hidden, {arrays.wide, arrays.scratch})) return Stop{Linear::kQkv, bad_row};
+    attend(num_sequences, arrays);
+    if (index + 1 == std::ssize(weights_.layers)) {
+      rows = num_sequences;
+      keep_first_tokens(rows, arrays.offsets, arrays.first);
+      keep_first_tokens(rows, arrays.offsets, arrays.hidden);
+    }
+    if (!linear(Linear::kAttentionOutput, arrays.first, {arrays.second, arrays.scratch})) {
+      return Stop{Linear::kAttentionOutput, bad_row};
+    }
+    normalize(layer.attention_norm, rows, {arrays.second, arrays.hidden, arrays.first}, arrays);
+    if (!linear(Linear::kIntermediate, arrays.first, {arrays.wide, arrays.scratch, activation_})) {
+      return Stop{Linear::kIntermediate, bad_row};
+    }
+    if (!linear(Linear::kOutput, arrays.wide, {arrays.second, arrays.scratch})) return Stop{Linear::kOutput, bad_row};
+    normalize(layer.output_norm, rows, {arrays.second, arrays.first, arrays.hidden}, arrays);
+    return std::nullopt;
+  }
+
   template <typename Out>
   struct Target {
     Out* y;
@@ -174,6 +228,26 @@ class TypedPass final : public EncoderPass {
          .b = {},
          .result = {.c = to.y, .stride = outputs, .bias = linear.bias.data(), .activation = to.activation}},
         linear.weight, to.scratch);
+  }
+
+  // The first row that is not finite, or kAllRowsFinite, which plain products do not look for.
+  static int64_t layer_product(const T* x, int64_t rows, const LayerLinear<T>& linear, bool in_int8,
+                               const Target<T>& to) {
+    if constexpr (std::is_same_v<T, kernels::BFloat16>) {
+      if (in_int8) {
+        const QuantizedLinear& quantized = *linear.quantized;
+        return kernels::int8_matmul_on_thread<T>({.rows = rows,
+                                                  .a = x,
+                                                  .a_stride = quantized.weight.depth(),
+                                                  .c = to.y,
+                                                  .c_stride = quantized.weight.columns(),
+                                                  .bias = quantized.bias.data(),
+                                                  .activation = to.activation},
+                                                 quantized.weight, to.scratch);
+      }
+    }
+    product(x, rows, *linear.plain, to);
+    return kernels::kAllRowsFinite;
   }
 
   struct NormOperands {
@@ -248,6 +322,8 @@ class TypedPass final : public EncoderPass {
   }
 
   EncoderWeights<T> weights_;
+  PrecisionPlan plan_;
+  std::vector<bool> in_int8_;  // [layers, kLinears]
   models::PositionRule positions_;
   int64_t hidden_, heads_;
   kernels::Activation activation_;
@@ -257,16 +333,12 @@ class TypedPass final : public EncoderPass {
 
 }  // namespace
 
-template <typename T>
 std::unique_ptr<EncoderPass> make_encoder_pass(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                               const PassCapacity& capacity) {
-  return std::make_unique<TypedPass<T>>(load_encoder_weights<T>(folder, config), config, capacity);
+                                               const PrecisionPlan& plan, const PassCapacity& capacity) {
+  const auto make = [&]<typename T>(T) -> std::unique_ptr<EncoderPass> {
+    return std::make_unique<TypedPass<T>>(load_encoder_weights<T>(folder, config, plan), config, plan, capacity);
+  };
+  return plan.precision == Precision::kFp32 ? make(float{}) : make(kernels::BFloat16{});
 }
-
-template std::unique_ptr<EncoderPass> make_encoder_pass<float>(const std::filesystem::path&,
-                                                               const models::EncoderConfig&, const PassCapacity&);
-template std::unique_ptr<EncoderPass> make_encoder_pass<kernels::BFloat16>(const std::filesystem::path&,
-                                                                           const models::EncoderConfig&,
-                                                                           const PassCapacity&);
 
 }  // namespace strake::inference

@@ -3,8 +3,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 
+#include "strake/inference/precision.h"
 #include "strake/models/encoder/config.h"
 
 namespace strake::inference {
@@ -38,6 +40,12 @@ struct MemoryUse {
   int64_t activations = 0;  // of all threads
 };
 
+// Where a pass had to stop: a linear layer in int8 got infinity or NaN, which have no scale.
+struct NotFinite {
+  LinearName linear;
+  int64_t sequence = 0;
+};
+
 // The forward pass of an encoder with a classification head, layer by layer on one thread's own buffers.
 class EncoderPass {
  public:
@@ -48,15 +56,16 @@ class EncoderPass {
 
   // logits: [num_sequences, num_labels]. `tokens` has at least one sequence, is within the capacity, and all its
   // numbers are within their embedding tables. The calling thread must be set to one compute thread (core/threads.h).
-  // Calls with different `thread` in [0, threads) may overlap. Does not allocate.
-  virtual void run(const PackedTokens& tokens, int thread, float* logits) = 0;
+  // Calls with different `thread` in [0, threads) may overlap. Does not allocate. Where NotFinite comes back, the
+  // logits are undefined; without int8 none does.
+  virtual std::optional<NotFinite> run(const PackedTokens& tokens, int thread, float* logits) = 0;
+  // Replaces the plan's bf16_linears; only for a plan with both forms, and not during a run.
+  virtual void keep_in_bf16(std::span<const LinearName> linears) = 0;
   virtual MemoryUse memory() const = 0;
 };
 
-// T: float or kernels::BFloat16, the type of weights and activations. Errors (kConfig) as of models::load_block; a head
-// must be there.
-template <typename T>
+// Errors as of load_encoder_weights.
 std::unique_ptr<EncoderPass> make_encoder_pass(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                               const PassCapacity& capacity);
+                                               const PrecisionPlan& plan, const PassCapacity& capacity);
 
 }  // namespace strake::inference

@@ -24,6 +24,7 @@ class LoadedBlock {
     at::Tensor flat = at::zeros({block.layout().numel()});
     models::load_block(block, source, flat, report);
     values_ = block.view(std::is_same_v<T, float> ? flat : flat.to(at::kBFloat16), nullptr);
+    exact_ = block.view(flat, nullptr);
   }
 
   bool has(const std::string& name) const { return find(name) != values_.size(); }
@@ -38,6 +39,14 @@ class LoadedBlock {
                                     weight.size(0));
     bytes_ += packed.bytes();
     return {std::move(packed), vector(name + ".bias")};
+  }
+  QuantizedLinear quantized(const std::string& name) {
+    const at::Tensor& weight = exact_[find(name + ".weight")].value;
+    const at::Tensor& bias = exact_[find(name + ".bias")].value;
+    kernels::QuantizedMatrix matrix(weight.const_data_ptr<float>(), weight.size(1), weight.size(0));
+    bytes_ += matrix.bytes() + bias.numel() * static_cast<int64_t>(sizeof(float));
+    const auto* values = bias.const_data_ptr<float>();
+    return {std::move(matrix), {values, values + bias.numel()}};
   }
   NormWeights<T> norm(const std::string& name) { return {vector(name + ".weight"), vector(name + ".bias")}; }
 
@@ -60,12 +69,29 @@ class LoadedBlock {
 
   const models::Block& block_;
   models::Parameters values_;
+  models::Parameters exact_;  // fp32
   int64_t& bytes_;
 };
 
 template <typename T>
+LayerLinear<T> load_linear(LoadedBlock<T>& layer, const LinearName& name, const PrecisionPlan& plan) {
+  const bool both = plan.forms == PrecisionPlan::Forms::kBoth;
+  LayerLinear<T> linear;
+  if (both || !plan.computes_in_int8(name)) linear.plain = layer.linear(to_string(name.linear));
+  if (both || plan.computes_in_int8(name)) {
+    try {
+      linear.quantized = layer.quantized(to_string(name.linear));
+    } catch (Error& error) {
+      error.add_context(name.text());
+      throw;
+    }
+  }
+  return linear;
+}
+
+template <typename T>
 EncoderWeights<T> load(const models::SequenceClassifier& model, const models::WeightSource& source,
-                       models::LoadReport& report) {
+                       const PrecisionPlan& plan, models::LoadReport& report) {
   int64_t bytes = 0;
   const auto open = [&](size_t i) { return LoadedBlock<T>(*model.blocks()[i], source, report, bytes); };
   auto first = open(0);
@@ -76,11 +102,10 @@ EncoderWeights<T> load(const models::SequenceClassifier& model, const models::We
   std::vector<LayerWeights<T>> layers;
   for (size_t i = 1; i + 1 < model.blocks().size(); ++i) {
     auto layer = open(i);
-    layers.push_back({.qkv = layer.linear("attention.qkv"),
-                      .attention_output = layer.linear("attention.output"),
+    const auto linear = [&](Linear which) { return load_linear<T>(layer, {static_cast<int64_t>(i) - 1, which}, plan); };
+    layers.push_back({.linears = {linear(Linear::kQkv), linear(Linear::kAttentionOutput), linear(Linear::kIntermediate),
+                                  linear(Linear::kOutput)},
                       .attention_norm = layer.norm("attention.norm"),
-                      .intermediate = layer.linear("feed_forward.in"),
-                      .output = layer.linear("feed_forward.out"),
                       .output_norm = layer.norm("feed_forward.norm")});
   }
   const models::Block& head_block = *model.blocks().back();
@@ -98,13 +123,18 @@ EncoderWeights<T> load(const models::SequenceClassifier& model, const models::We
 }  // namespace
 
 template <typename T>
-EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, const models::EncoderConfig& config) {
+EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, const models::EncoderConfig& config,
+                                       const PrecisionPlan& plan) {
+  for (const LinearName& name : plan.bf16_linears) {
+    require(name.layer >= 0 && name.layer < config.num_hidden_layers, ErrorKind::kConfig,
+            "{} is to stay in bf16, and {} has {} layers", name.text(), folder.string(), config.num_hidden_layers);
+  }
   const models::SequenceClassifier model(config);
   const tensors::CheckpointFiles files(folder);
   models::LoadReport report;
   EncoderWeights<T> weights = [&] {
     try {
-      return load<T>(model, {.model = model, .files = files}, report);
+      return load<T>(model, {.model = model, .files = files}, plan, report);
     } catch (Error& error) {
       error.add_context("while loading " + folder.string());
       throw;
@@ -116,8 +146,9 @@ EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, cons
   return weights;
 }
 
-template EncoderWeights<float> load_encoder_weights(const std::filesystem::path&, const models::EncoderConfig&);
+template EncoderWeights<float> load_encoder_weights(const std::filesystem::path&, const models::EncoderConfig&,
+                                                    const PrecisionPlan&);
 template EncoderWeights<kernels::BFloat16> load_encoder_weights(const std::filesystem::path&,
-                                                                const models::EncoderConfig&);
+                                                                const models::EncoderConfig&, const PrecisionPlan&);
 
 }  // namespace strake::inference

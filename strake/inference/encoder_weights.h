@@ -2,11 +2,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
+#include "strake/inference/precision.h"
 #include "strake/kernels/bias_activation.h"
+#include "strake/kernels/int8_matmul.h"
 #include "strake/kernels/matmul.h"
 #include "strake/models/encoder/config.h"
 
@@ -19,6 +23,19 @@ struct LinearWeights {
   std::vector<T> bias;              // [outputs]
 };
 
+// The same in int8.
+struct QuantizedLinear {
+  kernels::QuantizedMatrix weight;
+  std::vector<float> bias;
+};
+
+// A linear layer of an encoder layer, in one form or in both.
+template <typename T>
+struct LayerLinear {
+  std::optional<LinearWeights<T>> plain;
+  std::optional<QuantizedLinear> quantized;  // only if T is BFloat16
+};
+
 template <typename T>
 struct NormWeights {
   std::vector<T> gamma, beta;
@@ -26,11 +43,8 @@ struct NormWeights {
 
 template <typename T>
 struct LayerWeights {
-  LinearWeights<T> qkv;
-  LinearWeights<T> attention_output;
+  std::array<LayerLinear<T>, kLinears> linears;  // by Linear
   NormWeights<T> attention_norm;
-  LinearWeights<T> intermediate;
-  LinearWeights<T> output;
   NormWeights<T> output_norm;
 };
 
@@ -40,7 +54,7 @@ struct EmbeddingWeights {
   NormWeights<T> norm;
 };
 
-// All weights of a classifier, rounded to T, matrices in the layout of the matrix products. Immutable.
+// All weights of a classifier, rounded to T or quantized, matrices in the layout of the matrix products. Immutable.
 template <typename T>
 struct EncoderWeights {
   EmbeddingWeights<T> embeddings;
@@ -51,9 +65,11 @@ struct EncoderWeights {
   int64_t bytes = 0;
 };
 
-// Error (kConfig) if the folder has no such weights or, with the first missing tensor's name, no head. Besides the
-// result there is one block's fp32 copy at a time.
+// Error (kConfig) if the folder has no such weights or, with the first missing tensor's name, no head, or if the plan
+// names layers that the model does not have; kNumeric for weights that have no int8 form. T is float for the plan's
+// precision kFp32, else BFloat16. Besides the result there is one block's fp32 copy at a time.
 template <typename T>
-EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, const models::EncoderConfig& config);
+EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, const models::EncoderConfig& config,
+                                       const PrecisionPlan& plan);
 
 }  // namespace strake::inference

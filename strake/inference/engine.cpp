@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <mutex>
+#include <optional>
 
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
-#include "strake/kernels/bfloat16.h"
 
 namespace strake::inference {
 namespace {
@@ -28,24 +29,47 @@ int64_t sequence_from(std::span<const int64_t> offsets, int64_t token) {
   return std::ranges::lower_bound(offsets, token) - offsets.begin();
 }
 
-std::unique_ptr<EncoderPass> make_pass(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                       Precision precision, const PassCapacity& capacity) {
-  if (precision == Precision::kFp32) return make_encoder_pass<float>(folder, config, capacity);
-  return make_encoder_pass<kernels::BFloat16>(folder, config, capacity);
-}
+// What the chunks of a call found, if anything: the sequence that comes first.
+class FirstNotFinite {
+ public:
+  void add(int64_t begin, const std::optional<NotFinite>& found) {
+    if (!found) return;
+    const std::scoped_lock lock(mutex_);
+    const int64_t sequence = begin + found->sequence;
+    if (!first_ || sequence < first_->sequence) first_ = NotFinite{found->linear, sequence};
+  }
+  void require_none() const {
+    if (!first_) return;
+    fail(ErrorKind::kNumeric,
+         "sequence {}: the input of {} holds infinity or NaN, which int8 cannot represent: are the weights sound? bf16 "
+         "and fp32 do not quantize",
+         first_->sequence, first_->linear.text());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<NotFinite> first_;
+};
 
 }  // namespace
 
-Engine::Engine(const std::filesystem::path& folder, Precision precision, const Capacity& capacity)
-    : config_(models::read_encoder_config(folder)), capacity_(capacity) {
+Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity)
+    : config_(models::read_encoder_config(folder)), forms_(plan.forms), capacity_(capacity) {
+  require(plan.precision == Precision::kInt8 || (plan.bf16_linears.empty() && forms_ == PrecisionPlan::Forms::kUsed),
+          ErrorKind::kInternal, "a plan of int8 for an engine of {}", to_string(plan.precision));
   require(capacity.threads >= 1 && capacity.tokens_at_a_time >= 1 && capacity.longest_sequence >= 1 &&
               capacity.longest_sequence <= config_.max_sequence_length(),
           ErrorKind::kInternal, "engine for {} threads, {} tokens at a time and sequences of {}", capacity.threads,
           capacity.tokens_at_a_time, capacity.longest_sequence);
-  pass_ = make_pass(folder, config_, precision,
-                    {.threads = capacity.threads,
-                     .tokens = capacity.tokens_at_a_time + capacity.longest_sequence - 1,
-                     .longest_sequence = capacity.longest_sequence});
+  pass_ = make_encoder_pass(folder, config_, plan,
+                            {.threads = capacity.threads,
+                             .tokens = capacity.tokens_at_a_time + capacity.longest_sequence - 1,
+                             .longest_sequence = capacity.longest_sequence});
+}
+
+void Engine::keep_in_bf16(std::span<const LinearName> linears) {
+  require(forms_ == PrecisionPlan::Forms::kBoth, ErrorKind::kInternal, "this engine has one form of its weights");
+  pass_->keep_in_bf16(linears);
 }
 
 void Engine::check(const PackedTokens& tokens) const {
@@ -77,6 +101,7 @@ void Engine::score(const PackedTokens& tokens, std::span<float> logits) {
   // A multiple of the threads, so that they finish together.
   const int64_t chunks = (full + capacity_.threads - 1) / capacity_.threads * capacity_.threads;
   std::atomic<int64_t> next{0};
+  FirstNotFinite not_finite;
   // Nothing in here throws: what could has been checked.
   const auto work = [&](int thread, int) {
     const AloneOnThread alone;
@@ -84,10 +109,13 @@ void Engine::score(const PackedTokens& tokens, std::span<float> logits) {
       const auto offsets = tokens.offsets.first(tokens.offsets.size() - 1);
       const int64_t begin = sequence_from(offsets, total * chunk / chunks);
       const int64_t end = sequence_from(offsets, total * (chunk + 1) / chunks);
-      if (begin < end) pass_->run(tokens.slice(begin, end), thread, logits.data() + begin * config_.num_labels());
+      if (begin == end) continue;
+      float* const to = logits.data() + begin * config_.num_labels();
+      not_finite.add(begin, pass_->run(tokens.slice(begin, end), thread, to));
     }
   };
   run_team(capacity_.threads, std::cref(work));  // by reference: a copy would be allocated
+  not_finite.require_none();
 }
 
 }  // namespace strake::inference

@@ -6,11 +6,10 @@
 #include <span>
 
 #include "strake/inference/encoder_pass.h"
+#include "strake/inference/precision.h"
 #include "strake/models/encoder/config.h"
 
 namespace strake::inference {
-
-enum class Precision { kFp32, kBf16 };
 
 struct Capacity {
   int threads = 1;
@@ -29,20 +28,27 @@ struct Capacity {
 class Engine {
  public:
   // `folder`: config.json and the weights of a sequence classifier. Errors: kConfig if the folder holds something else
-  // or the head is missing; kInternal for a capacity that makes no sense.
-  Engine(const std::filesystem::path& folder, Precision precision, const Capacity& capacity);
+  // or the head is missing, or the plan names layers that are not there; kNumeric for weights that have no int8 form;
+  // kInternal for a capacity or a plan that makes no sense.
+  Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity);
+  Engine(const std::filesystem::path& folder, Precision precision, const Capacity& capacity)
+      : Engine(folder, PrecisionPlan{.precision = precision}, capacity) {}
 
   const models::EncoderConfig& config() const { return config_; }
   MemoryUse memory() const { return pass_->memory(); }
 
+  // Replaces the plan's bf16_linears. kInternal unless the plan has both forms of the weights.
+  void keep_in_bf16(std::span<const LinearName> linears);
+
   // logits: [num_sequences, num_labels]. kData if a sequence is empty or longer than the capacity's, or a number is
-  // outside its embedding table.
+  // outside its embedding table. kNumeric, with the layer, if activations that are to be quantized are not finite.
   void score(const PackedTokens& tokens, std::span<float> logits);
 
  private:
   void check(const PackedTokens& tokens) const;
 
   models::EncoderConfig config_;
+  PrecisionPlan::Forms forms_;
   Capacity capacity_;
   std::unique_ptr<EncoderPass> pass_;
 };

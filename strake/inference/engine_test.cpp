@@ -9,7 +9,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <limits>
+#include <memory>
 #include <new>
 #include <numeric>
 #include <random>
@@ -56,6 +60,7 @@ namespace {
 
 using models::error_text;
 using models::ModelFolder;
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int64_t kLongest = 60;
@@ -208,7 +213,7 @@ TEST_P(EngineOfFamily, ComputesWhatTheBlocksOfTrainingCompute) {
 }
 
 TEST_P(EngineOfFamily, GivesASequenceTheSameBitsWhateverTheThreadsTheChunksAndTheNeighbours) {
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kInt8}) {
     const Logits expected = score(model_, precision, capacity(1, 100'000), texts_);
     for (const auto& [threads, tokens] : {std::pair{1, 1}, {1, 77}, {2, 300}, {3, 150}, {2, 100'000}}) {
       EXPECT_EQ(score(model_, precision, capacity(threads, tokens), texts_), expected) << threads << " " << tokens;
@@ -226,28 +231,66 @@ TEST_P(EngineOfFamily, GivesASequenceTheSameBitsWhateverTheThreadsTheChunksAndTh
   }
 }
 
+int64_t same_classes(const Logits& a, const Logits& b) {
+  int64_t same = 0;
+  for (auto x = a.begin(), y = b.begin(); x != a.end(); x += 3, y += 3) {
+    same += std::max_element(x, x + 3) - x == std::max_element(y, y + 3) - y ? 1 : 0;
+  }
+  return same;
+}
+
 // Weights and activations have 8 bits of significand: each of about ten roundings on the way through two layers has a
 // relative error of up to 2^-9, of numbers that add up to the logits.
 TEST_P(EngineOfFamily, InBf16IsNearAndChoosesTheSameClassUnlessTheBestTwoAreNear) {
   const Logits exact = score(model_, Precision::kFp32, capacity(2, 300), texts_);
   const Logits near = score(model_, Precision::kBf16, capacity(2, 300), texts_);
-  const float tolerance = 0.02F * spread(exact);
   const float difference = largest_difference(exact, near);
-  EXPECT_LT(difference, tolerance);
+  EXPECT_LT(difference, 0.02F * spread(exact));
   EXPECT_GT(difference, 1e-5F) << "else it was not computed in bf16";
-  int64_t same = 0;
-  for (size_t s = 0; s < static_cast<size_t>(texts_.count()); ++s) {
-    const auto best = [&](const Logits& logits) {
-      return std::max_element(logits.begin() + s * 3, logits.begin() + s * 3 + 3) - logits.begin();
-    };
-    same += best(exact) == best(near) ? 1 : 0;
+  EXPECT_GE(same_classes(exact, near), 97);
+}
+
+// Eight products whose two operands are off by up to 1/254 of the largest number in their row or column.
+TEST_P(EngineOfFamily, InInt8IsNearAndChoosesTheSameClassUnlessTheBestTwoAreNear) {
+  const Logits exact = score(model_, Precision::kFp32, capacity(2, 300), texts_);
+  const Logits near = score(model_, Precision::kInt8, capacity(2, 300), texts_);
+  EXPECT_LT(largest_difference(exact, near), 0.04F * spread(exact));
+  EXPECT_NE(near, score(model_, Precision::kBf16, capacity(2, 300), texts_)) << "else it was not computed in int8";
+  EXPECT_GE(same_classes(exact, near), 95);
+}
+
+std::vector<LinearName> all_linears(int64_t layers) {
+  std::vector<LinearName> names;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    for (int linear = 0; linear < kLinears; ++linear) names.push_back({layer, static_cast<Linear>(linear)});
   }
-  EXPECT_GE(same, 97);
+  return names;
+}
+
+TEST_P(EngineOfFamily, ComputesEachLinearInBf16ThatIsToStayThere) {
+  const Logits bf16 = score(model_, Precision::kBf16, capacity(2, 300), texts_);
+  const Logits int8 = score(model_, Precision::kInt8, capacity(2, 300), texts_);
+  const auto with = [&](std::vector<LinearName> in_bf16) {
+    Engine engine(model_.folder(), {.precision = Precision::kInt8, .bf16_linears = std::move(in_bf16)},
+                  capacity(2, 300));
+    return score(engine, texts_);
+  };
+  EXPECT_EQ(with(all_linears(2)), bf16);
+  Engine switchable(model_.folder(), {.precision = Precision::kInt8, .forms = PrecisionPlan::Forms::kBoth},
+                    capacity(2, 300));
+  EXPECT_EQ(score(switchable, texts_), int8);
+  for (const LinearName& name : all_linears(2)) {
+    const Logits one = with({name});
+    EXPECT_NE(one, int8) << name.text();
+    EXPECT_NE(one, bf16) << name.text();
+    switchable.keep_in_bf16(std::span(&name, 1));
+    EXPECT_EQ(score(switchable, texts_), one) << name.text();
+  }
 }
 
 TEST_P(EngineOfFamily, AllocatesNothingWhileItScores) {
   tensors::track_tensor_memory();
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kInt8}) {
     Engine engine(model_.folder(), precision, capacity(2, 200));
     Logits logits(static_cast<size_t>(texts_.count()) * 3);
     engine.score(texts_.tokens(), logits);  // the thread team comes into being
@@ -279,6 +322,70 @@ TEST(Engine, TakesMemoryByItsConfigurationAlone) {
   EXPECT_GT(one.activations, rows);
   EXPECT_LT(one.activations, rows * 3 / 2);
   EXPECT_GE(one.weights, model.model().num_parameters() * 4);
+  // Two layers of 4 x 66 x 66 + 2 x 66 x 1050 weights, a byte less each.
+  const int64_t saved =
+      memory(Precision::kBf16, capacity(1, 200)).weights - memory(Precision::kInt8, capacity(1, 200)).weights;
+  EXPECT_GT(saved, 2 * (4 * 66 * 66 + 2 * 66 * 1050) * 3 / 4);
+}
+
+// A copy of a BERT's folder with one tensor changed.
+std::unique_ptr<ModelFolder> changed(const RandomModel& model, const std::string& name,
+                                     const std::function<void(at::Tensor&)>& change) {
+  const tensors::SafetensorsFile whole(model.folder() / "model.safetensors");
+  std::vector<tensors::NamedTensor> weights;
+  bool found = false;
+  for (const auto& [key, info] : whole.tensors()) {
+    at::Tensor value = whole.read(key).clone();  // the file is mapped read-only
+    if (key == name) change(value), found = true;
+    weights.push_back({key, value});
+  }
+  EXPECT_TRUE(found) << name;
+  auto folder = std::make_unique<ModelFolder>(config_of("bert"));
+  tensors::write_safetensors(folder->path() / "model.safetensors", weights, {});
+  return folder;
+}
+
+TEST(Engine, NamesTheLayerWhoseActivationsCannotBeQuantized) {
+  const RandomModel model("bert");
+  const auto folder = changed(model, "bert.encoder.layer.1.intermediate.dense.bias",
+                              [](at::Tensor& bias) { bias.fill_(std::numeric_limits<float>::infinity()); });
+  Engine engine(folder->path(), Precision::kInt8, capacity(2, 100));
+  const Texts texts(50, false, 1);
+  EXPECT_THAT(error_text([&] { score(engine, texts); }),
+              HasSubstr("numeric: sequence 0: the input of layer 1 feed_forward.out holds infinity or NaN"));
+  Engine in_bf16(folder->path(),
+                 {.precision = Precision::kInt8, .bf16_linears = {{.layer = 1, .linear = Linear::kOutput}}},
+                 capacity(2, 100));
+  EXPECT_EQ(error_text([&] { score(in_bf16, texts); }), "no error") << "its logits are for others to refuse";
+}
+
+TEST(Engine, NamesTheSequenceWhoseActivationsCannotBeQuantized) {
+  const RandomModel model("bert");
+  const auto folder = changed(model, "bert.embeddings.word_embeddings.weight",
+                              [](at::Tensor& rows) { rows.select(0, 77).fill_(std::nanf("")); });
+  Engine engine(folder->path(), Precision::kInt8, capacity(2, 100));
+  Texts texts(50, false, 1);
+  std::ranges::replace(texts.ids, 77, 78);
+  texts.ids[static_cast<size_t>(texts.offsets[31] - 1)] = 77;
+  EXPECT_THAT(error_text([&] { score(engine, texts); }),
+              HasSubstr("sequence 30: the input of layer 0 attention.qkv holds"));
+}
+
+TEST(Engine, RefusesPlansThatMakeNoSense) {
+  const RandomModel model("bert");
+  const auto refusal = [&](const PrecisionPlan& plan) {
+    return error_text([&] { Engine(model.folder(), plan, capacity(1, 100)); });
+  };
+  EXPECT_THAT(refusal({.precision = Precision::kInt8, .bf16_linears = {{.layer = 2}}}),
+              HasSubstr("configuration: layer 2 attention.qkv is to stay in bf16"));
+  EXPECT_THAT(refusal({.precision = Precision::kBf16, .bf16_linears = {{.layer = 1}}}),
+              HasSubstr("for an engine of bf16"));
+  Engine fixed(model.folder(), Precision::kInt8, capacity(1, 100));
+  EXPECT_THAT(error_text([&] { fixed.keep_in_bf16({}); }), HasSubstr("one form of its weights"));
+  const auto folder = changed(model, "bert.encoder.layer.1.attention.self.value.weight",
+                              [](at::Tensor& weight) { weight.fill_(std::nanf("")); });
+  EXPECT_THAT(error_text([&] { Engine(folder->path(), Precision::kInt8, capacity(1, 100)); }),
+              AllOf(HasSubstr("of the weight holds infinity or NaN"), HasSubstr("layer 1 attention.qkv")));
 }
 
 TEST(Engine, ScoresNothingAtAll) {

@@ -1,8 +1,8 @@
-# Fails if an object file compiled for AVX2 or AVX-512 defines a weak symbol: the linker could keep that copy of a
+# Fails if an object file compiled for AVX2, AVX-512 or AMX defines a weak symbol: the linker could keep that copy of a
 # shared inline function for the whole program, which would then crash on older processors.
 # Usage: cmake -DNM=<nm> -DOBJECTS=<object files separated by |> -P check_isa_objects.cmake
 string(REPLACE "|" ";" objects "${OBJECTS}")
-list(FILTER objects INCLUDE REGEX "/avx[0-9]+/")
+list(FILTER objects INCLUDE REGEX "/(avx[0-9]+|amx)/")
 list(LENGTH objects count)
 if(count EQUAL 0)
   message(FATAL_ERROR "no AVX2 or AVX-512 object files among: ${OBJECTS}")

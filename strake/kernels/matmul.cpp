@@ -18,12 +18,13 @@ template <>
 constexpr Ladder<MatmulRung<float, float>, 3> kLadder<float, float>{&avx512::kMatmulFloat, &avx2::kMatmulFloat,
                                                                     &reference::kMatmulFloat};
 template <>
-constexpr Ladder<MatmulRung<BFloat16, BFloat16>, 4> kLadder<BFloat16, BFloat16>{
-    &avx512::kMatmulBFloat16Pairs, &avx512::kMatmulBFloat16, &avx2::kMatmulBFloat16, &reference::kMatmulBFloat16};
+constexpr Ladder<MatmulRung<BFloat16, BFloat16>, 5> kLadder<BFloat16, BFloat16>{
+    &amx::kMatmulBFloat16, &avx512::kMatmulBFloat16Pairs, &avx512::kMatmulBFloat16, &avx2::kMatmulBFloat16,
+    &reference::kMatmulBFloat16};
 template <>
-constexpr Ladder<MatmulRung<BFloat16, float>, 4> kLadder<BFloat16, float>{
-    &avx512::kMatmulBFloat16PairsToFloat, &avx512::kMatmulBFloat16ToFloat, &avx2::kMatmulBFloat16ToFloat,
-    &reference::kMatmulBFloat16ToFloat};
+constexpr Ladder<MatmulRung<BFloat16, float>, 5> kLadder<BFloat16, float>{
+    &amx::kMatmulBFloat16ToFloat, &avx512::kMatmulBFloat16PairsToFloat, &avx512::kMatmulBFloat16ToFloat,
+    &avx2::kMatmulBFloat16ToFloat, &reference::kMatmulBFloat16ToFloat};
 
 template <typename T, typename Out>
 const MatmulRung<T, Out>& pick_rung(Isa highest) {

@@ -77,5 +77,9 @@ extern const MatmulRung<BFloat16, float> kMatmulBFloat16ToFloat;
 extern const MatmulRung<BFloat16, BFloat16> kMatmulBFloat16Pairs;
 extern const MatmulRung<BFloat16, float> kMatmulBFloat16PairsToFloat;
 }  // namespace avx512
+namespace amx {
+extern const MatmulRung<BFloat16, BFloat16> kMatmulBFloat16;
+extern const MatmulRung<BFloat16, float> kMatmulBFloat16ToFloat;
+}  // namespace amx
 
 }  // namespace strake::kernels

@@ -17,14 +17,16 @@ namespace {
 
 std::vector<Isa> rungs() {
   std::vector<Isa> levels = usable_rungs();
-  if (usable(Isa::kAvx512Bf16)) levels.push_back(Isa::kAvx512Bf16);
+  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAmx}) {
+    if (usable(isa)) levels.push_back(isa);
+  }
   return levels;
 }
 
-// The instruction VDPBF16PS adds in an order of its own.
+// The instruction VDPBF16PS and AMX add in an order of their own.
 template <typename T>
 bool adds_pairs(Isa isa) {
-  return std::is_same_v<T, BFloat16> && isa == Isa::kAvx512Bf16;
+  return std::is_same_v<T, BFloat16> && isa >= Isa::kAvx512Bf16;
 }
 
 struct Shape {
@@ -349,7 +351,7 @@ TEST(Matmul, DenormalNumbersCountExceptWherePairsAreAdded) {
     matmul<BFloat16, float>(
         {.rows = 1, .columns = 1, .depth = 2, .a = {a.data(), 2}, .b = {b.data(), 1}, .result = {.c = &c, .stride = 1}},
         isa);
-    EXPECT_EQ(c, isa == Isa::kAvx512Bf16 ? 0.0F : 0x1p-123F) << to_string(isa);
+    EXPECT_EQ(c, isa >= Isa::kAvx512Bf16 ? 0.0F : 0x1p-123F) << to_string(isa);
   }
 }
 

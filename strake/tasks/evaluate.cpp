@@ -1,6 +1,9 @@
 #include "strake/tasks/evaluate.h"
 
+#include <utility>
+
 #include "strake/core/error.h"
+#include "strake/tasks/calibrate.h"
 
 namespace strake::tasks {
 namespace {
@@ -29,10 +32,16 @@ struct Comparison {
 void EvaluateConfig::validate() const {
   score.validate();
   require(!score.text.label_column.empty(), ErrorKind::kUsage, "--label_column is empty");
+  require(!calibrate || (score.precision.precision.empty() && !score.precision.bf16), ErrorKind::kUsage,
+          "--calibrate compares all precisions: leave out --precision and --bf16");
 }
 
 EvaluateReport evaluate(const EvaluateConfig& config) {
   config.validate();
+  if (config.calibrate) {
+    Calibration calibration = calibrate(config.score);
+    return {.score = std::move(calibration.score), .metrics = std::move(calibration.metrics)};
+  }
   ScoringModel model = load_scoring_model(config.score);
   const LabelMap labels = LabelMap::of(model.engine.config());
   const bool regression = labels.problem() == models::ProblemType::kRegression;

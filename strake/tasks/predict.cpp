@@ -11,6 +11,7 @@
 #include "strake/core/file.h"
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
+#include "strake/tasks/model_fingerprint.h"
 #include "strake/tasks/prediction_columns.h"
 #include "strake/tasks/prediction_job.h"
 #include "strake/tasks/prediction_output.h"
@@ -25,7 +26,16 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-const char* precision_of(const ScoreConfig& config) { return config.bf16 ? "bf16" : "fp32"; }
+// "int8; in bf16: layer 3 attention.qkv"
+std::string text_of(const inference::PrecisionPlan& plan) {
+  std::string text = inference::to_string(plan.precision);
+  const char* separator = "; in bf16: ";
+  for (const inference::LinearName& name : plan.bf16_linears) {
+    text += separator + name.text();
+    separator = ", ";
+  }
+  return text;
+}
 
 // Only the columns that are needed, if not all.
 data::TableSource source_of(const PredictConfig& config, const KeptColumns& kept) {
@@ -44,7 +54,7 @@ Json identity_of(const PredictConfig& config, const ScoringModel& model, const s
                  const std::vector<std::string>& files) {
   const TextOptions& text = config.score.text;
   Json identity{{"tokenizer_fingerprint", model.tokenizer->fingerprint()},
-                {"precision", precision_of(config.score)},
+                {"precision", text_of(model.plan)},
                 {"kernels", to_string(best_isa())},
                 {"text_column", text.text_column},
                 {"text_pair_column", text.text_pair_column},
@@ -88,7 +98,8 @@ std::optional<PredictReport> finished_report(const OutputPlace& place, const Jso
     if (!fs::exists(place.folder() / name, error)) return std::nullopt;
   }
   return PredictReport{.score = {.rows = get_required<int64_t>(manifest, "rows", source),
-                                 .tokens = get_required<int64_t>(manifest, "tokens", source)},
+                                 .tokens = get_required<int64_t>(manifest, "tokens", source),
+                                 .precision = get_required<std::string>(manifest, "precision", source)},
                        .resumes = get_required<int64_t>(manifest, "resumes", source)};
 }
 
@@ -155,6 +166,7 @@ Json to_json(const PredictReport& report) {
   const double seconds = report.score.seconds;
   const auto rate = [&](int64_t count) { return seconds > 0 ? static_cast<double>(count) / seconds : 0.0; };
   return {{"output", report.output},
+          {"precision", report.score.precision},
           {"rows", report.score.rows},
           {"tokens", report.score.tokens},
           {"rows_scored", report.rows_scored},
@@ -176,9 +188,9 @@ PredictReport predict(const PredictConfig& config) {
   if (place.is_folder()) strake::create_directories(place.folder());
   PredictionJob job(place.job_folder(), name);
   const auto loading = Clock::now();
-  auto fingerprint = std::async(std::launch::async, model_fingerprint, fs::path(config.score.model_name_or_path));
+  auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));
   ScoringModel model = load_scoring_model(config.score);
-  const std::string loaded = fingerprint.get();  // here, so that errors of loading come first
+  const std::string loaded = fingerprint.get().text();  // here, so that errors of loading come first
   const auto start = Clock::now();
   Task task{.config = config,
             .place = place,
@@ -204,7 +216,8 @@ PredictReport predict(const PredictConfig& config) {
   job.open(task.identity, model.engine.config().num_labels(),
            config.overwrite_output ? PredictionJob::Leftover::kDelete : PredictionJob::Leftover::kContinue);
 
-  PredictReport report{.score = {.load_seconds = std::chrono::duration<double>(start - loading).count()},
+  PredictReport report{.score = {.load_seconds = std::chrono::duration<double>(start - loading).count(),
+                                 .precision = model.precision},
                        .resumes = job.resumes(),
                        .output = name,
                        .manifest = place.manifest().string()};

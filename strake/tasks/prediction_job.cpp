@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <limits>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -39,21 +37,6 @@ bool is_file_of(int file, const fs::path& path) {
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
-}
-
-// CRC-32C of up to `bytes` bytes of a file from `offset` on, continuing from `checksum`, in little memory.
-uint32_t checksum_of(const fs::path& file, int64_t offset, int64_t bytes, uint32_t checksum) {
-  constexpr int64_t kBlockBytes = int64_t{1} << 20;
-  std::ifstream stream(file, std::ios::binary);
-  stream.seekg(offset);
-  std::string block(kBlockBytes, '\0');
-  while (stream && bytes > 0) {
-    stream.read(block.data(), std::min(bytes, kBlockBytes));
-    checksum = crc32c(block.data(), static_cast<size_t>(stream.gcount()), checksum);
-    bytes -= stream.gcount();
-  }
-  require(!stream.bad() && stream.is_open(), ErrorKind::kIo, "cannot read {}", file.string());
-  return checksum;
 }
 
 // An AtomicFile or a crash of one may have left more than the three files.
@@ -159,27 +142,13 @@ std::vector<std::string> describe_files(const std::vector<fs::path>& files) {
     struct stat status{};
     const bool is_known = ::stat(file.c_str(), &status) == 0;
     require(is_known, ErrorKind::kIo, "cannot stat {}: {}", file.string(), std::strerror(errno));
-    uint32_t checksum = checksum_of(file, 0, kChecked, 0);
-    checksum = checksum_of(file, std::max<int64_t>(0, status.st_size - kChecked), kChecked, checksum);
+    uint32_t checksum = crc32c_of_file(file, 0, kChecked);
+    checksum = crc32c_of_file(file, std::max<int64_t>(0, status.st_size - kChecked), kChecked, checksum);
     descriptions.push_back(fmt::format("{}, {} bytes, modified {}.{:09}, crc32c {:08x}",
                                        fs::absolute(file).lexically_normal().string(), status.st_size,
                                        status.st_mtim.tv_sec, status.st_mtim.tv_nsec, checksum));
   }
   return descriptions;
-}
-
-std::string model_fingerprint(const fs::path& folder) {
-  std::vector<fs::path> weights;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() == ".safetensors") weights.push_back(entry->path());
-  }
-  require(!error, ErrorKind::kIo, "cannot list {}: {}", folder.string(), error.message());
-  std::ranges::sort(weights);
-  uint32_t checksum = 0;
-  for (const fs::path& file : weights) checksum = checksum_of(file, 0, std::numeric_limits<int64_t>::max(), checksum);
-  const std::string config = read_file(folder / "config.json", kMaxConfigBytes);
-  return fmt::format("{:08x}-{:08x}", crc32c(config.data(), config.size()), checksum);
 }
 
 }  // namespace strake::tasks

@@ -51,7 +51,4 @@ class PredictionJob {
 // last 64 KiB.
 std::vector<std::string> describe_files(const std::vector<std::filesystem::path>& files);
 
-// CRC-32C of config.json and of all weights of a model folder: "0a1b2c3d-4e5f6071".
-std::string model_fingerprint(const std::filesystem::path& folder);
-
 }  // namespace strake::tasks

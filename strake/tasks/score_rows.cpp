@@ -16,7 +16,35 @@
 namespace strake::tasks {
 namespace {
 
-// What the engine would refuse, with the place in the input.
+constexpr int64_t kMostTokens = 1'048'576;  // a core's at a time: memory is taken for all of them
+
+void require_finite(const at::Tensor& logits, const data::Table& table, int64_t first_row) {
+  const auto* values = logits.const_data_ptr<float>();
+  for (int64_t i = 0; i < logits.numel(); ++i) {
+    require(std::isfinite(values[i]), ErrorKind::kNumeric,
+            "{}: the model's output is {}, not a finite number: are its weights sound? In bf16 or int8, try "
+            "--precision fp32",
+            table.where(first_row + i / logits.size(1)), values[i]);
+  }
+}
+
+}  // namespace
+
+void ScoreConfig::validate() const {
+  require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
+  require(!input.empty(), ErrorKind::kUsage, "--input names no file");
+  precision.validate();
+  require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
+  require(max_tokens_per_batch > 0 && max_tokens_per_batch <= kMostTokens, ErrorKind::kUsage,
+          "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
+}
+
+void check_max_seq_length(const ScoreConfig& config) {
+  const int64_t longest = models::read_encoder_config(config.model_name_or_path).max_sequence_length();
+  require(config.text.max_seq_length <= longest, ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length, longest);
+}
+
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
@@ -30,46 +58,26 @@ void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encode
           config.model_name_or_path, largest == ids.end() ? 0 : *largest, encoder.vocab_size);
 }
 
-constexpr int64_t kMostTokens = 1'048'576;  // a core's at a time: memory is taken for all of them
-
-void require_finite(const at::Tensor& logits, const data::Table& table, int64_t first_row) {
-  const auto* values = logits.const_data_ptr<float>();
-  for (int64_t i = 0; i < logits.numel(); ++i) {
-    require(std::isfinite(values[i]), ErrorKind::kNumeric,
-            "{}: the model's output is {}, not a finite number: are its weights sound? With --bf16, try without",
-            table.where(first_row + i / logits.size(1)), values[i]);
-  }
-}
-
-}  // namespace
-
-void ScoreConfig::validate() const {
-  require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
-  require(!input.empty(), ErrorKind::kUsage, "--input names no file");
-  require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
-  require(max_tokens_per_batch > 0 && max_tokens_per_batch <= kMostTokens, ErrorKind::kUsage,
-          "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
-}
-
 ScoringModel load_scoring_model(const ScoreConfig& config) {
   const auto start = std::chrono::steady_clock::now();
   const int threads = threads_per_rank(1);
   tensors::set_compute_threads(threads);
-  const int64_t longest = models::read_encoder_config(config.model_name_or_path).max_sequence_length();
-  require(config.text.max_seq_length <= longest, ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length, longest);
+  check_max_seq_length(config);
+  const int64_t layers = models::read_encoder_config(config.model_name_or_path).num_hidden_layers;
+  const inference::PrecisionPlan plan = choose_precision(config.precision, config.model_name_or_path, layers);
   ScoringModel model{.engine = {config.model_name_or_path,
-                                config.bf16 ? inference::Precision::kBf16 : inference::Precision::kFp32,
+                                plan,
                                 {.threads = threads,
                                  .tokens_at_a_time = config.max_tokens_per_batch,
                                  .longest_sequence = config.text.max_seq_length}},
-                     .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path)};
+                     .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
+                     .plan = plan,
+                     .precision = describe(plan, layers)};
   model.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const inference::MemoryUse memory = model.engine.memory();
   log::info("{} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", threads,
-            threads == 1 ? "" : "s", describe_cpu(), config.bf16 ? "bf16" : "fp32",
-            static_cast<double>(memory.weights) / 1e6, static_cast<double>(memory.activations) / 1e6);
-  if (config.bf16 && usable(Isa::kAmx)) log::info("this processor has AMX, which scoring does not use yet");
+            threads == 1 ? "" : "s", describe_cpu(), model.precision, static_cast<double>(memory.weights) / 1e6,
+            static_cast<double>(memory.activations) / 1e6);
   return model;
 }
 
@@ -91,7 +99,7 @@ at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const E
 ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink) {
   const auto start = std::chrono::steady_clock::now();
-  ScoreReport report{.load_seconds = model.load_seconds};
+  ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision};
   const data::TableSource source = make_source(config.input, config.text.encoding);
   const auto score = [&](const EncodedRows& rows) {
     sink(rows, score_encoded(config, model, rows, 0, rows.num_rows()));

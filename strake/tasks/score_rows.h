@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strake/inference/engine.h"
+#include "strake/tasks/precision_choice.h"
 #include "strake/tasks/text_rows.h"
 
 namespace strake::tasks {
@@ -19,7 +20,7 @@ struct ScoreConfig {
   std::vector<std::string> input;
   TextOptions text;
   int64_t max_tokens_per_batch = 1024;
-  bool bf16 = false;
+  PrecisionFlags precision;
   bool summary_json = false;
 
   template <typename Self, typename Visitor>
@@ -32,7 +33,10 @@ struct ScoreConfig {
     visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
     visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens that a core computes at a time");
-    visit("bf16", self.bf16, "compute in bfloat16");
+    visit("precision", self.precision.precision,
+          "fp32 (as if left out), bf16, int8, or auto: the fastest one that is known to be near enough to fp32. strake "
+          "evaluate --calibrate finds out");
+    visit("bf16", self.precision.bf16, "the same as --precision bf16");
     visit("summary_json", self.summary_json, "print the summary as one line of JSON");
   }
   void validate() const;
@@ -43,14 +47,22 @@ struct ScoreReport {
   int64_t tokens = 0;
   double load_seconds = 0;  // model and tokenizer
   double seconds = 0;       // everything else
+  std::string precision;    // "int8 with 2 of 24 linear layers in bf16"
 };
 
 // What --model_name_or_path names, ready to score on all cores.
 struct ScoringModel {
   inference::Engine engine;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  inference::PrecisionPlan plan;
   double load_seconds = 0;
+  std::string precision;  // as in ScoreReport
 };
+// Error (kUsage) if --max_seq_length is more than the model has positions.
+void check_max_seq_length(const ScoreConfig& config);
+// Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
+void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
+                  int64_t begin, int64_t end);
 ScoringModel load_scoring_model(const ScoreConfig& config);
 
 // Logits fp32 [end - begin, num_labels] of rows [begin, end). Errors (kData, kNumeric) name file and row.

@@ -56,7 +56,7 @@ ScoreReport work(const WorkerConfig& config) {
   data::TableStream stream(STDIN_FILENO, STDOUT_FILENO, "standard input");
   begin_output(config, stream, columns, kept, model.engine.config().num_labels());
 
-  ScoreReport report{.load_seconds = model.load_seconds};
+  ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision};
   EncoderPool pool(model.tokenizer);
   const auto encode = [&](const data::Table& table) {
     return interrupting(stream, [&] { return pool.encode(table, config.score.text, nullptr); });

@@ -1,0 +1,106 @@
+#include "strake/kernels/int8_matmul.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+
+#include "strake/core/error.h"
+#include "strake/core/threads.h"
+#include "strake/kernels/int8_matmul_rungs.h"
+#include "strake/kernels/ladder.h"
+
+namespace strake::kernels {
+namespace {
+
+template <typename Out>
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<Int8MatmulRung<BFloat16>, 5> kLadder<BFloat16>{
+    &amx::kInt8Matmul, &avx512::kInt8MatmulVnni, &avx512::kInt8Matmul, &avx2::kInt8Matmul, &reference::kInt8Matmul};
+template <>
+constexpr Ladder<Int8MatmulRung<float>, 5> kLadder<float>{&amx::kInt8MatmulToFloat, &avx512::kInt8MatmulVnniToFloat,
+                                                          &avx512::kInt8MatmulToFloat, &avx2::kInt8MatmulToFloat,
+                                                          &reference::kInt8MatmulToFloat};
+
+int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+// The largest magnitude; infinity or NaN if there is one.
+float largest_magnitude(const float* x, int64_t count) {
+  uint32_t largest = 0;  // the bits of magnitudes have the order of the numbers, and NaN comes last
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7FFFFFFFU);
+  return std::bit_cast<float>(largest);
+}
+
+// To nearest even, of |x| < 2^22: the lowest bits of x + 1.5 * 2^23 are the whole number.
+int32_t rounded(float x) {
+  constexpr float kShift = 12582912.0F;
+  return std::bit_cast<int32_t>(x + kShift) - std::bit_cast<int32_t>(kShift);
+}
+
+// One column into its place in the panels. Returns the sum of the quantized numbers.
+int32_t pack_column(const float* from, int64_t depth, float inverse, const Int8Tile& tile, int8_t* to) {
+  int32_t sum = 0;
+  for (int64_t k = 0; k < depth; ++k) {
+    const int32_t q = rounded(from[k] * inverse);
+    sum += q;
+    to[k / tile.depth_per_unit * tile.columns * tile.depth_per_unit + k % tile.depth_per_unit] = static_cast<int8_t>(q);
+  }
+  return sum;
+}
+
+}  // namespace
+
+QuantizedMatrix::QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa highest)
+    : depth_(depth), columns_(columns) {
+  require(depth >= 0 && depth <= kMostInt8Depth && columns >= 0, ErrorKind::kInternal, "int8 matrix of [{}, {}]", depth,
+          columns);
+  const auto& rung = pick(kLadder<BFloat16>, highest);
+  isa_ = rung.isa;
+  const Int8Tile& tile = rung.tile;
+  const int64_t panels = pieces_of(columns, tile.columns);
+  const int64_t panel_bytes = pieces_of(depth, tile.depth_step) * tile.depth_step * tile.columns;
+  panels_ = AlignedFloats(pieces_of(panels * panel_bytes, sizeof(float)));
+  scales_ = AlignedFloats(panels * tile.columns);
+  corrections_ = AlignedFloats(panels * tile.columns);
+  auto* const bytes = reinterpret_cast<int8_t*>(panels_.data());
+  auto* const corrections = reinterpret_cast<int32_t*>(corrections_.data());
+  std::atomic<int64_t> not_finite{columns};
+  parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
+    std::memset(bytes + begin * panel_bytes, 0, static_cast<size_t>((end - begin) * panel_bytes));
+    for (int64_t column = begin * tile.columns; column < end * tile.columns; ++column) {
+      scales_.data()[column] = 0;
+      corrections[column] = 0;
+      if (column >= columns) continue;
+      const float largest = largest_magnitude(weight + column * depth, depth);
+      if (!(largest < __builtin_inff())) not_finite = column;
+      if (!(largest < __builtin_inff()) || largest < kLeastMagnitude) continue;
+      scales_.data()[column] = largest / 127.0F;
+      const int64_t in_panel = column % tile.columns;
+      const int32_t sum = pack_column(weight + column * depth, depth, 127.0F / largest, tile,
+                                      bytes + column / tile.columns * panel_bytes + in_panel * tile.depth_per_unit);
+      corrections[column] = -tile.offset * sum;
+    }
+  });
+  require(not_finite == columns, ErrorKind::kNumeric, "int8: row {} of the weight holds infinity or NaN",
+          not_finite.load());
+}
+
+template <typename Out>
+int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix& b, float* scratch) {
+  require(args.rows >= 0 && args.a_stride >= b.depth() && args.c_stride >= b.columns(), ErrorKind::kInternal,
+          "int8 product of {} rows with strides {} and {} and B[{}, {}]", args.rows, args.a_stride, args.c_stride,
+          b.depth(), b.columns());
+  if (args.rows == 0 || b.columns() == 0) return kAllRowsFinite;
+  return pick(kLadder<Out>, b.isa()).multiply({args, b, scratch});
+}
+
+int64_t int8_matmul_scratch(int64_t rows, const QuantizedMatrix& b) {
+  return pick(kLadder<BFloat16>, b.isa()).scratch(rows, b.depth());
+}
+
+template int64_t int8_matmul_on_thread(const Int8Matmul<BFloat16>&, const QuantizedMatrix&, float*);
+template int64_t int8_matmul_on_thread(const Int8Matmul<float>&, const QuantizedMatrix&, float*);
+
+}  // namespace strake::kernels

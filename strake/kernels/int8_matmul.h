@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "strake/core/cpu_features.h"
+#include "strake/kernels/bfloat16.h"
+#include "strake/kernels/bias_activation.h"
+#include "strake/kernels/scratch.h"
+
+// Linear layers in int8. Both operands are quantized symmetrically, without zero points: weights once, with a scale for
+// each output column, activations while they are packed, with a scale for each row (the scheme of Dettmers et al.,
+// "LLM.int8()", 2022, section 2, without its outliers). Sums of products are exact 32-bit integers, so that their order
+// does not matter: an element of the result depends on its row, its column and the depth alone, and all rungs give the
+// same bits, but for an activation: the reference computes that one with the standard library.
+//
+// A row's largest magnitude becomes 127: scale = largest / 127, q = x times 127 / largest, rounded to nearest even. A
+// row (or column) whose largest magnitude is below kLeastMagnitude is taken as 0. The result is
+// activation(sum times (scale of the row times scale of the column) + bias), rounded to Out once.
+namespace strake::kernels {
+
+inline constexpr int64_t kMostInt8Depth = 131'072;  // 127 * 127 times this is below 2^31
+inline constexpr float kLeastMagnitude = 1e-30F;    // 127 divided by it is finite
+
+// The weight of a linear layer, quantized and packed once in the layout of one rung. Immutable, so threads may share
+// it.
+class QuantizedMatrix {
+ public:
+  // weight: [columns, depth], as a linear layer stores it. Uses the calling thread's number of threads. Errors:
+  // kNumeric if a number is not finite, with the column; kInternal for a depth above kMostInt8Depth.
+  QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa highest = best_isa());
+
+  int64_t depth() const { return depth_; }
+  int64_t columns() const { return columns_; }
+  int64_t bytes() const { return panels_.bytes() + scales_.bytes() + corrections_.bytes(); }
+  Isa isa() const { return isa_; }
+  const int8_t* panels() const { return reinterpret_cast<const int8_t*>(panels_.data()); }
+  const float* scales() const { return scales_.data(); }  // [columns], padded to whole panels
+  // [columns], padded: what sums start from where activations are packed with an offset, else 0.
+  const int32_t* corrections() const { return reinterpret_cast<const int32_t*>(corrections_.data()); }
+
+ private:
+  int64_t depth_;
+  int64_t columns_;
+  Isa isa_;
+  AlignedFloats panels_;
+  AlignedFloats scales_;
+  AlignedFloats corrections_;
+};
+
+// C[rows, columns] = activation(A[rows, depth] B + bias), where B is a QuantizedMatrix. Rows of A and C are contiguous.
+template <typename Out>
+struct Int8Matmul {
+  int64_t rows = 0;
+  const BFloat16* a = nullptr;
+  int64_t a_stride = 0;
+  Out* c = nullptr;
+  int64_t c_stride = 0;
+  const float* bias = nullptr;  // [columns], or null: none
+  std::optional<Activation> activation = std::nullopt;
+};
+
+inline constexpr int64_t kAllRowsFinite = -1;
+
+// Out is BFloat16 or float. Computed by the calling thread alone and without an allocation: `scratch` is 64-byte
+// aligned and has int8_matmul_scratch(rows, b) floats, where args.rows is at most `rows`. Returns the first row of A
+// that holds infinity or NaN, which has no scale and whose results are NaN before the activation; or kAllRowsFinite.
+// Error (kInternal) for strides that are too small.
+template <typename Out>
+int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix& b, float* scratch);
+int64_t int8_matmul_scratch(int64_t rows, const QuantizedMatrix& b);
+
+}  // namespace strake::kernels

@@ -1,0 +1,51 @@
+#pragma once
+
+#include "strake/kernels/int8_matmul.h"
+
+namespace strake::kernels {
+
+// How a rung packs. A panel of B is [units, columns of the tile, depth_per_unit] numbers; depths up to the next
+// multiple of depth_step, and columns beyond the last, are 0.
+struct Int8Tile {
+  int64_t columns;
+  int64_t depth_per_unit;
+  int64_t depth_step;
+  int32_t offset;  // added to activations when they are packed, which makes them unsigned
+};
+
+template <typename Out>
+struct Int8MatmulPart {
+  const Int8Matmul<Out>& args;
+  const QuantizedMatrix& b;
+  float* scratch;
+};
+
+template <typename Out>
+struct Int8MatmulRung {
+  Isa isa;
+  Int8Tile tile;
+  int64_t (*scratch)(int64_t rows, int64_t depth);  // floats; grows with the rows
+  int64_t (*multiply)(const Int8MatmulPart<Out>&);
+};
+
+namespace reference {
+extern const Int8MatmulRung<BFloat16> kInt8Matmul;
+extern const Int8MatmulRung<float> kInt8MatmulToFloat;
+}  // namespace reference
+namespace avx2 {
+extern const Int8MatmulRung<BFloat16> kInt8Matmul;
+extern const Int8MatmulRung<float> kInt8MatmulToFloat;
+}  // namespace avx2
+namespace avx512 {
+extern const Int8MatmulRung<BFloat16> kInt8Matmul;
+extern const Int8MatmulRung<float> kInt8MatmulToFloat;
+// With AVX512-VNNI.
+extern const Int8MatmulRung<BFloat16> kInt8MatmulVnni;
+extern const Int8MatmulRung<float> kInt8MatmulVnniToFloat;
+}  // namespace avx512
+namespace amx {
+extern const Int8MatmulRung<BFloat16> kInt8Matmul;
+extern const Int8MatmulRung<float> kInt8MatmulToFloat;
+}  // namespace amx
+
+}  // namespace strake::kernels

@@ -1,0 +1,282 @@
+#include "strake/kernels/int8_matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "strake/core/error.h"
+#include "strake/kernels/test_values.h"
+
+namespace strake::kernels {
+namespace {
+
+std::vector<Isa> rungs() {
+  std::vector<Isa> levels = usable_rungs();
+  for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAvx512Bf16, Isa::kAmx}) {
+    if (usable(isa)) levels.push_back(isa);
+  }
+  return levels;
+}
+
+struct Shape {
+  int64_t rows, columns, depth;
+};
+
+std::string text(const Shape& s, Isa isa) {
+  return std::string(to_string(isa)) + " [" + std::to_string(s.rows) + ", " + std::to_string(s.depth) + "] [" +
+         std::to_string(s.depth) + ", " + std::to_string(s.columns) + "]";
+}
+
+// Around tiles of 6 and 12 rows, panels of 16 and 32 columns and units of 2 and 4; blocks of rows: 256 KiB of 4096
+// numbers are 64 rows.
+const std::vector<Shape> kShapes{{1, 1, 1},      {1, 33, 7},      {5, 16, 64},    {6, 31, 65},
+                                 {7, 32, 2},     {12, 48, 128},   {13, 70, 130},  {25, 100, 66},
+                                 {150, 40, 770}, {150, 33, 4097}, {3, 200, 3072}, {40, 5, 0}};
+
+constexpr int64_t kGap = 3;  // beyond the contiguous numbers of every row
+
+// A's gaps hold NaN, which must not reach a result.
+struct Operands {
+  explicit Operands(const Shape& shape, float scale = 1)
+      : a(random_values<BFloat16>(shape.rows * (shape.depth + kGap), 1, scale)),
+        weight(random_values<float>(shape.columns * shape.depth, 2, 0.05F)),
+        bias(random_values<float>(shape.columns, 3)) {
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      for (int64_t gap = 0; gap < kGap; ++gap) {
+        a[static_cast<size_t>(row * (shape.depth + kGap) + shape.depth + gap)] = to_bfloat16(std::nanf(""));
+      }
+    }
+  }
+  std::vector<BFloat16> a;
+  std::vector<float> weight, bias;
+};
+
+template <typename Out>
+struct Product {
+  std::vector<Out> c;  // [rows, columns + kGap], with 77 in the gaps
+  int64_t first_bad = kAllRowsFinite;
+};
+
+template <typename Out>
+Product<Out> multiply(const Shape& shape, const Operands& operands, const QuantizedMatrix& b,
+                      std::optional<Activation> activation = std::nullopt) {
+  const int64_t stride = shape.columns + kGap;
+  Product<Out> result{std::vector<Out>(static_cast<size_t>(shape.rows * stride), from_float<Out>(77))};
+  constexpr int64_t kGuard = 16;
+  AlignedFloats scratch(int8_matmul_scratch(shape.rows, b) + kGuard);
+  float* const guard = scratch.data() + int8_matmul_scratch(shape.rows, b);
+  std::fill_n(guard, kGuard, 5.0F);
+  result.first_bad = int8_matmul_on_thread<Out>({.rows = shape.rows,
+                                                 .a = operands.a.data(),
+                                                 .a_stride = shape.depth + kGap,
+                                                 .c = result.c.data(),
+                                                 .c_stride = stride,
+                                                 .bias = operands.bias.data(),
+                                                 .activation = activation},
+                                                b, scratch.data());
+  EXPECT_EQ(std::count(guard, guard + kGuard, 5.0F), kGuard) << "more scratch was used than asked for";
+  return result;
+}
+
+template <typename Out>
+Product<Out> multiply(const Shape& shape, const Operands& operands, Isa isa,
+                      std::optional<Activation> activation = std::nullopt) {
+  return multiply<Out>(shape, operands, {operands.weight.data(), shape.depth, shape.columns, isa}, activation);
+}
+
+// The quantization's definition, in another way than the code's.
+struct Quantized {
+  std::vector<int64_t> q;
+  float scale;
+};
+template <typename T>
+Quantized quantize(const T* x, int64_t count) {
+  float largest = 0;
+  for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(to_float(x[i])));
+  Quantized result{{}, largest / 127.0F};
+  for (int64_t i = 0; i < count; ++i) {
+    result.q.push_back(largest == 0 ? 0 : std::lrint(to_float(x[i]) * (127.0F / largest)));
+  }
+  return result;
+}
+
+float expected(const Shape& shape, const Operands& operands, int64_t row, int64_t column) {
+  const Quantized a = quantize(operands.a.data() + row * (shape.depth + kGap), shape.depth);
+  const Quantized b = quantize(operands.weight.data() + column * shape.depth, shape.depth);
+  int64_t sum = 0;
+  for (size_t k = 0; k < a.q.size(); ++k) sum += a.q[k] * b.q[k];
+  return std::fma(static_cast<float>(sum), a.scale * b.scale, operands.bias[static_cast<size_t>(column)]);
+}
+
+TEST(Int8Matmul, IsTheScaledSumOfTheQuantizedNumbersToTheLastBitOnEveryRung) {
+  for (const Shape& shape : kShapes) {
+    const Operands operands(shape);
+    for (const Isa isa : rungs()) {
+      const auto product = multiply<float>(shape, operands, isa);
+      const auto rounded = multiply<BFloat16>(shape, operands, isa);
+      EXPECT_EQ(product.first_bad, kAllRowsFinite);
+      int wrong = 0;
+      for (int64_t row = 0; row < shape.rows; row += std::max<int64_t>(1, shape.rows / 9)) {
+        for (int64_t column = 0; column < shape.columns + kGap; ++column) {
+          const auto i = static_cast<size_t>(row * (shape.columns + kGap) + column);
+          const float want = column < shape.columns ? expected(shape, operands, row, column) : 77.0F;
+          wrong += product.c[i] == want && rounded.c[i].bits == to_bfloat16(want).bits ? 0 : 1;
+        }
+      }
+      EXPECT_EQ(wrong, 0) << text(shape, isa);
+    }
+  }
+}
+
+// Each quantized number is wrong by half a step of 1/127 of the largest magnitude at most, an error that is spread
+// evenly: with normal numbers, whose largest of 768 is about 3.3 sigma, 0.75 % of sigma for each of two operands.
+TEST(Int8Matmul, IsNearTheExactProduct) {
+  const Shape shape{50, 60, 768};
+  const Operands operands(shape);
+  const auto product = multiply<float>(shape, operands, best_isa());
+  double error = 0, square = 0;
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    for (int64_t column = 0; column < shape.columns; ++column) {
+      double exact = 0;
+      for (int64_t k = 0; k < shape.depth; ++k) {
+        exact += static_cast<double>(to_float(operands.a[static_cast<size_t>(row * (shape.depth + kGap) + k)])) *
+                 operands.weight[static_cast<size_t>(column * shape.depth + k)];
+      }
+      const double got = product.c[static_cast<size_t>(row * (shape.columns + kGap) + column)] -
+                         operands.bias[static_cast<size_t>(column)];
+      error += (got - exact) * (got - exact);
+      square += exact * exact;
+    }
+  }
+  EXPECT_LT(std::sqrt(error / square), 0.0125);
+  EXPECT_GT(std::sqrt(error / square), 0.005) << "else it was not computed in int8";
+}
+
+TEST(Int8Matmul, TakesTheLargestNumbersThatThereAreWithoutSaturation) {
+  const Shape shape{13, 33, kMostInt8Depth};
+  Operands operands(shape);
+  std::ranges::fill(operands.weight, -0.5F);
+  std::ranges::fill(operands.a, to_bfloat16(-2.0F));
+  std::ranges::fill(operands.bias, 0.0F);
+  const float want = 127.0F * 127.0F * kMostInt8Depth * ((2.0F / 127.0F) * (0.5F / 127.0F));
+  for (const Isa isa : rungs()) {
+    const auto product = multiply<float>(shape, operands, isa);
+    EXPECT_EQ(product.c[0], want) << to_string(isa);
+    EXPECT_EQ(product.c[12 * (33 + kGap) + 32], want) << to_string(isa);
+  }
+}
+
+// Vector rungs share their arithmetic; the reference takes functions of the standard library. Errors as in
+// bias_activation.h, then a rounding to BFloat16.
+TEST(Int8Matmul, ActivatesWhatItStores) {
+  const Shape shape{30, 70, 200};
+  const Operands operands(shape);
+  for (const Activation activation :
+       {Activation::kGelu, Activation::kGeluTanh, Activation::kRelu, Activation::kSilu, Activation::kTanh}) {
+    const QuantizedMatrix lowest(operands.weight.data(), shape.depth, shape.columns, Isa::kReference);
+    const auto want = multiply<BFloat16>(shape, operands, lowest, activation);
+    const auto wide_want = multiply<float>(shape, operands, lowest, activation);
+    EXPECT_FALSE(same_bits(want.c, multiply<BFloat16>(shape, operands, lowest).c));
+    for (const Isa isa : rungs()) {
+      const std::string what = std::string(to_string(isa)) + " " + std::to_string(static_cast<int>(activation));
+      expect_close(multiply<BFloat16>(shape, operands, isa, activation).c, doubles(want.c), 1e-4, 1.0 / 128, what);
+      expect_close(multiply<float>(shape, operands, isa, activation).c, doubles(wide_want.c), 1e-6, 1e-5, what);
+    }
+    if (!usable(Isa::kAvx512)) continue;
+    if (activation == Activation::kGelu || activation == Activation::kRelu) {  // without a division
+      EXPECT_TRUE(same_bits(multiply<BFloat16>(shape, operands, Isa::kAvx2, activation).c,
+                            multiply<BFloat16>(shape, operands, best_isa(), activation).c));
+    }
+  }
+}
+
+TEST(Int8Matmul, GivesARowTheSameBitsWhateverItsNeighbours) {
+  const Shape shape{149, 70, 1000};
+  const Operands operands(shape);
+  for (const Isa isa : rungs()) {
+    const QuantizedMatrix b(operands.weight.data(), shape.depth, shape.columns, isa);
+    const auto all = multiply<BFloat16>(shape, operands, b, Activation::kGelu);
+    const int64_t stride = shape.columns + kGap;
+    for (const int64_t row : {0, 1, 11, 70, 148}) {
+      Operands alone(shape);
+      alone.a.assign(operands.a.begin() + row * (shape.depth + kGap),
+                     operands.a.begin() + (row + 1) * (shape.depth + kGap));
+      const auto one = multiply<BFloat16>({1, shape.columns, shape.depth}, alone, b, Activation::kGelu);
+      const std::vector<BFloat16> same(all.c.begin() + row * stride, all.c.begin() + (row + 1) * stride);
+      EXPECT_TRUE(same_bits(one.c, same)) << to_string(isa) << " row " << row;
+    }
+  }
+}
+
+TEST(Int8Matmul, PacksTheSameWhateverTheThreads) {
+  const Shape shape{20, 100, 77};
+  const Operands operands(shape);
+  const WithThreads one(1);
+  const auto want = multiply<float>(shape, operands, best_isa());
+  const WithThreads three(3);
+  EXPECT_TRUE(same_bits(multiply<float>(shape, operands, best_isa()).c, want.c));
+}
+
+TEST(Int8Matmul, TakesRowsAndColumnsOfNothingAsNothing) {
+  const Shape shape{3, 20, 40};
+  Operands operands(shape);
+  std::fill_n(operands.a.begin(), 40, to_bfloat16(0));
+  std::fill_n(operands.a.begin() + 43, 40, to_bfloat16(1e-36F));  // 127 / 1e-36 is above 1e38
+  std::fill_n(operands.weight.begin() + 40, 40, 1e-41F);
+  for (const Isa isa : rungs()) {
+    const auto product = multiply<float>(shape, operands, isa);
+    for (int64_t column = 0; column < 20; ++column) {
+      EXPECT_EQ(product.c[static_cast<size_t>(column)], operands.bias[static_cast<size_t>(column)]) << to_string(isa);
+      EXPECT_EQ(product.c[static_cast<size_t>(23 + column)], operands.bias[static_cast<size_t>(column)]);
+    }
+    EXPECT_EQ(product.c[2 * 23 + 1], operands.bias[1]) << to_string(isa);
+    EXPECT_NE(product.c[2 * 23], operands.bias[0]) << to_string(isa);
+  }
+}
+
+TEST(Int8Matmul, NamesTheFirstRowThatIsNotFiniteAndMakesItsResultsNan) {
+  const Shape shape{40, 20, 100};
+  const Operands finite(shape);
+  for (const float bad : {std::nanf(""), -std::nanf(""), std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity()}) {
+    for (const int64_t place : {0, 17, 31, 64, 99}) {
+      Operands operands = finite;
+      for (const int64_t row : {14, 30}) operands.a[static_cast<size_t>(row * 103 + place)] = to_bfloat16(bad);
+      for (const Isa isa : rungs()) {
+        const auto product = multiply<BFloat16>(shape, operands, isa, Activation::kGelu);
+        EXPECT_EQ(product.first_bad, 14) << to_string(isa);
+        for (int64_t row = 0; row < shape.rows; ++row) {
+          EXPECT_EQ(std::isnan(to_float(product.c[static_cast<size_t>(row * 23 + 19)])), row == 14 || row == 30);
+        }
+      }
+    }
+  }
+}
+
+TEST(Int8Matmul, RefusesWeightsThatAreNotFiniteAndWrongStrides) {
+  std::vector<float> weight(60, 1.0F);
+  const QuantizedMatrix b(weight.data(), 20, 3);
+  std::vector<BFloat16> a(20), c(3);
+  const Int8Matmul<BFloat16> narrow{.rows = 1, .a = a.data(), .a_stride = 19, .c = c.data(), .c_stride = 3};
+  EXPECT_THROW(int8_matmul_on_thread(narrow, b, nullptr), Error);
+  const Int8Matmul<BFloat16> short_rows{.rows = 1, .a = a.data(), .a_stride = 20, .c = c.data(), .c_stride = 2};
+  EXPECT_THROW(int8_matmul_on_thread(short_rows, b, nullptr), Error);
+  EXPECT_THROW(QuantizedMatrix(nullptr, kMostInt8Depth + 1, 0), Error);
+  for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    weight[25] = bad;
+    try {
+      const QuantizedMatrix refused(weight.data(), 20, 3);
+      ADD_FAILURE() << "weights of " << bad << " were taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kNumeric);
+      EXPECT_NE(std::string(error.what()).find("row 1 of the weight"), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strake::kernels

@@ -1,0 +1,182 @@
+#pragma once
+
+#include "strake/kernels/simd/bfloat16_pairs.h"
+#include "strake/kernels/simd/matmul.h"
+#include "strake/kernels/simd/tiles.h"
+
+// bf16 products of tiles: panels of B are those of AVX512-BF16, A is packed row by row, and a tile's sums go on from
+// block to block of the depth. A block is taken in steps of 16 units, with the last one filled with 0.
+namespace strake::kernels {
+namespace {
+
+constexpr int64_t kStepUnits = kTileSide;
+constexpr int64_t kTiledRows = 2 * kTileSide;
+constexpr int64_t kTiledBlockBytes = int64_t{256} << 10;  // of packed A at a time
+constexpr int64_t kStepFloats = kStepUnits * kTiledColumns;
+
+// How a part's scratch is cut, in floats.
+struct TiledScratch {
+  template <typename Out>
+  explicit TiledScratch(const MatmulPart<BFloat16, Out>& part)
+      : blocks(units_of<BFloat16Pairs>(part.args.depth)),
+        block_steps((blocks.size + kStepUnits - 1) / kStepUnits),
+        has_tails(blocks.size % kStepUnits != 0 || blocks.units % kStepUnits != 0),
+        // A cache line more than it is long: a tile's rows would share one set of the cache if that were a power of
+        // two.
+        row_floats(part.piece.blocks * block_steps * kStepUnits + kStepUnits) {
+    const int64_t tiles = (part.row_end - part.row_begin + kTiledRows - 1) / kTiledRows;
+    const int64_t most = kTiledBlockBytes / (kTiledRows * row_floats * 4);
+    block_rows = smaller(tiles, most > 0 ? most : 1) * kTiledRows;
+    tails = block_rows * row_floats;
+    sums = tails + (has_tails ? part.piece.blocks * kStepFloats : 0);
+    total = sums + (part.sums == nullptr ? kTiledRows * kTiledColumns : 0);
+  }
+  DepthBlocks blocks;
+  int64_t block_steps;
+  bool has_tails;
+  int64_t row_floats;
+  int64_t block_rows = 0;
+  int64_t tails = 0, sums = 0, total = 0;
+};
+
+// Up to 16 rows of units [begin, end); other rows, and units up to the next multiple of a step, are 0.
+inline void pack_tile_rows(const PanelSource<BFloat16>& from, const PanelShape& shape, int64_t begin, int64_t end,
+                           float* to) {
+  using Pairs = BFloat16Pairs;
+  const int64_t depth_end = smaller(2 * end, shape.depth);
+  for (int64_t unit = begin; unit < end; unit += kStepUnits, to += kStepUnits) {
+    __m512 block[kTileSide];
+    for (int64_t i = 0; i < kTileSide; ++i) {
+      const int64_t k = 2 * (from.along_depth ? unit : unit + i);
+      const bool none = from.along_depth ? i >= shape.lines : k >= depth_end;
+      if (none) {
+        block[i] = _mm512_setzero_ps();
+      } else if (from.along_depth) {
+        block[i] = Pairs::along(from.data + i * from.stride + k, depth_end - k);
+      } else if (shape.lines == kTileSide) {
+        block[i] = Pairs::across(from.data + k * from.stride, from.stride, depth_end - k, Full{});
+      } else {
+        const Part lanes{static_cast<int>(shape.lines)};
+        block[i] = Pairs::across(from.data + k * from.stride, from.stride, depth_end - k, lanes);
+      }
+    }
+    if (!from.along_depth) Avx512::transpose(block);
+    for (int64_t i = 0; i < kTileSide; ++i) _mm512_storeu_ps(to + i * shape.pitch, block[i]);
+  }
+}
+
+template <class Tiles, typename Out>
+class TiledPart {
+ public:
+  explicit TiledPart(const MatmulPart<BFloat16, Out>& part)
+      : part_(part),
+        cut_(part),
+        panels_((part.piece.columns + kTiledColumns - 1) / kTiledColumns),
+        first_unit_(cut_.blocks.begin(part.piece.first_block)),
+        units_(cut_.blocks.begin(part.piece.first_block + part.piece.blocks) - first_unit_) {}
+
+  void run() {
+    const int64_t tiles = (part_.row_end - part_.row_begin + kTiledRows - 1) / kTiledRows;
+    const int64_t rows = equal_pieces(tiles, cut_.block_rows / kTiledRows) * kTiledRows;
+    for (int64_t row = part_.row_begin; row < part_.row_end; row += rows) {
+      const int64_t end = smaller(row + rows, part_.row_end);
+      pack_rows(row, end);
+      for (int64_t panel = part_.panel_begin; panel < part_.panel_end; ++panel) multiply_panel(row, end, panel);
+    }
+  }
+
+ private:
+  int64_t block_begin(int64_t block) const { return cut_.blocks.begin(part_.piece.first_block + block) - first_unit_; }
+  int64_t block_units(int64_t block) const { return block_begin(block + 1) - block_begin(block); }
+
+  void pack_rows(int64_t begin, int64_t end) {
+    const PanelSource<BFloat16> all{part_.args.a.data, part_.args.a.stride, part_.args.a.order == Order::kRows};
+    for (int64_t row = begin; row < end; row += kTileSide) {
+      const PanelShape shape{smaller(kTileSide, end - row), cut_.row_floats, part_.args.depth};
+      for (int64_t block = 0; block < part_.piece.blocks; ++block) {
+        float* const to = part_.scratch + (row - begin) * cut_.row_floats + block * cut_.block_steps * kStepUnits;
+        const int64_t unit = first_unit_ + block_begin(block);
+        pack_tile_rows(all.from(row), shape, unit, unit + block_units(block), to);
+      }
+    }
+  }
+
+  // The last steps of a panel's blocks: what lies behind them in the panel must not be multiplied, not even by 0.
+  void copy_tails(const float* panel) {
+    for (int64_t block = 0; block < part_.piece.blocks; ++block) {
+      const int64_t whole = block_units(block) / kStepUnits * kStepUnits;
+      const float* const from = panel + (block_begin(block) + whole) * kTiledColumns;
+      float* const to = part_.scratch + cut_.tails + block * kStepFloats;
+      for (int64_t i = 0; i < kStepFloats; i += 16) {
+        const bool inside = i < (block_units(block) - whole) * kTiledColumns;
+        _mm512_storeu_ps(to + i, inside ? _mm512_loadu_ps(from + i) : _mm512_setzero_ps());
+      }
+    }
+  }
+
+  void multiply_panel(int64_t begin, int64_t end, int64_t panel) {
+    const float* const b = part_.panels + panel * units_ * kTiledColumns;
+    if (cut_.has_tails) copy_tails(b);
+    const bool last = part_.piece.first_block + part_.piece.blocks == cut_.blocks.count;
+    const int64_t column = part_.piece.first_column + panel * kTiledColumns;
+    const int64_t columns = smaller(kTiledColumns, part_.piece.first_column + part_.piece.columns - column);
+    for (int64_t row = begin; row < end; row += kTiledRows) {
+      float* const sums = part_.sums == nullptr
+                              ? part_.scratch + cut_.sums
+                              : part_.sums + (row / kTiledRows * panels_ + panel) * kTiledRows * kTiledColumns;
+      const int64_t rows = smaller(kTiledRows, end - row);
+      continued_ = part_.piece.first_block > 0;
+      multiply_tile(rows, part_.scratch + (row - begin) * cut_.row_floats, b, sums);
+      if (last) finish_tile<Avx512>(part_.args.result, {row, column, rows, columns}, sums);
+    }
+  }
+
+  void multiply_tile(int64_t rows, const float* a, const float* b, float* sums) {
+    if (!cut_.has_tails) return multiply_steps(rows, a, b, units_ / kStepUnits, sums);
+    for (int64_t block = 0; block < part_.piece.blocks; ++block) {
+      const int64_t steps = block_units(block) / kStepUnits;
+      const float* const of_block = a + block * cut_.block_steps * kStepUnits;
+      multiply_steps(rows, of_block, b + block_begin(block) * kTiledColumns, steps, sums);
+      if (block_units(block) % kStepUnits == 0) continue;
+      const float* const tail = part_.scratch + cut_.tails + block * kStepFloats;
+      multiply_steps(rows, of_block + steps * kStepUnits, tail, 1, sums);
+    }
+  }
+
+  // Also without a step: then sums that are not continued become 0.
+  void multiply_steps(int64_t rows, const float* a, const float* b, int64_t steps, float* sums) {
+    const TiledProduct product{
+        .a = a, .a_stride = cut_.row_floats * 4, .b = b, .steps = steps, .sums = sums, .continued = continued_};
+    continued_ = true;
+    if (rows > kTileSide) return multiply_tiles<BFloat16Numbers, true>(tiles_, product);
+    multiply_tiles<BFloat16Numbers, false>(tiles_, product);
+  }
+
+  const MatmulPart<BFloat16, Out>& part_;
+  TiledScratch cut_;
+  int64_t panels_, first_unit_, units_;
+  bool continued_ = false;
+  Tiles tiles_;
+};
+
+template <typename Out>
+int64_t tiled_scratch(const MatmulPart<BFloat16, Out>& part) {
+  return TiledScratch(part).total;
+}
+
+template <class Tiles, typename Out>
+void tiled_multiply(const MatmulPart<BFloat16, Out>& part) {
+  TiledPart<Tiles, Out>(part).run();
+}
+
+template <class Tiles, typename Out>
+constexpr MatmulRung<BFloat16, Out> tiled_rung(Isa isa) {
+  return {isa,
+          {kTiledRows, kTiledColumns, BFloat16Pairs::kDepthPerUnit},
+          &pack_right_panels<BFloat16Pairs, BFloat16>,
+          &tiled_scratch<Out>,
+          &tiled_multiply<Tiles, Out>};
+}
+
+}  // namespace
+}  // namespace strake::kernels

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+
+// Products of AMX tiles, over a class Tiles that is the unit which has them: Amx (amx.h) or EmulatedTiles.
+//
+//   Tiles()                       eight tiles of 16 rows of 64 bytes, of this thread and as long as the object
+//   zero<t>()                     tile t = 0
+//   load<t>(from, stride)         rows of 64 bytes, `stride` bytes apart
+//   load_once<t>(from, stride)    the same, for what is not soon read again
+//   store<t>(to, stride)
+//   add_int8<c, a, b>()           32-bit c[i][j] += sum over k of 8-bit a[i][k] b[k / 4][4 j + k % 4]
+//   add_bf16<c, a, b>()           fp32 c[i][j] += sum over k of bf16 a[i][k] b[k / 2][2 j + k % 2]
+namespace strake::kernels {
+namespace {
+
+constexpr int64_t kTileSide = 16;      // rows of a tile, and columns of 32 bits
+constexpr int64_t kTileRowBytes = 64;  // of depth that a product takes at a time
+
+struct Int8Numbers {
+  template <int kSum, int kA, int kB, class Tiles>
+  static void add(Tiles& tiles) {
+    tiles.template add_int8<kSum, kA, kB>();
+  }
+};
+struct BFloat16Numbers {
+  template <int kSum, int kA, int kB, class Tiles>
+  static void add(Tiles& tiles) {
+    tiles.template add_bf16<kSum, kA, kB>();
+  }
+};
+
+// sums[32, 32] = or += A B.
+struct TiledProduct {
+  const void* a;     // 32 rows, or 16 if that is all that is wanted
+  int64_t a_stride;  // bytes
+  const void* b;     // [units, 32 columns] of 32 bits
+  int64_t steps;     // 64 bytes of A's rows, 16 units of B
+  void* sums;        // [32, 32] of 32 bits; the second half is undefined for 16 rows
+  bool continued;    // add to what is there
+};
+
+constexpr int64_t kTiledColumns = 2 * kTileSide;
+constexpr int64_t kTiledRowBytes = kTiledColumns * 4;  // of B and of sums
+
+// Four sums, two tiles of A, two of B: each loaded tile is used twice, all sums stay in tiles. B is the operand that
+// the other rows of A need again.
+template <class Numbers, bool kTwoRows, class Tiles>
+inline void multiply_tiles(Tiles& tiles, const TiledProduct& product) {
+  const char* a = static_cast<const char*>(product.a);
+  const char* b = static_cast<const char*>(product.b);
+  char* const sums = static_cast<char*>(product.sums);
+  char* const lower = sums + kTileSide * kTiledRowBytes;
+  if (product.continued) {
+    tiles.template load<0>(sums, kTiledRowBytes);
+    tiles.template load<1>(sums + kTileRowBytes, kTiledRowBytes);
+    if constexpr (kTwoRows) {
+      tiles.template load<2>(lower, kTiledRowBytes);
+      tiles.template load<3>(lower + kTileRowBytes, kTiledRowBytes);
+    }
+  } else {
+    tiles.template zero<0>();
+    tiles.template zero<1>();
+    if constexpr (kTwoRows) {
+      tiles.template zero<2>();
+      tiles.template zero<3>();
+    }
+  }
+  for (int64_t step = 0; step < product.steps; ++step) {
+    tiles.template load<6>(b, kTiledRowBytes);
+    tiles.template load_once<4>(a, product.a_stride);
+    Numbers::template add<0, 4, 6>(tiles);
+    tiles.template load<7>(b + kTileRowBytes, kTiledRowBytes);
+    Numbers::template add<1, 4, 7>(tiles);
+    if constexpr (kTwoRows) {
+      tiles.template load_once<5>(a + kTileSide * product.a_stride, product.a_stride);
+      Numbers::template add<2, 5, 6>(tiles);
+      Numbers::template add<3, 5, 7>(tiles);
+    }
+    a += kTileRowBytes;
+    b += kTileSide * kTiledRowBytes;
+  }
+  tiles.template store<0>(sums, kTiledRowBytes);
+  tiles.template store<1>(sums + kTileRowBytes, kTiledRowBytes);
+  if constexpr (kTwoRows) {
+    tiles.template store<2>(lower, kTiledRowBytes);
+    tiles.template store<3>(lower + kTileRowBytes, kTiledRowBytes);
+  }
+}
+
+}  // namespace
+}  // namespace strake::kernels

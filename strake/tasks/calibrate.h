@@ -1,0 +1,21 @@
+#pragma once
+
+#include "strake/monitor/evaluation_metrics.h"
+#include "strake/tasks/precision_file.h"
+#include "strake/tasks/score_rows.h"
+
+namespace strake::tasks {
+
+struct Calibration {
+  PrecisionRecord record;
+  monitor::NamedValues metrics;  // of fp32, as evaluate reports them, then how near bf16 and int8 are
+  ScoreReport score;             // rows and tokens of the data; seconds of all passes
+};
+
+// Scores a labelled table in fp32, bf16 and int8 and writes kPrecisionFile into the model's folder, atomically. Where
+// int8 alone does not keep the promise (precision_file.h), the linear layers that change the logits most, measured one
+// at a time on up to some hundred rows, stay in bf16: as few of them as it takes. The tokens of all rows are in memory.
+// Errors as of evaluate.
+Calibration calibrate(const ScoreConfig& config);
+
+}  // namespace strake::tasks

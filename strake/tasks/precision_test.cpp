@@ -1,0 +1,185 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "strake/core/cpu_features.h"
+#include "strake/core/file.h"
+#include "strake/models/test_model.h"
+#include "strake/tasks/precision_choice.h"
+#include "strake/tasks/precision_file.h"
+
+namespace strake::tasks {
+namespace {
+
+using inference::Linear;
+using inference::LinearName;
+using inference::Precision;
+using inference::PrecisionPlan;
+using models::error_text;
+using models::ModelFolder;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr int64_t kLayers = 2;
+
+PrecisionRecord good_record() {
+  return {.model = {.weight_bytes = 5, .weight_crc32c = 0xFFFFFFFF, .config_crc32c = 7},
+          .rows = 1000,
+          .metric = "accuracy",
+          .fp32_metric = 0.893,
+          .bf16 = {.agreement = 0.998, .max_logit_difference = 0.02, .mean_logit_difference = 0.001, .metric = 0.892},
+          .int8 = {.agreement = 0.991, .max_logit_difference = 0.3, .mean_logit_difference = 0.01, .metric = 0.89},
+          .bf16_linears = {{0, Linear::kOutput}, {1, Linear::kQkv}}};
+}
+
+PrecisionRecord parsed(const Json& document) { return parse_precision_record(document, kLayers, "file"); }
+
+TEST(PrecisionFile, ReadsWhatItWrites) {
+  const PrecisionRecord record = good_record();
+  const PrecisionRecord same = parsed(parse_json(to_json(record).dump(), "file"));
+  EXPECT_EQ(same.model, record.model);
+  EXPECT_EQ(same.bf16_linears, record.bf16_linears);
+  EXPECT_EQ(same.int8.agreement, record.int8.agreement);
+  EXPECT_EQ(to_json(same), to_json(record));
+}
+
+TEST(PrecisionFile, WritesNumbersThatAreUndefinedAsNull) {
+  PrecisionRecord record = good_record();
+  record.metric = "pearson";
+  record.fp32_metric = record.int8.metric = std::numeric_limits<double>::quiet_NaN();
+  record.bf16.agreement = record.int8.agreement = std::nullopt;
+  EXPECT_TRUE(to_json(record).at("fp32").at("metric").is_null());
+  const PrecisionRecord same = parsed(to_json(record));
+  EXPECT_TRUE(std::isnan(same.fp32_metric));
+  EXPECT_FALSE(same.holds(same.int8)) << "a correlation that is undefined promises nothing";
+}
+
+TEST(PrecisionFile, RefusesHostileFiles) {
+  const auto refusal = [](const char* pointer, const Json& value) {
+    Json document = to_json(good_record());
+    document[Json::json_pointer(pointer)] = value;
+    return error_text([&] { parsed(document); });
+  };
+  EXPECT_EQ(refusal("/rows", 5), "no error");
+  const std::vector<std::tuple<const char*, Json, const char*>> cases{
+      {"/version", 2, "version 2 is not 1"},
+      {"/rows", -1, "key 'rows' is -1"},
+      {"/rows", "many", "key 'rows' has the unexpected value"},
+      {"/model", 3, "key 'model' is not an object"},
+      {"/model/weight_crc32c", int64_t{1} << 32, "'weight_crc32c' is 4294967296"},
+      {"/metric", "f1", "'f1' is neither accuracy nor pearson"},
+      {"/metric", "pearson", "classes have an agreement"},
+      {"/int8", nullptr, "key 'int8' is null"},
+      {"/int8/agreement", 1.5, "is 1.5, which is no share"},
+      {"/int8/agreement", nullptr, "key 'agreement' is null"},
+      {"/int8/bf16_linears", "all", "bf16_linears is not a list"},
+      {"/int8/bf16_linears/0", 1, "key 'linear' is missing"},
+      {"/int8/bf16_linears/0/linear", "head", "'head', which is no linear layer"},
+      {"/int8/bf16_linears/0/layer", 2, "layer 2 of a model of 2"},
+      {"/int8/bf16_linears/0/layer", -1, "layer -1 of a model of 2"},
+      {"/int8/bf16_linears/0", {{"layer", 1}, {"linear", "attention.qkv"}}, "names layer 1 attention.qkv twice"}};
+  for (const auto& [pointer, value, text] : cases) {
+    EXPECT_THAT(refusal(pointer, value), AllOf(HasSubstr("configuration: file: "), HasSubstr(text))) << pointer;
+  }
+  EXPECT_THAT(error_text([] { parsed(Json::array()); }), HasSubstr("not an object"));
+}
+
+TEST(PrecisionFile, HoldsUpToTheLimitsAndNotBeyond) {
+  const PrecisionRecord record = good_record();
+  const auto holds = [&](double agreement, double metric) {
+    return record.holds({.agreement = agreement, .metric = metric});
+  };
+  EXPECT_TRUE(holds(0.99, 0.893));
+  EXPECT_FALSE(holds(0.9899, 0.893));
+  EXPECT_TRUE(holds(1, 0.8881));
+  EXPECT_FALSE(holds(1, 0.8879));
+  EXPECT_FALSE(holds(1, 0.8981));
+}
+
+TEST(PrecisionFile, FingerprintsWeightsAndConfiguration) {
+  const ModelFolder folder(models::small_config());
+  folder.write("model.safetensors", "weights");
+  const ModelFingerprint one = fingerprint_of(folder.path());
+  EXPECT_EQ(one.weight_bytes, 7);
+  folder.write("vocab.txt", "irrelevant");
+  EXPECT_EQ(fingerprint_of(folder.path()), one);
+  folder.write("model.safetensors", "weightz");
+  const ModelFingerprint two = fingerprint_of(folder.path());
+  EXPECT_NE(two.weight_crc32c, one.weight_crc32c);
+  folder.write("config.json", "{}");
+  EXPECT_NE(fingerprint_of(folder.path()).config_crc32c, two.config_crc32c);
+}
+
+class PrecisionChoice : public testing::Test {
+ protected:
+  PrecisionChoice() { folder_.write("model.safetensors", "weights"); }
+  void write(PrecisionRecord record) {
+    record.model = fingerprint_of(folder_.path());
+    folder_.write(kPrecisionFile, to_json(record).dump());
+  }
+  PrecisionPlan choose(const std::string& precision) const {
+    return choose_precision({.precision = precision}, folder_.path(), kLayers);
+  }
+
+  ModelFolder folder_{models::small_config()};
+};
+
+TEST_F(PrecisionChoice, TakesWhatTheFlagsSay) {
+  EXPECT_EQ(choose("").precision, Precision::kFp32);
+  EXPECT_EQ(choose("fp32").precision, Precision::kFp32);
+  EXPECT_EQ(choose("bf16").precision, Precision::kBf16);
+  EXPECT_EQ(choose_precision({.bf16 = true}, folder_.path(), kLayers).precision, Precision::kBf16);
+  EXPECT_EQ(choose("int8").precision, Precision::kInt8);
+  EXPECT_TRUE(choose("int8").bf16_linears.empty());
+}
+
+TEST_F(PrecisionChoice, RefusesUnknownNamesAndContradictions) {
+  EXPECT_THAT(error_text([&] { choose("int4"); }), HasSubstr("--precision int4 is none of fp32, bf16, int8, auto"));
+  EXPECT_THAT(error_text([] { PrecisionFlags{.precision = "int8", .bf16 = true}.validate(); }),
+              HasSubstr("--bf16 contradicts --precision int8"));
+  EXPECT_EQ(error_text([] { PrecisionFlags{.precision = "bf16", .bf16 = true}.validate(); }), "no error");
+}
+
+TEST_F(PrecisionChoice, KeepsLinearsInBf16ThatTheFileNames) {
+  write(good_record());
+  for (const char* precision : {"int8", "auto"}) {
+    EXPECT_EQ(choose(precision).precision, Precision::kInt8);
+    EXPECT_EQ(choose(precision).bf16_linears, good_record().bf16_linears);
+  }
+  EXPECT_EQ(describe(choose("int8"), kLayers), "int8 with 2 of 8 linear layers in bf16");
+  EXPECT_TRUE(choose("bf16").bf16_linears.empty());
+}
+
+TEST_F(PrecisionChoice, DoesNotTrustAFileThatWasMeasuredForAnotherModel) {
+  write(good_record());
+  folder_.write("model.safetensors", "weightz");
+  EXPECT_THAT(error_text([&] { choose("int8"); }), HasSubstr("was measured for other weights"));
+  EXPECT_NE(choose("auto").precision, Precision::kInt8);
+  EXPECT_EQ(choose("bf16").precision, Precision::kBf16);
+}
+
+TEST_F(PrecisionChoice, AutoTakesNothingThatIsKnownToBeTooFar) {
+  const bool fast = usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
+  EXPECT_EQ(choose("auto").precision, fast ? Precision::kBf16 : Precision::kFp32);
+  PrecisionRecord record = good_record();
+  record.int8.agreement = 0.9;
+  write(record);
+  EXPECT_EQ(choose("auto").precision, fast ? Precision::kBf16 : Precision::kFp32);
+  EXPECT_EQ(choose("int8").precision, Precision::kInt8) << "asked for by name";
+  record.bf16.metric = 0.5;
+  write(record);
+  EXPECT_EQ(choose("auto").precision, Precision::kFp32);
+}
+
+TEST_F(PrecisionChoice, RefusesAFileThatCannotBeRead) {
+  folder_.write(kPrecisionFile, "{\"version\": 1, \"version\": 1}");
+  for (const char* precision : {"int8", "auto"}) {
+    EXPECT_THAT(error_text([&] { choose(precision); }), HasSubstr(kPrecisionFile));
+  }
+  EXPECT_EQ(choose("fp32").precision, Precision::kFp32);
+}
+
+}  // namespace
+}  // namespace strake::tasks

@@ -1,0 +1,185 @@
+"""Scoring in fp32, bf16 and int8: what flags choose, what is measured, and what is believed of it."""
+
+import json
+import shutil
+
+import numpy
+import pytest
+from program import command, predict, run, strake, summary
+from tiny_models import change_weights, make_model, reviews, write_table
+
+RECORD = "strake_precision.json"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("precision")
+    make_model(folder / "base", dropout=0.1)
+    write_table(folder / "train.parquet", reviews(200))
+    write_table(folder / "check.parquet", reviews(250, seed=2))
+    for label, output in (("label", "classifier"), ("score", "regressor")):
+        strake(
+            "train",
+            model_name_or_path=folder / "base",
+            train_file=folder / "train.parquet",
+            label_column=label,
+            max_seq_length=32,
+            learning_rate=2e-3,
+            num_train_epochs=6,
+            save_strategy="no",
+            output_dir=folder / output,
+        )
+    return folder
+
+
+@pytest.fixture
+def model(folder, tmp_path):
+    """A copy that a test may change."""
+    return shutil.copytree(folder / "classifier", tmp_path / "model")
+
+
+def calibrate(model, folder, **flags):
+    table = folder / "check.parquet"
+    return summary("evaluate", model_name_or_path=model, input=table, max_seq_length=32, calibrate=True, **flags)
+
+
+def attempt(verb, model, folder, **flags):
+    table = folder / "check.parquet"
+    return run(command(verb, model_name_or_path=model, input=table, max_seq_length=32, **flags))
+
+
+def probabilities(model, folder, output, **flags):
+    return numpy.array(predict(model, folder / "check.parquet", output, **flags)["probabilities"])
+
+
+def test_each_precision_is_near_and_its_own(folder, model, tmp_path):
+    exact, bf16, int8 = (
+        probabilities(model, folder, tmp_path / f"{precision}.parquet", precision=precision)
+        for precision in ("fp32", "bf16", "int8")
+    )
+    assert 0 < numpy.abs(bf16 - exact).max() < 0.1  # 8 bits of significand over two layers
+    assert 0 < numpy.abs(int8 - exact).max() < 0.2
+    assert numpy.abs(int8 - bf16).max() > 0
+    assert (probabilities(model, folder, tmp_path / "plain.parquet") == exact).all()
+    assert (probabilities(model, folder, tmp_path / "short.parquet", bf16=True) == bf16).all()
+
+
+@pytest.mark.parametrize("tokens", [1, 100, 100_000])
+def test_batch_size_does_not_change_scores_in_int8(folder, model, tmp_path, tokens):
+    expected = probabilities(model, folder, tmp_path / "expected.parquet", precision="int8")
+    scored = probabilities(model, folder, tmp_path / "b.parquet", precision="int8", max_tokens_per_batch=tokens)
+    assert (scored == expected).all()
+
+
+def test_calibration_is_what_evaluate_says_of_each_precision(folder, model):
+    result = calibrate(model, folder)
+    record = json.loads((model / RECORD).read_text())
+    assert record["rows"] == result["rows"] == 250
+    for precision in ("bf16", "int8"):
+        alone = summary(
+            "evaluate",
+            model_name_or_path=model,
+            input=folder / "check.parquet",
+            max_seq_length=32,
+            precision=precision,
+        )
+        assert alone["accuracy"] == result[f"{precision}_accuracy"] == record[precision]["metric"]
+        assert result[f"{precision}_agreement"] == record[precision]["agreement"] >= 0.99
+        assert 0 < record[precision]["mean_logit_difference"] < record[precision]["max_logit_difference"] < 1
+    assert result["accuracy"] == record["fp32"]["metric"]
+
+
+def test_auto_takes_int8_once_it_is_known_to_be_near(folder, model):
+    before = attempt("evaluate", model, folder, precision="auto")
+    assert "--precision auto: int8" not in before.err and RECORD in before.err
+    calibrate(model, folder)
+    after = attempt("evaluate", model, folder, precision="auto")
+    assert after.code == 0
+    assert "--precision auto: int8, because of" in after.err and "of 250 rows have fp32's class" in after.err
+
+
+def test_int8_without_a_calibration_says_that_it_promises_nothing(folder, model):
+    outcome = attempt("evaluate", model, folder, precision="int8")
+    assert outcome.code == 0
+    assert "nothing is known about its accuracy in int8" in outcome.err and "--calibrate" in outcome.err
+
+
+def test_a_calibration_of_other_weights_is_not_trusted(folder, model):
+    calibrate(model, folder)
+    change_weights(model, lambda name, array: array * 1.0001)
+    outcome = attempt("evaluate", model, folder, precision="int8")
+    assert outcome.code == 2 and "was measured for other weights" in outcome.err
+    outcome = attempt("evaluate", model, folder, precision="auto")
+    assert outcome.code == 0 and "for other weights is the" in outcome.err
+
+
+def test_linears_that_the_file_names_stay_in_bf16(folder, model, tmp_path):
+    calibrate(model, folder)
+    record = json.loads((model / RECORD).read_text())
+    names = ["attention.qkv", "attention.output", "feed_forward.in", "feed_forward.out"]
+    record["int8"]["bf16_linears"] = [{"layer": layer, "linear": name} for layer in (0, 1) for name in names]
+    (model / RECORD).write_text(json.dumps(record))
+    int8 = probabilities(model, folder, tmp_path / "int8.parquet", precision="int8")
+    assert (int8 == probabilities(model, folder, tmp_path / "bf16.parquet", precision="bf16")).all()
+
+
+def test_calibration_keeps_the_harmful_linears_in_bf16(folder, model):
+    """One input of some linear layers is much larger than the others, which have no steps left between 0 and 1."""
+
+    def spoil(name, array):
+        array = array.copy()
+        if name.endswith(("intermediate.dense.bias", "value.bias")):
+            array[5] = 2000
+        if name.endswith("output.dense.weight"):
+            array[:, 5] = 0  # and is not used at all
+        return array
+
+    change_weights(model, spoil)
+    result = calibrate(model, folder)
+    kept = json.loads((model / RECORD).read_text())["int8"]["bf16_linears"]
+    spoilt = [{"layer": layer, "linear": name} for layer in (0, 1) for name in ("attention.output", "feed_forward.out")]
+    assert kept and all(linear in spoilt for linear in kept)
+    assert result["int8_linears_in_bf16"] == len(kept)
+    assert result["int8_agreement"] >= 0.99
+    assert attempt("evaluate", model, folder, precision="auto").err.count("linear layers in bf16")
+    (model / RECORD).unlink()
+    alone = summary(
+        "evaluate", model_name_or_path=model, input=folder / "check.parquet", max_seq_length=32, precision="int8"
+    )
+    assert alone["accuracy"] < result["int8_accuracy"] - 0.005, "else there was nothing to mend"
+
+
+def test_regression_is_calibrated_by_its_correlation(folder, tmp_path):
+    model = shutil.copytree(folder / "regressor", tmp_path / "model")
+    result = calibrate(model, folder, label_column="score")
+    record = json.loads((model / RECORD).read_text())
+    assert record["metric"] == "pearson" and "agreement" not in record["int8"]
+    assert abs(result["int8_pearson"] - result["pearson"]) <= 0.005
+    outcome = attempt("evaluate", model, folder, label_column="score", precision="auto")
+    assert "--precision auto: int8" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"precision": "int4"}, "--precision int4 is none of fp32, bf16, int8, auto"),
+        ({"precision": "int8", "bf16": True}, "--bf16 contradicts --precision int8"),
+        ({"precision": "fp32", "bf16": True}, "--bf16 contradicts --precision fp32"),
+        ({"precision": "int8", "calibrate": True}, "leave out --precision"),
+        ({"bf16": True, "calibrate": True}, "leave out --precision"),
+    ],
+)
+def test_contradictions_are_refused(folder, model, flags, text):
+    outcome = attempt("evaluate", model, folder, **flags)
+    assert outcome.code == 2
+    assert text in outcome.err
+
+
+def test_activations_that_overflow_are_refused_with_their_layer(folder, model):
+    spoilt = "layer.1.intermediate.dense.bias"
+    change_weights(model, lambda name, array: numpy.full_like(array, numpy.inf) if name.endswith(spoilt) else array)
+    outcome = attempt("evaluate", model, folder, precision="int8")
+    assert outcome.code == 6
+    assert "the input of layer 1 feed_forward.out holds infinity or NaN" in outcome.err
+    outcome = attempt("evaluate", model, folder, precision="bf16")
+    assert outcome.code == 6 and "try --precision fp32" in outcome.err
