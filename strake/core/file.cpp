@@ -61,7 +61,8 @@ std::string read_file(const fs::path& path, uint64_t max_bytes) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   require(file.get() >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(errno));
   struct stat status{};
-  require(::fstat(file.get(), &status) == 0, ErrorKind::kIo, "cannot stat {}: {}", path.string(), std::strerror(errno));
+  const bool is_known = ::fstat(file.get(), &status) == 0;  // before errno is read: arguments have no order
+  require(is_known, ErrorKind::kIo, "cannot stat {}: {}", path.string(), std::strerror(errno));
   require(S_ISREG(status.st_mode), ErrorKind::kIo, "{} is not a regular file", path.string());
   const auto size = static_cast<uint64_t>(status.st_size);
   require(size <= max_bytes, ErrorKind::kIo, "{} has {} bytes; at most {} are accepted for such a file", path.string(),
@@ -98,8 +99,8 @@ fs::path resolve_inside(const fs::path& directory, const std::string& name, cons
 void sync_directory(const fs::path& directory) {
   const fs::path target = directory.empty() ? fs::path(".") : directory;
   const Descriptor handle(::open(target.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  require(handle.get() >= 0 && ::fsync(handle.get()) == 0, ErrorKind::kIo, "cannot sync directory {}: {}",
-          target.string(), std::strerror(errno));
+  const bool is_synced = handle.get() >= 0 && ::fsync(handle.get()) == 0;
+  require(is_synced, ErrorKind::kIo, "cannot sync directory {}: {}", target.string(), std::strerror(errno));
 }
 
 void create_directories(const fs::path& directory) {
@@ -143,10 +144,12 @@ void AtomicFile::write(const void* data, uint64_t bytes) {
 }
 
 void AtomicFile::commit() {
-  require(::fsync(descriptor_) == 0, ErrorKind::kIo, "cannot sync {}: {}; the previous file is unchanged",
-          path_.string(), std::strerror(errno));
-  require(::rename(temporary_.c_str(), path_.c_str()) == 0, ErrorKind::kIo, "cannot rename {} to {}: {}",
-          temporary_.string(), path_.string(), std::strerror(errno));
+  const bool is_synced = ::fsync(descriptor_) == 0;
+  require(is_synced, ErrorKind::kIo, "cannot sync {}: {}; the previous file is unchanged", path_.string(),
+          std::strerror(errno));
+  const bool is_renamed = ::rename(temporary_.c_str(), path_.c_str()) == 0;
+  require(is_renamed, ErrorKind::kIo, "cannot rename {} to {}: {}", temporary_.string(), path_.string(),
+          std::strerror(errno));
   ::close(descriptor_);
   descriptor_ = -1;
   sync_directory(path_.parent_path());
