@@ -80,7 +80,7 @@ class PipeInput final : public arrow::io::InputStream {
   // At least one byte; 0 at the end.
   arrow::Result<int64_t> read_some(char* out, int64_t bytes) const {
     while (true) {
-      ARROW_RETURN_NOT_OK(wait());
+      if (arrow::Status status = wait(); !status.ok()) return status;
       const ssize_t got = ::read(descriptor_, out, static_cast<size_t>(bytes));
       if (got >= 0) return got;
       const bool is_transient = errno == EINTR || errno == EAGAIN;

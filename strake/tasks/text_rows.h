@@ -47,7 +47,8 @@ class EncoderPool {
   EncoderPool& operator=(const EncoderPool&) = delete;
 
   // Tokens of a table's rows from `first_row` on; the ones before have none. `labels` may be null. Thread-safe.
-  EncodedRows encode(const data::Table& table, const TextOptions& options, const LabelMap* labels, int64_t first_row = 0);
+  EncodedRows encode(const data::Table& table, const TextOptions& options, const LabelMap* labels,
+                     int64_t first_row = 0);
 
  private:
   std::unique_ptr<tokenizers::FastEncoder> take();

@@ -6,6 +6,7 @@ from refusals import FILE, USAGE
 
 TRAIN = {"model_name_or_path": "m", "train_file": "t.parquet", "output_dir": "o"}
 PREDICT = {"model_name_or_path": "m", "input": "t.parquet", "output": "o.parquet"}
+WORKER = {"model_name_or_path": "nowhere"}
 EVALUATE = {"model_name_or_path": "m", "input": "t.parquet"}
 PREPARE = {"tokenizer": "m", "input": "t.parquet", "output": "o.parquet"}
 TOKENIZE = {"tokenizer": "m", "input": "t.jsonl"}
@@ -33,7 +34,7 @@ def refuses(folder, words, *named, code=USAGE, **changes):
 def test_no_verb_lists_the_verbs(tmp_path):
     outcome = run([BINARY])
     assert outcome.code == USAGE
-    assert all(verb in outcome.err for verb in ("train", "predict", "evaluate", "prepare", "tokenize"))
+    assert all(verb in outcome.err for verb in ("train", "predict", "worker", "evaluate", "prepare", "tokenize"))
 
 
 @pytest.mark.parametrize(("verb", "nearest"), [("trian", "train"), ("predicts", "predict"), ("evalute", "evaluate")])
@@ -172,11 +173,20 @@ CONTRADICTIONS = [
     ("train", {"early_stopping_patience": 2}, ["--early_stopping_patience 2 needs --eval_strategy"]),
     ("predict", {"label_column": "label"}, ["--label_column label", "strake evaluate"]),
     ("prepare", {"problem_type": "regression"}, ["--problem_type regression needs a --label_column"]),
+    ("worker", {"output_columns": "x"}, ["--output_columns x"]),
+    ("worker", {"max_tokens_per_batch": 0}, ["--max_tokens_per_batch 0"]),
     ("tokenize", {"stride": 2}, ["--stride 2 needs --max_seq_length"]),
     ("tokenize", {"skip_special_tokens": True}, ["--skip_special_tokens needs --decode"]),
     ("tokenize", {"decode": True, "max_seq_length": 8}, ["--decode and --max_seq_length 8"]),
 ]
-NEEDED = {"train": TRAIN, "predict": PREDICT, "evaluate": EVALUATE, "prepare": PREPARE, "tokenize": TOKENIZE}
+NEEDED = {
+    "train": TRAIN,
+    "predict": PREDICT,
+    "evaluate": EVALUATE,
+    "prepare": PREPARE,
+    "tokenize": TOKENIZE,
+    "worker": WORKER,
+}
 
 
 def name_of(value):
