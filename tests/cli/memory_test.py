@@ -10,9 +10,9 @@ import pytest
 from program import command, environment
 from tiny_models import make_model, reviews
 
-# More than two row groups of the output (64 Ki rows), so that all buffers have been as full in the smaller run as they
-# get. What is left to grow is how scattered freed memory lies: 4 to 11 % were measured, and no more for 4 million rows.
-ROWS = 140_000
+# More than four row groups of the output (64 Ki rows), so that all buffers have been as full in the smaller run as they
+# get: with two a predict run takes 7 % less, from four on nothing grows.
+ROWS = 280_000
 
 
 def peak_bytes(line):
@@ -46,4 +46,4 @@ def test_ten_times_the_rows_take_the_same_memory(folder, tmp_path, verb, kind):
 
     small, large = peak(1), peak(10)
     print(f"{verb} {kind}: {small / 2**20:.0f} MiB, ten times the rows {large / 2**20:.0f} MiB")
-    assert large < 1.15 * small
+    assert large < 1.1 * small
