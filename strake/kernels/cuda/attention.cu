@@ -130,7 +130,7 @@ __device__ bool sees(const AttentionShape& shape, const Rows& rows, int64_t quer
 }
 
 template <typename Size, typename T>
-__global__ void __launch_bounds__(kLanes * Size::kTile) forward_kernel(AttentionForward<T> args, Keep keep) {
+__global__ void __launch_bounds__(kLanes* Size::kTile) forward_kernel(AttentionForward<T> args, Keep keep) {
   __shared__ Tile<Size> q, k, v;
   __shared__ Scores<Size> p;
   Rows rows;
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kLanes * Size::kTile) forward_kernel(Attention
 
 // dq of a tile of queries, and row_dots = rowsum(dout out).
 template <typename Size, typename T>
-__global__ void __launch_bounds__(kLanes * Size::kTile)
+__global__ void __launch_bounds__(kLanes* Size::kTile)
     query_gradient_kernel(AttentionBackward<T> args, Keep keep, float* row_dots) {
   __shared__ Tile<Size> q, k, v, dout;
   __shared__ Scores<Size> ds;
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kLanes * Size::kTile)
 
 // dk and dv of a tile of keys.
 template <typename Size, typename T>
-__global__ void __launch_bounds__(kLanes * Size::kTile)
+__global__ void __launch_bounds__(kLanes* Size::kTile)
     key_gradient_kernel(AttentionBackward<T> args, Keep keep, const float* row_dots) {
   __shared__ Tile<Size> q, k, v, dout;
   __shared__ Scores<Size> weights;
@@ -331,8 +331,8 @@ int attention_backward(const AttentionBackward<T>& args, int64_t tokens, void* s
                                              : backward<Wide>(args, tokens, stream);
 }
 
-#define STRAKE_INSTANTIATE(T)                                                      \
-  template int attention_forward(const AttentionForward<T>&, int64_t, void*);     \
+#define STRAKE_INSTANTIATE(T)                                                 \
+  template int attention_forward(const AttentionForward<T>&, int64_t, void*); \
   template int attention_backward(const AttentionBackward<T>&, int64_t, void*);
 STRAKE_INSTANTIATE(float)
 STRAKE_INSTANTIATE(BFloat16)

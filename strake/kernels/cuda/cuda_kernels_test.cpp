@@ -122,8 +122,8 @@ TYPED_TEST(CudaKernels, RefuseIdsOutsideTheirTable) {
   ids[299] = -4;
   const auto ids_there = this->put(ids);
   try {
-    embedding_forward<T>(
-        {.word = {table.data(), 10, ids_there.data()}, .out = out.data(), .tokens = 300, .columns = 3}, this->place_);
+    embedding_forward<T>({.word = {table.data(), 10, ids_there.data()}, .out = out.data(), .tokens = 300, .columns = 3},
+                         this->place_);
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kData);
@@ -141,19 +141,17 @@ TYPED_TEST(CudaKernels, AddEmbeddingGradients) {
       const auto before = random_values<float>(rows * columns, 2);
       const auto ids = random_ids(tokens, rows);
       auto want = before;
-      embedding_backward<T, float>({.dout = dout.data(),
-                                    .table = {want.data(), rows, ids.data()},
-                                    .tokens = tokens,
-                                    .columns = columns},
-                                   Isa::kReference);
+      embedding_backward<T, float>(
+          {.dout = dout.data(), .table = {want.data(), rows, ids.data()}, .tokens = tokens, .columns = columns},
+          Isa::kReference);
       const auto dout_there = this->put(dout);
       const auto ids_there = this->put(ids);
       const auto table = this->put(before);
-      embedding_backward<T>({.dout = dout_there.data(),
-                             .table = {table.data(), rows, ids_there.data()},
-                             .tokens = tokens,
-                             .columns = columns},
-                            this->place_);
+      embedding_backward<T, float>({.dout = dout_there.data(),
+                                    .table = {table.data(), rows, ids_there.data()},
+                                    .tokens = tokens,
+                                    .columns = columns},
+                                   this->place_);
       // Sums of up to 300 values of size 1.
       this->expect_same(table, want, std::to_string(tokens) + " tokens in " + std::to_string(rows) + " rows", 10);
     }
@@ -207,7 +205,7 @@ TYPED_TEST(CudaKernels, NormalizeSums) {
 
 TYPED_TEST(CudaKernels, TakeGradientsOfNormalizedSums) {
   using T = TypeParam;
-  for (const int64_t columns : {1, 6, 300}) {
+  for (const int64_t columns : {1, 6, 133}) {
     for (const float p : {0.0F, 0.3F}) {
       const Index index(*this->table_, {30, 100});
       const int64_t tokens = 130;
@@ -414,11 +412,9 @@ TYPED_TEST(CudaKernels, Attend) {
 
 TYPED_TEST(CudaKernels, RefuseHeadsThatAreTooLarge) {
   const OnDevice<int32_t> offsets(*this->table_, {0, 1});
-  const AttentionForward<TypeParam> args{.shape = {.offsets = offsets.data(),
-                                                   .num_sequences = 1,
-                                                   .num_tokens = 1,
-                                                   .num_heads = 1,
-                                                   .head_dim = kMaxHeadDim + 1}};
+  const AttentionForward<TypeParam> args{
+      .shape = {
+          .offsets = offsets.data(), .num_sequences = 1, .num_tokens = 1, .num_heads = 1, .head_dim = kMaxHeadDim + 1}};
   EXPECT_THROW(attention_forward<TypeParam>(args, this->place_), Error);
 }
 
@@ -450,13 +446,12 @@ TYPED_TEST(CudaKernels, TakeCrossEntropy) {
 }
 
 TYPED_TEST(CudaKernels, MakeNanOfLogitsThatAreNotFinite) {
-  const auto logits = this->put(std::vector<TypeParam>{
-      from_float<TypeParam>(1.0F), from_float<TypeParam>(std::numeric_limits<float>::infinity())});
+  const auto logits = this->put(std::vector<TypeParam>{from_float<TypeParam>(1.0F),
+                                                       from_float<TypeParam>(std::numeric_limits<float>::infinity())});
   const auto targets = this->put(std::vector<int32_t>{0});
   const auto nll = this->template fresh<float>(1);
   cross_entropy<TypeParam>(
-      {.logits = logits.data(), .targets = targets.data(), .nll = nll.data(), .tokens = 1, .classes = 2},
-      this->place_);
+      {.logits = logits.data(), .targets = targets.data(), .nll = nll.data(), .tokens = 1, .classes = 2}, this->place_);
   EXPECT_TRUE(std::isnan(nll.values()[0]));
 }
 

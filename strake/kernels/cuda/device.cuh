@@ -21,7 +21,7 @@ inline constexpr int kWarp = 32;
 inline constexpr int kThreads = 256;  // of a block, where nothing else is said
 
 struct Grid {
-  int64_t x;  // below 2^31
+  int64_t x;      // below 2^31
   int64_t y = 1;  // below 2^16
 };
 
@@ -37,7 +37,7 @@ int launch(void (*kernel)(Parameters...), const Grid& grid, int threads, void* s
   return 0;
 #else
   kernel<<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)), static_cast<unsigned>(threads), 0,
-           static_cast<cudaStream_t>(stream)>>>(arguments...);
+           static_cast<cudaStream_t>(stream)> > >(arguments...);
   return static_cast<int>(cudaGetLastError());
 #endif
 }

@@ -132,8 +132,8 @@ int embedding_backward(const EmbeddingBackward<T, float>& args, void* stream) {
     error = launch(&add_runs_kernel<T>, grid, kColumnThreads, stream, args, order.data(), partials.data());
   }
   if (error != 0) return error;
-  return launch(&join_runs_kernel, grid, kColumnThreads, stream, args.table, order.data(), partials.data(),
-                args.tokens, args.columns);
+  return launch(&join_runs_kernel, grid, kColumnThreads, stream, args.table, order.data(), partials.data(), args.tokens,
+                args.columns);
 }
 
 int first_outside(const int32_t* ids, int64_t count, int64_t rows, int64_t* first, int32_t* id, void* stream) {
@@ -154,8 +154,8 @@ int first_outside(const int32_t* ids, int64_t count, int64_t rows, int64_t* firs
   return error != 0 ? error : cudaStreamSynchronize(on);
 }
 
-#define STRAKE_INSTANTIATE(T)                                         \
-  template int embedding_forward(const EmbeddingForward<T>&, void*);  \
+#define STRAKE_INSTANTIATE(T)                                        \
+  template int embedding_forward(const EmbeddingForward<T>&, void*); \
   template int embedding_backward(const EmbeddingBackward<T, float>&, void*);
 STRAKE_INSTANTIATE(float)
 STRAKE_INSTANTIATE(BFloat16)

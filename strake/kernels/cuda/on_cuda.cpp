@@ -58,8 +58,8 @@ void embedding_forward(const EmbeddingForward<T>& args, const OnCuda& place) {
   check(place, typed<T>(place).embedding_forward(args, place.stream), "embedding");
 }
 
-template <typename T>
-void embedding_backward(const EmbeddingBackward<T, float>& args, const OnCuda& place) {
+template <typename T, typename G>
+void embedding_backward(const EmbeddingBackward<T, G>& args, const OnCuda& place) {
   check(place, typed<T>(place).embedding_backward(args, place.stream), "gradient of an embedding");
 }
 
@@ -100,8 +100,7 @@ void attention_forward(const AttentionForward<T>& args, const OnCuda& place) {
 template <typename T>
 void attention_backward(const AttentionBackward<T>& args, const OnCuda& place) {
   check_shape(args.shape);
-  check(place, typed<T>(place).attention_backward(args, args.shape.num_tokens, place.stream),
-        "gradient of attention");
+  check(place, typed<T>(place).attention_backward(args, args.shape.num_tokens, place.stream), "gradient of attention");
 }
 
 template <typename T>
@@ -141,19 +140,19 @@ void sum_of_squares(const T* x, int64_t count, std::span<double> partial, const 
   check(place, typed<T>(place).sum_of_squares(x, count, partial.data(), place.stream), "sum of squares");
 }
 
-#define STRAKE_INSTANTIATE(T)                                                                    \
-  template void embedding_forward(const EmbeddingForward<T>&, const OnCuda&);                    \
-  template void embedding_backward(const EmbeddingBackward<T, float>&, const OnCuda&);           \
-  template void residual_layer_norm_forward(const ResidualLayerNormForward<T>&, const OnCuda&);  \
+#define STRAKE_INSTANTIATE(T)                                                                     \
+  template void embedding_forward(const EmbeddingForward<T>&, const OnCuda&);                     \
+  template void embedding_backward(const EmbeddingBackward<T, float>&, const OnCuda&);            \
+  template void residual_layer_norm_forward(const ResidualLayerNormForward<T>&, const OnCuda&);   \
   template void residual_layer_norm_backward(const ResidualLayerNormBackward<T>&, const OnCuda&); \
-  template void bias_activation_forward(const BiasActivationForward<T>&, const OnCuda&);         \
-  template void bias_activation_backward(const BiasActivationBackward<T>&, const OnCuda&);       \
-  template void dropout(const DropoutArgs<T>&, const OnCuda&);                                   \
-  template void attention_forward(const AttentionForward<T>&, const OnCuda&);                    \
-  template void attention_backward(const AttentionBackward<T>&, const OnCuda&);                  \
-  template void cross_entropy(const CrossEntropyArgs<T>&, const OnCuda&);                        \
-  template void column_sum(const ColumnSumArgs<T>&, const OnCuda&);                              \
-  template void accumulate(float*, const T*, int64_t, const OnCuda&);                            \
+  template void bias_activation_forward(const BiasActivationForward<T>&, const OnCuda&);          \
+  template void bias_activation_backward(const BiasActivationBackward<T>&, const OnCuda&);        \
+  template void dropout(const DropoutArgs<T>&, const OnCuda&);                                    \
+  template void attention_forward(const AttentionForward<T>&, const OnCuda&);                     \
+  template void attention_backward(const AttentionBackward<T>&, const OnCuda&);                   \
+  template void cross_entropy(const CrossEntropyArgs<T>&, const OnCuda&);                         \
+  template void column_sum(const ColumnSumArgs<T>&, const OnCuda&);                               \
+  template void accumulate(float*, const T*, int64_t, const OnCuda&);                             \
   template void sum_of_squares(const T*, int64_t, std::span<double>, const OnCuda&);
 STRAKE_INSTANTIATE(float)
 STRAKE_INSTANTIATE(BFloat16)

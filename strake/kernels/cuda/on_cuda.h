@@ -28,8 +28,8 @@ template <typename T>
 void embedding_forward(const EmbeddingForward<T>& args, const OnCuda& place);
 // Ids are those of the forward pass: they are not checked again. Runs of tokens with one row are summed in chunks of 64
 // tokens, so that bits differ from the CPU's.
-template <typename T>
-void embedding_backward(const EmbeddingBackward<T, float>& args, const OnCuda& place);
+template <typename T, typename G>  // G is float
+void embedding_backward(const EmbeddingBackward<T, G>& args, const OnCuda& place);
 
 template <typename T>
 void residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, const OnCuda& place);

@@ -123,8 +123,8 @@ int residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, void*
   return launch(&backward_kernel<T>, {args.tokens}, kThreads, stream, args, keep_of(args.dropout, args.index));
 }
 
-#define STRAKE_INSTANTIATE(T)                                                            \
-  template int residual_layer_norm_forward(const ResidualLayerNormForward<T>&, void*);   \
+#define STRAKE_INSTANTIATE(T)                                                          \
+  template int residual_layer_norm_forward(const ResidualLayerNormForward<T>&, void*); \
   template int residual_layer_norm_backward(const ResidualLayerNormBackward<T>&, void*);
 STRAKE_INSTANTIATE(float)
 STRAKE_INSTANTIATE(BFloat16)

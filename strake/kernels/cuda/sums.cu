@@ -118,8 +118,7 @@ int bias_activation_backward(const BiasActivationBackward<T>& args, void* stream
   const Grid grid = chunks_and_columns(args.tokens, args.columns);
   const Workspace<float> partials(args.dbias == nullptr ? 0 : grid.x * args.columns, stream);
   if (partials.error() != 0) return partials.error();
-  const int error =
-      launch(&bias_activation_backward_kernel<T>, grid, kColumnThreads, stream, args, partials.data());
+  const int error = launch(&bias_activation_backward_kernel<T>, grid, kColumnThreads, stream, args, partials.data());
   if (error != 0 || args.dbias == nullptr) return error;
   return join_partials(partials.data(), grid.x, args.columns, args.dbias, stream);
 }
