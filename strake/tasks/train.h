@@ -75,6 +75,8 @@ struct TrainConfig {
     visit("dry_run", self.dry_run, "check flags, model and data, say what would run, and stop");
   }
   void validate() const;
+  // Error (kUsage) for an unknown device.
+  bool trains_on_gpus() const;
   // Error (kUsage) for an unknown task.
   bool trains_language_model() const;
 
