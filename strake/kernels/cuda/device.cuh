@@ -36,9 +36,10 @@ int launch(void (*kernel)(Parameters...), const Grid& grid, int threads, void* s
                  [&] { kernel(arguments...); });
   return 0;
 #else
-  kernel<<<dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)), static_cast<unsigned>(threads), 0,
-           static_cast<cudaStream_t>(stream)> > >(arguments...);
-  return static_cast<int>(cudaGetLastError());
+  void* pointers[] = {&arguments...};
+  return static_cast<int>(cudaLaunchKernel(
+      reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)),
+      dim3(static_cast<unsigned>(threads)), pointers, 0, static_cast<cudaStream_t>(stream)));
 #endif
 }
 
