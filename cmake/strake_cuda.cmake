@@ -17,7 +17,8 @@ function(strake_cuda_library)
     return()
   endif()
   message(STATUS "GPU kernels (libstrake_cuda.so): ${STRAKE_NVCC} for sm_${STRAKE_CUDA_ARCHITECTURES}")
-  set(options -std=c++20 -O3 --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR} -Werror=all-warnings
+  set(options -std=c++20 -O3 --expt-relaxed-constexpr -I${PROJECT_SOURCE_DIR}
+              -I${PROJECT_SOURCE_DIR}/strake/kernels/cuda/nvcc -Werror=all-warnings
               # Products and sums are fused only where the source says so, as on the CPU.
               -fmad=false
               -Xcompiler=-fPIC,-Wall,-Wextra,-fvisibility=hidden)
@@ -26,7 +27,8 @@ function(strake_cuda_library)
   endforeach()
   list(GET STRAKE_CUDA_ARCHITECTURES -1 newest)  # later devices compile this at start
   list(APPEND options -gencode arch=compute_${newest},code=compute_${newest})
-  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/strake/kernels/cuda/*.cuh)
+  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/strake/kernels/cuda/*.cuh
+       ${PROJECT_SOURCE_DIR}/strake/kernels/cuda/nvcc/*.cuh)
   set(objects)
   foreach(source IN LISTS ARGN)
     cmake_path(GET source STEM stem)

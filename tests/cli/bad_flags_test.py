@@ -117,6 +117,8 @@ BAD_VALUES = [
     ("train", {"max_seq_length": 0}, ["--max_seq_length 0"]),
     ("train", {"ranks": 0}, ["--ranks 0 is not in [1, 4096]"]),
     ("train", {"bf16": "maybe"}, ["--bf16 maybe: neither true nor false"]),
+    ("train", {"device": "tpu"}, ["--device tpu is neither cpu nor cuda"]),
+    ("train", {"device": "cuda", "optim": "lamb"}, ["--device cuda", "Lamb has no kernel for GPUs yet"]),
     (
         "train",
         {"eval_strategy": "epochs", "validation_file": "v"},

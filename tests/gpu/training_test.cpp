@@ -156,7 +156,7 @@ TEST_P(GpuTraining, LearnsWithAdamW) {
   adamw.gpu.reset();
   const Outcome want = train_alone(*model_, adamw);
   for (size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(got.losses[i], want.losses[i], 1e-3 * want.losses[i]);
-  EXPECT_LT(got.losses.back(), got.losses.front());
+  EXPECT_LT(got.losses[2], got.losses[0]) << "the same sequences again";
 }
 
 TEST_P(GpuTraining, GivesTheSameBitsInEveryRunAndLayout) {

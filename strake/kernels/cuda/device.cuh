@@ -1,12 +1,8 @@
 #pragma once
 
-// What all CUDA kernels of this folder share. Compiled by nvcc for devices, and by the host's compiler with
-// STRAKE_CUDA_EMULATION for tests (emulation/emulation.h).
-#ifdef STRAKE_CUDA_EMULATION
-#include "strake/kernels/cuda/emulation/emulation.h"
-#else
-#include <cuda_runtime.h>
-#endif
+// What all CUDA kernels of this folder share. CMake chooses runtime.cuh: nvcc's for devices, or for tests the
+// emulation's, with which the host's compiler takes this source too.
+#include "runtime.cuh"
 
 #include <cstdint>
 #include <type_traits>
@@ -19,29 +15,6 @@ namespace strake::kernels::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr int kThreads = 256;  // of a block, where nothing else is said
-
-struct Grid {
-  int64_t x;      // below 2^31
-  int64_t y = 1;  // below 2^16
-};
-
-// Nothing for an empty grid, which CUDA takes for an error.
-template <typename... Parameters>
-int launch(void (*kernel)(Parameters...), const Grid& grid, int threads, void* stream,
-           std::type_identity_t<Parameters>... arguments) {
-  if (grid.x == 0 || grid.y == 0) return 0;
-#ifdef STRAKE_CUDA_EMULATION
-  (void)stream;
-  emulation::run({static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)}, static_cast<unsigned>(threads),
-                 [&] { kernel(arguments...); });
-  return 0;
-#else
-  void* pointers[] = {&arguments...};
-  return static_cast<int>(cudaLaunchKernel(
-      reinterpret_cast<const void*>(kernel), dim3(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y)),
-      dim3(static_cast<unsigned>(threads)), pointers, 0, static_cast<cudaStream_t>(stream)));
-#endif
-}
 
 // Memory of the device for work on one stream, which other work gets when that is done.
 template <typename T>

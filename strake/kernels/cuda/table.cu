@@ -29,7 +29,7 @@ const char* error_text(int error) { return cudaGetErrorString(static_cast<cudaEr
 
 cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
 
-int allocate(void** memory, size_t bytes) { return cudaMalloc(memory, bytes); }
+int allocate(void** memory, size_t bytes) { return cudaMalloc(memory, bytes > 0 ? bytes : 1); }
 int release(void* memory) { return cudaFree(memory); }
 
 int to_device(void* to, const void* from_host, size_t bytes, void* stream) {
@@ -48,19 +48,6 @@ int is_done(void* stream, int* done) {
   return state == cudaErrorNotReady ? cudaSuccess : state;
 }
 
-#ifdef STRAKE_CUDA_EMULATION
-int device_count(int* count) {
-  *count = 1;
-  return 0;
-}
-int set_device(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidValue; }
-int make_stream(void** stream) {
-  *stream = nullptr;
-  return 0;
-}
-int destroy_stream(void*) { return 0; }
-int wait_for_stream(void*, void*) { return 0; }
-#else
 int device_count(int* count) { return cudaGetDeviceCount(count); }
 
 // Workspaces of one step are used again in the next, instead of going back to the driver at every wait.
@@ -90,7 +77,6 @@ int wait_for_stream(void* waiting, void* awaited) {
   cudaEventDestroy(event);  // freed when it has come
   return error;
 }
-#endif
 
 constexpr CudaTable kTable{
     .version = kTableVersion,

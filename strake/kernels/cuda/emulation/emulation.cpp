@@ -2,8 +2,8 @@
 
 #include <ucontext.h>
 
-#include <cstdio>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 namespace strake::kernels::cuda::emulation {
@@ -84,9 +84,7 @@ void run_block() {
       if (fiber.is_done) --alive;
     }
     if (current.progress == before) {
-      std::fprintf(stderr, "emulated CUDA block (%u, %u): threads wait for others that never come\n", current.block.x,
-                   current.block.y);
-      std::abort();
+      throw std::logic_error("emulated CUDA block: threads wait for others that never come");
     }
   }
 }
@@ -97,8 +95,7 @@ void set_order(Order order) { current.order = order; }
 
 void run(Index3 grid, unsigned threads, const std::function<void()>& body) {
   if (threads % kWarp != 0) {
-    std::fprintf(stderr, "emulated CUDA blocks are whole warps, not %u threads\n", threads);
-    std::abort();
+    throw std::logic_error("emulated CUDA blocks are whole warps");
   }
   current.grid = grid;
   current.size = {threads, 1, 1};

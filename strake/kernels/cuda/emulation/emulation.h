@@ -1,10 +1,7 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 
@@ -22,7 +19,7 @@ struct Index3 {
 enum class Order { kUp, kDown };
 void set_order(Order order);
 
-// Runs body() as every thread of a grid. Aborts the program if threads wait at different barriers for ever.
+// Runs body() as every thread of a grid. std::logic_error if threads wait for others that never come.
 void run(Index3 grid, unsigned threads, const std::function<void()>& body);
 
 const Index3& thread_index();
@@ -60,35 +57,3 @@ T shuffle_xor(T value, int mask) {
 #define __syncthreads() ::strake::kernels::cuda::emulation::block_barrier()
 #define __syncwarp() ::strake::kernels::cuda::emulation::warp_barrier()
 #define __shfl_xor_sync(all, value, mask) ::strake::kernels::cuda::emulation::shuffle_xor(value, mask)
-
-inline int atomicMin(int* address, int value) {
-  const int before = *address;
-  *address = std::min(before, value);
-  return before;
-}
-
-// The little of CUDA's runtime that launchers use.
-using cudaStream_t = void*;
-using cudaEvent_t = void*;
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
-
-inline const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorMemoryAllocation ? "out of memory" : "emulated CUDA error";
-}
-inline cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  *memory = std::malloc(std::max<size_t>(bytes, 1));
-  return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
-}
-inline cudaError_t cudaFree(void* memory) {
-  std::free(memory);
-  return cudaSuccess;
-}
-inline cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) { return cudaMalloc(memory, bytes); }
-inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t) { return cudaFree(memory); }
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-  return cudaSuccess;
-}
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
