@@ -27,8 +27,6 @@ function(strake_cuda_library)
   endforeach()
   list(GET STRAKE_CUDA_ARCHITECTURES -1 newest)  # later devices compile this at start
   list(APPEND options -gencode arch=compute_${newest},code=compute_${newest})
-  file(GLOB headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/strake/kernels/cuda/*.cuh
-       ${PROJECT_SOURCE_DIR}/strake/kernels/cuda/nvcc/*.cuh)
   set(objects)
   foreach(source IN LISTS ARGN)
     cmake_path(GET source STEM stem)
@@ -36,7 +34,7 @@ function(strake_cuda_library)
     add_custom_command(OUTPUT ${object}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/cuda
       COMMAND ${STRAKE_NVCC} ${options} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
-      DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${headers} DEPFILE ${object}.d VERBATIM
+      DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${object}.d VERBATIM
       COMMENT "Building CUDA object ${stem}.o")
     list(APPEND objects ${object})
   endforeach()

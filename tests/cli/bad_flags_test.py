@@ -74,6 +74,7 @@ def test_misspelt_flag(tmp_path, verb, flag, nearest):
         ("--pad_to_max_length", "never pads"),
         ("--dataset_name", "--train_file"),
         ("--push_to_hub", "nothing is uploaded"),
+        ("--no_cuda", "--device cuda"),
     ],
 )
 def test_flags_of_other_programs_say_what_to_do(tmp_path, flag, hint):
