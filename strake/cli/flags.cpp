@@ -12,7 +12,7 @@ namespace strake::cli {
 namespace {
 
 // Flags people bring along from Transformers' scripts, and what to do instead.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kKnownElsewhere{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kKnownElsewhere{{
     {"--do_train", "strake train always trains; leave it out"},
     {"--do_eval", "give a --validation_file and --eval_strategy epoch instead"},
     {"--do_predict", "use strake predict"},
@@ -25,6 +25,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kKnownEl
     {"--label_column_name", "it is called --label_column here"},
     {"--dataloader_num_workers", "text is tokenized on all cores; leave it out"},
     {"--push_to_hub", "nothing is uploaded; leave it out"},
+    {"--use_cpu", "strake trains on the processor unless told --device cuda; leave it out"},
+    {"--no_cuda", "strake trains on the processor unless told --device cuda; leave it out"},
 }};
 
 std::vector<std::string> flag_names(const CLI::App& app) {

@@ -19,9 +19,10 @@ enum class Fold {
 // Elements of each contributor's piece that reduce_scatter between processes has in memory at a time.
 inline constexpr int64_t kStagingElements = int64_t{1} << 20;
 
-// Collectives over flat buffers (1-d, contiguous CPU tensors). All ranks of a group call the same collectives in the
-// same order. Sums are taken element by element from rank 0 upwards, in the dtype of the result, so that their bits do
-// not depend on the transport. A failure of any rank makes the others throw Error (kComm) instead of waiting for ever.
+// Collectives over flat buffers (1-d, contiguous tensors in host memory; NcclComm takes its GPU's too). All ranks of a
+// group call the same collectives in the same order. Sums are taken element by element from rank 0 upwards, in the
+// dtype of the result, so that their bits do not depend on the transport. A failure of any rank makes the others throw
+// Error (kComm) instead of waiting for ever.
 class Comm {
  public:
   virtual ~Comm() = default;
@@ -47,6 +48,8 @@ class Comm {
   virtual void send(const at::Tensor& values, int destination) = 0;
   virtual void recv(at::Tensor& values, int source) = 0;
   virtual void barrier() = 0;
+  // Error (kComm) if another rank gave up, as far as this one has heard. Does not wait; safe from any thread.
+  virtual void check_others() = 0;
 
   // One zeroed tensor that all ranks see; kInternal unless is_one_process(). Nobody keeps the ranks from writing to it
   // at once but themselves. Collective.
@@ -75,6 +78,7 @@ class SelfComm final : public Comm {
   void send(const at::Tensor&, int) override;
   void recv(at::Tensor&, int) override;
   void barrier() override {}
+  void check_others() override {}
   at::Tensor share(int64_t numel, at::ScalarType dtype) override;
   std::unique_ptr<Comm> split(int) override { return std::make_unique<SelfComm>(); }
   void abort(ErrorKind, const std::string&) override {}

@@ -158,6 +158,10 @@ class MpiComm final : public Comm {
     run("barrier", [&](MPI_Request* request) { return MPI_Ibarrier(comm_, request); });
   }
 
+  void check_others() override {
+    if (job_.watch) job_.watch->require_all();
+  }
+
   at::Tensor share(int64_t, at::ScalarType) override { fail(ErrorKind::kInternal, "processes share no memory"); }
 
   std::unique_ptr<Comm> split(int color) override {

@@ -1,5 +1,6 @@
 #include "strake/comm/rank_environment.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
@@ -27,13 +28,15 @@ struct Names {
   const char* rank;
   const char* size;
   const char* local_size;
+  const char* local_rank;
 };
 
 constexpr Names kLaunchers[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID"},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
 };
 
 }  // namespace
@@ -49,6 +52,7 @@ std::optional<RankEnvironment> detect_rank_environment(const Lookup& lookup) {
     require(*size >= 1 && *rank < *size, ErrorKind::kUsage, "{}={} and {}={} do not fit together", names.rank, *rank,
             names.size, *size);
     found.local_size = number(lookup, names.local_size).value_or(*size);
+    found.local_rank = number(lookup, names.local_rank).value_or(*rank % std::max(1, found.local_size));
     if (found.launcher == "torchrun") {
       const char* address = lookup("MASTER_ADDR");
       found.master_address = address == nullptr ? "" : address;

@@ -12,6 +12,7 @@ struct RankEnvironment {
   int rank = 0;
   int size = 1;
   int local_size = 1;          // processes on this host
+  int local_rank = 0;          // among them; without the launcher's word, as if hosts were filled one after the other
   std::string master_address;  // torchrun only
   int master_port = 0;         // torchrun only
 };

@@ -30,6 +30,14 @@ TEST(RankEnvironment, EveryLauncherIsUnderstood) {
   EXPECT_EQ(torchrun->master_port, 29500);
 }
 
+TEST(RankEnvironment, LocalRanksAreTheLaunchersOrFillOneHostAfterTheOther) {
+  const std::map<std::string, std::string> job{{"PMI_RANK", "5"}, {"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "4"}};
+  EXPECT_EQ(detect(job)->local_rank, 1);
+  auto told = job;
+  told["MPI_LOCALRANKID"] = "3";
+  EXPECT_EQ(detect(told)->local_rank, 3);
+}
+
 TEST(RankEnvironment, NonsenseNamesTheVariable) {
   const auto message = [](const std::map<std::string, std::string>& variables) -> std::string {
     try {

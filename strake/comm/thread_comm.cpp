@@ -51,6 +51,11 @@ class ThreadGroup {
     }
   }
 
+  void check_others() {
+    const std::lock_guard lock(mutex_);
+    check_alive();
+  }
+
   // The group that the ranks with this leader form; made by the leader, between two calls of wait() for the others.
   std::shared_ptr<ThreadGroup> make_part(int leader, int size) {
     const std::lock_guard lock(mutex_);
@@ -198,6 +203,7 @@ class ThreadComm final : public Comm {
   void send(const at::Tensor& values, int destination) override { group_->send(values, rank_, destination); }
   void recv(at::Tensor& values, int source) override { group_->recv(values, source, rank_); }
   void barrier() override { group_->wait(); }
+  void check_others() override { group_->check_others(); }
   void abort(ErrorKind /*kind*/, const std::string& reason) override {
     group_->abort(fmt::format("rank {} stopped: {}", rank_, reason));
   }

@@ -18,6 +18,7 @@ enum class AttentionMask { kFull, kCausal };
 struct AttentionShape {
   const int32_t* offsets = nullptr;  // [num_sequences + 1], ascending, offsets[0] = 0
   int64_t num_sequences = 0;
+  int64_t num_tokens = 0;  // offsets[num_sequences]; read only where offsets are memory of a device
   int64_t num_heads = 0;
   int64_t head_dim = 0;  // any; multiples of 16 waste no lanes
   float scale = 1;

@@ -12,7 +12,7 @@ struct Half {
   uint16_t bits;
 };
 
-inline float to_float(Half x) {
+constexpr float to_float(Half x) {
   const uint32_t sign = (uint32_t{x.bits} & 0x8000U) << 16;
   const uint32_t exponent = (uint32_t{x.bits} >> 10) & 0x1FU;
   const uint32_t mantissa = uint32_t{x.bits} & 0x3FFU;
@@ -26,7 +26,7 @@ inline float to_float(Half x) {
 }
 
 // Rounds to the nearest, ties to even, as the instruction VCVTPS2PH does. From 65520 on it is infinity.
-inline Half to_half(float x) {
+constexpr Half to_half(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const uint32_t sign = (bits >> 16) & 0x8000U;
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
@@ -44,7 +44,7 @@ inline Half to_half(float x) {
 }
 
 template <>
-inline Half from_float<Half>(float x) {
+constexpr Half from_float<Half>(float x) {
   return to_half(x);
 }
 

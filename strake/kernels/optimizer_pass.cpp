@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "strake/core/threads.h"
+#include "strake/kernels/cuda/call.h"
+#include "strake/kernels/cuda/on_cuda.h"
 #include "strake/kernels/flat_runs.h"
 #include "strake/kernels/ladder.h"
 
@@ -14,77 +16,126 @@ constexpr Ladder<OptimizerPassRung, 3> kLadder{&avx512::kOptimizerPass, &avx2::k
 
 constexpr int64_t kGrain = 16384;  // elements
 
+// Calls use(run, factors) for the runs of elements [begin, end) of the flat buffer with one weight decay.
+template <class FactorsOf, class Use>
+void for_each_run(const FlatWindow& window, const UpdateStep& step, int64_t begin, int64_t end,
+                  const FactorsOf& factors_of, const Use& use) {
+  for_each_part(window.segments, begin, end, [&](int64_t first, int64_t last, int64_t segment) {
+    const double decay = segment < 0 ? 0 : window.segments[static_cast<size_t>(segment)].weight_decay;
+    use(run_of(window, step, first, last), factors_of(decay));
+  });
+}
+
 // Updates the window with factors_of(weight decay).
 template <class Factors, class FactorsOf>
 void pass(const FlatWindow& window, const UpdateStep& step, PassFunction<Factors> update, const FactorsOf& factors_of) {
   parallel_for(window.count, kGrain, [&](int64_t first, int64_t last) {
-    for_each_part(window.segments, window.begin + first, window.begin + last,
-                  [&](int64_t begin, int64_t end, int64_t segment) {
-                    const double decay = segment < 0 ? 0 : window.segments[static_cast<size_t>(segment)].weight_decay;
-                    const Factors factors = factors_of(decay);
-                    update(run_of(window, step, begin, end), factors);
-                  });
+    for_each_run(window, step, window.begin + first, window.begin + last, factors_of, update);
   });
+}
+
+// The same on a device. Runs are tensors, or what lies between them.
+template <class Factors, class FactorsOf>
+void pass(const FlatWindow& window, const UpdateStep& step, const cuda::CudaPassFunction<Factors> (&updates)[4],
+          const FactorsOf& factors_of, const OnCuda& place) {
+  const auto update = updates[table_place(window)];
+  for_each_run(window, step, window.begin, window.begin + window.count, factors_of,
+               [&](const PassRun& run, const Factors& factors) {
+                 cuda::check(*place.table, update(run, factors, place.stream), "optimizer");
+               });
 }
 
 float narrow(double value) { return static_cast<float>(value); }
 
-}  // namespace
-
-void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, Isa highest) {
+// Each checks its arguments and returns a function from the weight decay to the factors.
+auto adam_factors(const FlatWindow& window, const UpdateStep& step, const Adam& rule) {
   check_window(window, step, 2);
   const auto t = static_cast<double>(step.number);
   const double first_correction = rule.bias_correction ? 1 - std::pow(rule.beta1, t) : 1;
   const double second_correction = rule.bias_correction ? 1 - std::pow(rule.beta2, t) : 1;
   const bool decoupled = rule.weight_decay == WeightDecay::kDecoupled;
-  const auto factors_of = [&](double decay) {
+  return [=, learning_rate = step.learning_rate](double decay) {
     return AdamFactors{.beta1 = narrow(rule.beta1),
                        .one_minus_beta1 = narrow(1 - rule.beta1),
                        .beta2 = narrow(rule.beta2),
                        .one_minus_beta2 = narrow(1 - rule.beta2),
-                       .step_size = narrow(step.learning_rate / first_correction),
+                       .step_size = narrow(learning_rate / first_correction),
                        .denominator_factor = narrow(1 / std::sqrt(second_correction)),
                        .epsilon = narrow(rule.epsilon),
-                       .shrink = decoupled ? narrow(1 - step.learning_rate * decay) : 1.0F,
+                       .shrink = decoupled ? narrow(1 - learning_rate * decay) : 1.0F,
                        .gradient_decay = decoupled ? 0.0F : narrow(decay)};
   };
-  pass(window, step, pick(kLadder, highest).adam[table_place(window)], factors_of);
 }
 
-void adagrad(const FlatWindow& window, const UpdateStep& step, const Adagrad& rule, Isa highest) {
+auto adagrad_factors(const FlatWindow& window, const UpdateStep& step, const Adagrad& rule) {
   check_window(window, step, 1);
   const double rate = step.learning_rate / (1 + static_cast<double>(step.number - 1) * rule.lr_decay);
-  const auto factors_of = [&](double decay) {
+  return [=](double decay) {
     return AdagradFactors{.step_size = narrow(rate), .epsilon = narrow(rule.epsilon), .gradient_decay = narrow(decay)};
   };
-  pass(window, step, pick(kLadder, highest).adagrad[table_place(window)], factors_of);
 }
 
-void lion(const FlatWindow& window, const UpdateStep& step, const Lion& rule, Isa highest) {
+auto lion_factors(const FlatWindow& window, const UpdateStep& step, const Lion& rule) {
   check_window(window, step, 1);
-  const auto factors_of = [&](double decay) {
+  return [=, learning_rate = step.learning_rate](double decay) {
     return LionFactors{.beta1 = narrow(rule.beta1),
                        .one_minus_beta1 = narrow(1 - rule.beta1),
                        .beta2 = narrow(rule.beta2),
                        .one_minus_beta2 = narrow(1 - rule.beta2),
-                       .step_size = narrow(step.learning_rate),
-                       .shrink = narrow(1 - step.learning_rate * decay)};
+                       .step_size = narrow(learning_rate),
+                       .shrink = narrow(1 - learning_rate * decay)};
   };
-  pass(window, step, pick(kLadder, highest).lion[table_place(window)], factors_of);
 }
 
-void sgd(const FlatWindow& window, const UpdateStep& step, const Sgd& rule, Isa highest) {
+auto sgd_factors(const FlatWindow& window, const UpdateStep& step, const Sgd& rule) {
   check_window(window, step, rule.momentum == 0 ? 0 : 1);
-  FlatWindow used = window;
-  if (rule.momentum == 0) used.states[0] = {};
-  const auto factors_of = [&](double decay) {
+  return [=, share = step.number == 1 ? 1.0F : narrow(1 - rule.dampening),
+          learning_rate = step.learning_rate](double decay) {
     return SgdFactors{.momentum = narrow(rule.momentum),
-                      .share = step.number == 1 ? 1.0F : narrow(1 - rule.dampening),
-                      .step_size = narrow(step.learning_rate),
+                      .share = share,
+                      .step_size = narrow(learning_rate),
                       .gradient_decay = narrow(decay),
                       .nesterov = rule.nesterov};
   };
-  pass(used, step, pick(kLadder, highest).sgd[table_place(window)], factors_of);
+}
+
+// Without momentum there is no state.
+FlatWindow window_of(const FlatWindow& window, const Sgd& rule) {
+  FlatWindow used = window;
+  if (rule.momentum == 0) used.states[0] = {};
+  return used;
+}
+
+}  // namespace
+
+void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, Isa highest) {
+  pass(window, step, pick(kLadder, highest).adam[table_place(window)], adam_factors(window, step, rule));
+}
+void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, const OnCuda& place) {
+  pass(window, step, place.table->adam, adam_factors(window, step, rule), place);
+}
+
+void adagrad(const FlatWindow& window, const UpdateStep& step, const Adagrad& rule, Isa highest) {
+  pass(window, step, pick(kLadder, highest).adagrad[table_place(window)], adagrad_factors(window, step, rule));
+}
+void adagrad(const FlatWindow& window, const UpdateStep& step, const Adagrad& rule, const OnCuda& place) {
+  pass(window, step, place.table->adagrad, adagrad_factors(window, step, rule), place);
+}
+
+void lion(const FlatWindow& window, const UpdateStep& step, const Lion& rule, Isa highest) {
+  pass(window, step, pick(kLadder, highest).lion[table_place(window)], lion_factors(window, step, rule));
+}
+void lion(const FlatWindow& window, const UpdateStep& step, const Lion& rule, const OnCuda& place) {
+  pass(window, step, place.table->lion, lion_factors(window, step, rule), place);
+}
+
+void sgd(const FlatWindow& window, const UpdateStep& step, const Sgd& rule, Isa highest) {
+  const auto factors_of = sgd_factors(window, step, rule);
+  pass(window_of(window, rule), step, pick(kLadder, highest).sgd[table_place(window)], factors_of);
+}
+void sgd(const FlatWindow& window, const UpdateStep& step, const Sgd& rule, const OnCuda& place) {
+  const auto factors_of = sgd_factors(window, step, rule);
+  pass(window_of(window, rule), step, place.table->sgd, factors_of, place);
 }
 
 }  // namespace strake::kernels

@@ -77,8 +77,14 @@ kernels::Lamb Optimizer::lamb(const std::optional<Betas>& betas) const {
           .min_coefficient = settings_.min_coefficient};
 }
 
-void Optimizer::update(const FlatWindow& window, const UpdateStep& step, const std::optional<Betas>& betas) const {
-  const Betas used = betas_or(betas);
+void Optimizer::update(const FlatWindow& window, const UpdateStep& step, const std::optional<Betas>& betas,
+                       const kernels::Place& place) const {
+  std::visit([&](const auto& where) { update_at(window, step, betas_or(betas), where); }, place);
+}
+
+template <typename Where>
+void Optimizer::update_at(const FlatWindow& window, const UpdateStep& step, const Betas& used,
+                          const Where& where) const {
   switch (settings_.rule) {
     case OptimizerRule::kAdam:
       return kernels::adam(window, step,
@@ -86,15 +92,16 @@ void Optimizer::update(const FlatWindow& window, const UpdateStep& step, const s
                             .beta2 = used.second,
                             .epsilon = settings_.epsilon,
                             .bias_correction = settings_.bias_correction,
-                            .weight_decay = settings_.weight_decay});
+                            .weight_decay = settings_.weight_decay},
+                           where);
     case OptimizerRule::kAdagrad:
-      return kernels::adagrad(window, step, {.epsilon = settings_.epsilon, .lr_decay = settings_.lr_decay});
+      return kernels::adagrad(window, step, {.epsilon = settings_.epsilon, .lr_decay = settings_.lr_decay}, where);
     case OptimizerRule::kLion:
-      return kernels::lion(window, step, {.beta1 = used.first, .beta2 = used.second});
+      return kernels::lion(window, step, {.beta1 = used.first, .beta2 = used.second}, where);
     case OptimizerRule::kSgd:
       return kernels::sgd(
           window, step,
-          {.momentum = settings_.momentum, .dampening = settings_.dampening, .nesterov = settings_.nesterov});
+          {.momentum = settings_.momentum, .dampening = settings_.dampening, .nesterov = settings_.nesterov}, where);
     case OptimizerRule::kLamb:
       fail(ErrorKind::kInternal, "Lamb is updated by prepare, trust_ratios and apply");
   }

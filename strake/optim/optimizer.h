@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "strake/core/json.h"
+#include "strake/kernels/cuda/on_cuda.h"
 #include "strake/kernels/lamb.h"
 #include "strake/kernels/optimizer_pass.h"
 #include "strake/optim/betas.h"
@@ -75,12 +76,13 @@ class Optimizer {
 
   // With `betas`, those instead of the settings'; kInternal for a rule without.
   void update(const kernels::FlatWindow& window, const kernels::UpdateStep& step,
-              const std::optional<Betas>& betas = std::nullopt) const;
+              const std::optional<Betas>& betas = std::nullopt, const kernels::Place& place = best_isa()) const;
 
   // True for Lamb, whose update is not one call but, for all windows of a flat buffer:
   //   prepare(window, step, sums, betas) into kernels::num_lamb_sums(tensors) zeroed sums;
   //   add up the sums of all ranks that have windows of the buffer;
   //   apply(window, step, trust_ratios(tensors, sums), betas).
+  // On the processor only.
   bool needs_trust_ratios() const { return settings_.rule == OptimizerRule::kLamb; }
   void prepare(const kernels::FlatWindow& window, const kernels::UpdateStep& step, std::span<kernels::LambSums> sums,
                const std::optional<Betas>& betas = std::nullopt) const;
@@ -91,6 +93,9 @@ class Optimizer {
 
  private:
   Betas betas_or(const std::optional<Betas>& betas) const;
+  template <typename Where>  // Isa or OnCuda
+  void update_at(const kernels::FlatWindow& window, const kernels::UpdateStep& step, const Betas& used,
+                 const Where& where) const;
   kernels::Lamb lamb(const std::optional<Betas>& betas) const;
 
   OptimizerSettings settings_;

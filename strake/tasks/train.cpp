@@ -6,6 +6,7 @@
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/mpi_comm.h"
+#include "strake/comm/nccl_comm.h"
 #include "strake/comm/rank_environment.h"
 #include "strake/comm/thread_comm.h"
 #include "strake/core/cpu_features.h"
@@ -15,6 +16,7 @@
 #include "strake/core/memory.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
+#include "strake/kernels/cuda/library.h"
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/weights.h"
 #include "strake/tasks/memory_report.h"
@@ -23,6 +25,7 @@
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/tracked_memory.h"
+#include "strake/training/device.h"
 #include "strake/training/training_flops.h"
 
 namespace strake::tasks {
@@ -121,11 +124,29 @@ void load_weights(const TrainJob& job, uint64_t seed, training::ShardedParameter
 struct Start {
   std::optional<fs::path> resume_from;
   Json fingerprint;             // what must not change between start and resume
+  int first_rank = 0;           // of this machine
   std::string sharding_record;  // ds_config_resolved.json, if not empty
 };
 
-training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, const Start& start, comm::Comm& comm) {
-  training::ShardedParameters parameters(job.model(), comm, config.training);
+// Gives the calling rank its GPU. Returns the group that knows GPUs, if there are several ranks.
+std::unique_ptr<comm::Comm> take_gpu(int gpu, comm::Comm& ranks) {
+  training::use_gpu(gpu);
+  if (ranks.size() == 1) return nullptr;
+  return comm::make_nccl_comm({.host = ranks,
+                               .nccl = comm::nccl(),
+                               .cuda = kernels::cuda::library(),
+                               .device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(gpu))});
+}
+
+training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, const Start& start, comm::Comm& ranks) {
+  training::TrainingOptions options = config.training;
+  std::unique_ptr<comm::Comm> nccl;
+  if (config.trains_on_gpus()) {
+    options.gpu = ranks.rank() - start.first_rank;
+    nccl = take_gpu(*options.gpu, ranks);
+  }
+  comm::Comm& comm = nccl ? *nccl : ranks;
+  training::ShardedParameters parameters(job.model(), comm, options);
   if (!start.resume_from) load_weights(job, config.training.seed, parameters);
   std::unique_ptr<RunLog> run_log;
   if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config);
@@ -144,7 +165,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
             job.tokenizer().save(folder);
           },
       .listener = run_log.get()};
-  training::Trainer trainer(std::move(inputs), parameters, comm, config.training);
+  training::Trainer trainer(std::move(inputs), parameters, comm, options);
   if (run_log) {
     start_output_folder(config);
     if (!start.sharding_record.empty()) {
@@ -155,6 +176,12 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
   return report;
+}
+
+void require_gpus(int ranks_here) {
+  const int gpus = training::open_gpus();
+  require(ranks_here <= gpus, ErrorKind::kUsage, "--device cuda: {} ranks on this machine, which has {} GPU{}",
+          ranks_here, gpus, gpus == 1 ? "" : "s");
 }
 
 std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
@@ -177,20 +204,26 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
   return request;
 }
 
+const char* matrix_products(const TrainConfig& config) {
+  if (config.trains_on_gpus()) return "of libtorch on GPUs";
+  return to_string(models::layers::matmul_library(scalar_type(config.training.precision())));
+}
+
 void log_environment(const TrainConfig& config, const TrainJob& job, int num_ranks, int threads) {
-  const c10::ScalarType dtype = scalar_type(config.training.precision());
   log::info("{}; {} training sequences, {} tokens", job.describe(), job.train_data().size(),
             job.train_data().total_tokens());
   const models::Model& model = job.model();
   if (model.num_trained_parameters() < model.num_parameters()) log::info("{}", training::describe_trainable(model));
   log::info("{} rank{} of {} thread{}; kernels {}; matrix products {}; {}", num_ranks, num_ranks == 1 ? "" : "s",
-            threads, threads == 1 ? "" : "s", describe_cpu(), to_string(models::layers::matmul_library(dtype)),
+            threads, threads == 1 ? "" : "s", describe_cpu(), matrix_products(config),
             config.training.precision_text());
 }
 
 // Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.
+// Of GPUs' memory nothing is known beforehand yet.
 void check_memory(const TrainConfig& config, const TrainJob& job, const RankCount& ranks,
                   training::RankPlacement placement) {
+  if (config.trains_on_gpus()) return log::info("the memory of a run on GPUs is not planned yet");
   const PlannedRun run{.model = job.model(),
                        .options = config.training,
                        .batch = largest_batch(job.train_data(), config.training),
@@ -228,6 +261,11 @@ void require_known_model_type(const TrainConfig& config) {
           "--model_type {}: only gpt2 is there", config.model_type);
 }
 
+bool TrainConfig::trains_on_gpus() const {
+  require(device == "cpu" || device == "cuda", ErrorKind::kUsage, "--device {} is neither cpu nor cuda", device);
+  return device == "cuda";
+}
+
 bool TrainConfig::trains_language_model() const {
   require(task == "sequence-classification" || task == "causal-lm", ErrorKind::kUsage,
           "--task {} is neither sequence-classification nor causal-lm", task);
@@ -248,6 +286,7 @@ void TrainConfig::validate() const {
           "--overwrite_output_dir and --resume_from_checkpoint {} contradict each other", resume_from_checkpoint);
   check_sharding_flags(*this);
   training.validate();
+  if (trains_on_gpus()) training::require_gpus_can(training);
 }
 
 void TrainConfig::validate_classifier() const {
@@ -310,6 +349,7 @@ training::TrainReport train(const TrainConfig& given) {
   tensors::set_compute_threads(threads);
 
   const auto run = [&]() -> training::TrainReport {
+    if (config.trains_on_gpus()) require_gpus(under_launcher ? environment->local_size : num_ranks);
     const auto job = make_job(config, under_launcher ? threads : available_cores());
     const RankCount ranks{.world = num_ranks, .per_node = under_launcher ? environment->local_size : num_ranks};
     const ShardingRequest sharding = choose_sharding(config, ranks, *job);
@@ -320,6 +360,7 @@ training::TrainReport train(const TrainConfig& given) {
     if (!mpi || mpi->rank() == 0) check_output_folder(config);
     const Start start{.resume_from = find_resume(config),
                       .fingerprint = run_fingerprint(config, *job, num_ranks),
+                      .first_rank = under_launcher ? environment->rank - environment->local_rank : 0,
                       .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};
     if (mpi) return run_rank(config, *job, start, *mpi);
     if (num_ranks == 1) {

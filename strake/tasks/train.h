@@ -28,6 +28,7 @@ struct TrainConfig {
   bool overwrite_output_dir = false;
   std::string resume_from_checkpoint;
   int64_t ranks = 1;
+  std::string device = "cpu";
   std::string deepspeed;
   std::string fsdp;
   std::string fsdp_config;
@@ -63,6 +64,7 @@ struct TrainConfig {
     visit("resume_from_checkpoint", self.resume_from_checkpoint,
           "a checkpoint folder, or true for the newest sound one");
     visit("ranks", self.ranks, "data-parallel ranks, as threads of this process");
+    visit("device", self.device, "cpu, or cuda: one GPU for each rank");
     visit("deepspeed", self.deepspeed, "a ds_config.json (file or inline JSON): ZeRO stage, batch sizes, precision");
     visit("fsdp", self.fsdp, "full_shard, shard_grad_op, hybrid_shard or no_shard, with auto_wrap and offload");
     visit("fsdp_config", self.fsdp_config, "details of --fsdp, a JSON file or inline JSON");
@@ -73,6 +75,8 @@ struct TrainConfig {
     visit("dry_run", self.dry_run, "check flags, model and data, say what would run, and stop");
   }
   void validate() const;
+  // Error (kUsage) for an unknown device.
+  bool trains_on_gpus() const;
   // Error (kUsage) for an unknown task.
   bool trains_language_model() const;
 

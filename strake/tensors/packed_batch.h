@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 
 namespace strake::tensors {
 
@@ -15,8 +16,15 @@ struct PackedBatch {
   at::Tensor offsets;         // int32 [S + 1], first token of each sequence, then T
   at::Tensor labels;          // int64 [S] class ids, or float [S] or [S, num_labels]; undefined when there are none
 
+  // Of a batch on a GPU: the one it was copied from.
+  std::shared_ptr<const PackedBatch> host = nullptr;
+  const PackedBatch& on_host() const { return host ? *host : *this; }
+
   int64_t num_tokens() const { return input_ids.numel(); }
   int64_t num_sequences() const { return offsets.numel() - 1; }
 };
+
+// The batch on a device; itself if it is there.
+PackedBatch to_device(PackedBatch batch, at::Device device);
 
 }  // namespace strake::tensors

@@ -77,7 +77,8 @@ void for_each_output(const Work& work, const Use& use) {
     }
     const int64_t count = std::min(work.batch_size, size - begin);
     const auto share = std::span(indices).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
-    use(share, models::forward(work.model, source, data::collate(work.dataset, share)).to(at::kFloat).contiguous());
+    const tensors::PackedBatch batch = tensors::to_device(data::collate(work.dataset, share), work.parameters.device());
+    use(share, models::forward(work.model, source, batch).to(at::kCPU, at::kFloat).contiguous());
   }
 }
 

@@ -1,5 +1,6 @@
 #include "strake/training/gather_buffers.h"
 
+#include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <algorithm>
@@ -18,6 +19,8 @@ at::DataPtr exchange(const at::Tensor& tensor, at::DataPtr data, size_t bytes) {
   return old;
 }
 
+at::DataPtr nothing(const at::Tensor& like) { return {nullptr, like.device()}; }
+
 // From libtorch's allocator, so that it is counted with all tensor memory.
 at::DataPtr allocate_pages(size_t bytes) {
   constexpr size_t kPage = ScratchFile::kAlignment;
@@ -29,16 +32,22 @@ at::DataPtr allocate_pages(size_t bytes) {
           at::kCPU};
 }
 
+// Of a device too: from libtorch's allocator.
+at::DataPtr allocate(const at::Tensor& like, size_t bytes) {
+  if (like.is_cpu()) return allocate_pages(bytes);
+  return exchange(at::empty({static_cast<int64_t>(bytes)}, like.options().dtype(at::kByte)), nothing(like), 0);
+}
+
 }  // namespace
 
-void GatherBuffers::strip(const at::Tensor& tensor) { exchange(tensor, at::DataPtr(), 0); }
+void GatherBuffers::strip(const at::Tensor& tensor) { exchange(tensor, nothing(tensor), 0); }
 
 void GatherBuffers::attach(const at::Tensor& tensor) {
   constexpr size_t kPage = ScratchFile::kAlignment;
   const size_t bytes = (static_cast<size_t>(tensor.numel()) * tensor.element_size() + kPage - 1) / kPage * kPage;
   const auto fits = std::ranges::find(free_, bytes, &Buffer::bytes);
   if (fits == free_.end()) {
-    exchange(tensor, allocate_pages(bytes), bytes);
+    exchange(tensor, allocate(tensor, bytes), bytes);
     return;
   }
   exchange(tensor, std::move(fits->data), bytes);
@@ -47,7 +56,7 @@ void GatherBuffers::attach(const at::Tensor& tensor) {
 
 void GatherBuffers::detach(const at::Tensor& tensor) {
   const size_t bytes = tensor.storage().nbytes();
-  free_.push_back({bytes, exchange(tensor, at::DataPtr(), 0)});
+  free_.push_back({bytes, exchange(tensor, nothing(tensor), 0)});
 }
 
 }  // namespace strake::training

@@ -9,7 +9,7 @@ namespace strake::training {
 
 // Memory for parameters that are there only while a block is at work. A tensor without memory keeps its shape, and
 // whatever views of it an autograd graph has saved see the memory that it is given next: FSDP's way to free and gather
-// parameters between forward and backward.
+// parameters between forward and backward. On a GPU too, for tensors of one device.
 class GatherBuffers {
  public:
   // Leaves `tensor` (contiguous, with storage of its own) without memory.

@@ -7,6 +7,7 @@
 
 #include "strake/core/error.h"
 #include "strake/kernels/convert.h"
+#include "strake/models/place.h"
 
 namespace strake::training {
 
@@ -139,16 +140,21 @@ bool GradientReducer::writes_into_sum(size_t i) const {
 }
 
 at::Tensor GradientReducer::to_reduce(size_t i) {
-  if (comm_.rank() >= contributors_) return at::empty({0}, reduction_);
+  if (comm_.rank() >= contributors_) return at::empty({0}, on_device(reduction_));
   at::Tensor gradient = sinks_[i]->end();
   if (reduction_ == at::kFloat) return gradient;
   at::Tensor rounded = take_buffer(gradient.numel(), reduction_);
   const auto* from = gradient.const_data_ptr<float>();
-  if (reduction_ == at::kHalf) {
-    kernels::convert(from, static_cast<kernels::Half*>(rounded.mutable_data_ptr()), gradient.numel());
-  } else {
-    kernels::convert(from, static_cast<kernels::BFloat16*>(rounded.mutable_data_ptr()), gradient.numel());
-  }
+  void* const to = rounded.mutable_data_ptr();
+  std::visit(
+      [&](const auto& place) {
+        if (reduction_ == at::kHalf) {
+          kernels::convert(from, static_cast<kernels::Half*>(to), gradient.numel(), place);
+        } else {
+          kernels::convert(from, static_cast<kernels::BFloat16*>(to), gradient.numel(), place);
+        }
+      },
+      models::place_of(gradient));
   return_buffer(std::move(gradient));
   return rounded;
 }
@@ -182,11 +188,15 @@ void GradientReducer::release_buffers() {
   free_buffers_.clear();
 }
 
+at::TensorOptions GradientReducer::on_device(at::ScalarType dtype) const {
+  return at::TensorOptions(parameters_.device()).dtype(dtype);
+}
+
 at::Tensor GradientReducer::take_buffer(int64_t numel, at::ScalarType dtype) {
   const std::lock_guard lock(mutex_);
   const auto fits = std::ranges::find_if(
       free_buffers_, [&](const at::Tensor& b) { return b.numel() == numel && b.scalar_type() == dtype; });
-  if (fits == free_buffers_.end()) return at::empty({numel}, dtype);
+  if (fits == free_buffers_.end()) return at::empty({numel}, on_device(dtype));
   at::Tensor buffer = std::move(*fits);
   free_buffers_.erase(fits);
   return buffer;

@@ -46,6 +46,7 @@ class GradientReducer {
   bool writes_into_sum(size_t i) const;
   // What is exchanged of block i's complete gradient.
   at::Tensor to_reduce(size_t i);
+  at::TensorOptions on_device(at::ScalarType dtype) const;
   at::Tensor take_buffer(int64_t numel, at::ScalarType dtype);
   void return_buffer(at::Tensor buffer);
 

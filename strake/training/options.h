@@ -49,6 +49,8 @@ struct TrainingOptions {
   Precision reduction = Precision::kFp32;     // what a micro-batch's gradient is rounded to before it is reduced
   Precision accumulation = Precision::kFp32;  // in which the sum over micro-batches is kept
   Precision master = Precision::kFp32;        // of master weights and optimizer state: bf16 under bf16 only
+  // Set by --device cuda: number of the rank's GPU. None: this processor.
+  std::optional<int> gpu = std::nullopt;
 
   std::string logging_strategy = "steps";
   int64_t logging_steps = 500;

@@ -9,6 +9,8 @@
 
 #include "strake/core/error.h"
 #include "strake/kernels/global_norm.h"
+#include "strake/models/place.h"
+#include "strake/training/device.h"
 #include "strake/training/hybrid_layout.h"
 
 namespace strake::training {
@@ -101,15 +103,17 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
       comm_(comm),
       options_(options),
       stage_(options.sharding.stage),
+      device_(device_of(options)),
       units_(model),
       optimizer_(options.optimizer_settings()),
       requested_(model.blocks().size()) {
+  if (options_.gpu) require_gpus_can(options_);
   const OffloadOptions& offload = options_.sharding.offload;
   std::vector<UnitPlacement> placements = place_units({.units = units_,
                                                        .sharding = options_.sharding,
                                                        .rank = rank(),
                                                        .num_ranks = comm.size(),
-                                                       .is_one_process = comm.is_one_process()});
+                                                       .is_one_process = comm.is_one_process() && device_.is_cpu()});
   if (comm.size() > 1 || offload.parameters) queue_ = std::make_unique<comm::CommQueue>();
   if (stage_.parameters == Kept::kGroupShard) {
     const auto group = static_cast<int>(options.sharding.group_size);
@@ -122,19 +126,21 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
 
 void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
   const int64_t numel = unit.layout.numel();
-  const at::ScalarType dtype = scalar_type(options_.precision());
+  const at::TensorOptions on_device(device_);
+  const at::TensorOptions parameter_type = on_device.dtype(scalar_type(options_.precision()));
   UnitShard& shard = shards_.emplace_back(std::move(placement));
   if (shard.is_kept_whole) {
-    shard.whole = shard.is_shared ? comm_.share(numel, dtype) : at::zeros({numel}, dtype);
+    shard.whole =
+        shard.is_shared ? comm_.share(numel, scalar_type(options_.precision())) : at::zeros({numel}, parameter_type);
     shard.kept = shard.whole;
   } else {
-    shard.whole = at::empty({numel}, dtype);
+    shard.whole = at::empty({numel}, parameter_type);
     GatherBuffers::strip(shard.whole);
-    if (shard.keeps_parameters) shard.kept = at::zeros({shard.kept_count}, dtype);
+    if (shard.keeps_parameters) shard.kept = at::zeros({shard.kept_count}, parameter_type);
   }
-  const auto master_type = at::TensorOptions().dtype(scalar_type(options_.master));
+  const at::TensorOptions master_type = on_device.dtype(scalar_type(options_.master));
   if (!shard.is_frozen) {
-    shard.gradient = at::zeros({shard.count}, scalar_type(options_.accumulation));
+    shard.gradient = at::zeros({shard.count}, on_device.dtype(scalar_type(options_.accumulation)));
     shard.tensors = tensor_segments(*model_.blocks()[unit.block], unit, options_.weight_decay);
   }
   if (!options_.has_master_copies() && shard.keeps_parameters) {
@@ -198,7 +204,7 @@ at::Tensor ShardedParameters::master(size_t u) {
 }
 
 at::Tensor ShardedParameters::state(size_t u, size_t k) {
-  return shards_[u].is_on_disk ? disk_->read(u, states_on_disk_ + static_cast<int>(k)) : shards_[u].states[k];
+  return shards_[u].is_on_disk ? disk_->read(u, states_on_disk_ + static_cast<int>(k)) : shards_[u].states[k].cpu();
 }
 
 void ShardedParameters::set_state(size_t u, size_t k, const at::Tensor& own) {
@@ -320,18 +326,21 @@ double ShardedParameters::gradient_norm() {
   for (const UnitShard& unit : shards_) {
     if (!unit.is_frozen) num_chunks += kernels::num_squares_chunks(unit.whole.numel());
   }
-  at::Tensor partial = at::zeros({num_chunks}, at::kDouble);
-  auto* next = partial.mutable_data_ptr<double>();
+  const at::Tensor on_device = at::zeros({num_chunks}, at::TensorOptions(device_).dtype(at::kDouble));
+  auto* next = on_device.mutable_data_ptr<double>();
   for (size_t u = 0; u < shards_.size(); ++u) {
     if (shards_[u].is_frozen) continue;
     const at::Tensor piece = gradient_piece(u);
     const int64_t first = shards_[u].layout.begin(rank()) / kernels::kSquaresChunk;
     const int64_t count = kernels::num_squares_chunks(piece.numel());
     with_storage(piece, [&](const auto* data) {
-      kernels::sum_of_squares(data, piece.numel(), std::span(next + first, static_cast<size_t>(count)));
+      const std::span<double> sums(next + first, static_cast<size_t>(count));
+      std::visit([&](const auto& place) { kernels::sum_of_squares(data, piece.numel(), sums, place); },
+                 models::place_of(piece));
     });
     next += kernels::num_squares_chunks(shards_[u].whole.numel());
   }
+  at::Tensor partial = on_device.cpu();
   comm_.all_reduce(partial);  // exact: each chunk is summed by one rank, the others have zero
   return std::sqrt(kernels::add_in_order({partial.const_data_ptr<double>(), static_cast<size_t>(num_chunks)}));
 }
@@ -351,7 +360,7 @@ void ShardedParameters::update(const Update& update) {
     if (optimizer_.needs_trust_ratios()) {
       optimizer_.apply(window, step, ratios[u], update.betas);
     } else {
-      optimizer_.update(window, step, update.betas);
+      optimizer_.update(window, step, update.betas, models::place_of(shards_[u].gradient));
     }
   };
   if (disk_) {
@@ -429,7 +438,7 @@ void ShardedParameters::complete(UnitShard& unit) {
 }
 
 at::Tensor ShardedParameters::gather_whole(size_t u, const at::Tensor& own) {
-  if (shards_[u].owns_whole) return own.to(at::kFloat);
+  if (shards_[u].owns_whole) return own.to(at::kCPU, at::kFloat);
   at::Tensor whole = at::zeros({shards_[u].whole.numel()}, at::kFloat);
   own_part(u, whole).copy_(own);
   comm_.all_gather(whole, shards_[u].layout);

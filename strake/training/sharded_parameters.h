@@ -48,6 +48,8 @@ class ShardedParameters {
   int rank() const { return comm_.rank(); }
   int num_ranks() const { return comm_.size(); }
   const ShardingStage& stage() const { return stage_; }
+  // Where everything is that a rank keeps.
+  at::Device device() const { return device_; }
   const optim::Optimizer& optimizer() const { return optimizer_; }
   at::ScalarType state_type() const { return scalar_type(options_.master); }
   // The rank's communication thread; none for a lone rank with its parameters in memory.
@@ -81,11 +83,13 @@ class ShardedParameters {
   // One step of every rank's own part; afterwards all ranks have or can gather the new parameters.
   void update(const Update& update);
 
-  // Of a unit: the own part's master weights and, if it is trained, k-th optimizer state, wherever they are kept.
+  // Of a unit: the own part's master weights and, if it is trained, k-th optimizer state, wherever they are kept;
+  // states are given on the host.
   at::Tensor master(size_t u);
   at::Tensor state(size_t u, size_t k);
   void set_state(size_t u, size_t k, const at::Tensor& own);
-  // Collective: the whole buffer of a tensor that has the rank's own part, in fp32, complete on every rank.
+  // Collective: the whole buffer of a tensor that has the rank's own part, in fp32, complete on every rank, on the
+  // host.
   at::Tensor gather_whole(size_t u, const at::Tensor& own);
   // The rank's own part of a whole buffer.
   at::Tensor own_part(size_t u, const at::Tensor& whole) const;
@@ -114,6 +118,7 @@ class ShardedParameters {
   comm::Comm& comm_;
   TrainingOptions options_;
   ShardingStage stage_;
+  at::Device device_;
   Units units_;
   optim::Optimizer optimizer_;
   std::unique_ptr<comm::CommQueue> queue_;

@@ -38,7 +38,7 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
     reducer_.begin_micro_step(k, static_cast<int>(contributors));
     const auto share = global.share(comm_.rank(), comm_.size(), static_cast<int>(k));
     std::optional<tensors::PackedBatch> batch;
-    if (!share.empty()) batch = data::collate(dataset, share);
+    if (!share.empty()) batch = tensors::to_device(data::collate(dataset, share), parameters_.device());
     // A last block that takes its gradient at once knows the divisor only, so the scale is part of it.
     losses[k] = forward_backward(batch, plan.number, static_cast<double>(num_targets) / plan.loss_scale);
   }

@@ -75,6 +75,7 @@ def test_misspelt_flag(tmp_path, verb, flag, nearest):
         ("--pad_to_max_length", "never pads"),
         ("--dataset_name", "--train_file"),
         ("--push_to_hub", "nothing is uploaded"),
+        ("--no_cuda", "--device cuda"),
     ],
 )
 def test_flags_of_other_programs_say_what_to_do(tmp_path, flag, hint):
@@ -118,6 +119,8 @@ BAD_VALUES = [
     ("train", {"max_seq_length": 0}, ["--max_seq_length 0"]),
     ("train", {"ranks": 0}, ["--ranks 0 is not in [1, 4096]"]),
     ("train", {"bf16": "maybe"}, ["--bf16 maybe: neither true nor false"]),
+    ("train", {"device": "tpu"}, ["--device tpu is neither cpu nor cuda"]),
+    ("train", {"device": "cuda", "optim": "lamb"}, ["--device cuda", "Lamb has no kernel for GPUs yet"]),
     (
         "train",
         {"eval_strategy": "epochs", "validation_file": "v"},

@@ -62,7 +62,8 @@ at::Tensor EmbeddingsBlock::forward(const Parameters& parameters, const at::Tens
   return layers::dropout(normed, context.dropout(site_, dropout_), context);
 }
 
-at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& batch) const {
+at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& placed) const {
+  const tensors::PackedBatch& batch = placed.on_host();
   at::Tensor rows = at::empty_like(batch.positions);
   const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
   const auto* offsets = batch.offsets.const_data_ptr<int32_t>();
@@ -70,7 +71,7 @@ at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& batch) con
   for (int64_t s = 0; s < batch.num_sequences(); ++s) {
     positions_.write_rows({ids + offsets[s], ids + offsets[s + 1]}, out + offsets[s]);
   }
-  return rows;
+  return rows.to(placed.positions.device());
 }
 
 PlannedTensor EmbeddingsBlock::plan(PlannedGraph& graph, const PlannedTensor& /*input*/) const {

@@ -15,6 +15,7 @@ kernels::AttentionShape shape_of(const at::Tensor& qkv, const AttentionOptions& 
   const int64_t head_dim = qkv.size(1) / 3 / options.num_heads;
   return {.offsets = batch.offsets.const_data_ptr<int32_t>(),
           .num_sequences = batch.num_sequences(),
+          .num_tokens = batch.num_tokens(),
           .num_heads = options.num_heads,
           .head_dim = head_dim,
           .scale = options.scale.value_or(1.0F / std::sqrt(static_cast<float>(head_dim))),
@@ -28,7 +29,7 @@ struct AttentionNode final : torch::autograd::Node {
     const at::Tensor dout = gradients[0].contiguous();
     at::Tensor dqkv = at::empty_like(qkv);
     const int64_t width = qkv.size(1) / 3;
-    dispatch_storage(qkv, [&]<typename T>(T*) {
+    dispatch_storage(qkv, [&]<typename T>(T*, const auto& place) {
       const T* in = const_storage<T>(qkv);
       T* grad = storage<T>(dqkv);
       kernels::attention_backward<T>({.shape = shape_of(qkv, options, batch),
@@ -43,7 +44,8 @@ struct AttentionNode final : torch::autograd::Node {
                                       .dq = grad,
                                       .dk = grad + width,
                                       .dv = grad + 2 * width,
-                                      .grad_stride = 3 * width});
+                                      .grad_stride = 3 * width},
+                                     place);
     });
     return {dqkv};
   }
@@ -66,7 +68,7 @@ at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options
   const int64_t width = qkv.size(1) / 3;
   const at::Tensor out = at::empty({qkv.size(0), width}, qkv.options());
   const at::Tensor lse = at::empty({qkv.size(0), options.num_heads}, qkv.options().dtype(at::kFloat));
-  dispatch_storage(qkv, [&]<typename T>(T*) {
+  dispatch_storage(qkv, [&]<typename T>(T*, const auto& place) {
     const T* in = const_storage<T>(qkv);
     kernels::attention_forward<T>({.shape = shape_of(qkv, options, context.batch),
                                    .q = in,
@@ -75,7 +77,8 @@ at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options
                                    .qkv_stride = 3 * width,
                                    .out = storage<T>(out),
                                    .out_stride = width,
-                                   .lse = storage<float>(lse)});
+                                   .lse = storage<float>(lse)},
+                                  place);
   });
   if (!qkv.requires_grad()) return out;
   auto node = std::make_shared<AttentionNode>();

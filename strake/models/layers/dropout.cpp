@@ -11,13 +11,14 @@ namespace {
 struct DropoutNode final : torch::autograd::Node {
   at::Tensor run(const at::Tensor& x) const {
     at::Tensor y = at::empty_like(x);
-    dispatch_storage(x, [&]<typename T>(T*) {
+    dispatch_storage(x, [&]<typename T>(T*, const auto& place) {
       kernels::dropout<T>({.x = const_storage<T>(x),
                            .y = storage<T>(y),
                            .tokens = x.size(0),
                            .columns = x.size(1),
                            .dropout = dropout,
-                           .index = {rows.const_data_ptr<int64_t>(), positions.const_data_ptr<int32_t>()}});
+                           .index = {rows.const_data_ptr<int64_t>(), positions.const_data_ptr<int32_t>()}},
+                          place);
     });
     return y;
   }
@@ -47,7 +48,7 @@ at::Tensor dropout_of_sequences(const at::Tensor& x, const kernels::Dropout& dro
   if (dropout.p == 0) return x;
   const int64_t count = context.batch.num_sequences();
   return apply_dropout(x, dropout, context.batch.token_rows.index_select(0, context.batch.offsets.narrow(0, 0, count)),
-                       at::zeros({count}, at::kInt));
+                       at::zeros({count}, x.options().dtype(at::kInt)));
 }
 
 PlannedTensor dropout(PlannedGraph& graph, const PlannedTensor& x, double p) {

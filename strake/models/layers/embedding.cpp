@@ -25,12 +25,13 @@ struct EmbeddingNode final : torch::autograd::Node {
   static void add_rows(const at::Tensor& dout, const Parameter& parameter, const at::Tensor& ids) {
     if (!is_trained(parameter)) return;
     const at::Tensor gradient = parameter.sink->add_target(parameter.index);
-    dispatch_storage(dout, [&]<typename T>(T*) {
+    dispatch_storage(dout, [&]<typename T>(T*, const auto& place) {
       kernels::embedding_backward<T, float>(
           {.dout = const_storage<T>(dout),
            .table = {storage<float>(gradient), gradient.size(0), ids.const_data_ptr<int32_t>()},
            .tokens = dout.size(0),
-           .columns = dout.size(1)});
+           .columns = dout.size(1)},
+          place);
     });
   }
 
@@ -43,14 +44,14 @@ struct EmbeddingNode final : torch::autograd::Node {
 at::Tensor embedding_sum(const EmbeddingTables& tables, const tensors::PackedBatch& batch) {
   const at::Tensor& word = tables.word.value;
   const at::Tensor out = at::empty({batch.num_tokens(), word.size(1)}, word.options());
-  dispatch_storage(word, [&]<typename T>(T*) {
+  dispatch_storage(word, [&]<typename T>(T*, const auto& place) {
     kernels::EmbeddingForward<T> args{.word = table<T>(tables.word, batch.input_ids),
                                       .position = table<T>(tables.position, tables.position_rows),
                                       .out = storage<T>(out),
                                       .tokens = out.size(0),
                                       .columns = out.size(1)};
     if (tables.token_type) args.type = table<T>(*tables.token_type, batch.token_type_ids);
-    kernels::embedding_forward<T>(args);
+    kernels::embedding_forward<T>(args, place);
   });
   const bool types_are_trained = tables.token_type && is_trained(*tables.token_type);
   if (!is_trained(tables.word) && !is_trained(tables.position) && !types_are_trained) return out;

@@ -11,20 +11,19 @@
 namespace strake::models::layers {
 namespace {
 
-MatmulLibrary library_of(const at::Tensor& operand) { return matmul_library(operand.scalar_type()); }
-
 at::Tensor column_sum(const at::Tensor& x_nc) {
   const at::Tensor sum = at::empty({x_nc.size(1)}, x_nc.options().dtype(at::kFloat));
-  dispatch_storage(x_nc, [&]<typename T>(T*) {
+  dispatch_storage(x_nc, [&]<typename T>(T*, const auto& place) {
     kernels::column_sum<T>(
-        {.x = const_storage<T>(x_nc), .out = storage<float>(sum), .tokens = x_nc.size(0), .columns = x_nc.size(1)});
+        {.x = const_storage<T>(x_nc), .out = storage<float>(sum), .tokens = x_nc.size(0), .columns = x_nc.size(1)},
+        place);
   });
   return sum;
 }
 
 // Straight into the sum where the matrix library can.
 void hand_over_weight_gradient(const Parameter& weight, const at::Tensor& dy, const at::Tensor& x) {
-  const MatmulLibrary library = library_of(x);
+  const MatmulLibrary library = matmul_library_for(x);
   if (!can_multiply_in_place(x.scalar_type(), library)) {
     weight.sink->accept(weight.index, linear_weight_gradient(dy, x, library));
     return;
@@ -39,7 +38,7 @@ struct LinearNode final : torch::autograd::Node {
     if (is_trained(weight)) hand_over_weight_gradient(weight, dy, x);
     if (is_trained(bias)) bias.sink->accept(bias.index, column_sum(dy));
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {linear_input_gradient(dy, weight.value, library_of(dy))};
+    return {linear_input_gradient(dy, weight.value, matmul_library_for(dy))};
   }
   void release_variables() override { x.reset(); }
 
@@ -52,7 +51,7 @@ struct LinearActivationNode final : torch::autograd::Node {
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dproduct = at::empty_like(product);
     const at::Tensor dbias = at::empty({product.size(1)}, product.options().dtype(at::kFloat));
-    dispatch_storage(product, [&]<typename T>(T*) {
+    dispatch_storage(product, [&]<typename T>(T*, const auto& place) {
       kernels::bias_activation_backward<T>({.dy = const_storage<T>(dy),
                                             .x = const_storage<T>(product),
                                             .bias = const_storage<T>(bias.value),
@@ -60,13 +59,14 @@ struct LinearActivationNode final : torch::autograd::Node {
                                             .dbias = storage<float>(dbias),
                                             .tokens = product.size(0),
                                             .columns = product.size(1),
-                                            .activation = activation});
+                                            .activation = activation},
+                                           place);
     });
     product.reset();
     if (is_trained(weight)) hand_over_weight_gradient(weight, dproduct, x);
     if (is_trained(bias)) bias.sink->accept(bias.index, dbias);
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {linear_input_gradient(dproduct, weight.value, library_of(dy))};
+    return {linear_input_gradient(dproduct, weight.value, matmul_library_for(dy))};
   }
   void release_variables() override { x.reset(), product.reset(); }
 
@@ -121,7 +121,7 @@ PlannedTensor saved_input(const PlannedTensor& x, Trained weight) {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  at::Tensor y = without_recording([&] { return linear_product(x, weight.value, bias.value, library_of(x)); });
+  at::Tensor y = without_recording([&] { return linear_product(x, weight.value, bias.value, matmul_library_for(x)); });
   if (!is_trained(weight) && !is_trained(bias) && !x.requires_grad()) return y;
   auto node = std::make_shared<LinearNode>();
   if (is_trained(weight)) node->x = x.detach();
@@ -135,7 +135,7 @@ at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const
   const bool recording = is_trained(weight) || is_trained(bias) || x.requires_grad();
   const ActivatedLinear result = without_recording([&] {
     return activated_linear_product({x, weight.value, bias.value}, activation,
-                                    recording ? KeepProduct::kYes : KeepProduct::kNo, library_of(x));
+                                    recording ? KeepProduct::kYes : KeepProduct::kNo, matmul_library_for(x));
   });
   if (!recording) return result.y;
   auto node = std::make_shared<LinearActivationNode>();

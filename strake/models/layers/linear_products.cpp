@@ -113,6 +113,8 @@ at::Tensor own_product(const at::Tensor& a, const at::Tensor& b, const Finish& f
   return c;
 }
 
+bool is_widened(const at::Tensor& operand) { return operand.scalar_type() == at::kHalf && !operand.is_cuda(); }
+
 at::Tensor wide(const at::Tensor& half) { return half.to(at::kFloat); }
 
 at::Tensor own_product(const at::Tensor& a, const at::Tensor& b) {
@@ -143,11 +145,15 @@ MatmulLibrary matmul_library(c10::ScalarType dtype) {
   return dtype == at::kBFloat16 ? for_bf16 : for_fp32;
 }
 
+MatmulLibrary matmul_library_for(const at::Tensor& operand) {
+  return operand.is_cuda() ? MatmulLibrary::kAten : matmul_library(operand.scalar_type());
+}
+
 const char* to_string(MatmulLibrary library) { return kLibraryNames.at(static_cast<size_t>(library)); }
 
 at::Tensor linear_product(const at::Tensor& x_ti, const at::Tensor& weight_oi, const std::optional<at::Tensor>& bias_o,
                           MatmulLibrary library) {
-  if (x_ti.scalar_type() == at::kHalf) {
+  if (is_widened(x_ti)) {
     const auto bias = bias_o ? std::optional(wide(*bias_o)) : std::nullopt;
     return linear_product(wide(x_ti), wide(weight_oi), bias, library).to(at::kHalf);
   }
@@ -159,7 +165,7 @@ at::Tensor linear_product(const at::Tensor& x_ti, const at::Tensor& weight_oi, c
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weight_oi, MatmulLibrary library) {
-  if (dy_to.scalar_type() == at::kHalf) {
+  if (is_widened(dy_to)) {
     return linear_input_gradient(wide(dy_to), wide(weight_oi), library).to(at::kHalf);
   }
   if (library == MatmulLibrary::kOnednn) return onednn_linear(dy_to, weight_oi.t(), std::nullopt);
@@ -167,7 +173,7 @@ at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weig
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti, MatmulLibrary library) {
-  if (dy_to.scalar_type() == at::kHalf) {
+  if (is_widened(dy_to)) {
     return linear_weight_gradient(wide(dy_to), wide(x_ti), library).to(at::kHalf);
   }
   if (library == MatmulLibrary::kOnednn) return onednn_linear(dy_to.t(), x_ti.t(), std::nullopt);
@@ -204,13 +210,14 @@ ActivatedLinear activated_linear_product(const LinearOperands& operands, kernels
   const at::Tensor product = linear_product(x, weight, std::nullopt, library);
   result.y = keep == KeepProduct::kYes ? at::empty_like(product) : product;
   if (keep == KeepProduct::kYes) result.product = product;
-  dispatch_storage(product, [&]<typename T>(T*) {
+  dispatch_storage(product, [&]<typename T>(T*, const auto& place) {
     kernels::bias_activation_forward<T>({.x = const_storage<T>(product),
                                          .bias = const_storage<T>(bias),
                                          .y = storage<T>(result.y),
                                          .tokens = product.size(0),
                                          .columns = product.size(1),
-                                         .activation = activation});
+                                         .activation = activation},
+                                        place);
   });
   return result;
 }

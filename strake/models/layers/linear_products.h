@@ -8,8 +8,8 @@
 #include "strake/kernels/store.h"
 
 // The three matrix products of a linear layer. T = tokens, I = input width, O = output width. All operands are 2-d with
-// one dimension contiguous, all of one dtype (fp32, bf16 or fp16); sums are kept in fp32. fp16 is widened to fp32,
-// multiplied and rounded: processors without AVX512-FP16 multiply it far slower still.
+// one dimension contiguous, all of one dtype (fp32, bf16 or fp16); sums are kept in fp32. On a processor, fp16 is
+// widened to fp32, multiplied and rounded: without AVX512-FP16 it is multiplied far slower still.
 namespace strake::models::layers {
 
 enum class MatmulLibrary {
@@ -20,6 +20,8 @@ enum class MatmulLibrary {
 
 // What suits this machine (choose_library says why), or what STRAKE_MATMUL=strake|onednn|aten says.
 MatmulLibrary matmul_library(c10::ScalarType dtype);
+// The same for a product with this operand; of GPUs' tensors, ATen's, which has tensor cores for fp16 too.
+MatmulLibrary matmul_library_for(const at::Tensor& operand);
 const char* to_string(MatmulLibrary library);  // as in STRAKE_MATMUL
 
 // [T, O] = x[T, I] weight[O, I]^T (+ bias[O])

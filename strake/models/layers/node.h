@@ -1,15 +1,19 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
+#include <variant>
 
 #include "strake/kernels/half.h"
 #include "strake/models/block.h"
+#include "strake/models/place.h"
 
 // How strake's own layers take part in a block's autograd graph. A layer computes with recording off, then attaches a
 // node that holds what its backward pass needs. Parameters are no part of the graph: a node hands their gradients
@@ -37,17 +41,23 @@ at::Tensor attach(at::Tensor output, const std::shared_ptr<torch::autograd::Node
   return output;
 }
 
-// Calls `call` with a null pointer of the kernels' storage type for the tensor's dtype.
+// Calls `call` with a null pointer of the kernels' storage type for the tensor's dtype, and with the place for kernels,
+// an Isa or OnCuda.
 template <typename Call>
 void dispatch_storage(const at::Tensor& like, const Call& call) {
-  if (like.scalar_type() == at::kFloat) {
-    call(static_cast<float*>(nullptr));
-  } else if (like.scalar_type() == at::kBFloat16) {
-    call(static_cast<kernels::BFloat16*>(nullptr));
-  } else {
-    TORCH_INTERNAL_ASSERT(like.scalar_type() == at::kHalf);
-    call(static_cast<kernels::Half*>(nullptr));
-  }
+  const c10::OptionalDeviceGuard guard(like.is_cuda() ? std::optional(like.device()) : std::nullopt);
+  std::visit(
+      [&](const auto& place) {
+        if (like.scalar_type() == at::kFloat) {
+          call(static_cast<float*>(nullptr), place);
+        } else if (like.scalar_type() == at::kBFloat16) {
+          call(static_cast<kernels::BFloat16*>(nullptr), place);
+        } else {
+          TORCH_INTERNAL_ASSERT(like.scalar_type() == at::kHalf);
+          call(static_cast<kernels::Half*>(nullptr), place);
+        }
+      },
+      place_of(like));
 }
 
 template <typename T>

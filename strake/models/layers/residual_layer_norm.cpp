@@ -18,7 +18,7 @@ struct LayerNormNode final : torch::autograd::Node {
     const auto fp32 = dy.options().dtype(at::kFloat);
     const at::Tensor dgamma = at::empty({dy.size(1)}, fp32);
     const at::Tensor dbeta = at::empty({dy.size(1)}, fp32);
-    dispatch_storage(dy, [&]<typename T>(T*) {
+    dispatch_storage(dy, [&]<typename T>(T*, const auto& place) {
       kernels::residual_layer_norm_backward<T>({.dy = const_storage<T>(dy),
                                                 .sum = const_storage<T>(sum),
                                                 .mean = const_storage<float>(mean),
@@ -32,7 +32,8 @@ struct LayerNormNode final : torch::autograd::Node {
                                                 .tokens = dy.size(0),
                                                 .columns = dy.size(1),
                                                 .dropout = dropout,
-                                                .index = token_index(batch)});
+                                                .index = token_index(batch)},
+                                               place);
     });
     if (is_trained(norm.weight)) norm.weight.sink->accept(norm.weight.index, dgamma);
     if (is_trained(norm.bias)) norm.bias.sink->accept(norm.bias.index, dbeta);
@@ -62,7 +63,7 @@ std::pair<at::Tensor, std::shared_ptr<LayerNormNode>> compute(const at::Tensor& 
   node->batch = context.batch;
   node->has_residual = residual.defined();
   at::Tensor y = at::empty(x.sizes(), x.options());
-  dispatch_storage(x, [&]<typename T>(T*) {
+  dispatch_storage(x, [&]<typename T>(T*, const auto& place) {
     kernels::residual_layer_norm_forward<T>({.x = const_storage<T>(x),
                                              .residual = residual.defined() ? const_storage<T>(residual) : nullptr,
                                              .gamma = const_storage<T>(norm.weight.value),
@@ -75,7 +76,8 @@ std::pair<at::Tensor, std::shared_ptr<LayerNormNode>> compute(const at::Tensor& 
                                              .columns = x.size(1),
                                              .eps = static_cast<float>(norm.eps),
                                              .dropout = dropout,
-                                             .index = token_index(context.batch)});
+                                             .index = token_index(context.batch)},
+                                            place);
   });
   return {y, node};
 }

@@ -20,13 +20,14 @@ namespace {
 // the whole weight, which is cheap beside the products only for chunks of this size.
 constexpr int64_t kChunkTokens = 1024;
 
-// What is predicted, and from which tokens.
+// What is predicted, and from which tokens; on the batch's device.
 struct Predictions {
   at::Tensor rows;     // int64 [N]: the token before
   at::Tensor targets;  // int32 [N]
 };
 
-Predictions predictions_of(const tensors::PackedBatch& batch) {
+Predictions predictions_of(const tensors::PackedBatch& placed) {
+  const tensors::PackedBatch& batch = placed.on_host();
   const int64_t count = batch.num_tokens() - batch.num_sequences();
   Predictions result{.rows = at::empty({count}, at::kLong), .targets = at::empty({count}, at::kInt)};
   const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
@@ -39,7 +40,8 @@ Predictions predictions_of(const tensors::PackedBatch& batch) {
       *target++ = ids[t + 1];
     }
   }
-  return result;
+  const at::Device device = placed.input_ids.device();
+  return {.rows = result.rows.to(device), .targets = result.targets.to(device)};
 }
 
 struct TokenNllNode final : torch::autograd::Node {
@@ -97,10 +99,10 @@ void add_planned_part(PlannedGraph& graph, const PlannedTensor& part, PlannedTen
 
 at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context) {
   const Predictions predictions = predictions_of(context.batch);
-  const at::Tensor nll = at::empty({predictions.rows.numel()}, at::kFloat);
+  const at::Tensor nll = at::empty({predictions.rows.numel()}, hidden.options().dtype(at::kFloat));
   const bool takes_state_gradient = hidden.requires_grad();
   const bool recording = is_trained(weight) || takes_state_gradient;
-  const MatmulLibrary library = matmul_library(hidden.scalar_type());
+  const MatmulLibrary library = matmul_library_for(hidden);
   auto node = std::make_shared<TokenNllNode>();
   node->weight = weight;
   node->scale = 1 / context.loss_divisor;
@@ -113,14 +115,15 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
       const int64_t count = std::min(kChunkTokens, states.size(0) - begin);
       const at::Tensor chunk = states.narrow(0, begin, count);
       const at::Tensor logits = linear_product(chunk, weight.value, std::nullopt, library);
-      dispatch_storage(logits, [&]<typename T>(T*) {
+      dispatch_storage(logits, [&]<typename T>(T*, const auto& place) {
         kernels::cross_entropy<T>({.logits = const_storage<T>(logits),
                                    .targets = predictions.targets.const_data_ptr<int32_t>() + begin,
                                    .nll = nll.mutable_data_ptr<float>() + begin,
                                    .gradient = recording ? storage<T>(logits) : nullptr,
                                    .scale = static_cast<float>(node->scale),
                                    .tokens = count,
-                                   .classes = logits.size(1)});
+                                   .classes = logits.size(1)},
+                                  place);
       });
       if (takes_state_gradient) {
         node->state_gradient.narrow(0, begin, count).copy_(linear_input_gradient(logits, weight.value, library));

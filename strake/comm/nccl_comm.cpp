@@ -1,0 +1,198 @@
+#include "strake/comm/nccl_comm.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <thread>
+
+#include "strake/core/error.h"
+#include "strake/kernels/cuda/call.h"
+
+namespace strake::comm {
+namespace {
+
+using tensors::ShardLayout;
+
+size_t bytes_of(const at::Tensor& values) { return static_cast<size_t>(values.numel()) * values.element_size(); }
+
+class NcclComm final : public Comm {
+ public:
+  // `own_host` is settings.host if this group is its only user.
+  NcclComm(const NcclSettings& settings, std::unique_ptr<Comm> own_host)
+      : own_host_(std::move(own_host)),
+        host_(settings.host),
+        nccl_(settings.nccl),
+        cuda_(settings.cuda),
+        device_(settings.device) {
+    const c10::DeviceGuard guard(device_);
+    NcclId id{};
+    if (rank() == 0) check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
+    at::Tensor words = at::zeros({sizeof(id) / sizeof(int64_t)}, at::kLong);
+    std::memcpy(words.mutable_data_ptr(), &id, sizeof(id));
+    host_.broadcast(words, 0);
+    std::memcpy(&id, words.const_data_ptr(), sizeof(id));
+    kernels::cuda::check(cuda_, cuda_.make_stream(&stream_), "making a stream");
+    check(nccl_.init_rank(&comm_, size(), id, rank()), "ncclCommInitRank");
+  }
+  // An exception is on its way where other ranks may never take their part: destroying would wait for them.
+  ~NcclComm() override {
+    const c10::DeviceGuard guard(device_);
+    if (comm_ != nullptr && (is_aborted_ || std::uncaught_exceptions() > exceptions_before_)) {
+      nccl_.abort(comm_);
+    } else if (comm_ != nullptr) {
+      nccl_.destroy(comm_);
+    }
+    cuda_.destroy_stream(stream_);
+  }
+  NcclComm(const NcclComm&) = delete;
+  NcclComm& operator=(const NcclComm&) = delete;
+
+  int rank() const override { return host_.rank(); }
+  int size() const override { return host_.size(); }
+  bool is_one_process() const override { return host_.is_one_process(); }
+
+  void all_reduce(at::Tensor& values) override {
+    if (!is_here(values)) return host_.all_reduce(values);
+    const ShardLayout layout(values.numel(), size());
+    at::Tensor shard = at::empty({layout.size(rank())}, values.options());
+    reduce_scatter(values, size(), layout, shard, Fold::kOverwrite);
+    values.narrow(0, layout.begin(rank()), layout.size(rank())).copy_(shard);
+    all_gather(values, layout);
+  }
+
+  void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
+                      Fold fold) override {
+    if (!is_here(shard)) return host_.reduce_scatter(full, contributors, layout, shard, fold);
+    const at::Tensor staging =
+        at::empty({contributors, std::min(kStagingElements, layout.size(rank()))}, full.options());
+    int64_t longest = 0;
+    for (int other = 0; other < size(); ++other) longest = std::max(longest, layout.size(other));
+    for (int64_t begin = 0; begin < longest; begin += kStagingElements) {
+      exchange_chunk(full, layout, staging, begin);
+      const int64_t count = std::min(kStagingElements, layout.size(rank()) - begin);
+      if (count <= 0) continue;
+      at::Tensor target = shard.narrow(0, begin, count);
+      for (int other = 0; other < contributors; ++other) {
+        const at::Tensor piece =
+            other == rank() ? full.narrow(0, layout.begin(other) + begin, count) : staging[other].narrow(0, 0, count);
+        fold_piece(piece, target, other == 0 ? fold : Fold::kAdd);
+      }
+    }
+  }
+
+  void all_gather(at::Tensor& full, const ShardLayout& layout) override {
+    if (!is_here(full)) return host_.all_gather(full, layout);
+    run("all_gather", [&] {
+      for (int root = 0; root < size(); ++root) {
+        if (layout.size(root) > 0) broadcast_from(full.narrow(0, layout.begin(root), layout.size(root)), root);
+      }
+    });
+  }
+
+  void broadcast(at::Tensor& values, int root) override {
+    if (!is_here(values)) return host_.broadcast(values, root);
+    run("broadcast", [&] { broadcast_from(values, root); });
+  }
+
+  void send(const at::Tensor& values, int destination) override {
+    if (!is_here(values)) return host_.send(values, destination);
+    run("send", [&] { send_to(values, destination); });
+  }
+
+  void recv(at::Tensor& values, int source) override {
+    if (!is_here(values)) return host_.recv(values, source);
+    run("recv", [&] { receive_from(values, source); });
+  }
+
+  void barrier() override { host_.barrier(); }
+  void check_others() override { host_.check_others(); }
+  at::Tensor share(int64_t numel, at::ScalarType dtype) override { return host_.share(numel, dtype); }
+
+  std::unique_ptr<Comm> split(int color) override {
+    std::unique_ptr<Comm> part = host_.split(color);
+    const NcclSettings settings{.host = *part, .nccl = nccl_, .cuda = cuda_, .device = device_};
+    return std::make_unique<NcclComm>(settings, std::move(part));
+  }
+
+  void abort(ErrorKind kind, const std::string& reason) override {
+    is_aborted_ = true;
+    host_.abort(kind, reason);
+  }
+
+ private:
+  void check(int error, const char* operation) const {
+    require(error == 0, ErrorKind::kComm, "{} failed: {}", operation, nccl_.error_text(error));
+  }
+  bool is_here(const at::Tensor& values) const { return values.device() == device_; }
+
+  // Of a group of calls:
+  void send_to(const at::Tensor& values, int peer) const {
+    check(nccl_.send(values.const_data_ptr(), bytes_of(values), kNcclUint8, peer, comm_, stream_), "ncclSend");
+  }
+  void receive_from(const at::Tensor& values, int peer) const {
+    check(nccl_.recv(values.mutable_data_ptr(), bytes_of(values), kNcclUint8, peer, comm_, stream_), "ncclRecv");
+  }
+  void broadcast_from(const at::Tensor& values, int root) const {
+    void* const data = values.mutable_data_ptr();
+    check(nccl_.broadcast(data, data, bytes_of(values), kNcclUint8, root, comm_, stream_), "ncclBroadcast");
+  }
+
+  // Runs the calls that `give` makes as one group, behind everything that the default stream was given, and waits.
+  template <typename Give>
+  void run(const char* operation, const Give& give) {
+    const c10::DeviceGuard guard(device_);
+    kernels::cuda::check(cuda_, cuda_.wait_for_stream(stream_, nullptr), operation);
+    check(nccl_.group_start(), "ncclGroupStart");
+    give();
+    check(nccl_.group_end(), operation);
+    int done = 0;
+    while (true) {
+      kernels::cuda::check(cuda_, cuda_.is_done(stream_, &done), operation);
+      if (done != 0) return;
+      int error = 0;
+      check(nccl_.async_error(comm_, &error), "ncclCommGetAsyncError");
+      check(error, operation);
+      host_.check_others();
+      std::this_thread::yield();
+    }
+  }
+
+  // Contributors send elements [begin, begin + kStagingElements) of every other rank's shard to it; everybody receives
+  // its own.
+  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging, int64_t begin) {
+    const auto contributors = static_cast<int>(staging.size(0));
+    const int64_t mine = std::min(kStagingElements, layout.size(rank()) - begin);
+    run("reduce_scatter", [&] {
+      for (int other = 0; other < size(); ++other) {
+        if (other == rank()) continue;
+        if (mine > 0 && other < contributors) receive_from(staging[other].narrow(0, 0, mine), other);
+        const int64_t theirs = std::min(kStagingElements, layout.size(other) - begin);
+        if (theirs > 0 && rank() < contributors) {
+          send_to(full.narrow(0, layout.begin(other) + begin, theirs), other);
+        }
+      }
+    });
+  }
+
+  std::unique_ptr<Comm> own_host_;
+  Comm& host_;
+  const NcclTable& nccl_;
+  const kernels::cuda::CudaTable& cuda_;
+  at::Device device_;
+  int exceptions_before_ = std::uncaught_exceptions();
+  bool is_aborted_ = false;
+  void* stream_ = nullptr;
+  NcclHandle comm_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Comm> make_nccl_comm(const NcclSettings& settings) {
+  return std::make_unique<NcclComm>(settings, nullptr);
+}
+
+}  // namespace strake::comm

@@ -1,0 +1,26 @@
+#include "strake/comm/nccl_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "strake/core/error.h"
+
+namespace strake::comm {
+namespace {
+
+std::string error_of(const char* path) {
+  try {
+    open_nccl(path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(NcclTable, SaysWhatIsMissing) {
+  EXPECT_THAT(error_of("/nowhere/libnccl.so.2"), testing::HasSubstr("pip install nvidia-nccl-cu13"));
+  EXPECT_THAT(error_of("libm.so.6"), testing::HasSubstr("lacks ncclGetErrorString"));
+}
+
+}  // namespace
+}  // namespace strake::comm

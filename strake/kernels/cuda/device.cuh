@@ -1,0 +1,105 @@
+#pragma once
+
+// What all CUDA kernels of this folder share. CMake chooses runtime.cuh: nvcc's for devices, or for tests the
+// emulation's, with which the host's compiler takes this source too.
+#include "runtime.cuh"
+
+#include <cstdint>
+#include <type_traits>
+
+#include "strake/core/philox.h"
+#include "strake/kernels/dropout.h"
+#include "strake/kernels/half.h"
+
+namespace strake::kernels::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr int kThreads = 256;  // of a block, where nothing else is said
+
+// Memory of the device for work on one stream, which other work gets when that is done.
+template <typename T>
+class Workspace {
+ public:
+  Workspace(int64_t count, void* stream) : stream_(static_cast<cudaStream_t>(stream)) {
+    if (count > 0) error_ = cudaMallocAsync(&memory_, static_cast<size_t>(count) * sizeof(T), stream_);
+  }
+  ~Workspace() {
+    if (memory_ != nullptr) cudaFreeAsync(memory_, stream_);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  int error() const { return static_cast<int>(error_); }
+  T* data() const { return static_cast<T*>(memory_); }
+
+ private:
+  cudaStream_t stream_;
+  void* memory_ = nullptr;
+  cudaError_t error_ = cudaSuccess;
+};
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// KeepRule for devices; the host has checked it.
+struct Keep {
+  PhiloxKey key;
+  uint32_t site;
+  uint32_t threshold;
+  float scale;
+  bool active;
+  TokenIndex index;
+};
+
+inline Keep keep_of(const Dropout& dropout, const TokenIndex& index) {
+  return {dropout.key, dropout.site, dropout_threshold(dropout.p), 1.0F / (1.0F - dropout.p), dropout.p > 0, index};
+}
+
+// Factors of elements [4 quad, 4 quad + 4) of a token.
+struct KeepFactors {
+  float of[4];
+};
+__device__ inline KeepFactors keep_factors(const Keep& keep, int64_t token, int64_t quad) {
+  if (!keep.active) return {{1.0F, 1.0F, 1.0F, 1.0F}};
+  const auto row = static_cast<uint64_t>(keep.index.row[token]);
+  const PhiloxBlock words =
+      philox(keep.key, {static_cast<uint32_t>(quad), static_cast<uint32_t>(keep.index.position[token]),
+                        static_cast<uint32_t>(row), keep.site | (static_cast<uint32_t>(row >> 32) << 16)});
+  KeepFactors factors;
+  for (int i = 0; i < 4; ++i) factors.of[i] = words[static_cast<size_t>(i)] >= keep.threshold ? keep.scale : 0.0F;
+  return factors;
+}
+
+__device__ inline float warp_sum(float value) {
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, lane);
+  return value;
+}
+__device__ inline double warp_sum(double value) {
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, lane);
+  return value;
+}
+__device__ inline float warp_max(float value) {
+  for (int lane = kWarp / 2; lane > 0; lane /= 2) value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, lane));
+  return value;
+}
+
+// Over the kThreads threads of a block, all of which call; every thread gets the result. `shared` has kThreads / kWarp
+// elements and may be used again after the next __syncthreads().
+template <typename T>
+__device__ T block_sum(T value, T* shared) {
+  value = warp_sum(value);
+  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  T sum = 0;
+  for (int warp = 0; warp < kThreads / kWarp; ++warp) sum += shared[warp];
+  return sum;
+}
+__device__ inline float block_max(float value, float* shared) {
+  value = warp_max(value);
+  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  float largest = shared[0];
+  for (int warp = 1; warp < kThreads / kWarp; ++warp) largest = fmaxf(largest, shared[warp]);
+  return largest;
+}
+
+}  // namespace strake::kernels::cuda

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "strake/kernels/cuda/table.h"
+
+// The functions of TypedTable and CudaTable, by the file that defines them. Instantiated there for the types of the
+// table.
+namespace strake::kernels::cuda {
+
+// embedding.cu
+template <typename T>
+int embedding_forward(const EmbeddingForward<T>& args, void* stream);
+template <typename T>
+int embedding_backward(const EmbeddingBackward<T, float>& args, void* stream);
+int first_outside(const int32_t* ids, int64_t count, int64_t rows, int64_t* first, int32_t* id, void* stream);
+
+// residual_layer_norm.cu
+template <typename T>
+int residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, void* stream);
+template <typename T>
+int residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, void* stream);
+
+// elementwise.cu
+template <typename T>
+int bias_activation_forward(const BiasActivationForward<T>& args, void* stream);
+template <typename T>
+int dropout(const DropoutArgs<T>& args, void* stream);
+template <typename T>
+int convert_from_float(const float* from, T* to, int64_t count, void* stream);
+template <typename T>
+int convert_to_float(const T* from, float* to, int64_t count, void* stream);
+template <typename T>
+int accumulate(float* sum, const T* x, int64_t count, void* stream);
+
+// sums.cu
+template <typename T>
+int bias_activation_backward(const BiasActivationBackward<T>& args, void* stream);
+template <typename T>
+int column_sum(const ColumnSumArgs<T>& args, void* stream);
+template <typename T>
+int cross_entropy(const CrossEntropyArgs<T>& args, void* stream);
+template <typename T>
+int sum_of_squares(const T* x, int64_t count, double* partial, void* stream);
+// out[c] = partials[0][c] + partials[1][c] + ..., added to 0 in this order
+int join_partials(const float* partials, int64_t chunks, int64_t width, float* out, void* stream);
+
+// attention.cu
+template <typename T>
+int attention_forward(const AttentionForward<T>& args, int64_t tokens, void* stream);
+template <typename T>
+int attention_backward(const AttentionBackward<T>& args, int64_t tokens, void* stream);
+
+// optimizer_pass.cu: gradients of type G, parameters and states of M
+template <typename G, typename M>
+int adam(const PassRun& run, const AdamFactors& factors, void* stream);
+template <typename G, typename M>
+int adagrad(const PassRun& run, const AdagradFactors& factors, void* stream);
+template <typename G, typename M>
+int lion(const PassRun& run, const LionFactors& factors, void* stream);
+template <typename G, typename M>
+int sgd(const PassRun& run, const SgdFactors& factors, void* stream);
+
+}  // namespace strake::kernels::cuda

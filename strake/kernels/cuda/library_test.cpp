@@ -1,0 +1,27 @@
+#include "strake/kernels/cuda/library.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "strake/core/error.h"
+
+namespace strake::kernels::cuda {
+namespace {
+
+std::string error_of(const std::filesystem::path& path) {
+  try {
+    open_library(path);
+  } catch (const Error& error) {
+    return std::string(to_string(error.kind())) + ": " + error.what();
+  }
+  return "no error";
+}
+
+TEST(CudaLibrary, SaysWhatIsMissing) {
+  EXPECT_THAT(error_of("/nowhere/libstrake_cuda.so"),
+              testing::AllOf(testing::HasSubstr("/nowhere/libstrake_cuda.so"), testing::HasSubstr("nvcc")));
+  EXPECT_THAT(error_of("libm.so.6"), testing::HasSubstr("is no library of strake's GPU kernels"));
+}
+
+}  // namespace
+}  // namespace strake::kernels::cuda

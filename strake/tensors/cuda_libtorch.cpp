@@ -1,0 +1,34 @@
+#include "strake/tensors/cuda_libtorch.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <dlfcn.h>
+
+#include "strake/core/error.h"
+
+namespace strake::tensors {
+namespace {
+
+// Its static initialisers register CUDA's operators with libtorch_cpu.so.
+int open_once() {
+  void* const handle = ::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
+  require(
+      handle != nullptr, ErrorKind::kConfig,
+      "no tensors on GPUs: {}. Install libtorch's CUDA libraries: pip install torch==2.11.0 with all that it depends "
+      "on",
+      ::dlerror());
+  require(c10::impl::hasDeviceGuardImpl(c10::kCUDA), ErrorKind::kConfig,
+          "no tensors on GPUs: libtorch_cuda.so does not belong to this libtorch");
+  const int count = c10::impl::getDeviceGuardImpl(c10::kCUDA)->deviceCount();
+  require(count > 0, ErrorKind::kConfig,
+          "no GPU: CUDA finds none on this machine (nvidia-smi shows what the driver has)");
+  return count;
+}
+
+}  // namespace
+
+int open_cuda_libtorch() {
+  static const int count = open_once();
+  return count;
+}
+
+}  // namespace strake::tensors

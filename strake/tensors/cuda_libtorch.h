@@ -1,0 +1,10 @@
+#pragma once
+
+namespace strake::tensors {
+
+// Opens the part of libtorch that is for CUDA, which nothing links, once for the process; from then on tensors can be
+// on GPUs. Returns their number, at least 1. Error (kConfig) that says what is missing: the library, one that it needs,
+// or a GPU.
+int open_cuda_libtorch();
+
+}  // namespace strake::tensors

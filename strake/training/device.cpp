@@ -1,0 +1,37 @@
+#include "strake/training/device.h"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include "strake/core/error.h"
+#include "strake/kernels/cuda/call.h"
+#include "strake/kernels/cuda/library.h"
+#include "strake/tensors/cuda_libtorch.h"
+
+namespace strake::training {
+
+at::Device device_of(const TrainingOptions& options) {
+  return options.gpu ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(*options.gpu)) : at::Device(at::kCPU);
+}
+
+int open_gpus() {
+  const int count = tensors::open_cuda_libtorch();
+  kernels::cuda::library();
+  return count;
+}
+
+void use_gpu(int number) {
+  const kernels::cuda::CudaTable& table = kernels::cuda::library();
+  kernels::cuda::check(table, table.set_device(number), "choosing a GPU");
+  c10::impl::getDeviceGuardImpl(at::kCUDA)->setDevice(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(number)));
+}
+
+void require_gpus_can(const TrainingOptions& options) {
+  const optim::OptimizerSettings settings = options.optimizer_settings();
+  require(settings.rule != optim::OptimizerRule::kLamb, ErrorKind::kConfig,
+          "--device cuda: the optimizer Lamb has no kernel for GPUs yet; AdamW, Adam, Adagrad, Lion and SGD have");
+  const OffloadOptions& offload = options.sharding.offload;
+  require(!offload.optimizer && !offload.parameters, ErrorKind::kConfig,
+          "--device cuda: offload to nvme is there for training on processors only yet");
+}
+
+}  // namespace strake::training

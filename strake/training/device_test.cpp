@@ -1,0 +1,51 @@
+#include "strake/training/device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "strake/comm/comm.h"
+#include "strake/core/error.h"
+#include "strake/models/encoder/sequence_classifier.h"
+#include "strake/training/sharded_parameters.h"
+
+namespace strake::training {
+namespace {
+
+std::string refusal(const TrainingOptions& options) {
+  try {
+    require_gpus_can(options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Device, IsTheProcessorUnlessARankHasAGpu) {
+  EXPECT_EQ(device_of({}), at::Device(at::kCPU));
+  EXPECT_EQ(device_of({.gpu = 3}), at::Device(at::kCUDA, 3));
+}
+
+TEST(Device, NamesWhatGpusCannotDoYet) {
+  EXPECT_EQ(refusal({.gpu = 0}), "no error");
+  EXPECT_THAT(refusal({.optim = "lamb", .gpu = 0}), testing::HasSubstr("Lamb"));
+  EXPECT_THAT(refusal({.sharding = {.offload = {.optimizer = true, .folder = "/tmp"}}, .gpu = 0}),
+              testing::HasSubstr("nvme"));
+}
+
+TEST(Device, IsRefusedBeforeAnythingIsAllocatedThere) {
+  models::EncoderConfig config{.model_type = "bert",
+                               .vocab_size = 10,
+                               .hidden_size = 8,
+                               .num_hidden_layers = 1,
+                               .num_attention_heads = 2,
+                               .intermediate_size = 8,
+                               .max_position_embeddings = 8,
+                               .type_vocab_size = 2};
+  config.set_labels({"no", "yes"}, std::nullopt);
+  const models::SequenceClassifier model(config);
+  comm::SelfComm comm;
+  EXPECT_THROW(ShardedParameters(model, comm, {.optim = "lamb", .gpu = 0}), Error);
+}
+
+}  // namespace
+}  // namespace strake::training

@@ -1,0 +1,29 @@
+#include "tests/gpu/gpu.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "strake/kernels/cuda/library.h"
+#include "strake/kernels/cuda/table_under_test.h"
+#include "strake/training/device.h"
+
+namespace strake {
+
+bool has_gpu() { return std::getenv("STRAKE_REQUIRE_GPU") != nullptr || std::filesystem::exists("/dev/nvidiactl"); }
+
+int open_gpu() {
+  const int count = training::open_gpus();
+  training::use_gpu(0);
+  return count;
+}
+
+namespace kernels::cuda {
+
+const CudaTable* table_under_test() {
+  if (!has_gpu()) return nullptr;
+  open_gpu();
+  return &library();
+}
+
+}  // namespace kernels::cuda
+}  // namespace strake

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Runs the GPU tests on a machine with a GPU that has libtorch 2.11 (the torch wheel for CUDA 13) and little else.
+#
+#   tools/gpu_check.sh pack          where strake is built: makes build/gpu_package, which needs nothing but torch
+#   tools/gpu_check.sh run [ARGS]    on the GPU machine, in the same folder: runs it; ARGS go to GoogleTest
+#   tools/gpu_check.sh sanitize      the kernels' tests under compute-sanitizer's memcheck and racecheck
+set -eu
+cd "$(dirname "$0")/.."
+package=build/gpu_package
+
+pack() {
+  cmake --build build --target strake_gpu_tests strake_cuda
+  rm -rf "$package" && mkdir -p "$package"
+  cp build/tests/gpu/strake_gpu_tests build/libstrake_cuda.so "$package"
+  strip --strip-debug "$package/strake_gpu_tests"
+  # Libraries of the distribution that another one may lack or have in another version.
+  ldd "$package/strake_gpu_tests" | awk '/lib(fmt|spdlog)\./ {print $3}' | xargs -I{} cp -L {} "$package"
+  du -sh "$package"
+}
+
+environment() {
+  torch=$(python3 -c 'import os, torch; print(os.path.dirname(torch.__file__))')
+  python3 -c 'import torch; print("torch", torch.__version__, "with", torch.cuda.device_count(), "GPUs:", torch.cuda.get_device_name(0))'
+  # torch/lib finds the rest, CUDA's runtime too, by its own RPATH.
+  export LD_LIBRARY_PATH="$PWD/$package:$torch/lib:$(echo "$torch"/../nvidia/*/lib | tr ' ' :)"
+  export STRAKE_CUDA_LIBRARY="$PWD/$package/libstrake_cuda.so" STRAKE_REQUIRE_GPU=1
+}
+
+case "${1:-}" in
+  pack) pack ;;
+  run) shift; environment; exec "$package/strake_gpu_tests" "$@" ;;
+  sanitize)
+    environment
+    for tool in memcheck racecheck; do
+      compute-sanitizer --tool "$tool" --error-exitcode 1 "$package/strake_gpu_tests" --gtest_filter='CudaKernels*'
+    done ;;
+  *) sed -n 2,7p "$0"; exit 2 ;;
+esac
