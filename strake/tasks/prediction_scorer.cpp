@@ -75,7 +75,7 @@ class Scorer {
 
   void score_window(const Window& window, data::TaskQueue& writing, PredictReport& report) {
     const EncodedRows& rows = window.rows;
-    const at::Tensor logits = at::empty({rows.num_rows(), model_.engine.config().num_labels()}, at::kFloat);
+    const at::Tensor logits = at::empty({rows.num_rows(), model_.engine.width()}, at::kFloat);
     if (window.found > 0) journal_.read(numbers_of(logits.narrow(0, 0, window.found)));
     for (int64_t begin = window.found; begin < rows.num_rows();) {
       const int64_t end = record_end(rows, begin);

@@ -34,6 +34,7 @@ void ScoreConfig::validate() const {
   require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
   require(!input.empty(), ErrorKind::kUsage, "--input names no file");
   precision.validate();
+  task.validate();
   require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
   require(max_tokens_per_batch > 0 && max_tokens_per_batch <= kMostTokens, ErrorKind::kUsage,
           "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
@@ -63,19 +64,27 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
   const int threads = threads_per_rank(1);
   tensors::set_compute_threads(threads);
   check_max_seq_length(config);
-  const int64_t layers = models::read_encoder_config(config.model_name_or_path).num_hidden_layers;
+  const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
+  const int64_t layers = encoder.num_hidden_layers;
+  const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
+  require(task.task == ScoringTask::kTextClassification || config.precision.precision != "auto", ErrorKind::kUsage,
+          "--precision auto goes by what strake evaluate --calibrate measured, which is not there for {}: choose fp32, "
+          "bf16 or int8",
+          to_string(task.task));
   const inference::PrecisionPlan plan = choose_precision(config.precision, config.model_name_or_path, layers);
   ScoringModel model{.engine = {config.model_name_or_path,
                                 plan,
                                 {.threads = threads,
                                  .tokens_at_a_time = config.max_tokens_per_batch,
-                                 .longest_sequence = config.text.max_seq_length}},
+                                 .longest_sequence = config.text.max_seq_length},
+                                task.head},
                      .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
                      .plan = plan,
+                     .task = task,
                      .precision = describe(plan, layers)};
   model.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const inference::MemoryUse memory = model.engine.memory();
-  log::info("{} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", threads,
+  log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", task.text(), threads,
             threads == 1 ? "" : "s", describe_cpu(), model.precision, static_cast<double>(memory.weights) / 1e6,
             static_cast<double>(memory.activations) / 1e6);
   return model;
@@ -84,7 +93,7 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                          int64_t end) {
   check_tokens(config, model.engine.config(), rows, begin, end);
-  const at::Tensor logits = at::empty({end - begin, model.engine.config().num_labels()}, at::kFloat);
+  const at::Tensor logits = at::empty({end - begin, model.engine.width()}, at::kFloat);
   std::vector<int64_t> offsets(rows.offsets.begin() + begin, rows.offsets.begin() + end + 1);
   const auto ids = std::span(rows.ids).subspan(offsets.front(), static_cast<size_t>(offsets.back() - offsets.front()));
   for (const int64_t first = offsets.front(); int64_t& offset : offsets) offset -= first;

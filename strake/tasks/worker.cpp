@@ -20,11 +20,11 @@ using Clock = std::chrono::steady_clock;
 
 // The schema of what will be written. Also finds text columns that are missing or are no text before the first batch.
 void begin_output(const WorkerConfig& config, data::TableStream& stream, const PredictionColumns& columns,
-                  const KeptColumns& kept, int64_t num_labels) {
+                  const KeptColumns& kept, int64_t width) {
   const data::Table none = stream.no_rows();
   none.text(config.score.text.text_column);
   if (!config.score.text.text_pair_column.empty()) none.text(config.score.text.text_pair_column);
-  stream.begin(kept.of(none), columns.of(at::empty({0, num_labels}, at::kFloat)));
+  stream.begin(kept.of(none), columns.of(at::empty({0, width}, at::kFloat)));
 }
 
 // Nobody may send another batch once one has failed: a thread that waits for it must not keep the process alive.
@@ -51,10 +51,10 @@ ScoreReport work(const WorkerConfig& config) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error with a message
   ScoringModel model = load_scoring_model(config.score);
   const auto start = Clock::now();
-  const PredictionColumns columns(config.output_columns, model.engine.config());
+  const PredictionColumns columns(config.output_columns, model.task.task, model.engine.config());
   const KeptColumns kept(config.keep_columns);
   data::TableStream stream(STDIN_FILENO, STDOUT_FILENO, "standard input");
-  begin_output(config, stream, columns, kept, model.engine.config().num_labels());
+  begin_output(config, stream, columns, kept, model.engine.width());
 
   ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision};
   EncoderPool pool(model.tokenizer);
