@@ -1,9 +1,11 @@
-"""Makes tests/fixtures/heads/embeddings.json: what sentence-transformers computes with the small checkpoints of the tests.
+"""Makes tests/fixtures/heads: what sentence-transformers and Transformers' pipelines compute with the tests' models.
 
 Run:  python tools/make_head_fixtures.py      (needs torch, transformers and sentence-transformers)
 
 embeddings.json: `texts`, and per family, pooling and normalization `embeddings`, one vector per text, and `files`: what
-sentence-transformers writes beside the encoder, by name. The models are those of tests/tiny_models.py.
+sentence-transformers writes beside the encoder, by name.
+entities.json: `texts`, and per family and aggregation strategy `entities`, a list per text of [label, score, start, end].
+The models are those of tests/tiny_models.py.
 """
 
 import json
@@ -68,6 +70,19 @@ def embeddings(folder):
     return cases
 
 
+def entities(folder):
+    cases = []
+    for family in FAMILIES:
+        source = tiny_models.make_tagger(folder / f"{family}-tagger", family)
+        pipeline = transformers.pipeline("token-classification", str(source), device="cpu")
+        for strategy in ("simple", "none"):
+            found = pipeline(TEXTS, aggregation_strategy=strategy)
+            label = "entity" if strategy == "none" else "entity_group"
+            rows = [[[e[label], *rounded([e["score"]]), e["start"], e["end"]] for e in row] for row in found]
+            cases.append({"family": family, "aggregation_strategy": strategy, "entities": rows})
+    return cases
+
+
 def write(name, expectations):
     lines = [json.dumps(case) for case in expectations]
     text = f'{{"made_with": {json.dumps(VERSIONS)},\n"texts": {json.dumps(TEXTS)},\n"cases": [\n'
@@ -80,3 +95,4 @@ def write(name, expectations):
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temporary:
         write("embeddings.json", embeddings(pathlib.Path(temporary)))
+        write("entities.json", entities(pathlib.Path(temporary)))

@@ -15,9 +15,11 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kOfClasses{"prediction", "probabilities", "logits", "label_id", "score"};
 constexpr std::array<std::string_view, 1> kOfFeatures{"embedding"};
+constexpr std::array<std::string_view, 1> kOfTokens{"entities"};
 
 std::span<const std::string_view> names_of(ScoringTask task) {
   if (task == ScoringTask::kFeatureExtraction) return kOfFeatures;
+  if (task == ScoringTask::kTokenClassification) return kOfTokens;
   return kOfClasses;
 }
 
@@ -40,6 +42,7 @@ data::FloatRows rows_of(const at::Tensor& tensor) {
 void check_output_columns(const std::vector<std::string>& names) {
   std::vector<std::string> known(kOfClasses.begin(), kOfClasses.end());
   known.insert(known.end(), kOfFeatures.begin(), kOfFeatures.end());
+  known.insert(known.end(), kOfTokens.begin(), kOfTokens.end());
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
             "--output_columns {}: the columns are {}{}", printable(name), fmt::join(known, ", "),
@@ -68,9 +71,11 @@ PredictionColumns::PredictionColumns(const std::vector<std::string>& names, Scor
   if (task == ScoringTask::kTextClassification && !regression_) names_.emplace_back("probabilities");
 }
 
-std::vector<data::ExtraColumn> PredictionColumns::of(const at::Tensor& outputs) const {
-  if (task_ == ScoringTask::kTextClassification) return of_classes(outputs);
-  return {{names_.front(), rows_of(outputs)}};
+std::vector<data::ExtraColumn> PredictionColumns::of(const ScoredRows& rows) const {
+  if (const auto* entities = std::get_if<data::SpanRows>(&rows)) return {{names_.front(), *entities}};
+  const auto& numbers = std::get<at::Tensor>(rows);
+  if (task_ == ScoringTask::kTextClassification) return of_classes(numbers);
+  return {{names_.front(), rows_of(numbers)}};
 }
 
 std::vector<data::ExtraColumn> PredictionColumns::of_classes(const at::Tensor& logits) const {

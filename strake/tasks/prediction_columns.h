@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "strake/data/table_writer.h"
@@ -10,6 +11,9 @@
 #include "strake/tasks/scoring_task.h"
 
 namespace strake::tasks {
+
+// Of a number of rows: logits or embeddings, fp32 [rows, width]; of token classification entities.
+using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
 
 // What is known of a row, as columns. Of text classification and regression:
 //  prediction     the most probable label's name; of a regression model the number
@@ -19,6 +23,8 @@ namespace strake::tasks {
 //  score          its probability
 // Of feature extraction:
 //  embedding      list<float>, one per number of the hidden states
+// Of token classification:
+//  entities       list<struct<entity string, score float, start int32, end int32>>: parts of the text, in code points
 class PredictionColumns {
  public:
   // `names`: --output_columns; empty means prediction, and probabilities unless the model is a regression, or
@@ -26,8 +32,8 @@ class PredictionColumns {
   // regression.
   PredictionColumns(const std::vector<std::string>& names, ScoringTask task, const models::EncoderConfig& config);
 
-  // outputs: fp32 [rows, width], the logits or embeddings. A row's values depend on its own outputs alone.
-  std::vector<data::ExtraColumn> of(const at::Tensor& outputs) const;
+  // A row's values depend on its own outputs alone.
+  std::vector<data::ExtraColumn> of(const ScoredRows& rows) const;
   const std::vector<std::string>& names() const { return names_; }
 
  private:

@@ -18,13 +18,15 @@ namespace {
 
 constexpr int64_t kMostTokens = 1'048'576;  // a core's at a time: memory is taken for all of them
 
-void require_finite(const at::Tensor& logits, const data::Table& table, int64_t first_row) {
-  const auto* values = logits.const_data_ptr<float>();
-  for (int64_t i = 0; i < logits.numel(); ++i) {
+// `row_of`: of a row of outputs.
+template <typename RowOf>
+void require_finite(const at::Tensor& outputs, const data::Table& table, const RowOf& row_of) {
+  const auto* values = outputs.const_data_ptr<float>();
+  for (int64_t i = 0; i < outputs.numel(); ++i) {
     require(std::isfinite(values[i]), ErrorKind::kNumeric,
             "{}: the model's output is {}, not a finite number: are its weights sound? In bf16 or int8, try "
             "--precision fp32",
-            table.where(first_row + i / logits.size(1)), values[i]);
+            table.where(row_of(i / outputs.size(1))), values[i]);
   }
 }
 
@@ -71,6 +73,8 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
           "--precision auto goes by what strake evaluate --calibrate measured, which is not there for {}: choose fp32, "
           "bf16 or int8",
           to_string(task.task));
+  require(task.task != ScoringTask::kTokenClassification || config.text.text_pair_column.empty(), ErrorKind::kUsage,
+          "--text_pair_column {}: token-classification looks at single texts", config.text.text_pair_column);
   const inference::PrecisionPlan plan = choose_precision(config.precision, config.model_name_or_path, layers);
   ScoringModel model{.engine = {config.model_name_or_path,
                                 plan,
@@ -93,16 +97,21 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                          int64_t end) {
   check_tokens(config, model.engine.config(), rows, begin, end);
-  const at::Tensor logits = at::empty({end - begin, model.engine.width()}, at::kFloat);
   std::vector<int64_t> offsets(rows.offsets.begin() + begin, rows.offsets.begin() + end + 1);
   const auto ids = std::span(rows.ids).subspan(offsets.front(), static_cast<size_t>(offsets.back() - offsets.front()));
   for (const int64_t first = offsets.front(); int64_t& offset : offsets) offset -= first;
-  model.engine.score({.ids = ids,
-                      .offsets = offsets,
-                      .second_begin = std::span(rows.second_begin).subspan(begin, static_cast<size_t>(end - begin))},
-                     {logits.mutable_data_ptr<float>(), static_cast<size_t>(logits.numel())});
-  require_finite(logits, rows.table, begin);
-  return logits;
+  const inference::PackedTokens tokens{
+      .ids = ids,
+      .offsets = offsets,
+      .second_begin = std::span(rows.second_begin).subspan(begin, static_cast<size_t>(end - begin))};
+  const int64_t width = model.engine.width();
+  const at::Tensor outputs = at::empty({model.engine.num_outputs(tokens) / width, width}, at::kFloat);
+  model.engine.score(tokens, {outputs.mutable_data_ptr<float>(), static_cast<size_t>(outputs.numel())});
+  require_finite(outputs, rows.table, [&](int64_t i) {
+    if (!model.engine.gives_tokens()) return begin + i;
+    return begin + (std::ranges::upper_bound(offsets, i) - offsets.begin()) - 1;
+  });
+  return outputs;
 }
 
 ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,

@@ -68,7 +68,7 @@ void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encode
                   int64_t begin, int64_t end);
 ScoringModel load_scoring_model(const ScoreConfig& config);
 
-// What the head gives, fp32 [end - begin, width], for rows [begin, end). Errors (kData, kNumeric) name file and row.
+// What the head gives, fp32 [rows or tokens, width], for rows [begin, end). Errors (kData, kNumeric) name file and row.
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                          int64_t end);
 

@@ -16,7 +16,8 @@ namespace {
 using inference::PooledHead;
 using inference::Pooling;
 
-constexpr std::array kTasks{ScoringTask::kTextClassification, ScoringTask::kFeatureExtraction};
+constexpr std::array kTasks{ScoringTask::kTextClassification, ScoringTask::kTokenClassification,
+                            ScoringTask::kFeatureExtraction};
 
 bool is_there(const fs::path& path) {
   std::error_code error;
@@ -31,6 +32,20 @@ ScoringTask parse_task(const std::string& name) {
   }
   fail(ErrorKind::kUsage, "--task {}: the tasks that strake scores are {}{}", printable(name), fmt::join(known, ", "),
        did_you_mean(name, known));
+}
+
+std::string architecture_of(const models::EncoderConfig& config) {
+  const auto found = config.document.find("architectures");
+  const bool is_known =
+      found != config.document.end() && found->is_array() && !found->empty() && found->front().is_string();
+  return is_known ? found->front().get<std::string>() : "";
+}
+
+// Nothing for an encoder without a head, or with one of a task that strake does not score.
+std::optional<ScoringTask> task_of(const std::string& architecture) {
+  if (architecture.ends_with("ForSequenceClassification")) return ScoringTask::kTextClassification;
+  if (architecture.ends_with("ForTokenClassification")) return ScoringTask::kTokenClassification;
+  return std::nullopt;
 }
 
 std::optional<Pooling> parse_pooling(const std::string& name) {
@@ -135,13 +150,23 @@ PooledHead choose_pooling(const TaskFlags& flags, const fs::path& folder) {
 }  // namespace
 
 const char* to_string(ScoringTask task) {
-  return task == ScoringTask::kTextClassification ? "text-classification" : "feature-extraction";
+  switch (task) {
+    case ScoringTask::kTextClassification:
+      return "text-classification";
+    case ScoringTask::kTokenClassification:
+      return "token-classification";
+    default:
+      return "feature-extraction";
+  }
 }
 
 void TaskFlags::validate() const {
   if (!task.empty()) parse_task(task);
   require(pooling.empty() || parse_pooling(pooling), ErrorKind::kUsage, "--pooling {}: mean and cls are supported",
           printable(pooling));
+  require(aggregation_strategy.empty() || aggregation_strategy == "simple" || aggregation_strategy == "none",
+          ErrorKind::kUsage, "--aggregation_strategy {}: simple and none are supported",
+          printable(aggregation_strategy));
 }
 
 std::string TaskHead::text() const {
@@ -150,20 +175,37 @@ std::string TaskHead::text() const {
     text += pooled->pooling == Pooling::kMean ? ", mean pooling" : ", cls pooling";
     if (pooled->length == PooledHead::Length::kOne) text += ", length 1";
   }
+  if (task == ScoringTask::kTokenClassification) {
+    text += entities.aggregation == Aggregation::kSimple ? ", entities" : ", tokens";
+  }
   return text;
 }
 
-TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& /*config*/, const fs::path& folder) {
+TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config, const fs::path& folder) {
   TaskHead chosen;
+  const std::string architecture = architecture_of(config);
+  const std::optional<ScoringTask> trained = task_of(architecture);
   if (!flags.task.empty()) {
     chosen.task = parse_task(flags.task);
   } else if (is_there(folder / "modules.json")) {
     chosen.task = ScoringTask::kFeatureExtraction;
+  } else if (trained) {
+    chosen.task = *trained;
   }
   const bool pools = chosen.task == ScoringTask::kFeatureExtraction;
   require(pools || (flags.pooling.empty() && !flags.normalize), ErrorKind::kUsage,
           "--pooling and --normalize are of --task feature-extraction, and the task is {}", to_string(chosen.task));
+  require(pools || !trained || *trained == chosen.task, ErrorKind::kConfig, "{} holds a {}, whose task is {}, not {}",
+          folder.string(), printable(architecture), to_string(trained.value_or(chosen.task)), to_string(chosen.task));
+  const bool tags = chosen.task == ScoringTask::kTokenClassification;
+  require(tags || flags.aggregation_strategy.empty(), ErrorKind::kUsage,
+          "--aggregation_strategy is of --task token-classification, and the task is {}", to_string(chosen.task));
   if (pools) chosen.head = choose_pooling(flags, folder);
+  if (tags) {
+    chosen.head = inference::TokenHead{.checkpoint_name = "classifier", .outputs = config.num_labels()};
+    chosen.entities = {.labels = config.labels,
+                       .aggregation = flags.aggregation_strategy == "none" ? Aggregation::kNone : Aggregation::kSimple};
+  }
   return chosen;
 }
 

@@ -29,7 +29,7 @@ struct WorkerConfig {
     TaskFlags::visit_fields(self.score.task, visit);
     visit("output_columns", self.output_columns,
           "columns to add: prediction, probabilities, logits, label_id, score; default: the first two. Of "
-          "feature-extraction: embedding");
+          "feature-extraction: embedding; of token-classification: entities");
     visit("keep_columns", self.keep_columns, "columns of the input to hand on; default: all, \"\": none");
   }
   void validate() const;

@@ -10,9 +10,9 @@ import pyarrow
 import pyarrow.parquet as parquet
 import pytest
 from program import command, environment, run, strake, summary
-from refusals import FILE, USAGE
+from refusals import DATA, FILE, USAGE
 from safetensors.numpy import load_file, save_file
-from tiny_models import make_model, reviews, write_table
+from tiny_models import make_model, make_tagger, reviews, write_table
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +32,18 @@ def refused(code, *names, verb="predict", **flags):
 
 def rows_of(path):
     return parquet.read_table(path).replace_schema_metadata()
+
+
+def scored_by_worker(inputs, **flags):
+    sink = pyarrow.BufferOutputStream()
+    table = parquet.read_table(inputs["input"])
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+    flags |= {name: inputs[name] for name in ("model_name_or_path", "max_seq_length")}
+    line = command("worker", **flags)
+    done = subprocess.run(line, input=sink.getvalue().to_pybytes(), capture_output=True, env=environment(), timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return pyarrow.ipc.open_stream(done.stdout).read_all()
 
 
 # Feature extraction
@@ -103,16 +115,8 @@ def test_an_interrupted_extraction_goes_on_with_the_same_bytes(inputs, tmp_path)
 
 def test_the_worker_gives_the_embeddings_of_predict(inputs, tmp_path):
     strake("predict", output=tmp_path / "out.parquet", task="feature-extraction", **inputs)
-    expected = rows_of(tmp_path / "out.parquet")
-    sink = pyarrow.BufferOutputStream()
-    table = parquet.read_table(inputs["input"])
-    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=100)
-    flags = {name: inputs[name] for name in ("model_name_or_path", "max_seq_length")}
-    line = command("worker", task="feature-extraction", **flags)
-    done = subprocess.run(line, input=sink.getvalue().to_pybytes(), capture_output=True, env=environment(), timeout=60)
-    assert done.returncode == 0, done.stderr.decode()
-    assert pyarrow.ipc.open_stream(done.stdout).read_all().equals(expected)
+    found = scored_by_worker(inputs, task="feature-extraction")
+    assert found.equals(rows_of(tmp_path / "out.parquet"))
 
 
 def write_modules(model, pooling, *types):
@@ -168,7 +172,10 @@ def test_a_pooling_outside_of_the_folder_is_refused(inputs, tmp_path):
         ({"task": "feature-extraction", "pooling": "max"}, "--pooling max: mean and cls are supported"),
         ({"task": "text-classification", "pooling": "mean"}, "are of --task feature-extraction"),
         ({"task": "feature-extraction", "precision": "auto"}, "which is not there for feature-extraction"),
-        ({"task": "feature-extraction", "output_columns": "logits"}, "the task is feature-extraction, which has embedding"),
+        (
+            {"task": "feature-extraction", "output_columns": "logits"},
+            "the task is feature-extraction, which has embedding",
+        ),
         ({"task": "text-classification", "output_columns": "embedding"}, "the task is text-classification"),
     ],
     ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else "",
@@ -177,3 +184,72 @@ def test_flags_that_do_not_fit_the_task_are_refused(inputs, tmp_path, flags, nam
     model = make_model(tmp_path / "model", head=True)
     changed = inputs | {"model_name_or_path": model} | flags
     refused(USAGE, named, output=tmp_path / "out.parquet", **changed)
+
+
+# Token classification
+
+
+@pytest.fixture(scope="module")
+def tagging(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tagging")
+    model = make_tagger(folder / "model")
+    return {
+        "model_name_or_path": model,
+        "input": write_table(folder / "in.parquet", reviews(300)),
+        "max_seq_length": 32,
+    }
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_entities_are_the_same_in_any_company(tagging, tmp_path, precision):
+    flags = tagging | {"precision": precision}
+    strake("predict", output=tmp_path / "one.parquet", **flags)
+    several = environment(STRAKE_NUM_THREADS="3")
+    strake("predict", output=f"{tmp_path}/many/", rows_per_file=70, max_tokens_per_batch=50, env=several, **flags)
+    whole = rows_of(tmp_path / "one.parquet")
+    assert whole.column_names[-1] == "entities"
+    assert any(whole["entities"].to_pylist())
+    assert len(list((tmp_path / "many").glob("part-*"))) == 5
+    assert whole.equals(rows_of(tmp_path / "many"))
+
+
+def test_the_worker_gives_the_entities_of_predict(tagging, tmp_path):
+    strake("predict", output=tmp_path / "out.parquet", **tagging)
+    assert scored_by_worker(tagging).equals(rows_of(tmp_path / "out.parquet"))
+
+
+def test_a_failed_run_of_entities_starts_over(tagging, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"text": "a film"}\n{"text": null}\n')
+    flags = tagging | {"input": tmp_path / "bad.jsonl"}
+    refused(DATA, "null", output=tmp_path / "out.parquet", **flags)
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.jsonl"]
+
+
+def test_the_number_of_texts_that_were_cut_is_told(tagging, tmp_path):
+    texts = [{"text": "a film"}, {"text": "a film " * 40}, {"text": "good " * 31}]
+    flags = tagging | {"input": write_table(tmp_path / "in.parquet", texts)}
+    done = strake("predict", output=tmp_path / "out.parquet", **flags)
+    assert "2 rows had more than --max_seq_length 32 tokens" in done.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"task": "text-classification"}, "holds a BertForTokenClassification, whose task is token-classification"),
+        ({"text_pair_column": "label"}, "token-classification looks at single texts"),
+        ({"aggregation_strategy": "first"}, "--aggregation_strategy first: simple and none are supported"),
+        ({"task": "feature-extraction", "aggregation_strategy": "none"}, "is of --task token-classification"),
+        ({"output_columns": "logits"}, "the task is token-classification, which has entities"),
+    ],
+    ids=["task", "pair", "strategy", "other", "column"],
+)
+def test_flags_that_do_not_fit_entities_are_refused(tagging, tmp_path, flags, named):
+    refused(USAGE, named, output=tmp_path / "out.parquet", **(tagging | flags))
+
+
+def test_a_classifier_is_no_tagger(tagging, tmp_path):
+    model = make_model(tmp_path / "model", head=True)
+    flags = tagging | {"model_name_or_path": model, "task": "token-classification"}
+    refused(USAGE, "whose task is text-classification", output=tmp_path / "out.parquet", **flags)
+    evaluated = {"model_name_or_path": tagging["model_name_or_path"], "input": tagging["input"], "max_seq_length": 32}
+    refused(USAGE, "whose task is token-classification", verb="evaluate", **evaluated)

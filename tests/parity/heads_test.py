@@ -8,7 +8,7 @@ import json
 import numpy
 import pytest
 from program import predict
-from tiny_models import FIXTURES, make_model, write_table
+from tiny_models import FIXTURES, make_model, make_tagger, write_table
 
 # Two layers in fp32, whose sums two programs take in different orders.
 TOLERANCE = 1e-5
@@ -19,6 +19,7 @@ def expectations(name):
 
 
 EMBEDDINGS = expectations("embeddings.json")
+ENTITIES = expectations("entities.json")
 
 
 def table_of(folder, texts):
@@ -53,3 +54,18 @@ def test_embeddings_agree_when_the_folder_of_sentence_transformers_says_how_to_p
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     check_embeddings(case, model, tmp_path)
+
+
+@pytest.mark.parametrize("case", ENTITIES["cases"], ids=lambda case: f"{case['family']}-{case['aggregation_strategy']}")
+def test_entities_are_those_of_the_pipeline(case, tmp_path):
+    model = make_tagger(tmp_path / "model", case["family"])
+    table = table_of(tmp_path, ENTITIES["texts"])
+    strategy = {"aggregation_strategy": case["aggregation_strategy"]}
+    found = predict(model, table, tmp_path / "out.parquet", 60, **strategy)["entities"]
+    assert any(len({entity[0] for entity in row}) > 1 for row in case["entities"])
+    for row, expected in zip(found, case["entities"], strict=True):
+        assert [[entity["entity"], entity["start"], entity["end"]] for entity in row] == [
+            [label, start, end] for label, _, start, end in expected
+        ]
+        scores = [entity["score"] for entity in row]
+        numpy.testing.assert_allclose(scores, [score for _, score, _, _ in expected], rtol=0, atol=TOLERANCE)
