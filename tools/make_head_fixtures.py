@@ -4,7 +4,7 @@ Run:  python tools/make_head_fixtures.py      (needs torch, transformers and sen
 
 embeddings.json: `texts`, and per family, pooling and normalization `embeddings`, one vector per text, and `files`: what
 sentence-transformers writes beside the encoder, by name.
-entities.json: `texts`, and per family and aggregation strategy `entities`, a list per text of [label, score, start, end].
+entities.json: `texts`, and per family and aggregation strategy `entities`, per text [label, score, start, end].
 The models are those of tests/tiny_models.py.
 """
 
