@@ -89,6 +89,27 @@ def make_model(folder, family="bert", dropout=0.0, head=False):
     return folder
 
 
+ARCHITECTURES = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert"}
+
+
+def make_tagger(folder, family="bert", labels=("O", "B-PER", "I-PER", "B-LOC", "I-LOC")):
+    """A model folder whose last linear layer gives every token a label."""
+    folder = make_model(folder, family)
+    size = read_config(folder)["dim" if family == "distilbert" else "hidden_size"]
+    source = numpy.random.default_rng(11)
+    weights = load_file(folder / "model.safetensors")
+    weights["classifier.weight"] = source.normal(0, 0.2, (len(labels), size)).astype(numpy.float32)
+    weights["classifier.bias"] = source.normal(0, 0.2, len(labels)).astype(numpy.float32)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    change_config(
+        folder,
+        architectures=[f"{ARCHITECTURES[family]}ForTokenClassification"],
+        id2label={str(i): label for i, label in enumerate(labels)},
+        label2id={label: i for i, label in enumerate(labels)},
+    )
+    return folder
+
+
 def write_gpt2_tokenizer(folder):
     """The byte-level tokenizer without RoBERTa's special tokens around a text."""
     text = (FIXTURES / "tokenizers/byte_level/tokenizer.json").read_text().replace('"<s>"', '"<|endoftext|>"')

@@ -19,10 +19,22 @@ struct FloatRows {
   int64_t width = 0;
 };
 
+// A part [begin, end) of a row's text, in code points.
+struct LabelledSpan {
+  std::string label;
+  float score = 0;
+  int32_t begin = 0;
+  int32_t end = 0;
+
+  bool operator==(const LabelledSpan&) const = default;
+};
+// Any number of them per row; written as list<struct<entity, score, start, end>>.
+using SpanRows = std::vector<std::vector<LabelledSpan>>;
+
 // A column that the program adds: one value per row.
 struct ExtraColumn {
   using Values = std::variant<std::vector<std::string>, std::vector<float>, std::vector<int32_t>, std::vector<int64_t>,
-                              FloatRows, std::vector<std::vector<int32_t>>>;
+                              FloatRows, std::vector<std::vector<int32_t>>, SpanRows>;
   std::string name;
   Values values;
 };

@@ -99,8 +99,10 @@ int64_t scratch_floats(const EncoderWeights<T>& weights, const models::EncoderCo
   const auto floats = [&](const LinearWeights<T>& linear) {
     return kernels::matmul_scratch<T, T>(capacity.tokens, linear.weight);
   };
-  int64_t most =
-      std::max(floats(weights.dense), kernels::matmul_scratch<T, float>(capacity.tokens, weights.classifier.weight));
+  int64_t most = weights.head.dense ? floats(*weights.head.dense) : 0;
+  if (weights.head.classifier) {
+    most = std::max(most, kernels::matmul_scratch<T, float>(capacity.tokens, weights.head.classifier->weight));
+  }
   for (const LayerWeights<T>& layer : weights.layers) {
     for (const LayerLinear<T>& linear : layer.linears) {
       if (linear.plain) most = std::max(most, floats(*linear.plain));
@@ -116,10 +118,11 @@ int64_t scratch_floats(const EncoderWeights<T>& weights, const models::EncoderCo
 template <typename T>
 class TypedPass final : public EncoderPass {
  public:
-  TypedPass(EncoderWeights<T> weights, const models::EncoderConfig& config, PrecisionPlan plan,
+  TypedPass(EncoderWeights<T> weights, const models::EncoderConfig& config, PrecisionPlan plan, Head head,
             const PassCapacity& capacity)
       : weights_(std::move(weights)),
         plan_(std::move(plan)),
+        head_(std::move(head)),
         positions_(config),
         hidden_(config.hidden_size),
         heads_(config.num_attention_heads),
@@ -134,7 +137,7 @@ class TypedPass final : public EncoderPass {
     choose_forms();
   }
 
-  std::optional<NotFinite> run(const PackedTokens& tokens, int thread, float* logits) override {
+  std::optional<NotFinite> run(const PackedTokens& tokens, int thread, float* outputs) override {
     const Arrays<T>& arrays = arenas_[static_cast<size_t>(thread)].arrays();
     embed(tokens, arrays);
     int64_t rows = tokens.num_tokens();
@@ -142,13 +145,22 @@ class TypedPass final : public EncoderPass {
       const bool last = layer + 1 == std::ssize(weights_.layers);
       if (const auto stop = run_layer(layer, tokens.num_sequences(), rows, arrays)) {
         const auto after = std::upper_bound(arrays.offsets, arrays.offsets + tokens.num_sequences(), stop->row);
-        const bool of_first_tokens = last && stop->linear != Linear::kQkv;
+        const bool of_first_tokens = last && reads_first_tokens() && stop->linear != Linear::kQkv;
         return NotFinite{{layer, stop->linear}, of_first_tokens ? stop->row : after - arrays.offsets - 1};
       }
-      if (last) rows = tokens.num_sequences();
+      if (last && reads_first_tokens()) rows = tokens.num_sequences();
     }
-    product(arrays.hidden, rows, weights_.dense, {arrays.first, arrays.scratch, weights_.dense_activation});
-    product<float>(arrays.first, rows, weights_.classifier, {logits, arrays.scratch});
+    if (const auto* pooled = std::get_if<PooledHead>(&head_)) {
+      pool(*pooled, tokens.num_sequences(), arrays, outputs);
+      return std::nullopt;
+    }
+    const HeadWeights<T>& head = weights_.head;
+    const T* input = arrays.hidden;
+    if (head.dense) {
+      product(input, rows, *head.dense, {arrays.first, arrays.scratch, head.dense_activation});
+      input = arrays.first;
+    }
+    product<float>(input, rows, *head.classifier, {outputs, arrays.scratch});
     return std::nullopt;
   }
 
@@ -178,7 +190,12 @@ class TypedPass final : public EncoderPass {
     }
   }
 
-  // Reads arrays.hidden and overwrites it with the layer's output; that of the last layer is of first tokens only, for
+  bool reads_first_tokens() const {
+    const auto* pooled = std::get_if<PooledHead>(&head_);
+    return pooled != nullptr ? pooled->pooling == Pooling::kFirst : std::holds_alternative<SequenceHead>(head_);
+  }
+
+  // Reads arrays.hidden and overwrites it with the layer's output; that of the last layer is of first tokens only if
   // the head reads no others.
   std::optional<Stop> run_layer(int64_t index, int64_t num_sequences, int64_t rows, const Arrays<T>& arrays) const {
     const LayerWeights<T>& layer = weights_.layers[static_cast<size_t>(index)];
@@ -191,7 +208,7 @@ class TypedPass final : public EncoderPass {
     };
     if (!linear(Linear::kQkv, arrays.hidden, {arrays.wide, arrays.scratch})) return Stop{Linear::kQkv, bad_row};
     attend(num_sequences, arrays);
-    if (index + 1 == std::ssize(weights_.layers)) {
+    if (index + 1 == std::ssize(weights_.layers) && reads_first_tokens()) {
       rows = num_sequences;
       keep_first_tokens(rows, arrays.offsets, arrays.first);
       keep_first_tokens(rows, arrays.offsets, arrays.hidden);
@@ -316,6 +333,31 @@ class TypedPass final : public EncoderPass {
                                             arrays.scratch);
   }
 
+  // Sums in the order of the tokens: a sequence's result depends on nothing else.
+  void pool(const PooledHead& head, int64_t num_sequences, const Arrays<T>& arrays, float* outputs) const {
+    for (int64_t s = 0; s < num_sequences; ++s) {
+      float* const y = outputs + s * hidden_;
+      const bool first = head.pooling == Pooling::kFirst;
+      const int64_t begin = first ? s : arrays.offsets[s];
+      const int64_t end = first ? s + 1 : arrays.offsets[s + 1];
+      std::fill_n(y, hidden_, 0.0F);
+      for (int64_t row = begin; row < end; ++row) {
+        for (int64_t i = 0; i < hidden_; ++i) y[i] += kernels::to_float(arrays.hidden[row * hidden_ + i]);
+      }
+      const auto count = static_cast<float>(end - begin);
+      for (int64_t i = 0; i < hidden_; ++i) y[i] /= count;
+      if (head.length == PooledHead::Length::kOne) scale_to_one(y);
+    }
+  }
+
+  void scale_to_one(float* y) const {
+    constexpr double kSmallest = 1e-12;  // as torch.nn.functional.normalize
+    double squares = 0;
+    for (int64_t i = 0; i < hidden_; ++i) squares += static_cast<double>(y[i]) * static_cast<double>(y[i]);
+    const auto norm = static_cast<float>(std::max(std::sqrt(squares), kSmallest));
+    for (int64_t i = 0; i < hidden_; ++i) y[i] /= norm;
+  }
+
   // Moves each sequence's first row to the sequence's place, which is never behind it.
   void keep_first_tokens(int64_t num_sequences, const int32_t* offsets, T* rows) const {
     for (int64_t s = 1; s < num_sequences; ++s) std::copy_n(rows + offsets[s] * hidden_, hidden_, rows + s * hidden_);
@@ -323,6 +365,7 @@ class TypedPass final : public EncoderPass {
 
   EncoderWeights<T> weights_;
   PrecisionPlan plan_;
+  Head head_;
   std::vector<bool> in_int8_;  // [layers, kLinears]
   models::PositionRule positions_;
   int64_t hidden_, heads_;
@@ -334,9 +377,11 @@ class TypedPass final : public EncoderPass {
 }  // namespace
 
 std::unique_ptr<EncoderPass> make_encoder_pass(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                               const PrecisionPlan& plan, const PassCapacity& capacity) {
+                                               const PrecisionPlan& plan, const Head& head,
+                                               const PassCapacity& capacity) {
   const auto make = [&]<typename T>(T) -> std::unique_ptr<EncoderPass> {
-    return std::make_unique<TypedPass<T>>(load_encoder_weights<T>(folder, config, plan), config, plan, capacity);
+    return std::make_unique<TypedPass<T>>(load_encoder_weights<T>(folder, config, plan, head), config, plan, head,
+                                          capacity);
   };
   return plan.precision == Precision::kFp32 ? make(float{}) : make(kernels::BFloat16{});
 }

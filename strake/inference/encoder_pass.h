@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 
+#include "strake/inference/head.h"
 #include "strake/inference/precision.h"
 #include "strake/models/encoder/config.h"
 
@@ -46,7 +47,7 @@ struct NotFinite {
   int64_t sequence = 0;
 };
 
-// The forward pass of an encoder with a classification head, layer by layer on one thread's own buffers.
+// The forward pass of an encoder with its head, layer by layer on one thread's own buffers.
 class EncoderPass {
  public:
   EncoderPass() = default;
@@ -54,11 +55,11 @@ class EncoderPass {
   EncoderPass(const EncoderPass&) = delete;
   EncoderPass& operator=(const EncoderPass&) = delete;
 
-  // logits: [num_sequences, num_labels]. `tokens` has at least one sequence, is within the capacity, and all its
-  // numbers are within their embedding tables. The calling thread must be set to one compute thread (core/threads.h).
-  // Calls with different `thread` in [0, threads) may overlap. Does not allocate. Where NotFinite comes back, the
-  // logits are undefined; without int8 none does.
-  virtual std::optional<NotFinite> run(const PackedTokens& tokens, int thread, float* logits) = 0;
+  // outputs: what the head gives, one sequence or token after the other. `tokens` has at least one sequence, is within
+  // the capacity, and all its numbers are within their embedding tables. The calling thread must be set to one compute
+  // thread (core/threads.h). Calls with different `thread` in [0, threads) may overlap. Does not allocate. Where
+  // NotFinite comes back, the outputs are undefined; without int8 none does.
+  virtual std::optional<NotFinite> run(const PackedTokens& tokens, int thread, float* outputs) = 0;
   // Replaces the plan's bf16_linears; only for a plan with both forms, and not during a run.
   virtual void keep_in_bf16(std::span<const LinearName> linears) = 0;
   virtual MemoryUse memory() const = 0;
@@ -66,6 +67,7 @@ class EncoderPass {
 
 // Errors as of load_encoder_weights.
 std::unique_ptr<EncoderPass> make_encoder_pass(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                               const PrecisionPlan& plan, const PassCapacity& capacity);
+                                               const PrecisionPlan& plan, const Head& head,
+                                               const PassCapacity& capacity);
 
 }  // namespace strake::inference

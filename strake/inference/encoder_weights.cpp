@@ -9,6 +9,7 @@
 #include "strake/core/error.h"
 #include "strake/models/encoder/classification_head.h"
 #include "strake/models/encoder/sequence_classifier.h"
+#include "strake/models/encoder/token_head.h"
 #include "strake/models/weights.h"
 
 namespace strake::inference {
@@ -91,7 +92,7 @@ LayerLinear<T> load_linear(LoadedBlock<T>& layer, const LinearName& name, const 
 
 template <typename T>
 EncoderWeights<T> load(const models::SequenceClassifier& model, const models::WeightSource& source,
-                       const PrecisionPlan& plan, models::LoadReport& report) {
+                       const PrecisionPlan& plan, const Head& head, models::LoadReport& report) {
   int64_t bytes = 0;
   const auto open = [&](size_t i) { return LoadedBlock<T>(*model.blocks()[i], source, report, bytes); };
   auto first = open(0);
@@ -108,23 +109,25 @@ EncoderWeights<T> load(const models::SequenceClassifier& model, const models::We
                       .attention_norm = layer.norm("attention.norm"),
                       .output_norm = layer.norm("feed_forward.norm")});
   }
-  const models::Block& head_block = *model.blocks().back();
-  auto head = open(model.blocks().size() - 1);
-  auto dense = head.linear("dense");
-  auto classifier = head.linear("classifier");
-  return {.embeddings = std::move(embeddings),
-          .layers = std::move(layers),
-          .dense = std::move(dense),
-          .dense_activation = dynamic_cast<const models::ClassificationHeadBlock&>(head_block).activation(),
-          .classifier = std::move(classifier),
-          .bytes = bytes};
+  HeadWeights<T> of_head;
+  if (std::holds_alternative<SequenceHead>(head)) {
+    const models::Block& block = *model.blocks().back();
+    auto last = open(model.blocks().size() - 1);
+    of_head = {.dense = last.linear("dense"),
+               .dense_activation = dynamic_cast<const models::ClassificationHeadBlock&>(block).activation(),
+               .classifier = last.linear("classifier")};
+  } else if (const auto* tokens = std::get_if<TokenHead>(&head)) {
+    const models::TokenHeadBlock block(model.config(), tokens->checkpoint_name, tokens->outputs, 0);
+    of_head.classifier = LoadedBlock<T>(block, source, report, bytes).linear("classifier");
+  }
+  return {.embeddings = std::move(embeddings), .layers = std::move(layers), .head = std::move(of_head), .bytes = bytes};
 }
 
 }  // namespace
 
 template <typename T>
 EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                       const PrecisionPlan& plan) {
+                                       const PrecisionPlan& plan, const Head& head) {
   for (const LinearName& name : plan.bf16_linears) {
     require(name.layer >= 0 && name.layer < config.num_hidden_layers, ErrorKind::kConfig,
             "{} is to stay in bf16, and {} has {} layers", name.text(), folder.string(), config.num_hidden_layers);
@@ -134,21 +137,23 @@ EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, cons
   models::LoadReport report;
   EncoderWeights<T> weights = [&] {
     try {
-      return load<T>(model, {.model = model, .files = files}, plan, report);
+      return load<T>(model, {.model = model, .files = files}, plan, head, report);
     } catch (Error& error) {
       error.add_context("while loading " + folder.string());
       throw;
     }
   }();
-  require(report.initialized.empty(), ErrorKind::kConfig,
-          "{} is not fine-tuned for classification: it has no tensor '{}'. Train it with strake train first",
-          folder.string(), report.initialized.empty() ? "" : report.initialized.front());
+  require(report.initialized.empty(), ErrorKind::kConfig, "{} is not fine-tuned for {}: it has no tensor '{}'{}",
+          folder.string(), std::holds_alternative<SequenceHead>(head) ? "classification" : "this task",
+          report.initialized.empty() ? "" : report.initialized.front(),
+          std::holds_alternative<SequenceHead>(head) ? ". Train it with strake train first" : "");
   return weights;
 }
 
 template EncoderWeights<float> load_encoder_weights(const std::filesystem::path&, const models::EncoderConfig&,
-                                                    const PrecisionPlan&);
+                                                    const PrecisionPlan&, const Head&);
 template EncoderWeights<kernels::BFloat16> load_encoder_weights(const std::filesystem::path&,
-                                                                const models::EncoderConfig&, const PrecisionPlan&);
+                                                                const models::EncoderConfig&, const PrecisionPlan&,
+                                                                const Head&);
 
 }  // namespace strake::inference

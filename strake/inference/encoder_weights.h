@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "strake/inference/head.h"
 #include "strake/inference/precision.h"
 #include "strake/kernels/bias_activation.h"
 #include "strake/kernels/int8_matmul.h"
@@ -54,14 +55,20 @@ struct EmbeddingWeights {
   NormWeights<T> norm;
 };
 
-// All weights of a classifier, rounded to T or quantized, matrices in the layout of the matrix products. Immutable.
+// A head's: SequenceHead has both layers, TokenHead the classifier, PooledHead none.
+template <typename T>
+struct HeadWeights {
+  std::optional<LinearWeights<T>> dense;
+  kernels::Activation dense_activation = kernels::Activation::kTanh;
+  std::optional<LinearWeights<T>> classifier;
+};
+
+// All weights of a model, rounded to T or quantized, matrices in the layout of the matrix products. Immutable.
 template <typename T>
 struct EncoderWeights {
   EmbeddingWeights<T> embeddings;
   std::vector<LayerWeights<T>> layers;  // at least one
-  LinearWeights<T> dense;
-  kernels::Activation dense_activation;
-  LinearWeights<T> classifier;
+  HeadWeights<T> head;
   int64_t bytes = 0;
 };
 
@@ -70,6 +77,6 @@ struct EncoderWeights {
 // precision kFp32, else BFloat16. Besides the result there is one block's fp32 copy at a time.
 template <typename T>
 EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                       const PrecisionPlan& plan);
+                                       const PrecisionPlan& plan, const Head& head);
 
 }  // namespace strake::inference

@@ -51,17 +51,26 @@ class FirstNotFinite {
   std::optional<NotFinite> first_;
 };
 
+int64_t width_of(const Head& head, const models::EncoderConfig& config) {
+  if (const auto* tokens = std::get_if<TokenHead>(&head)) return tokens->outputs;
+  return std::holds_alternative<PooledHead>(head) ? config.hidden_size : config.num_labels();
+}
+
 }  // namespace
 
-Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity)
-    : config_(models::read_encoder_config(folder)), forms_(plan.forms), capacity_(capacity) {
+Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity, Head head)
+    : config_(models::read_encoder_config(folder)),
+      forms_(plan.forms),
+      capacity_(capacity),
+      head_(std::move(head)),
+      width_(width_of(head_, config_)) {
   require(plan.precision == Precision::kInt8 || (plan.bf16_linears.empty() && forms_ == PrecisionPlan::Forms::kUsed),
           ErrorKind::kInternal, "a plan of int8 for an engine of {}", to_string(plan.precision));
   require(capacity.threads >= 1 && capacity.tokens_at_a_time >= 1 && capacity.longest_sequence >= 1 &&
               capacity.longest_sequence <= config_.max_sequence_length(),
           ErrorKind::kInternal, "engine for {} threads, {} tokens at a time and sequences of {}", capacity.threads,
           capacity.tokens_at_a_time, capacity.longest_sequence);
-  pass_ = make_encoder_pass(folder, config_, plan,
+  pass_ = make_encoder_pass(folder, config_, plan, head_,
                             {.threads = capacity.threads,
                              .tokens = capacity.tokens_at_a_time + capacity.longest_sequence - 1,
                              .longest_sequence = capacity.longest_sequence});
@@ -92,10 +101,10 @@ void Engine::check(const PackedTokens& tokens) const {
   }
 }
 
-void Engine::score(const PackedTokens& tokens, std::span<float> logits) {
+void Engine::score(const PackedTokens& tokens, std::span<float> outputs) {
   check(tokens);
-  require(std::ssize(logits) == tokens.num_sequences() * config_.num_labels(), ErrorKind::kInternal,
-          "{} logits for {} sequences", logits.size(), tokens.num_sequences());
+  require(std::ssize(outputs) == num_outputs(tokens), ErrorKind::kInternal, "{} outputs for {} sequences",
+          outputs.size(), tokens.num_sequences());
   const int64_t total = std::ssize(tokens.ids);
   const int64_t full = (total + capacity_.tokens_at_a_time - 1) / capacity_.tokens_at_a_time;
   // A multiple of the threads, so that they finish together.
@@ -110,7 +119,7 @@ void Engine::score(const PackedTokens& tokens, std::span<float> logits) {
       const int64_t begin = sequence_from(offsets, total * chunk / chunks);
       const int64_t end = sequence_from(offsets, total * (chunk + 1) / chunks);
       if (begin == end) continue;
-      float* const to = logits.data() + begin * config_.num_labels();
+      float* const to = outputs.data() + width_ * (gives_tokens() ? tokens.offsets[begin] : begin);
       not_finite.add(begin, pass_->run(tokens.slice(begin, end), thread, to));
     }
   };

@@ -4,8 +4,11 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <utility>
+#include <variant>
 
 #include "strake/inference/encoder_pass.h"
+#include "strake/inference/head.h"
 #include "strake/inference/precision.h"
 #include "strake/models/encoder/config.h"
 
@@ -17,32 +20,42 @@ struct Capacity {
   int64_t longest_sequence = 512;
 };
 
-// A fine-tuned classifier or regression model (BERT, RoBERTa, DistilBERT) that scores sequences, all of whose memory is
+// An encoder (BERT, RoBERTa, DistilBERT) with a head that scores sequences or their tokens, all of whose memory is
 // taken at construction: weights once, in the layout of the matrix products, and for each thread the activations of the
 // tokens it has at a time. A thread takes a chunk of sequences through all layers alone, so that threads never wait
 // for each other within a call.
 //
-// A sequence's logits depend on its tokens alone: not on its neighbours, its place, or the capacity, to the last bit.
+// A sequence's outputs depend on its tokens alone: not on its neighbours, its place, or the capacity, to the last bit.
 //
 // Calls of one Engine must not overlap. score() allocates nothing but what a thread team needs on its first use.
 class Engine {
  public:
-  // `folder`: config.json and the weights of a sequence classifier. Errors: kConfig if the folder holds something else
-  // or the head is missing, or the plan names layers that are not there; kNumeric for weights that have no int8 form;
-  // kInternal for a capacity or a plan that makes no sense.
-  Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity);
-  Engine(const std::filesystem::path& folder, Precision precision, const Capacity& capacity)
-      : Engine(folder, PrecisionPlan{.precision = precision}, capacity) {}
+  // `folder`: config.json and the weights of an encoder with this head. Errors: kConfig if the folder holds something
+  // else or the head is missing, or the plan names layers that are not there; kNumeric for weights that have no int8
+  // form; kInternal for a capacity or a plan that makes no sense.
+  Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity,
+         Head head = SequenceHead{});
+  Engine(const std::filesystem::path& folder, Precision precision, const Capacity& capacity, Head head = SequenceHead{})
+      : Engine(folder, PrecisionPlan{.precision = precision}, capacity, std::move(head)) {}
 
   const models::EncoderConfig& config() const { return config_; }
+  const Head& head() const { return head_; }
   MemoryUse memory() const { return pass_->memory(); }
+
+  // Numbers that the head gives for a sequence, or, if gives_tokens(), for a token.
+  int64_t width() const { return width_; }
+  bool gives_tokens() const { return std::holds_alternative<TokenHead>(head_); }
+  int64_t num_outputs(const PackedTokens& tokens) const {
+    return width_ * (gives_tokens() ? tokens.num_tokens() : tokens.num_sequences());
+  }
 
   // Replaces the plan's bf16_linears. kInternal unless the plan has both forms of the weights.
   void keep_in_bf16(std::span<const LinearName> linears);
 
-  // logits: [num_sequences, num_labels]. kData if a sequence is empty or longer than the capacity's, or a number is
-  // outside its embedding table. kNumeric, with the layer, if activations that are to be quantized are not finite.
-  void score(const PackedTokens& tokens, std::span<float> logits);
+  // outputs: num_outputs() of them: of logits, or of the vectors of a PooledHead. kData if a sequence is empty or
+  // longer than the capacity's, or a number is outside its embedding table. kNumeric, with the layer, if activations
+  // that are to be quantized are not finite.
+  void score(const PackedTokens& tokens, std::span<float> outputs);
 
  private:
   void check(const PackedTokens& tokens) const;
@@ -50,6 +63,8 @@ class Engine {
   models::EncoderConfig config_;
   PrecisionPlan::Forms forms_;
   Capacity capacity_;
+  Head head_;
+  int64_t width_;
   std::unique_ptr<EncoderPass> pass_;
 };
 

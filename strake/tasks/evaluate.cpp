@@ -42,7 +42,9 @@ EvaluateReport evaluate(const EvaluateConfig& config) {
     Calibration calibration = calibrate(config.score);
     return {.score = std::move(calibration.score), .metrics = std::move(calibration.metrics)};
   }
-  ScoringModel model = load_scoring_model(config.score);
+  ScoreConfig score = config.score;
+  score.task.task = to_string(ScoringTask::kTextClassification);
+  ScoringModel model = load_scoring_model(score);
   const LabelMap labels = LabelMap::of(model.engine.config());
   const bool regression = labels.problem() == models::ProblemType::kRegression;
   Comparison comparison;

@@ -53,7 +53,8 @@ data::TableSource source_of(const PredictConfig& config, const KeptColumns& kept
 Json identity_of(const PredictConfig& config, const ScoringModel& model, const std::vector<std::string>& columns,
                  const std::vector<std::string>& files) {
   const TextOptions& text = config.score.text;
-  Json identity{{"tokenizer_fingerprint", model.tokenizer->fingerprint()},
+  Json identity{{"task", model.task.text()},
+                {"tokenizer_fingerprint", model.tokenizer->fingerprint()},
                 {"precision", text_of(model.plan)},
                 {"kernels", to_string(best_isa())},
                 {"text_column", text.text_column},
@@ -195,7 +196,7 @@ PredictReport predict(const PredictConfig& config) {
   Task task{.config = config,
             .place = place,
             .model = model,
-            .columns = {config.output_columns, model.engine.config()},
+            .columns = {config.output_columns, model.task.task, model.engine.config()},
             .kept = KeptColumns(config.keep_columns),
             .files = data::expand_paths(make_source(config.score.input, config.score.text.encoding).paths, {}),
             .identity = {},
@@ -213,14 +214,14 @@ PredictReport predict(const PredictConfig& config) {
   }
   place.remove_leftovers();
   if (config.overwrite_output || !job.is_unfinished()) place.make_room(config.overwrite_output);
-  job.open(task.identity, model.engine.config().num_labels(),
+  job.open(task.identity, model.engine.width(),
            config.overwrite_output ? PredictionJob::Leftover::kDelete : PredictionJob::Leftover::kContinue);
 
-  PredictReport report{.score = {.load_seconds = std::chrono::duration<double>(start - loading).count(),
-                                 .precision = model.precision},
-                       .resumes = job.resumes(),
-                       .output = name,
-                       .manifest = place.manifest().string()};
+  PredictReport report{
+      .score = {.load_seconds = std::chrono::duration<double>(start - loading).count(), .precision = model.precision},
+      .resumes = job.resumes(),
+      .output = name,
+      .manifest = place.manifest().string()};
   try {
     score_and_write(task, job, report);
   } catch (Error& error) {

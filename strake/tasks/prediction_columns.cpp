@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <string_view>
 
 #include "strake/core/error.h"
@@ -12,7 +13,15 @@
 namespace strake::tasks {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames{"prediction", "probabilities", "logits", "label_id", "score"};
+constexpr std::array<std::string_view, 5> kOfClasses{"prediction", "probabilities", "logits", "label_id", "score"};
+constexpr std::array<std::string_view, 1> kOfFeatures{"embedding"};
+constexpr std::array<std::string_view, 1> kOfTokens{"entities"};
+
+std::span<const std::string_view> names_of(ScoringTask task) {
+  if (task == ScoringTask::kFeatureExtraction) return kOfFeatures;
+  if (task == ScoringTask::kTokenClassification) return kOfTokens;
+  return kOfClasses;
+}
 
 // The name that occurs twice, or null.
 const std::string* repeated(const std::vector<std::string>& names) {
@@ -31,7 +40,9 @@ data::FloatRows rows_of(const at::Tensor& tensor) {
 }  // namespace
 
 void check_output_columns(const std::vector<std::string>& names) {
-  const std::vector<std::string> known(kNames.begin(), kNames.end());
+  std::vector<std::string> known(kOfClasses.begin(), kOfClasses.end());
+  known.insert(known.end(), kOfFeatures.begin(), kOfFeatures.end());
+  known.insert(known.end(), kOfTokens.begin(), kOfTokens.end());
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
             "--output_columns {}: the columns are {}{}", printable(name), fmt::join(known, ", "),
@@ -41,19 +52,33 @@ void check_output_columns(const std::vector<std::string>& names) {
   require(twice == nullptr, ErrorKind::kUsage, "--output_columns: '{}' is named twice", twice ? *twice : "");
 }
 
-PredictionColumns::PredictionColumns(const std::vector<std::string>& names, const models::EncoderConfig& config)
-    : names_(names), labels_(config.labels), regression_(config.problem() == models::ProblemType::kRegression) {
+PredictionColumns::PredictionColumns(const std::vector<std::string>& names, ScoringTask task,
+                                     const models::EncoderConfig& config)
+    : names_(names),
+      task_(task),
+      labels_(config.labels),
+      regression_(task == ScoringTask::kTextClassification && config.problem() == models::ProblemType::kRegression) {
   check_output_columns(names);
+  const std::span<const std::string_view> known = names_of(task);
   for (const std::string& name : names) {
+    require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
+            "--output_columns {}: the task is {}, which has {}", name, to_string(task), fmt::join(known, ", "));
     require(!regression_ || name == "prediction" || name == "logits", ErrorKind::kUsage,
             "--output_columns {}: the model is a regression, which has prediction and logits", name);
   }
   if (!names_.empty()) return;
-  names_ = {"prediction"};
-  if (!regression_) names_.emplace_back("probabilities");
+  names_ = {std::string(known.front())};
+  if (task == ScoringTask::kTextClassification && !regression_) names_.emplace_back("probabilities");
 }
 
-std::vector<data::ExtraColumn> PredictionColumns::of(const at::Tensor& logits) const {
+std::vector<data::ExtraColumn> PredictionColumns::of(const ScoredRows& rows) const {
+  if (const auto* entities = std::get_if<data::SpanRows>(&rows)) return {{names_.front(), *entities}};
+  const auto& numbers = std::get<at::Tensor>(rows);
+  if (task_ == ScoringTask::kTextClassification) return of_classes(numbers);
+  return {{names_.front(), rows_of(numbers)}};
+}
+
+std::vector<data::ExtraColumn> PredictionColumns::of_classes(const at::Tensor& logits) const {
   std::vector<data::ExtraColumn> columns;
   if (regression_) {
     data::FloatRows numbers = rows_of(logits);

@@ -3,31 +3,44 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "strake/data/table_writer.h"
 #include "strake/models/encoder/config.h"
+#include "strake/tasks/scoring_task.h"
 
 namespace strake::tasks {
 
-// What is known of a row, as columns:
+// Of a number of rows: logits or embeddings, fp32 [rows, width]; of token classification entities.
+using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
+
+// What is known of a row, as columns. Of text classification and regression:
 //  prediction     the most probable label's name; of a regression model the number
 //  probabilities  list<float>, one per label in order of id
 //  logits         list<float>, likewise; of a regression model one number
 //  label_id       the most probable label's id
 //  score          its probability
+// Of feature extraction:
+//  embedding      list<float>, one per number of the hidden states
+// Of token classification:
+//  entities       list<struct<entity string, score float, start int32, end int32>>: parts of the text, in code points
 class PredictionColumns {
  public:
-  // `names`: --output_columns; empty means prediction, and probabilities unless the model is a regression. Errors
-  // (kUsage): unknown or repeated names, and those of classes for a regression.
-  PredictionColumns(const std::vector<std::string>& names, const models::EncoderConfig& config);
+  // `names`: --output_columns; empty means prediction, and probabilities unless the model is a regression, or
+  // embedding. Errors (kUsage): unknown or repeated names, those of another task, and those of classes for a
+  // regression.
+  PredictionColumns(const std::vector<std::string>& names, ScoringTask task, const models::EncoderConfig& config);
 
-  // logits: fp32 [rows, num_labels]. A row's values depend on its logits alone.
-  std::vector<data::ExtraColumn> of(const at::Tensor& logits) const;
+  // A row's values depend on its own outputs alone.
+  std::vector<data::ExtraColumn> of(const ScoredRows& rows) const;
   const std::vector<std::string>& names() const { return names_; }
 
  private:
+  std::vector<data::ExtraColumn> of_classes(const at::Tensor& logits) const;
+
   std::vector<std::string> names_;
+  ScoringTask task_;
   std::vector<std::string> labels_;
   bool regression_;
 };

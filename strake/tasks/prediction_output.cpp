@@ -31,6 +31,13 @@ void remove_file(const fs::path& path) {
   require(!error, ErrorKind::kIo, "cannot remove {}: {}", path.string(), error.message());
 }
 
+// Rows [begin, end).
+ScoredRows cut(const ScoredRows& scored, int64_t begin, int64_t end) {
+  if (const auto* numbers = std::get_if<at::Tensor>(&scored)) return numbers->slice(0, begin, end);
+  const auto& entities = std::get<data::SpanRows>(scored);
+  return data::SpanRows(entities.begin() + begin, entities.begin() + end);
+}
+
 }  // namespace
 
 OutputPlace::OutputPlace(const std::string& output, const Shard& shard) : shard_(shard) {
@@ -130,7 +137,7 @@ void PredictionOutput::check_names(const std::vector<std::string>& input, const 
   }
 }
 
-void PredictionOutput::append(const data::Table& table, const at::Tensor& logits) {
+void PredictionOutput::append(const data::Table& table, const ScoredRows& scored) {
   const data::Table kept = kept_.of(table);
   const int64_t rows = table.num_rows();
   int64_t begin = 0;
@@ -141,7 +148,7 @@ void PredictionOutput::append(const data::Table& table, const at::Tensor& logits
       rows_in_file_ = 0;
     }
     const int64_t end = begin + std::min(rows - begin, options_.rows_per_file - rows_in_file_);
-    writer_->append(kept.slice(begin, end), columns_.of(logits.slice(0, begin, end)));
+    writer_->append(kept.slice(begin, end), columns_.of(cut(scored, begin, end)));
     rows_in_file_ += end - begin;
     begin = end;
     if (rows_in_file_ == options_.rows_per_file) finish();

@@ -65,8 +65,7 @@ class PredictionOutput {
   // Error (kData) if an added column's name is among those of the input that are kept.
   void check_names(const std::vector<std::string>& input, const std::string& file) const;
 
-  // logits: fp32 [rows, num_labels].
-  void append(const data::Table& table, const at::Tensor& logits);
+  void append(const data::Table& table, const ScoredRows& scored);
   // At least one table, possibly without rows, must have been appended.
   void finish();
   const std::vector<std::filesystem::path>& files() const { return files_; }

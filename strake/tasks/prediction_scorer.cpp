@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "strake/core/threads.h"
 #include "strake/data/task_queue.h"
 #include "strake/data/text_pipeline.h"
+#include "strake/tasks/token_entities.h"
 
 namespace strake::tasks {
 namespace {
@@ -40,7 +42,7 @@ class Scorer {
   void run(const data::TableSource& source, PredictReport& report) {
     data::TableReader reader(source);
     output_.check_names(reader.column_names(), reader.files().front().string());
-    EncoderPool pool(model_.tokenizer);
+    EncoderPool pool(model_.tokenizer, model_.engine.gives_tokens() ? Places::kOfTokens : Places::kNone);
     const int64_t first_new_row = source.first_row + journal_.rows_found();
     const auto encode = [&](const data::Table& table) {
       const int64_t found = std::clamp<int64_t>(first_new_row - table.first_row(), 0, table.num_rows());
@@ -50,7 +52,11 @@ class Scorer {
     auto left = Clock::now();
     const auto score = [&](const Window& window) {
       report.seconds_waiting_for_input += seconds_since(left);
-      score_window(window, writing, report);
+      if (model_.engine.gives_tokens()) {
+        score_tokens(window.rows, writing, report);
+      } else {
+        score_window(window, writing, report);
+      }
       tell_progress(report);
       left = Clock::now();
     };
@@ -59,6 +65,7 @@ class Scorer {
                                {.workers = 1 + threads_per_rank(1) / kThreadsPerTokenizer});
     writing.finish();
     report.seconds_waiting_for_output = writing.seconds_waited();
+    warn_of_cut_rows(rows_cut_, config_.text.max_seq_length);
     report.score.tokens = journal_.tokens_found() + report.tokens_scored;
   }
 
@@ -75,7 +82,7 @@ class Scorer {
 
   void score_window(const Window& window, data::TaskQueue& writing, PredictReport& report) {
     const EncodedRows& rows = window.rows;
-    const at::Tensor logits = at::empty({rows.num_rows(), model_.engine.config().num_labels()}, at::kFloat);
+    const at::Tensor logits = at::empty({rows.num_rows(), model_.engine.width()}, at::kFloat);
     if (window.found > 0) journal_.read(numbers_of(logits.narrow(0, 0, window.found)));
     for (int64_t begin = window.found; begin < rows.num_rows();) {
       const int64_t end = record_end(rows, begin);
@@ -91,6 +98,22 @@ class Scorer {
     report.score.rows += rows.num_rows();
   }
 
+  // Entities do not go into the journal, whose rows have a fixed number of numbers: a run that is killed starts over.
+  void score_tokens(const EncodedRows& rows, data::TaskQueue& writing, PredictReport& report) {
+    data::SpanRows entities;
+    for (int64_t begin = 0; begin < rows.num_rows();) {
+      const int64_t end = record_end(rows, begin);
+      const at::Tensor logits = score_encoded(config_, model_, rows, begin, end);
+      std::ranges::move(find_entities(rows, begin, end, logits, model_.task.entities), std::back_inserter(entities));
+      begin = end;
+    }
+    report.rows_scored += rows.num_rows();
+    report.tokens_scored += rows.offsets.back();
+    report.score.rows += rows.num_rows();
+    rows_cut_ += std::ssize(rows.cut_rows);
+    writing.push([this, table = rows.table, entities = std::move(entities)] { output_.append(table, entities); });
+  }
+
   void tell_progress(const PredictReport& report) {
     if (seconds_since(told_) < kSecondsPerMessage) return;
     told_ = Clock::now();
@@ -103,6 +126,7 @@ class Scorer {
   PredictionJournal& journal_;
   PredictionOutput& output_;
   int64_t tokens_per_record_;
+  int64_t rows_cut_ = 0;
   Clock::time_point start_ = Clock::now();
   Clock::time_point told_ = start_;
 };

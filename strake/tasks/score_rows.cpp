@@ -18,13 +18,15 @@ namespace {
 
 constexpr int64_t kMostTokens = 1'048'576;  // a core's at a time: memory is taken for all of them
 
-void require_finite(const at::Tensor& logits, const data::Table& table, int64_t first_row) {
-  const auto* values = logits.const_data_ptr<float>();
-  for (int64_t i = 0; i < logits.numel(); ++i) {
+// `row_of`: of a row of outputs.
+template <typename RowOf>
+void require_finite(const at::Tensor& outputs, const data::Table& table, const RowOf& row_of) {
+  const auto* values = outputs.const_data_ptr<float>();
+  for (int64_t i = 0; i < outputs.numel(); ++i) {
     require(std::isfinite(values[i]), ErrorKind::kNumeric,
             "{}: the model's output is {}, not a finite number: are its weights sound? In bf16 or int8, try "
             "--precision fp32",
-            table.where(first_row + i / logits.size(1)), values[i]);
+            table.where(row_of(i / outputs.size(1))), values[i]);
   }
 }
 
@@ -34,6 +36,7 @@ void ScoreConfig::validate() const {
   require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
   require(!input.empty(), ErrorKind::kUsage, "--input names no file");
   precision.validate();
+  task.validate();
   require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
   require(max_tokens_per_batch > 0 && max_tokens_per_batch <= kMostTokens, ErrorKind::kUsage,
           "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
@@ -63,19 +66,29 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
   const int threads = threads_per_rank(1);
   tensors::set_compute_threads(threads);
   check_max_seq_length(config);
-  const int64_t layers = models::read_encoder_config(config.model_name_or_path).num_hidden_layers;
+  const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
+  const int64_t layers = encoder.num_hidden_layers;
+  const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
+  require(task.task == ScoringTask::kTextClassification || config.precision.precision != "auto", ErrorKind::kUsage,
+          "--precision auto goes by what strake evaluate --calibrate measured, which is not there for {}: choose fp32, "
+          "bf16 or int8",
+          to_string(task.task));
+  require(task.task != ScoringTask::kTokenClassification || config.text.text_pair_column.empty(), ErrorKind::kUsage,
+          "--text_pair_column {}: token-classification looks at single texts", config.text.text_pair_column);
   const inference::PrecisionPlan plan = choose_precision(config.precision, config.model_name_or_path, layers);
   ScoringModel model{.engine = {config.model_name_or_path,
                                 plan,
                                 {.threads = threads,
                                  .tokens_at_a_time = config.max_tokens_per_batch,
-                                 .longest_sequence = config.text.max_seq_length}},
+                                 .longest_sequence = config.text.max_seq_length},
+                                task.head},
                      .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
                      .plan = plan,
+                     .task = task,
                      .precision = describe(plan, layers)};
   model.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const inference::MemoryUse memory = model.engine.memory();
-  log::info("{} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", threads,
+  log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", task.text(), threads,
             threads == 1 ? "" : "s", describe_cpu(), model.precision, static_cast<double>(memory.weights) / 1e6,
             static_cast<double>(memory.activations) / 1e6);
   return model;
@@ -84,16 +97,21 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                          int64_t end) {
   check_tokens(config, model.engine.config(), rows, begin, end);
-  const at::Tensor logits = at::empty({end - begin, model.engine.config().num_labels()}, at::kFloat);
   std::vector<int64_t> offsets(rows.offsets.begin() + begin, rows.offsets.begin() + end + 1);
   const auto ids = std::span(rows.ids).subspan(offsets.front(), static_cast<size_t>(offsets.back() - offsets.front()));
   for (const int64_t first = offsets.front(); int64_t& offset : offsets) offset -= first;
-  model.engine.score({.ids = ids,
-                      .offsets = offsets,
-                      .second_begin = std::span(rows.second_begin).subspan(begin, static_cast<size_t>(end - begin))},
-                     {logits.mutable_data_ptr<float>(), static_cast<size_t>(logits.numel())});
-  require_finite(logits, rows.table, begin);
-  return logits;
+  const inference::PackedTokens tokens{
+      .ids = ids,
+      .offsets = offsets,
+      .second_begin = std::span(rows.second_begin).subspan(begin, static_cast<size_t>(end - begin))};
+  const int64_t width = model.engine.width();
+  const at::Tensor outputs = at::empty({model.engine.num_outputs(tokens) / width, width}, at::kFloat);
+  model.engine.score(tokens, {outputs.mutable_data_ptr<float>(), static_cast<size_t>(outputs.numel())});
+  require_finite(outputs, rows.table, [&](int64_t i) {
+    if (!model.engine.gives_tokens()) return begin + i;
+    return begin + (std::ranges::upper_bound(offsets, i) - offsets.begin()) - 1;
+  });
+  return outputs;
 }
 
 ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,

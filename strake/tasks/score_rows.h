@@ -10,6 +10,7 @@
 
 #include "strake/inference/engine.h"
 #include "strake/tasks/precision_choice.h"
+#include "strake/tasks/scoring_task.h"
 #include "strake/tasks/text_rows.h"
 
 namespace strake::tasks {
@@ -19,13 +20,14 @@ struct ScoreConfig {
   std::string model_name_or_path;
   std::vector<std::string> input;
   TextOptions text;
+  TaskFlags task;  // visited by the verbs that have it
   int64_t max_tokens_per_batch = 1024;
   PrecisionFlags precision;
   bool summary_json = false;
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit("model_name_or_path", self.model_name_or_path, "folder of a fine-tuned classifier");
+    visit("model_name_or_path", self.model_name_or_path, "folder of a fine-tuned model");
     visit("input", self.input, "Parquet, CSV, TSV, JSONL or text files, or folders of them");
     visit("text_column", self.text.text_column, "column with the text");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
@@ -55,6 +57,7 @@ struct ScoringModel {
   inference::Engine engine;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   inference::PrecisionPlan plan;
+  TaskHead task;
   double load_seconds = 0;
   std::string precision;  // as in ScoreReport
 };
@@ -65,7 +68,7 @@ void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encode
                   int64_t begin, int64_t end);
 ScoringModel load_scoring_model(const ScoreConfig& config);
 
-// Logits fp32 [end - begin, num_labels] of rows [begin, end). Errors (kData, kNumeric) name file and row.
+// What the head gives, fp32 [rows or tokens, width], for rows [begin, end). Errors (kData, kNumeric) name file and row.
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                          int64_t end);
 

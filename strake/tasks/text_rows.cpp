@@ -6,15 +6,37 @@
 namespace strake::tasks {
 namespace {
 
-EncodedRows encode_table(const data::Table& table, const TextOptions& options, const LabelMap* labels,
-                         int64_t first_row, tokenizers::FastEncoder& encoder) {
+struct Request {
+  const TextOptions& options;
+  const LabelMap* labels;
+  int64_t first_row;
+  Places places;
+};
+
+// Appends a single text's tokens with their places.
+void encode_with_places(const tokenizers::Tokenizer& tokenizer, std::string_view text, int64_t max_length,
+                        EncodedRows& rows) {
+  const tokenizers::Encoding encoding =
+      tokenizer.encode(text, std::nullopt, {.truncation = tokenizers::Truncation{.max_length = max_length}});
+  rows.ids.insert(rows.ids.end(), encoding.ids.begin(), encoding.ids.end());
+  for (size_t i = 0; i < encoding.size(); ++i) {
+    const auto [begin, end] = encoding.offsets[i];
+    rows.places.push_back({.begin = begin, .end = end, .is_added = encoding.special_tokens_mask[i] != 0});
+  }
+  rows.second_begin.push_back(static_cast<int32_t>(encoding.size()));
+  if (!encoding.overflowing.empty()) rows.cut_rows.push_back(std::ssize(rows.second_begin) - 1);
+}
+
+EncodedRows encode_table(const data::Table& table, const Request& request, tokenizers::FastEncoder& encoder) {
+  const auto& [options, labels, first_row, places] = request;
   const data::TextColumn texts = table.text(options.text_column);
   std::optional<data::TextColumn> pairs;
   if (!options.text_pair_column.empty()) pairs = table.text(options.text_pair_column);
   std::optional<data::LabelColumn> label_column;
   if (labels != nullptr) label_column = table.labels(options.label_column);
 
-  EncodedRows rows{.table = table, .ids = {}, .offsets = {0}, .second_begin = {}, .labels = {}};
+  EncodedRows rows{
+      .table = table, .ids = {}, .offsets = {0}, .second_begin = {}, .labels = {}, .places = {}, .cut_rows = {}};
   rows.offsets.resize(static_cast<size_t>(first_row) + 1);
   rows.second_begin.resize(static_cast<size_t>(first_row));
   for (int64_t row = first_row; row < table.num_rows(); ++row) {
@@ -23,8 +45,12 @@ EncodedRows encode_table(const data::Table& table, const TextOptions& options, c
             texts.is_null(row) ? options.text_column : options.text_pair_column);
     const std::optional<std::string_view> pair = pairs ? std::optional((*pairs)[row]) : std::nullopt;
     try {
-      rows.second_begin.push_back(
-          static_cast<int32_t>(encoder.encode(texts[row], pair, options.max_seq_length, rows.ids)));
+      if (places == Places::kOfTokens) {
+        encode_with_places(encoder.tokenizer(), texts[row], options.max_seq_length, rows);
+      } else {
+        rows.second_begin.push_back(
+            static_cast<int32_t>(encoder.encode(texts[row], pair, options.max_seq_length, rows.ids)));
+      }
     } catch (Error& error) {
       error.add_context(table.where(row));
       throw;
@@ -37,7 +63,8 @@ EncodedRows encode_table(const data::Table& table, const TextOptions& options, c
 
 }  // namespace
 
-EncoderPool::EncoderPool(std::shared_ptr<const tokenizers::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+EncoderPool::EncoderPool(std::shared_ptr<const tokenizers::Tokenizer> tokenizer, Places places)
+    : tokenizer_(std::move(tokenizer)), places_(places) {}
 EncoderPool::~EncoderPool() = default;
 
 std::unique_ptr<tokenizers::FastEncoder> EncoderPool::take() {
@@ -56,7 +83,8 @@ void EncoderPool::give_back(std::unique_ptr<tokenizers::FastEncoder> encoder) {
 EncodedRows EncoderPool::encode(const data::Table& table, const TextOptions& options, const LabelMap* labels,
                                 int64_t first_row) {
   auto encoder = take();
-  EncodedRows rows = encode_table(table, options, labels, first_row, *encoder);
+  EncodedRows rows =
+      encode_table(table, {.options = options, .labels = labels, .first_row = first_row, .places = places_}, *encoder);
   give_back(std::move(encoder));
   return rows;
 }

@@ -25,6 +25,14 @@ struct TextOptions {
   int64_t max_seq_length = 128;
 };
 
+// Where in its text a token is.
+struct TokenPlace {
+  int32_t begin = 0;  // in code points
+  int32_t end = 0;
+  bool is_added = false;  // by the tokenizer, such as [CLS]: nowhere
+};
+enum class Places { kNone, kOfTokens };
+
 // Some rows with their tokens.
 struct EncodedRows {
   data::Table table;
@@ -32,6 +40,8 @@ struct EncodedRows {
   std::vector<int64_t> offsets;       // rows + 1
   std::vector<int32_t> second_begin;  // per row: first token of type 1, or the row's length
   std::vector<Label> labels;          // per row; empty if unlabelled
+  std::vector<TokenPlace> places;     // per token, if they are asked for
+  std::vector<int64_t> cut_rows;      // those with more than max_seq_length tokens, if places are asked for
 
   int64_t num_rows() const { return static_cast<int64_t>(offsets.size()) - 1; }
   // Row i for a token dataset or file.
@@ -41,7 +51,7 @@ struct EncodedRows {
 // Encoders have scratch memory and a word cache, so each thread at work borrows one and gives it back warm.
 class EncoderPool {
  public:
-  explicit EncoderPool(std::shared_ptr<const tokenizers::Tokenizer> tokenizer);
+  explicit EncoderPool(std::shared_ptr<const tokenizers::Tokenizer> tokenizer, Places places = Places::kNone);
   ~EncoderPool();
   EncoderPool(const EncoderPool&) = delete;
   EncoderPool& operator=(const EncoderPool&) = delete;
@@ -55,6 +65,7 @@ class EncoderPool {
   void give_back(std::unique_ptr<tokenizers::FastEncoder> encoder);
 
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer_;
+  Places places_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<tokenizers::FastEncoder>> free_;
 };

@@ -26,8 +26,10 @@ struct WorkerConfig {
     ScoreConfig::visit_fields(self.score, [&](const char* name, auto& field, const char* help) {
       if (std::ranges::find(kOfFiles, name) == kOfFiles.end()) visit(name, field, help);
     });
+    TaskFlags::visit_fields(self.score.task, visit);
     visit("output_columns", self.output_columns,
-          "columns to add: prediction, probabilities, logits, label_id, score; default: the first two");
+          "columns to add: prediction, probabilities, logits, label_id, score; default: the first two. Of "
+          "feature-extraction: embedding; of token-classification: entities");
     visit("keep_columns", self.keep_columns, "columns of the input to hand on; default: all, \"\": none");
   }
   void validate() const;

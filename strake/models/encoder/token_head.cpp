@@ -1,0 +1,33 @@
+#include "strake/models/encoder/token_head.h"
+
+#include "strake/models/layers/dropout.h"
+#include "strake/models/layers/linear.h"
+
+namespace strake::models {
+
+TokenHeadBlock::TokenHeadBlock(const EncoderConfig& config, const std::string& checkpoint_name, int64_t outputs,
+                               uint32_t dropout_site)
+    : Block("head"), dropout_(config.classifier_dropout), dropout_site_(dropout_site) {
+  weight_ = add({.name = "head.classifier.weight",
+                 .shape = {outputs, config.hidden_size},
+                 .checkpoint_names = {checkpoint_name + ".weight"},
+                 .is_head = true});
+  bias_ = add({.name = "head.classifier.bias",
+               .shape = {outputs},
+               .initialization = Initialization::kZeros,
+               .decay = WeightDecay::kExempt,
+               .checkpoint_names = {checkpoint_name + ".bias"},
+               .is_head = true});
+}
+
+at::Tensor TokenHeadBlock::forward(const Parameters& p, const at::Tensor& input, const StepContext& context) const {
+  const at::Tensor dropped = layers::dropout(input, context.dropout(dropout_site_, dropout_), context);
+  return layers::linear(dropped, p[weight_], p[bias_]);
+}
+
+PlannedTensor TokenHeadBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
+  const PlannedTensor dropped = layers::dropout(graph, input, dropout_);
+  return layers::linear(graph, dropped, layout().entries()[bias_].shape[0], trained({weight_, bias_}));
+}
+
+}  // namespace strake::models

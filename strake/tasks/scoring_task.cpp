@@ -1,0 +1,212 @@
+#include "strake/tasks/scoring_task.h"
+
+#include <array>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "strake/core/error.h"
+#include "strake/core/json.h"
+#include "strake/core/nearest_name.h"
+
+namespace strake::tasks {
+namespace fs = std::filesystem;
+namespace {
+
+using inference::PooledHead;
+using inference::Pooling;
+
+constexpr std::array kTasks{ScoringTask::kTextClassification, ScoringTask::kTokenClassification,
+                            ScoringTask::kFeatureExtraction};
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+ScoringTask parse_task(const std::string& name) {
+  std::vector<std::string> known;
+  for (const ScoringTask task : kTasks) {
+    if (name == to_string(task)) return task;
+    known.emplace_back(to_string(task));
+  }
+  fail(ErrorKind::kUsage, "--task {}: the tasks that strake scores are {}{}", printable(name), fmt::join(known, ", "),
+       did_you_mean(name, known));
+}
+
+std::string architecture_of(const models::EncoderConfig& config) {
+  const auto found = config.document.find("architectures");
+  const bool is_known =
+      found != config.document.end() && found->is_array() && !found->empty() && found->front().is_string();
+  return is_known ? found->front().get<std::string>() : "";
+}
+
+// Nothing for an encoder without a head, or with one of a task that strake does not score.
+std::optional<ScoringTask> task_of(const std::string& architecture) {
+  if (architecture.ends_with("ForSequenceClassification")) return ScoringTask::kTextClassification;
+  if (architecture.ends_with("ForTokenClassification")) return ScoringTask::kTokenClassification;
+  return std::nullopt;
+}
+
+std::optional<Pooling> parse_pooling(const std::string& name) {
+  if (name == "mean") return Pooling::kMean;
+  if (name == "cls") return Pooling::kFirst;
+  return std::nullopt;
+}
+
+// "pooling_mode": "mean", or of older versions "pooling_mode_mean_tokens": true and its like.
+Pooling read_pooling(const fs::path& file) {
+  const Json json = read_json(file, kMaxConfigBytes);
+  const std::string source = file.string();
+  require(json.is_object(), ErrorKind::kConfig, "{}: not an object", source);
+  std::vector<std::string> modes;
+  if (json.contains("pooling_mode")) {
+    modes.push_back(get_required<std::string>(json, "pooling_mode", source));
+  } else {
+    const std::string prefix = "pooling_mode_";
+    for (const auto& [key, value] : json.items()) {
+      if (!key.starts_with(prefix) || !get_or<bool>(json, key.c_str(), false, source)) continue;
+      const std::string mode = key.substr(prefix.size());
+      modes.push_back(mode == "mean_tokens" ? "mean" : mode == "cls_token" ? "cls" : mode);
+    }
+    if (modes.empty()) modes.emplace_back("mean");
+  }
+  const std::string text = fmt::format("{}", fmt::join(modes, " and "));
+  const std::optional<Pooling> pooling = modes.size() == 1 ? parse_pooling(modes.front()) : std::nullopt;
+  require(pooling.has_value(), ErrorKind::kConfig,
+          "{}: pooling '{}' is not supported; supported: mean, cls. --pooling takes another one", source,
+          printable(text));
+  return *pooling;
+}
+
+struct SentenceTransformer {
+  std::optional<fs::path> pooling_file;
+  bool normalizes = false;
+};
+
+// modules.json lists what sentence-transformers runs one after the other, by the names of Python classes.
+SentenceTransformer read_modules(const fs::path& folder) {
+  const fs::path file = folder / "modules.json";
+  const Json json = read_json(file, kMaxConfigBytes);
+  const std::string source = file.string();
+  require(json.is_array(), ErrorKind::kConfig, "{}: not a list of modules", source);
+  SentenceTransformer model;
+  for (const Json& module : json) {
+    require(module.is_object(), ErrorKind::kConfig, "{}: a module is not an object", source);
+    const auto type = get_required<std::string>(module, "type", source);
+    const std::string name = type.substr(type.rfind('.') + 1);
+    const fs::path path = get_or<std::string>(module, "path", "", source);
+    if (name == "Transformer") {
+      require(path.empty(), ErrorKind::kConfig, "{}: the encoder is in another folder, '{}'", source,
+              printable(path.string()));
+    } else if (name == "Pooling") {
+      require(path.has_filename() && !path.has_parent_path() && path != "..", ErrorKind::kConfig,
+              "{}: the path '{}' is not that of a folder beside it", source, printable(path.string()));
+      model.pooling_file = folder / path / "config.json";
+    } else {
+      require(name == "Normalize", ErrorKind::kConfig,
+              "{}: the module {} is not supported; supported: Transformer, Pooling, Normalize", source,
+              printable(type));
+      model.normalizes = true;
+    }
+  }
+  return model;
+}
+
+// What sentence-transformers would do to the text before it is tokenized.
+void refuse_changed_text(const fs::path& folder) {
+  const fs::path prompts = folder / "config_sentence_transformers.json";
+  if (is_there(prompts)) {
+    const Json json = read_json(prompts, kMaxConfigBytes);
+    const auto name = get_or<std::string>(json, "default_prompt_name", "", prompts.string());
+    require(name.empty(), ErrorKind::kConfig,
+            "{}: default_prompt_name '{}' is not supported: put the prompt into the texts and remove the key",
+            prompts.string(), printable(name));
+  }
+  const fs::path encoder = folder / "sentence_bert_config.json";
+  if (is_there(encoder)) {
+    const Json json = read_json(encoder, kMaxConfigBytes);
+    require(!get_or<bool>(json, "do_lower_case", false, encoder.string()), ErrorKind::kConfig,
+            "{}: do_lower_case is not supported: let the tokenizer lowercase", encoder.string());
+  }
+}
+
+PooledHead choose_pooling(const TaskFlags& flags, const fs::path& folder) {
+  SentenceTransformer model;
+  if (is_there(folder / "modules.json")) {
+    model = read_modules(folder);
+    refuse_changed_text(folder);
+  }
+  PooledHead head;
+  if (!flags.pooling.empty()) {
+    head.pooling = *parse_pooling(flags.pooling);
+  } else if (model.pooling_file) {
+    head.pooling = read_pooling(*model.pooling_file);
+  }
+  if (flags.normalize.value_or(model.normalizes)) head.length = PooledHead::Length::kOne;
+  return head;
+}
+
+}  // namespace
+
+const char* to_string(ScoringTask task) {
+  switch (task) {
+    case ScoringTask::kTextClassification:
+      return "text-classification";
+    case ScoringTask::kTokenClassification:
+      return "token-classification";
+    default:
+      return "feature-extraction";
+  }
+}
+
+void TaskFlags::validate() const {
+  if (!task.empty()) parse_task(task);
+  require(pooling.empty() || parse_pooling(pooling), ErrorKind::kUsage, "--pooling {}: mean and cls are supported",
+          printable(pooling));
+  require(aggregation_strategy.empty() || aggregation_strategy == "simple" || aggregation_strategy == "none",
+          ErrorKind::kUsage, "--aggregation_strategy {}: simple and none are supported",
+          printable(aggregation_strategy));
+}
+
+std::string TaskHead::text() const {
+  std::string text = to_string(task);
+  if (const auto* pooled = std::get_if<PooledHead>(&head)) {
+    text += pooled->pooling == Pooling::kMean ? ", mean pooling" : ", cls pooling";
+    if (pooled->length == PooledHead::Length::kOne) text += ", length 1";
+  }
+  if (task == ScoringTask::kTokenClassification) {
+    text += entities.aggregation == Aggregation::kSimple ? ", entities" : ", tokens";
+  }
+  return text;
+}
+
+TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config, const fs::path& folder) {
+  TaskHead chosen;
+  const std::string architecture = architecture_of(config);
+  const std::optional<ScoringTask> trained = task_of(architecture);
+  if (!flags.task.empty()) {
+    chosen.task = parse_task(flags.task);
+  } else if (is_there(folder / "modules.json")) {
+    chosen.task = ScoringTask::kFeatureExtraction;
+  } else if (trained) {
+    chosen.task = *trained;
+  }
+  const bool pools = chosen.task == ScoringTask::kFeatureExtraction;
+  require(pools || (flags.pooling.empty() && !flags.normalize), ErrorKind::kUsage,
+          "--pooling and --normalize are of --task feature-extraction, and the task is {}", to_string(chosen.task));
+  require(pools || !trained || *trained == chosen.task, ErrorKind::kConfig, "{} holds a {}, whose task is {}, not {}",
+          folder.string(), printable(architecture), to_string(trained.value_or(chosen.task)), to_string(chosen.task));
+  const bool tags = chosen.task == ScoringTask::kTokenClassification;
+  require(tags || flags.aggregation_strategy.empty(), ErrorKind::kUsage,
+          "--aggregation_strategy is of --task token-classification, and the task is {}", to_string(chosen.task));
+  if (pools) chosen.head = choose_pooling(flags, folder);
+  if (tags) {
+    chosen.head = inference::TokenHead{.checkpoint_name = "classifier", .outputs = config.num_labels()};
+    chosen.entities = {.labels = config.labels,
+                       .aggregation = flags.aggregation_strategy == "none" ? Aggregation::kNone : Aggregation::kSimple};
+  }
+  return chosen;
+}
+
+}  // namespace strake::tasks

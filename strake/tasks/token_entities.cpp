@@ -1,0 +1,108 @@
+#include "strake/tasks/token_entities.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "strake/core/log.h"
+
+namespace strake::tasks {
+namespace {
+
+constexpr std::string_view kNoEntity = "O";
+
+// A label that the tag scheme cuts: only B- begins an entity behind another one of its tag.
+struct Tag {
+  bool begins;
+  std::string_view name;
+};
+
+Tag tag_of(std::string_view label) {
+  if (label.starts_with("B-") || label.starts_with("I-")) return {label.front() == 'B', label.substr(2)};
+  return {false, label};
+}
+
+// Behind the first '-', as the pipeline shows a group of any label.
+std::string group_name(const std::string& label) { return label.substr(label.find('-') + 1); }
+
+// The first of the most probable labels, and its softmax.
+std::pair<int64_t, float> best_label(std::span<const float> logits) {
+  const auto best = std::ranges::max_element(logits);
+  float sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - *best);
+  return {best - logits.begin(), 1 / sum};
+}
+
+// Entities of one row, token by token.
+class EntityFinder {
+ public:
+  explicit EntityFinder(const EntityRules& rules) : rules_(rules) {}
+
+  void add(const TokenPlace& place, std::span<const float> logits) {
+    const auto [id, score] = best_label(logits);
+    const std::string& label = rules_.labels[static_cast<size_t>(id)];
+    const Tag tag = tag_of(label);
+    if (tokens_ > 0 && rules_.aggregation == Aggregation::kSimple && !tag.begins && tag.name == last_tag_) {
+      scores_ += score;
+      ++tokens_;
+      current_.end = place.end;
+      return;
+    }
+    close();
+    current_ = {.label = rules_.aggregation == Aggregation::kSimple ? group_name(label) : label,
+                .begin = place.begin,
+                .end = place.end};
+    last_tag_ = tag.name;
+    scores_ = score;
+    tokens_ = 1;
+  }
+
+  std::vector<data::LabelledSpan> finish() {
+    close();
+    return std::exchange(found_, {});
+  }
+
+ private:
+  void close() {
+    if (tokens_ > 0 && current_.label != kNoEntity) {
+      current_.score = scores_ / static_cast<float>(tokens_);
+      found_.push_back(current_);
+    }
+    tokens_ = 0;
+  }
+
+  const EntityRules& rules_;
+  std::vector<data::LabelledSpan> found_;
+  data::LabelledSpan current_;
+  std::string_view last_tag_;
+  float scores_ = 0;
+  int64_t tokens_ = 0;  // of the current entity
+};
+
+}  // namespace
+
+data::SpanRows find_entities(const EncodedRows& rows, int64_t begin, int64_t end, const at::Tensor& logits,
+                             const EntityRules& rules) {
+  const auto width = static_cast<size_t>(logits.size(1));
+  const auto* next = logits.const_data_ptr<float>();
+  data::SpanRows found;
+  EntityFinder finder(rules);
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t token = rows.offsets[row]; token < rows.offsets[row + 1]; ++token, next += width) {
+      const TokenPlace& place = rows.places[static_cast<size_t>(token)];
+      if (!place.is_added) finder.add(place, {next, width});
+    }
+    found.push_back(finder.finish());
+  }
+  return found;
+}
+
+void warn_of_cut_rows(int64_t rows, int64_t max_seq_length) {
+  if (rows == 0) return;
+  log::warning("{} row{} had more than --max_seq_length {} tokens: nothing was looked for in the rest of {}", rows,
+               rows == 1 ? "" : "s", max_seq_length, rows == 1 ? "it" : "them");
+}
+
+}  // namespace strake::tasks

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "strake/data/table_writer.h"
+#include "strake/tasks/scoring_task.h"
+#include "strake/tasks/text_rows.h"
+
+namespace strake::tasks {
+
+// What Transformers' token-classification pipeline makes of logits [T, labels], of the tokens of rows [begin, end) of
+// `rows`, which must have places. Tokens that the tokenizer added and the label "O" are left out. With kSimple
+// neighbouring tokens of one label are an entity, named without its B- or I-, whose score is their mean; a B- begins
+// another one.
+data::SpanRows find_entities(const EncodedRows& rows, int64_t begin, int64_t end, const at::Tensor& logits,
+                             const EntityRules& rules);
+
+// Says of how many rows only a part was looked at; nothing of none.
+void warn_of_cut_rows(int64_t rows, int64_t max_seq_length);
+
+}  // namespace strake::tasks

@@ -1,0 +1,255 @@
+"""`strake predict` and `strake worker` with heads other than sequence classification, seen from outside."""
+
+import json
+import resource
+import signal
+import subprocess
+
+import numpy
+import pyarrow
+import pyarrow.parquet as parquet
+import pytest
+from program import command, environment, run, strake, summary
+from refusals import DATA, FILE, USAGE
+from safetensors.numpy import load_file, save_file
+from tiny_models import make_model, make_tagger, reviews, write_table
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    model = make_model(folder / "model")
+    table = write_table(folder / "in.parquet", reviews(600))
+    return {"model_name_or_path": model, "input": table, "max_seq_length": 32}
+
+
+def refused(code, *names, verb="predict", **flags):
+    outcome = run(command(verb, **flags))
+    assert outcome.code == code, outcome.err
+    for name in names:
+        assert name in outcome.err
+
+
+def rows_of(path):
+    return parquet.read_table(path).replace_schema_metadata()
+
+
+def scored_by_worker(inputs, **flags):
+    sink = pyarrow.BufferOutputStream()
+    table = parquet.read_table(inputs["input"])
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+    flags |= {name: inputs[name] for name in ("model_name_or_path", "max_seq_length")}
+    line = command("worker", **flags)
+    done = subprocess.run(line, input=sink.getvalue().to_pybytes(), capture_output=True, env=environment(), timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return pyarrow.ipc.open_stream(done.stdout).read_all()
+
+
+# Feature extraction
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_an_embedding_has_the_same_bits_in_any_company(inputs, tmp_path, pooling, precision):
+    flags = inputs | {"task": "feature-extraction", "pooling": pooling, "precision": precision}
+    strake("predict", output=tmp_path / "one.parquet", **flags)
+    strake(
+        "predict",
+        output=tmp_path / "other.parquet",
+        max_tokens_per_batch=50,
+        env=environment(STRAKE_NUM_THREADS="3"),
+        **flags,
+    )
+    whole = rows_of(tmp_path / "one.parquet")
+    assert whole.equals(rows_of(tmp_path / "other.parquet"))
+    alone = write_table(tmp_path / "alone.parquet", whole.slice(17, 1).drop_columns(["embedding"]).to_pylist())
+    strake("predict", output=tmp_path / "out.parquet", **(flags | {"input": alone}))
+    assert rows_of(tmp_path / "out.parquet").column("embedding").equals(whole.slice(17, 1).column("embedding"))
+
+
+@pytest.mark.parametrize(("precision", "least"), [("bf16", 0.999), ("int8", 0.98)])
+def test_embeddings_of_a_smaller_precision_point_the_same_way(inputs, tmp_path, precision, least):
+    vectors = []
+    for name in ("fp32", precision):
+        flags = inputs | {"task": "feature-extraction", "normalize": "true", "precision": name}
+        strake("predict", output=tmp_path / f"{name}.parquet", **flags)
+        vectors.append(numpy.array(rows_of(tmp_path / f"{name}.parquet")["embedding"].to_pylist()))
+    cosines = (vectors[0] * vectors[1]).sum(axis=1)
+    assert cosines.min() > least  # 8 and 7 bits, two layers
+    assert not numpy.array_equal(vectors[0], vectors[1])
+
+
+def test_a_head_in_the_folder_makes_no_difference_to_embeddings(inputs, tmp_path):
+    with_head = make_model(tmp_path / "with_head", head=True)
+    flags = inputs | {"task": "feature-extraction"}
+    strake("predict", output=tmp_path / "one.parquet", **flags)
+    strake("predict", output=tmp_path / "other.parquet", **(flags | {"model_name_or_path": with_head}))
+    assert rows_of(tmp_path / "one.parquet").equals(rows_of(tmp_path / "other.parquet"))
+
+
+def test_tensors_without_the_prefix_of_the_family_are_found(inputs, tmp_path):
+    model = make_model(tmp_path / "model")
+    weights = load_file(model / "model.safetensors")
+    save_file({name.removeprefix("bert."): array for name, array in weights.items()}, model / "model.safetensors")
+    flags = inputs | {"task": "feature-extraction"}
+    strake("predict", output=tmp_path / "one.parquet", **flags)
+    strake("predict", output=tmp_path / "other.parquet", **(flags | {"model_name_or_path": model}))
+    assert rows_of(tmp_path / "one.parquet").equals(rows_of(tmp_path / "other.parquet"))
+
+
+def test_an_interrupted_extraction_goes_on_with_the_same_bytes(inputs, tmp_path):
+    def small_disk():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600 * 32 * 2, 600 * 32 * 2))  # half of the numbers
+
+    flags = inputs | {"task": "feature-extraction", "max_tokens_per_batch": 16}
+    strake("predict", output=tmp_path / "whole.parquet", **flags)
+    outcome = run(command("predict", output=tmp_path / "out.parquet", **flags), preexec_fn=small_disk)
+    assert outcome.code == FILE, outcome.err
+    refused(USAGE, "task = ", output=tmp_path / "out.parquet", **(flags | {"pooling": "cls"}))
+    result = summary("predict", output=tmp_path / "out.parquet", **flags)
+    assert 0 < result["rows_scored"] < 600
+    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_the_worker_gives_the_embeddings_of_predict(inputs, tmp_path):
+    strake("predict", output=tmp_path / "out.parquet", task="feature-extraction", **inputs)
+    found = scored_by_worker(inputs, task="feature-extraction")
+    assert found.equals(rows_of(tmp_path / "out.parquet"))
+
+
+def write_modules(model, pooling, *types):
+    modules = [{"path": "", "type": "sentence_transformers.models.Transformer"}]
+    modules.append({"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"})
+    modules += [{"path": name, "type": f"sentence_transformers.models.{name}"} for name in types]
+    (model / "modules.json").write_text(json.dumps(modules))
+    (model / "1_Pooling").mkdir()
+    (model / "1_Pooling/config.json").write_text(json.dumps(pooling))
+
+
+def test_the_older_form_of_a_pooling_is_understood(inputs, tmp_path):
+    model = make_model(tmp_path / "model")
+    write_modules(model, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "Normalize")
+    strake("predict", output=tmp_path / "one.parquet", **(inputs | {"model_name_or_path": model}))
+    flags = inputs | {"task": "feature-extraction", "pooling": "cls", "normalize": "true"}
+    strake("predict", output=tmp_path / "other.parquet", **flags)
+    assert rows_of(tmp_path / "one.parquet").equals(rows_of(tmp_path / "other.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("pooling", "types", "named"),
+    [
+        ({"pooling_mode": "max"}, [], "pooling 'max' is not supported"),
+        (
+            {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True},
+            [],
+            "pooling 'cls and max_tokens' is not supported",
+        ),
+        ({"pooling_mode": "mean"}, ["Dense"], "sentence_transformers.models.Dense is not supported"),
+    ],
+    ids=["max", "two", "dense"],
+)
+def test_what_sentence_transformers_would_do_otherwise_is_refused(inputs, tmp_path, pooling, types, named):
+    model = make_model(tmp_path / "model")
+    write_modules(model, pooling, *types)
+    refused(USAGE, named, output=tmp_path / "out.parquet", **(inputs | {"model_name_or_path": model}))
+
+
+def test_a_pooling_outside_of_the_folder_is_refused(inputs, tmp_path):
+    model = make_model(tmp_path / "model")
+    modules = [{"path": "../1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+    (model / "modules.json").write_text(json.dumps(modules))
+    flags = inputs | {"model_name_or_path": model}
+    refused(USAGE, "'../1_Pooling' is not that of a folder", output=tmp_path / "out.parquet", **flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"task": "feature-extractoin"}, "did you mean 'feature-extraction'"),
+        ({"task": "fill-mask"}, "the tasks that strake scores are text-classification"),
+        ({"task": "feature-extraction", "pooling": "max"}, "--pooling max: mean and cls are supported"),
+        ({"task": "text-classification", "pooling": "mean"}, "are of --task feature-extraction"),
+        ({"task": "feature-extraction", "precision": "auto"}, "which is not there for feature-extraction"),
+        (
+            {"task": "feature-extraction", "output_columns": "logits"},
+            "the task is feature-extraction, which has embedding",
+        ),
+        ({"task": "text-classification", "output_columns": "embedding"}, "the task is text-classification"),
+    ],
+    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else "",
+)
+def test_flags_that_do_not_fit_the_task_are_refused(inputs, tmp_path, flags, named):
+    model = make_model(tmp_path / "model", head=True)
+    changed = inputs | {"model_name_or_path": model} | flags
+    refused(USAGE, named, output=tmp_path / "out.parquet", **changed)
+
+
+# Token classification
+
+
+@pytest.fixture(scope="module")
+def tagging(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tagging")
+    model = make_tagger(folder / "model")
+    return {
+        "model_name_or_path": model,
+        "input": write_table(folder / "in.parquet", reviews(300)),
+        "max_seq_length": 32,
+    }
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_entities_are_the_same_in_any_company(tagging, tmp_path, precision):
+    flags = tagging | {"precision": precision}
+    strake("predict", output=tmp_path / "one.parquet", **flags)
+    several = environment(STRAKE_NUM_THREADS="3")
+    strake("predict", output=f"{tmp_path}/many/", rows_per_file=70, max_tokens_per_batch=50, env=several, **flags)
+    whole = rows_of(tmp_path / "one.parquet")
+    assert whole.column_names[-1] == "entities"
+    assert any(whole["entities"].to_pylist())
+    assert len(list((tmp_path / "many").glob("part-*"))) == 5
+    assert whole.equals(rows_of(tmp_path / "many"))
+
+
+def test_the_worker_gives_the_entities_of_predict(tagging, tmp_path):
+    strake("predict", output=tmp_path / "out.parquet", **tagging)
+    assert scored_by_worker(tagging).equals(rows_of(tmp_path / "out.parquet"))
+
+
+def test_a_failed_run_of_entities_starts_over(tagging, tmp_path):
+    (tmp_path / "bad.jsonl").write_text('{"text": "a film"}\n{"text": null}\n')
+    flags = tagging | {"input": tmp_path / "bad.jsonl"}
+    refused(DATA, "null", output=tmp_path / "out.parquet", **flags)
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.jsonl"]
+
+
+def test_the_number_of_texts_that_were_cut_is_told(tagging, tmp_path):
+    texts = [{"text": "a film"}, {"text": "a film " * 40}, {"text": "good " * 31}]
+    flags = tagging | {"input": write_table(tmp_path / "in.parquet", texts)}
+    done = strake("predict", output=tmp_path / "out.parquet", **flags)
+    assert "2 rows had more than --max_seq_length 32 tokens" in done.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"task": "text-classification"}, "holds a BertForTokenClassification, whose task is token-classification"),
+        ({"text_pair_column": "label"}, "token-classification looks at single texts"),
+        ({"aggregation_strategy": "first"}, "--aggregation_strategy first: simple and none are supported"),
+        ({"task": "feature-extraction", "aggregation_strategy": "none"}, "is of --task token-classification"),
+        ({"output_columns": "logits"}, "the task is token-classification, which has entities"),
+    ],
+    ids=["task", "pair", "strategy", "other", "column"],
+)
+def test_flags_that_do_not_fit_entities_are_refused(tagging, tmp_path, flags, named):
+    refused(USAGE, named, output=tmp_path / "out.parquet", **(tagging | flags))
+
+
+def test_a_classifier_is_no_tagger(tagging, tmp_path):
+    model = make_model(tmp_path / "model", head=True)
+    flags = tagging | {"model_name_or_path": model, "task": "token-classification"}
+    refused(USAGE, "whose task is text-classification", output=tmp_path / "out.parquet", **flags)
+    evaluated = {"model_name_or_path": tagging["model_name_or_path"], "input": tagging["input"], "max_seq_length": 32}
+    refused(USAGE, "whose task is token-classification", verb="evaluate", **evaluated)
