@@ -44,6 +44,7 @@ def test_ten_times_the_rows_take_the_same_memory(folder, tmp_path, verb, kind):
             return peak_bytes(command("prepare", tokenizer=folder / "model", label_column="label", **flags))
         return peak_bytes(command("predict", model_name_or_path=folder / "model", **flags))
 
-    small, large = peak(1), peak(10)
+    # How full buffers get is a matter of scheduling: the longer run has ten times the chances.
+    small, large = max(peak(1) for _ in range(3)), peak(10)
     print(f"{verb} {kind}: {small / 2**20:.0f} MiB, ten times the rows {large / 2**20:.0f} MiB")
     assert large < 1.1 * small
