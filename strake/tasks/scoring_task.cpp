@@ -48,6 +48,10 @@ std::optional<ScoringTask> task_of(const std::string& architecture) {
   return std::nullopt;
 }
 
+bool has_other_head(const std::string& architecture) {
+  return architecture.ends_with("ForQuestionAnswering") || architecture.ends_with("ForMultipleChoice");
+}
+
 std::optional<Pooling> parse_pooling(const std::string& name) {
   if (name == "mean") return Pooling::kMean;
   if (name == "cls") return Pooling::kFirst;
@@ -197,6 +201,9 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
           "--pooling and --normalize are of --task feature-extraction, and the task is {}", to_string(chosen.task));
   require(pools || !trained || *trained == chosen.task, ErrorKind::kConfig, "{} holds a {}, whose task is {}, not {}",
           folder.string(), printable(architecture), to_string(trained.value_or(chosen.task)), to_string(chosen.task));
+  require(pools || !has_other_head(architecture), ErrorKind::kConfig,
+          "{} holds a {}, whose head strake does not compute; --task feature-extraction takes the encoder alone",
+          folder.string(), printable(architecture));
   const bool tags = chosen.task == ScoringTask::kTokenClassification;
   require(tags || flags.aggregation_strategy.empty(), ErrorKind::kUsage,
           "--aggregation_strategy is of --task token-classification, and the task is {}", to_string(chosen.task));

@@ -12,7 +12,7 @@ import pytest
 from program import command, environment, run, strake, summary
 from refusals import DATA, FILE, USAGE
 from safetensors.numpy import load_file, save_file
-from tiny_models import make_model, make_tagger, reviews, write_table
+from tiny_models import change_config, make_model, make_tagger, reviews, write_table
 
 
 @pytest.fixture(scope="module")
@@ -253,3 +253,12 @@ def test_a_classifier_is_no_tagger(tagging, tmp_path):
     refused(USAGE, "whose task is text-classification", output=tmp_path / "out.parquet", **flags)
     evaluated = {"model_name_or_path": tagging["model_name_or_path"], "input": tagging["input"], "max_seq_length": 32}
     refused(USAGE, "whose task is token-classification", verb="evaluate", **evaluated)
+
+
+def test_heads_that_are_not_computed_are_named(tmp_path):
+    model = make_model(tmp_path / "model", head=True)
+    change_config(model, architectures=["BertForQuestionAnswering"])
+    flags = {"input": write_table(tmp_path / "in.parquet", reviews(3)), "max_seq_length": 32}
+    flags |= {"model_name_or_path": model}
+    refused(USAGE, "a BertForQuestionAnswering, whose head", output=tmp_path / "out.parquet", **flags)
+    strake("predict", output=tmp_path / "out.parquet", task="feature-extraction", **flags)
