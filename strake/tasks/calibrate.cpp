@@ -69,7 +69,7 @@ class Calibrator {
   void read_data() {
     const auto tokenizer = tokenizers::Tokenizer::load(config_.model_name_or_path);
     const data::TableSource source = make_source(config_.input, config_.text.encoding);
-    for_each_encoded(source, tokenizer, config_.text, &labels_, 1, [&](const EncodedRows& rows) {
+    for_each_encoded(source, {tokenizer, config_.text, &labels_}, 1, [&](const EncodedRows& rows) {
       check_tokens(config_, encoder_, rows, 0, rows.num_rows());
       data_.add(rows);
     });

@@ -14,7 +14,6 @@ namespace strake::tasks {
 namespace {
 
 using inference::Linear;
-using inference::LinearName;
 using inference::Precision;
 using inference::PrecisionPlan;
 using models::error_text;

@@ -44,7 +44,7 @@ PrepareReport prepare(const PrepareConfig& config) {
   const auto loaded = std::chrono::steady_clock::now();
   report.load_seconds = std::chrono::duration<double>(loaded - start).count();
   data::TokenFileWriter writer(config.output, info);
-  for_each_encoded(source, tokenizer, config.text, labels ? &*labels : nullptr, threads_per_rank(1),
+  for_each_encoded(source, {tokenizer, config.text, labels ? &*labels : nullptr}, threads_per_rank(1),
                    [&](const EncodedRows& rows) {
                      const data::TextColumn texts = rows.table.text(config.text.text_column);
                      for (int64_t i = 0; i < rows.num_rows(); ++i) {

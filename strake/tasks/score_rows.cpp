@@ -124,7 +124,7 @@ ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const Lab
     report.rows += rows.num_rows();
     report.tokens += std::ssize(rows.ids);
   };
-  for_each_encoded(source, model.tokenizer, config.text, labels, 1, score);
+  for_each_encoded(source, {model.tokenizer, config.text, labels}, 1, score);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

@@ -97,12 +97,11 @@ data::TokenRow EncodedRows::token_row(int64_t i) const {
   return row;
 }
 
-void for_each_encoded(const data::TableSource& source, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
-                      const TextOptions& options, const LabelMap* labels, int workers,
+void for_each_encoded(const data::TableSource& source, const RowEncoding& encoding, int workers,
                       const std::function<void(EncodedRows)>& sink) {
   data::TableReader reader(source);
-  EncoderPool pool(std::move(tokenizer));
-  const auto work = [&](const data::Table& table) { return pool.encode(table, options, labels); };
+  EncoderPool pool(encoding.tokenizer);
+  const auto work = [&](const data::Table& table) { return pool.encode(table, encoding.options, encoding.labels); };
   data::ordered_parallel_map([&] { return reader.next(); }, work, sink, {.workers = workers});
 }
 
@@ -120,7 +119,7 @@ data::TokenDataset encode_all(const data::TableSource& source, std::shared_ptr<c
   needed.columns = {options.text_column};
   if (!options.text_pair_column.empty()) needed.columns.push_back(options.text_pair_column);
   if (labels != nullptr) needed.columns.push_back(options.label_column);
-  for_each_encoded(needed, std::move(tokenizer), options, labels, workers, [&](const EncodedRows& rows) {
+  for_each_encoded(needed, {std::move(tokenizer), options, labels}, workers, [&](const EncodedRows& rows) {
     for (int64_t i = 0; i < rows.num_rows(); ++i) builder.append(rows.token_row(i));
   });
   return builder.build();

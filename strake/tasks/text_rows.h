@@ -70,9 +70,14 @@ class EncoderPool {
   std::vector<std::unique_ptr<tokenizers::FastEncoder>> free_;
 };
 
-// Reads, tokenizes on `workers` threads and hands over rows in their order, in constant memory. `labels` may be null.
-void for_each_encoded(const data::TableSource& source, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
-                      const TextOptions& options, const LabelMap* labels, int workers,
+struct RowEncoding {
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  const TextOptions& options;
+  const LabelMap* labels = nullptr;  // null: rows get no labels
+};
+
+// Reads, tokenizes on `workers` threads and hands over rows in their order, in constant memory.
+void for_each_encoded(const data::TableSource& source, const RowEncoding& encoding, int workers,
                       const std::function<void(EncodedRows)>& sink);
 
 // The source that --train_file and its like stand for.

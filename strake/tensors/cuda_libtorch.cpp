@@ -9,7 +9,7 @@ namespace strake::tensors {
 namespace {
 
 // Its static initialisers register CUDA's operators with libtorch_cpu.so.
-int open_once() {
+c10::DeviceIndex open_once() {
   void* const handle = ::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
   require(
       handle != nullptr, ErrorKind::kConfig,
@@ -18,7 +18,7 @@ int open_once() {
       ::dlerror());
   require(c10::impl::hasDeviceGuardImpl(c10::kCUDA), ErrorKind::kConfig,
           "no tensors on GPUs: libtorch_cuda.so does not belong to this libtorch");
-  const int count = c10::impl::getDeviceGuardImpl(c10::kCUDA)->deviceCount();
+  const c10::DeviceIndex count = c10::impl::getDeviceGuardImpl(c10::kCUDA)->deviceCount();
   require(count > 0, ErrorKind::kConfig,
           "no GPU: CUDA finds none on this machine (nvidia-smi shows what the driver has)");
   return count;
@@ -27,7 +27,7 @@ int open_once() {
 }  // namespace
 
 int open_cuda_libtorch() {
-  static const int count = open_once();
+  static const c10::DeviceIndex count = open_once();
   return count;
 }
 

@@ -78,7 +78,7 @@ Outcome train(const models::Model& model, const TrainingOptions& options, comm::
     data::GlobalStep global;
     for (int64_t batch = 0; batch < 4; ++batch) {
       data::MicroBatch& sequences = global.micro_batches.emplace_back();
-      for (int64_t i = 0; i < 3; ++i) sequences.push_back((step * 12 + batch * 3 + i) % kSequences);
+      for (int64_t i = 0; i < 3; ++i) sequences.push_back((int64_t{step} * 12 + batch * 3 + i) % kSequences);
     }
     const StepReport report = stepper.run(data, global,
                                           {.number = step + 1,
