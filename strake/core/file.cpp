@@ -110,6 +110,11 @@ void create_directories(const fs::path& directory) {
   require(fs::is_directory(directory, error), ErrorKind::kIo, "{} exists and is not a directory", directory.string());
 }
 
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   static std::atomic<uint64_t> counter{0};
   temporary_ = path_;

@@ -1,19 +1,12 @@
 #include "strake/data/task_queue.h"
 
-#include <chrono>
 #include <utility>
 
+#include "strake/core/clock.h"
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
 
 namespace strake::data {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-}  // namespace
 
 TaskQueue::TaskQueue(size_t most)
     : most_(most), thread_([this, rank = log::rank()] {

@@ -5,6 +5,7 @@
 
 #include "strake/core/error.h"
 #include "strake/integrations/ds_config_resolve.h"
+#include "strake/integrations/resolved_config.h"
 
 // Configurations that people use, from parsing to resolving.
 namespace strake::integrations {
@@ -16,26 +17,6 @@ using testing::IsEmpty;
 
 const std::string kFlopsProfiler = R"("flops_profiler": {"enabled": true, "profile_step": 1, "module_depth": -1,
   "top_modules": 1, "detailed": true, "output_file": "outputs/profile.txt"})";
-
-ResolvedDsConfig resolved(const std::string& config, const ResolveInputs& inputs) {
-  return resolve(parse_ds_config(config), inputs);
-}
-
-std::string refusal(const std::string& config, const ResolveInputs& inputs) {
-  try {
-    resolved(config, inputs);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
-    return error.what();
-  }
-  return "accepted";
-}
-
-const DsRow& row(const ResolvedDsConfig& config, const std::string& key) {
-  const auto found = std::ranges::find(config.rows, key, &DsRow::key);
-  if (found == config.rows.end()) fail(ErrorKind::kInternal, "no row {}", key);
-  return *found;
-}
 
 // The five files of Azure/azureml-examples, best-practices/largescale-deep-learning/Training, as they are.
 TEST(AzureMlConfigs, BertPretrainingIsAccepted) {

@@ -1,11 +1,8 @@
-#include "strake/integrations/ds_config_resolve.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
-#include "strake/core/error.h"
+#include "strake/integrations/resolved_config.h"
 
 namespace strake::integrations {
 namespace {
@@ -13,28 +10,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-ResolvedDsConfig resolved(const std::string& config, const ResolveInputs& inputs) {
-  return resolve(parse_ds_config(config), inputs);
-}
-
-std::string refusal(const std::string& config, const ResolveInputs& inputs) {
-  try {
-    resolved(config, inputs);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
-    return error.what();
-  }
-  return "accepted";
-}
-
-std::string refusal(const std::string& config) { return refusal(config, {.options = {}}); }
-
-const DsRow& row(const ResolvedDsConfig& config, const std::string& key) {
-  const auto found = std::ranges::find(config.rows, key, &DsRow::key);
-  if (found == config.rows.end()) fail(ErrorKind::kInternal, "no row {}", key);
-  return *found;
-}
 
 const std::string kDecay = R"({"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto",
   "warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}}})";

@@ -1,12 +1,12 @@
 #include "strake/tasks/calibrate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <numeric>
 #include <span>
 
+#include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
@@ -67,6 +67,7 @@ class Calibrator {
         regression_(labels_.problem() == models::ProblemType::kRegression) {}
 
   void read_data() {
+    check_max_seq_length(config_, encoder_);
     const auto tokenizer = tokenizers::Tokenizer::load(config_.model_name_or_path);
     const data::TableSource source = make_source(config_.input, config_.text.encoding);
     for_each_encoded(source, {tokenizer, config_.text, &labels_}, 1, [&](const EncodedRows& rows) {
@@ -250,9 +251,8 @@ class Calibrator {
 }  // namespace
 
 Calibration calibrate(const ScoreConfig& config) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   tensors::set_compute_threads(threads_per_rank(1));
-  check_max_seq_length(config);
   Calibrator calibrator(config);
   calibrator.read_data();
   Calibration result = calibrator.run();
@@ -260,7 +260,7 @@ Calibration calibrate(const ScoreConfig& config) {
   write_file_atomically(path, to_json(result.record).dump(2) + "\n");
   log::info("wrote {}", path.string());
   result.score.precision = "fp32, bf16, int8";
-  result.score.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  result.score.seconds = seconds_since(start);
   return result;
 }
 

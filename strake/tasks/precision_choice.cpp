@@ -6,6 +6,7 @@
 
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
+#include "strake/core/file.h"
 #include "strake/core/log.h"
 
 namespace strake::tasks {
@@ -20,8 +21,7 @@ constexpr const char* kHowToMeasure = "strake evaluate --calibrate measures it o
 
 std::optional<PrecisionRecord> read_record(const fs::path& folder, int64_t num_layers) {
   const fs::path path = folder / kPrecisionFile;
-  std::error_code error;
-  if (!fs::exists(path, error)) return std::nullopt;
+  if (!is_there(path)) return std::nullopt;
   return parse_precision_record(read_json(path, kMaxConfigBytes), num_layers, path.string());
 }
 

@@ -1,11 +1,11 @@
 #include "strake/tasks/predict.h"
 
 #include <algorithm>
-#include <chrono>
 #include <future>
 #include <optional>
 #include <utility>
 
+#include "strake/core/clock.h"
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
@@ -21,10 +21,6 @@
 namespace strake::tasks {
 namespace fs = std::filesystem;
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // "int8; in bf16: layer 3 attention.qkv"
 std::string text_of(const inference::PrecisionPlan& plan) {
@@ -90,13 +86,12 @@ void write_manifest(const OutputPlace& place, const Json& identity, const Predic
 
 // A finished job with this identity in an output folder: a scheduler that starts it again has nothing left to do.
 std::optional<PredictReport> finished_report(const OutputPlace& place, const Json& identity) {
-  std::error_code error;
-  if (!place.is_folder() || !fs::exists(place.manifest(), error)) return std::nullopt;
+  if (!place.is_folder() || !is_there(place.manifest())) return std::nullopt;
   const std::string source = place.manifest().string();
   const Json manifest = read_json(place.manifest(), kMaxIndexBytes);
   if (get_or<Json>(manifest, "job", {}, source) != identity) return std::nullopt;
   for (const std::string& name : get_required<std::vector<std::string>>(manifest, "files", source)) {
-    if (!fs::exists(place.folder() / name, error)) return std::nullopt;
+    if (!is_there(place.folder() / name)) return std::nullopt;
   }
   return PredictReport{.score = {.rows = get_required<int64_t>(manifest, "rows", source),
                                  .tokens = get_required<int64_t>(manifest, "tokens", source),
@@ -217,11 +212,10 @@ PredictReport predict(const PredictConfig& config) {
   job.open(task.identity, model.engine.width(),
            config.overwrite_output ? PredictionJob::Leftover::kDelete : PredictionJob::Leftover::kContinue);
 
-  PredictReport report{
-      .score = {.load_seconds = std::chrono::duration<double>(start - loading).count(), .precision = model.precision},
-      .resumes = job.resumes(),
-      .output = name,
-      .manifest = place.manifest().string()};
+  PredictReport report{.score = {.load_seconds = seconds_between(loading, start), .precision = model.precision},
+                       .resumes = job.resumes(),
+                       .output = name,
+                       .manifest = place.manifest().string()};
   try {
     score_and_write(task, job, report);
   } catch (Error& error) {

@@ -34,11 +34,6 @@ bool is_file_of(int file, const fs::path& path) {
          opened.st_dev == named.st_dev;
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
-
 // An AtomicFile or a crash of one may have left more than the three files.
 void remove_files_of_job(const fs::path& folder) {
   std::error_code error;

@@ -106,8 +106,7 @@ void OutputPlace::mark_success(const Json& job) const {
   expected.erase("shard");
   for (int64_t index = 0; index < shard_.count; ++index) {
     const fs::path path = manifest_of({.index = index, .count = shard_.count});
-    std::error_code error;
-    if (!fs::exists(path, error)) return;
+    if (!is_there(path)) return;
     Json found = get_required<Json>(read_json(path, kMaxIndexBytes), "job", path.string());
     found.erase("shard");
     require(found == expected, ErrorKind::kData,

@@ -3,11 +3,11 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <span>
 #include <utility>
 
+#include "strake/core/clock.h"
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
 #include "strake/data/task_queue.h"
@@ -17,14 +17,10 @@
 namespace strake::tasks {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // What is lost when the machine stops: large enough that threads seldom wait for the last one of a call.
 constexpr int64_t kChunksPerRecord = 16;  // of --max_tokens_per_batch, for each thread
 constexpr size_t kMostTasks = 2;          // of writing that wait
 constexpr double kSecondsPerMessage = 30;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::span<float> numbers_of(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
@@ -42,7 +38,7 @@ class Scorer {
   void run(const data::TableSource& source, PredictReport& report) {
     data::TableReader reader(source);
     output_.check_names(reader.column_names(), reader.files().front().string());
-    EncoderPool pool(model_.tokenizer, model_.engine.gives_tokens() ? Places::kOfTokens : Places::kNone);
+    EncoderPool pool(model_.tokenizer, model_.places());
     const int64_t first_new_row = source.first_row + journal_.rows_found();
     const auto encode = [&](const data::Table& table) {
       const int64_t found = std::clamp<int64_t>(first_new_row - table.first_row(), 0, table.num_rows());

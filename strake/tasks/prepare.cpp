@@ -1,7 +1,6 @@
 #include "strake/tasks/prepare.h"
 
-#include <chrono>
-
+#include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
@@ -19,7 +18,7 @@ void PrepareConfig::validate() const {
 
 PrepareReport prepare(const PrepareConfig& config) {
   config.validate();
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);
   data::TableSource source = make_source(config.input, config.text.encoding);
   std::optional<LabelMap> labels;
@@ -41,8 +40,8 @@ PrepareReport prepare(const PrepareConfig& config) {
   if (labels) source.columns.push_back(config.text.label_column);
 
   PrepareReport report;
-  const auto loaded = std::chrono::steady_clock::now();
-  report.load_seconds = std::chrono::duration<double>(loaded - start).count();
+  const auto loaded = Clock::now();
+  report.load_seconds = seconds_between(start, loaded);
   data::TokenFileWriter writer(config.output, info);
   for_each_encoded(source, {tokenizer, config.text, labels ? &*labels : nullptr}, threads_per_rank(1),
                    [&](const EncodedRows& rows) {
@@ -56,7 +55,7 @@ PrepareReport prepare(const PrepareConfig& config) {
                    });
   require(report.rows > 0, ErrorKind::kData, "{} has no rows", config.input.front());
   writer.finish();
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - loaded).count();
+  report.seconds = seconds_since(loaded);
   return report;
 }
 

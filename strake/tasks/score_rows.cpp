@@ -3,10 +3,10 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <span>
 
+#include "strake/core/clock.h"
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
@@ -42,8 +42,8 @@ void ScoreConfig::validate() const {
           "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
 }
 
-void check_max_seq_length(const ScoreConfig& config) {
-  const int64_t longest = models::read_encoder_config(config.model_name_or_path).max_sequence_length();
+void check_max_seq_length(const ScoreConfig& config, const models::EncoderConfig& encoder) {
+  const int64_t longest = encoder.max_sequence_length();
   require(config.text.max_seq_length <= longest, ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length, longest);
 }
@@ -62,11 +62,11 @@ void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encode
 }
 
 ScoringModel load_scoring_model(const ScoreConfig& config) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   const int threads = threads_per_rank(1);
   tensors::set_compute_threads(threads);
-  check_max_seq_length(config);
   const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
+  check_max_seq_length(config, encoder);
   const int64_t layers = encoder.num_hidden_layers;
   const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
   require(task.task == ScoringTask::kTextClassification || config.precision.precision != "auto", ErrorKind::kUsage,
@@ -86,7 +86,7 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
                      .plan = plan,
                      .task = task,
                      .precision = describe(plan, layers)};
-  model.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  model.load_seconds = seconds_since(start);
   const inference::MemoryUse memory = model.engine.memory();
   log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", task.text(), threads,
             threads == 1 ? "" : "s", describe_cpu(), model.precision, static_cast<double>(memory.weights) / 1e6,
@@ -116,7 +116,7 @@ at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const E
 
 ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision};
   const data::TableSource source = make_source(config.input, config.text.encoding);
   const auto score = [&](const EncodedRows& rows) {
@@ -125,7 +125,7 @@ ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const Lab
     report.tokens += std::ssize(rows.ids);
   };
   for_each_encoded(source, {model.tokenizer, config.text, labels}, 1, score);
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = seconds_since(start);
   return report;
 }
 

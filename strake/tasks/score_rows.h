@@ -60,9 +60,11 @@ struct ScoringModel {
   TaskHead task;
   double load_seconds = 0;
   std::string precision;  // as in ScoreReport
+
+  Places places() const { return engine.gives_tokens() ? Places::kOfTokens : Places::kNone; }
 };
 // Error (kUsage) if --max_seq_length is more than the model has positions.
-void check_max_seq_length(const ScoreConfig& config);
+void check_max_seq_length(const ScoreConfig& config, const models::EncoderConfig& encoder);
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "strake/core/error.h"
+#include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/core/nearest_name.h"
 
@@ -18,11 +19,6 @@ using inference::Pooling;
 
 constexpr std::array kTasks{ScoringTask::kTextClassification, ScoringTask::kTokenClassification,
                             ScoringTask::kFeatureExtraction};
-
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error);
-}
 
 ScoringTask parse_task(const std::string& name) {
   std::vector<std::string> known;

@@ -3,10 +3,10 @@
 #include <ATen/ops/empty.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
 #include <utility>
 
+#include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/data/table_stream.h"
@@ -16,8 +16,6 @@
 
 namespace strake::tasks {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // The schema of what will be written. Also finds text columns that are missing or are no text before the first batch.
 void begin_output(const WorkerConfig& config, data::TableStream& stream, const PredictionColumns& columns,
@@ -60,7 +58,7 @@ ScoreReport work(const WorkerConfig& config) {
                                            : ScoredRows(at::empty({0, model.engine.width()}, at::kFloat)));
 
   ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision};
-  EncoderPool pool(model.tokenizer, model.engine.gives_tokens() ? Places::kOfTokens : Places::kNone);
+  EncoderPool pool(model.tokenizer, model.places());
   int64_t rows_cut = 0;
   const auto encode = [&](const data::Table& table) {
     return interrupting(stream, [&] { return pool.encode(table, config.score.text, nullptr); });
@@ -80,7 +78,7 @@ ScoreReport work(const WorkerConfig& config) {
   data::ordered_parallel_map([&] { return stream.next(); }, encode, score, {.workers = 1});
   stream.finish();
   warn_of_cut_rows(rows_cut, config.score.text.max_seq_length);
-  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  report.seconds = seconds_since(start);
   log::info("{} rows and {} tokens in {:.1f} s", report.rows, report.tokens, report.seconds);
   return report;
 }

@@ -67,9 +67,8 @@ Folder read_folder(const fs::path& path) {
   Folder folder{.path = path, .files = {}};
   for (const char* name : {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json",
                            "special_tokens_map.json", "added_tokens.json"}) {
-    std::error_code error;
     const fs::path file = resolve_inside(path, name, path.string());
-    if (fs::exists(file, error)) folder.files[name] = read_file(file, kMaxTokenizerBytes);
+    if (is_there(file)) folder.files[name] = read_file(file, kMaxTokenizerBytes);
   }
   folder.tokenizer_config = parse_object(folder, "tokenizer_config.json");
   folder.special_tokens_map = parse_object(folder, "special_tokens_map.json");
@@ -84,9 +83,8 @@ Family find_family(const Folder& folder) {
   for (const FamilyName& known : kFamilies)
     if (name == known.tokenizer_class) return known.family;
   if (!name.empty()) return Family::kAsWritten;
-  std::error_code error;
   const fs::path config = folder.path / "config.json";
-  if (!fs::exists(config, error)) return Family::kAsWritten;
+  if (!is_there(config)) return Family::kAsWritten;
   const auto type = get_or<std::string>(read_json(config, kMaxConfigBytes), "model_type", "", config.string());
   for (const FamilyName& known : kFamilies)
     if (type == known.model_type) return known.family;

@@ -3,10 +3,10 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 
+#include "strake/core/clock.h"
 #include "strake/data/collate.h"
 #include "strake/models/forward.h"
 
@@ -82,10 +82,6 @@ void for_each_output(const Work& work, const Use& use) {
   }
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 }  // namespace
 
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,
@@ -107,7 +103,7 @@ monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, co
 
 Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
                     const data::TokenDataset& dataset, int64_t batch_size) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   Evaluation result{.logits = at::zeros({dataset.size(), model.config().num_labels()}), .sequences = dataset.size()};
   auto* rows = result.logits.mutable_data_ptr<float>();
   const int64_t width = result.logits.size(1);
@@ -130,7 +126,7 @@ Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& 
 
 Evaluation evaluate_language_model(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
                                    const data::TokenDataset& dataset, int64_t batch_size) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   at::Tensor sums = at::zeros({dataset.size()}, at::kDouble);
   auto* sum_of_sequence = sums.mutable_data_ptr<double>();
   for_each_output({model, parameters, comm, dataset, batch_size},

@@ -3,10 +3,10 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <ranges>
 
+#include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/data/collate.h"
 #include "strake/training/tape.h"
@@ -22,7 +22,7 @@ Stepper::Stepper(const models::Model& model, ShardedParameters& parameters, comm
       reducer_(model, parameters, comm, options.reduction) {}
 
 StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalStep& global, const StepPlan& plan) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   const auto num_micro_batches = static_cast<int64_t>(global.micro_batches.size());
   int64_t num_targets = 0;
   int64_t num_tokens = 0;
@@ -53,7 +53,7 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
   report.gradient_norm = parameters_.gradient_norm() / plan.loss_scale;
   report.skipped = options_.precision() == Precision::kFp16 && !std::isfinite(report.gradient_norm);
   if (!report.skipped) update(plan, report);
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = seconds_since(start);
   return report;
 }
 

@@ -1,10 +1,10 @@
 #include "strake/training/trainer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "strake/checkpoint/checkpoint_folder.h"
+#include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
@@ -89,7 +89,7 @@ void Trainer::plan_length() {
 }
 
 TrainReport Trainer::run() {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
   while (state_.step < total_steps_ && !stop_) {
     const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
@@ -107,7 +107,7 @@ TrainReport Trainer::run() {
     if (scaler_) update_loss_scale(step);
     after_step(step, epoch_ended);
   }
-  finish(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  finish(seconds_since(start));
   return report_;
 }
 

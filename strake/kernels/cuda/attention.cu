@@ -129,6 +129,13 @@ __device__ bool sees(const AttentionShape& shape, const Rows& rows, int64_t quer
   return query < rows.length && key < rows.length && (shape.mask == AttentionMask::kFull || key <= query);
 }
 
+// How many keys some query of a tile sees.
+template <typename Size>
+__device__ int64_t keys_of(const AttentionShape& shape, const Rows& queries) {
+  const int64_t last = queries.begin + Size::kTile;
+  return shape.mask == AttentionMask::kCausal && last < queries.length ? last : queries.length;
+}
+
 template <typename Size, typename T>
 __global__ void __launch_bounds__(kLanes* Size::kTile) forward_kernel(AttentionForward<T> args, Keep keep) {
   __shared__ Tile<Size> q, k, v;
@@ -142,9 +149,7 @@ __global__ void __launch_bounds__(kLanes* Size::kTile) forward_kernel(AttentionF
   const int first = lane * Size::kShare;
   const int64_t query = rows.begin + row;
   const int64_t token = rows.first_token + query;
-  const bool is_causal = args.shape.mask == AttentionMask::kCausal;
-  const int64_t last = rows.begin + Size::kTile;
-  const int64_t keys = is_causal && last < rows.length ? last : rows.length;
+  const int64_t keys = keys_of<Size>(args.shape, rows);
   load_tile<Size>(q, args.q + head * dim, args.qkv_stride, rows, rows.begin, dim);
   float largest = -INFINITY;
   float total = 0;
@@ -200,8 +205,7 @@ __global__ void __launch_bounds__(kLanes* Size::kTile)
   const int64_t query = rows.begin + row;
   const int64_t token = rows.first_token + query;
   const bool is_there = query < rows.length;
-  const int64_t last = rows.begin + Size::kTile;
-  const int64_t keys = args.shape.mask == AttentionMask::kCausal && last < rows.length ? last : rows.length;
+  const int64_t keys = keys_of<Size>(args.shape, rows);
   load_tile<Size>(q, args.q + head * dim, args.qkv_stride, rows, rows.begin, dim);
   load_tile<Size>(dout, args.dout + head * dim, args.out_stride, rows, rows.begin, dim);
   __syncthreads();
