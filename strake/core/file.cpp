@@ -161,8 +161,9 @@ void AtomicFile::commit() {
 }
 
 bool is_atomic_leftover(std::string_view name) {
-  return drop_number(name) && drop_number(name) && name.size() > kTemporaryMark.size() &&
-         name.ends_with(kTemporaryMark);
+  const bool has_process = drop_number(name);
+  const bool has_count = has_process && drop_number(name);
+  return has_count && name.size() > kTemporaryMark.size() && name.ends_with(kTemporaryMark);
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {

@@ -8,7 +8,7 @@
 namespace strake {
 
 // Not instrumented itself: a thread of the team reads the addresses below before it can say that they were handed over.
-[[gnu::no_sanitize("thread")]] void run_team(int threads, const std::function<void(int id, int size)>& work) {
+__attribute__((no_sanitize("thread"))) void run_team(int threads, const std::function<void(int id, int size)>& work) {
   char start = 0;
   char finish = 0;
   __tsan_release(&start);

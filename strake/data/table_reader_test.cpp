@@ -1,5 +1,6 @@
 #include "strake/data/table_reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
@@ -63,8 +64,8 @@ TEST_F(TableReaderTest, CsvRecordsMayStraddleReadBlocks) {
   std::vector<std::string> expected;
   for (size_t i = 0; i < 40; ++i) {
     const std::string filler(65000 + i * 7919, static_cast<char>('a' + i % 26));
-    content += std::to_string(i) + ",\"" + filler + "\"\"\u00E9\r\n" + filler + "\"\r\n";
-    expected.push_back(filler + "\"\u00E9\r\n" + filler);
+    content += fmt::format("{},\"{}\"\"\u00E9\r\n{}\"\r\n", i, filler, filler);
+    expected.push_back(fmt::format("{}\"\u00E9\r\n{}", filler, filler));
   }
   EXPECT_EQ(texts({.paths = {write("big.csv", content)}}, "text"), expected);
 }

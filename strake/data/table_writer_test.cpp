@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 template <typename Builder, typename Value>
-std::shared_ptr<arrow::Array> array_of(std::shared_ptr<arrow::DataType> type, const std::vector<Value>& values) {
+std::shared_ptr<arrow::Array> array_of(const std::shared_ptr<arrow::DataType>& type, const std::vector<Value>& values) {
   std::unique_ptr<arrow::ArrayBuilder> builder;
   EXPECT_TRUE(arrow::MakeBuilder(arrow::default_memory_pool(), type, &builder).ok());
   for (const Value& value : values) EXPECT_TRUE(static_cast<Builder&>(*builder).Append(value).ok());

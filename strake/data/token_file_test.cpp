@@ -48,6 +48,15 @@ class TokenFileTest : public FolderTest {
   }
 };
 
+void expect_label(const TokenDataset& set, TokenLabelKind kind, int64_t i) {
+  if (kind == TokenLabelKind::kClass) {
+    ASSERT_EQ(set.class_label(i), i % 2);
+  }
+  if (kind == TokenLabelKind::kNumber) {
+    ASSERT_EQ(set.number_label(i), static_cast<float>(i) / 4);
+  }
+}
+
 TEST_F(TokenFileTest, SequencesLabelsAndRowsComeBack) {
   for (const TokenLabelKind kind : {TokenLabelKind::kNone, TokenLabelKind::kClass, TokenLabelKind::kNumber}) {
     for (const bool pairs : {false, true}) {
@@ -66,12 +75,7 @@ TEST_F(TokenFileTest, SequencesLabelsAndRowsComeBack) {
         ASSERT_TRUE(std::ranges::equal(set.tokens(i), ids)) << i;
         ASSERT_EQ(set.second_begin(i), static_cast<int32_t>(pairs ? ids.size() / 2 : ids.size()));
         ASSERT_EQ(set.row(i), i * 10);
-        if (kind == TokenLabelKind::kClass) {
-          ASSERT_EQ(set.class_label(i), i % 2);
-        }
-        if (kind == TokenLabelKind::kNumber) {
-          ASSERT_EQ(set.number_label(i), static_cast<float>(i) / 4);
-        }
+        ASSERT_NO_FATAL_FAILURE(expect_label(set, kind, i));
         total += static_cast<int64_t>(ids.size());
         if (!ids.empty()) largest = std::max(largest, ids.back());
       }

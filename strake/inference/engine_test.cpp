@@ -321,7 +321,7 @@ TEST(Engine, TakesMemoryByItsConfigurationAlone) {
   EXPECT_EQ(three.weights, one.weights);
   EXPECT_EQ(three.activations, 3 * one.activations);
   // 259 tokens of 3 x 66 + 1050 numbers, and no more than half as much for all the rest.
-  const int64_t rows = 259 * (3 * 66 + 1050) * 4;
+  const int64_t rows = int64_t{259} * (3 * 66 + 1050) * 4;
   EXPECT_GT(one.activations, rows);
   EXPECT_LT(one.activations, rows * 3 / 2);
   EXPECT_GE(one.weights, model.model().num_parameters() * 4);

@@ -101,28 +101,38 @@ std::vector<T> random_dout(const Batch& b) {
   return random_values<T>(b.tokens * (b.width + kGap), 12);
 }
 
-// The formula, in double; gaps are 0 as in Result.
+struct Keys {
+  const double* qkv;  // of all tokens
+  int64_t head;
+  int64_t begin, end;  // tokens
+};
+
+// The formula, in double, for one query; `row` was 0.
+void add_formula(const Batch& b, const Keys& keys, int64_t query, double* row) {
+  const KeepRule keep = keep_rule(b.shape.dropout, b.shape.index);
+  const auto at = [&](int64_t token, int64_t part) {
+    return keys.qkv + token * (3 * b.width + kGap) + part * b.width + keys.head * b.shape.head_dim;
+  };
+  double sum = 0;
+  for (int64_t key = keys.begin; key < keys.end; ++key) {
+    const double score = std::inner_product(at(query, 0), at(query, 0) + b.shape.head_dim, at(key, 1), 0.0);
+    const double p = std::exp(double{b.shape.scale} * score);
+    sum += p;
+    const double factor = keep_factor(keep, query, (keys.head << 20) + key - keys.begin);
+    for (int64_t d = 0; d < b.shape.head_dim; ++d) row[d] += factor * p * at(key, 2)[d];
+  }
+  for (int64_t d = 0; d < b.shape.head_dim; ++d) row[d] /= sum;
+}
+
+// Gaps are 0 as in Result.
 std::vector<double> formula(const Batch& b, const std::vector<double>& qkv) {
   std::vector<double> out(static_cast<size_t>(b.tokens * (b.width + kGap)));
-  const KeepRule keep = keep_rule(b.shape.dropout, b.shape.index);
-  const auto at = [&](int64_t token, int64_t part, int64_t head) {
-    return qkv.data() + token * (3 * b.width + kGap) + part * b.width + head * b.shape.head_dim;
-  };
   for (size_t s = 0; s + 1 < b.offsets.size(); ++s) {
     for (int64_t head = 0; head < b.shape.num_heads; ++head) {
       for (int64_t i = b.offsets[s]; i < b.offsets[s + 1]; ++i) {
         const int64_t end = b.shape.mask == AttentionMask::kCausal ? i + 1 : b.offsets[s + 1];
-        double sum = 0;
-        double* const row = out.data() + i * (b.width + kGap) + head * b.shape.head_dim;
-        for (int64_t j = b.offsets[s]; j < end; ++j) {
-          const double score =
-              std::inner_product(at(i, 0, head), at(i, 0, head) + b.shape.head_dim, at(j, 1, head), 0.0);
-          const double p = std::exp(double{b.shape.scale} * score);
-          sum += p;
-          const double factor = keep_factor(keep, i, (head << 20) + j - b.offsets[s]);
-          for (int64_t d = 0; d < b.shape.head_dim; ++d) row[d] += factor * p * at(j, 2, head)[d];
-        }
-        for (int64_t d = 0; d < b.shape.head_dim; ++d) row[d] /= sum;
+        add_formula(b, {qkv.data(), head, b.offsets[s], end}, i,
+                    out.data() + i * (b.width + kGap) + head * b.shape.head_dim);
       }
     }
   }
@@ -233,13 +243,12 @@ TEST(AttentionDropout, DropsExactlyWhatTheDefinitionSaysInEveryRung) {
     for (const Isa isa : usable_rungs()) {
       const std::vector<float> out = run(b, qkv, random_dout<float>(b), isa).out;
       int wrong = 0;
-      for (int64_t query = 2; query < b.tokens; ++query) {
-        for (int64_t head = 0; head < 3; ++head) {
-          for (int64_t key = 0; key < length; ++key) {
-            const float value = out[static_cast<size_t>(query * (b.width + kGap) + head * length + key)];
-            wrong += (value != 0.0F) != keeps(keep, query, (head << 20) + key) ? 1 : 0;
-          }
-        }
+      for (int64_t n = 2 * 3 * length; n < b.tokens * 3 * length; ++n) {
+        const int64_t key = n % length;
+        const int64_t head = n / length % 3;
+        const int64_t query = n / (3 * length);
+        const float value = out[static_cast<size_t>(query * (b.width + kGap) + head * length + key)];
+        wrong += (value != 0.0F) != keeps(keep, query, (head << 20) + key) ? 1 : 0;
       }
       EXPECT_EQ(wrong, 0) << to_string(isa) << " length " << length;
     }

@@ -210,7 +210,7 @@ TEST(BiasActivationNan, PassesThroughEveryActivation) {
 }
 
 TEST(BiasActivationOptions, NoBiasAndNoBiasGradientAreAllowed) {
-  const std::vector<float> x = random_values<float>(5 * 19, 1);
+  const std::vector<float> x = random_values<float>(int64_t{5} * 19, 1);
   const std::vector<float> zero(19, 0.0F);
   for (const Isa isa : usable_rungs()) {
     std::vector<float> y = x;

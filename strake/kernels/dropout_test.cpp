@@ -59,7 +59,7 @@ TYPED_TEST(DropoutOf, ValuesInPlaceHasTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(DropoutOff, IsTheIdentityAndNeedsNoIndex) {
-  const auto x = random_values<float>(5 * 21, 7);
+  const auto x = random_values<float>(int64_t{5} * 21, 7);
   for (const Isa isa : usable_rungs()) {
     std::vector<float> y(x.size());
     dropout<float>({.x = x.data(), .y = y.data(), .tokens = 5, .columns = 21}, isa);
@@ -70,7 +70,7 @@ TEST(DropoutOff, IsTheIdentityAndNeedsNoIndex) {
 TEST(DropoutNan, IsNotHiddenByDroppingIt) {
   const TestIndex index({4});
   for (const Isa isa : usable_rungs()) {
-    std::vector<float> x(4 * 70, std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> x(size_t{4} * 70, std::numeric_limits<float>::quiet_NaN());
     dropout<float>({.x = x.data(),
                     .y = x.data(),
                     .tokens = 4,

@@ -41,16 +41,15 @@ TYPED_TEST(Embedding, AddsTheRowsOfItsTablesInEveryRung) {
         args.position = {position.data(), kRows, position_ids.data()};
         args.type = {type.data(), 2, type_ids.data()};
       }
-      std::vector<double> want;
-      for (size_t t = 0; t < kTokens; ++t) {
-        for (int64_t c = 0; c < columns; ++c) {
-          const auto entry = [&](const auto& table, const auto& ids) {
-            return double{to_float(table[static_cast<size_t>(ids[t] * columns + c)])};
-          };
-          want.push_back(entry(word, word_ids) +
-                         (all_tables ? entry(position, position_ids) + entry(type, type_ids) : 0.0));
+      std::vector<double> want(static_cast<size_t>(kTokens * columns));
+      const auto add_rows = [&](const auto& table, const auto& ids) {
+        for (int64_t i = 0; i < kTokens * columns; ++i) {
+          const int64_t row = ids[static_cast<size_t>(i / columns)];
+          want[static_cast<size_t>(i)] += to_float(table[static_cast<size_t>(row * columns + i % columns)]);
         }
-      }
+      };
+      add_rows(word, word_ids);
+      if (all_tables) add_rows(position, position_ids), add_rows(type, type_ids);
       for (const Isa isa : usable_rungs()) {
         std::vector<TypeParam> out(want.size());
         args.out = out.data();

@@ -119,13 +119,14 @@ TEST(Int8Matmul, IsTheScaledSumOfTheQuantizedNumbersToTheLastBitOnEveryRung) {
       const auto product = multiply<float>(shape, operands, isa);
       const auto rounded = multiply<BFloat16>(shape, operands, isa);
       EXPECT_EQ(product.first_bad, kAllRowsFinite);
+      const auto is_right = [&](int64_t row, int64_t column) {
+        const auto i = static_cast<size_t>(row * (shape.columns + kGap) + column);
+        const float want = column < shape.columns ? expected(shape, operands, row, column) : 77.0F;
+        return product.c[i] == want && rounded.c[i].bits == to_bfloat16(want).bits;
+      };
       int wrong = 0;
       for (int64_t row = 0; row < shape.rows; row += std::max<int64_t>(1, shape.rows / 9)) {
-        for (int64_t column = 0; column < shape.columns + kGap; ++column) {
-          const auto i = static_cast<size_t>(row * (shape.columns + kGap) + column);
-          const float want = column < shape.columns ? expected(shape, operands, row, column) : 77.0F;
-          wrong += product.c[i] == want && rounded.c[i].bits == to_bfloat16(want).bits ? 0 : 1;
-        }
+        for (int64_t column = 0; column < shape.columns + kGap; ++column) wrong += is_right(row, column) ? 0 : 1;
       }
       EXPECT_EQ(wrong, 0) << text(shape, isa);
     }
@@ -233,26 +234,27 @@ TEST(Int8Matmul, TakesRowsAndColumnsOfNothingAsNothing) {
       EXPECT_EQ(product.c[static_cast<size_t>(column)], operands.bias[static_cast<size_t>(column)]) << to_string(isa);
       EXPECT_EQ(product.c[static_cast<size_t>(23 + column)], operands.bias[static_cast<size_t>(column)]);
     }
-    EXPECT_EQ(product.c[2 * 23 + 1], operands.bias[1]) << to_string(isa);
-    EXPECT_NE(product.c[2 * 23], operands.bias[0]) << to_string(isa);
+    EXPECT_EQ(product.c[size_t{2} * 23 + 1], operands.bias[1]) << to_string(isa);
+    EXPECT_NE(product.c[size_t{2} * 23], operands.bias[0]) << to_string(isa);
   }
 }
 
 TEST(Int8Matmul, NamesTheFirstRowThatIsNotFiniteAndMakesItsResultsNan) {
   const Shape shape{40, 20, 100};
   const Operands finite(shape);
+  const auto expect_named = [&](const Operands& operands, Isa isa) {
+    const auto product = multiply<BFloat16>(shape, operands, isa, Activation::kGelu);
+    EXPECT_EQ(product.first_bad, 14) << to_string(isa);
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      EXPECT_EQ(std::isnan(to_float(product.c[static_cast<size_t>(row * 23 + 19)])), row == 14 || row == 30);
+    }
+  };
   for (const float bad : {std::nanf(""), -std::nanf(""), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
     for (const int64_t place : {0, 17, 31, 64, 99}) {
       Operands operands = finite;
       for (const int64_t row : {14, 30}) operands.a[static_cast<size_t>(row * 103 + place)] = to_bfloat16(bad);
-      for (const Isa isa : rungs()) {
-        const auto product = multiply<BFloat16>(shape, operands, isa, Activation::kGelu);
-        EXPECT_EQ(product.first_bad, 14) << to_string(isa);
-        for (int64_t row = 0; row < shape.rows; ++row) {
-          EXPECT_EQ(std::isnan(to_float(product.c[static_cast<size_t>(row * 23 + 19)])), row == 14 || row == 30);
-        }
-      }
+      for (const Isa isa : rungs()) expect_named(operands, isa);
     }
   }
 }

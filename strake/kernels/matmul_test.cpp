@@ -129,23 +129,25 @@ struct Exact {
   }
 };
 
+void add_ragged_shapes(Order a, Order b, std::vector<Shape>& shapes) {
+  for (const int64_t depth : {0, 1, 2, 16, 33, 97}) {
+    for (const int64_t rows : {1, 5, 12, 13, 29}) {
+      for (const int64_t columns : {1, 15, 17, 32, 45}) shapes.push_back({rows, columns, depth, a, b});
+    }
+  }
+  // About the borders of the depth's blocks, of 512 units.
+  for (const int64_t depth : {511, 512, 513, 1024, 1025, 1549}) shapes.push_back({14, 33, depth, a, b});
+  shapes.push_back({0, 5, 3, a, b});
+  shapes.push_back({5, 0, 3, a, b});
+  shapes.push_back({331, 70, 20, a, b});
+  shapes.push_back({3, 2500, 20, a, b});
+  if (a == b) shapes.push_back({7, 257, 8290, a, b});  // the depth is packed in pieces
+}
+
 std::vector<Shape> ragged_shapes() {
   std::vector<Shape> shapes;
   for (const Order a : {Order::kRows, Order::kColumns}) {
-    for (const Order b : {Order::kRows, Order::kColumns}) {
-      for (const int64_t depth : {0, 1, 2, 16, 33, 97}) {
-        for (const int64_t rows : {1, 5, 12, 13, 29}) {
-          for (const int64_t columns : {1, 15, 17, 32, 45}) shapes.push_back({rows, columns, depth, a, b});
-        }
-      }
-      // About the borders of the depth's blocks, of 512 units.
-      for (const int64_t depth : {511, 512, 513, 1024, 1025, 1549}) shapes.push_back({14, 33, depth, a, b});
-      shapes.push_back({0, 5, 3, a, b});
-      shapes.push_back({5, 0, 3, a, b});
-      shapes.push_back({331, 70, 20, a, b});
-      shapes.push_back({3, 2500, 20, a, b});
-      if (a == b) shapes.push_back({7, 257, 8290, a, b});  // the depth is packed in pieces
-    }
+    for (const Order b : {Order::kRows, Order::kColumns}) add_ragged_shapes(a, b, shapes);
   }
   return shapes;
 }
@@ -225,6 +227,13 @@ TYPED_TEST_SUITE(MatmulActivationOf, MultipliedTypes);
 TYPED_TEST(MatmulActivationOf, ActivatesAsASeparatePassOverTheStoredProductDoes) {
   const Shape shape{25, 70, 800};
   const Operands<TypeParam> operands(shape);
+  const auto without_gaps = [&](const std::vector<TypeParam>& rows) {
+    std::vector<TypeParam> dense;
+    for (auto row = rows.begin(); row < rows.end(); row += shape.columns + kGap) {
+      dense.insert(dense.end(), row, row + shape.columns);
+    }
+    return dense;
+  };
   for (const Activation activation : {Activation::kGelu, Activation::kGeluTanh, Activation::kRelu, Activation::kSilu,
                                       Activation::kTanh, Activation::kIdentity}) {
     for (const Isa isa : rungs()) {
@@ -244,13 +253,7 @@ TYPED_TEST(MatmulActivationOf, ActivatesAsASeparatePassOverTheStoredProductDoes)
         std::vector<TypeParam> stored;
         EXPECT_TRUE(same_bits(run(args, isa), want)) << text(shape, isa);
         EXPECT_TRUE(same_bits(run(args, isa, &stored), want)) << text(shape, isa);
-        for (int64_t row = 0; row < shape.rows; ++row) {
-          const auto begin = stored.begin() + row * (shape.columns + kGap);
-          const auto from = sums.begin() + row * shape.columns;
-          EXPECT_TRUE(same_bits(std::vector<TypeParam>(begin, begin + shape.columns),
-                                std::vector<TypeParam>(from, from + shape.columns)))
-              << text(shape, isa);
-        }
+        EXPECT_TRUE(same_bits(without_gaps(stored), sums)) << text(shape, isa);
       }
     }
   }
@@ -262,23 +265,27 @@ TYPED_TEST(MatmulOf, AnElementDependsOnItsRowColumnAndDepthAlone) {
   for (const int64_t depth : {50, 900, 8290}) {
     const Shape shape{depth > 1000 ? 14 : 61, 275, depth};
     const Operands<In> operands(shape);
+    // The last columns of rows [row, row + window.rows).
+    const auto expect_window_of = [&](const std::vector<Out>& all, const Shape& window, int64_t row, Isa isa) {
+      const int64_t column = shape.columns - window.columns;
+      Matmul<In, Out> args = product<In, Out>(window, operands);
+      args.a.data += row * args.a.stride;
+      args.b.data += column;
+      const auto part = run(args, isa);
+      for (int64_t n = 0; n < window.rows * window.columns; ++n) {
+        const int64_t i = n / window.columns;
+        const int64_t j = n % window.columns;
+        ASSERT_EQ(to_float(part[static_cast<size_t>(n)]),
+                  to_float(all[static_cast<size_t>((row + i) * shape.columns + column + j)]))
+            << text(window, isa) << " at row " << row << ", element " << i << ", " << j;
+      }
+    };
     for (const Isa isa : rungs()) {
       if (isa == Isa::kReference && depth > 1000) continue;  // slow
       const auto all = run(product<In, Out>(shape, operands), isa);
       for (const Shape& window : {Shape{1, 1, depth}, Shape{1, 275, depth}, Shape{7, 40, depth}, Shape{13, 1, depth}}) {
         for (const int64_t row : {int64_t{0}, int64_t{1}, shape.rows - window.rows}) {
-          const int64_t column = shape.columns - window.columns;
-          Matmul<In, Out> args = product<In, Out>(window, operands);
-          args.a.data += row * args.a.stride;
-          args.b.data += column;
-          const auto part = run(args, isa);
-          for (int64_t i = 0; i < window.rows; ++i) {
-            for (int64_t j = 0; j < window.columns; ++j) {
-              ASSERT_EQ(to_float(part[static_cast<size_t>(i * window.columns + j)]),
-                        to_float(all[static_cast<size_t>((row + i) * shape.columns + column + j)]))
-                  << text(window, isa) << " at row " << row << ", element " << i << ", " << j;
-            }
-          }
+          expect_window_of(all, window, row, isa);
         }
       }
     }

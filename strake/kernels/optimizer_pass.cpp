@@ -16,13 +16,16 @@ constexpr Ladder<OptimizerPassRung, 3> kLadder{&avx512::kOptimizerPass, &avx2::k
 
 constexpr int64_t kGrain = 16384;  // elements
 
-// Calls use(run, factors) for the runs of elements [begin, end) of the flat buffer with one weight decay.
-template <class FactorsOf, class Use>
-void for_each_run(const FlatWindow& window, const UpdateStep& step, int64_t begin, int64_t end,
-                  const FactorsOf& factors_of, const Use& use) {
-  for_each_part(window.segments, begin, end, [&](int64_t first, int64_t last, int64_t segment) {
+struct Elements {
+  int64_t begin, end;  // of the flat buffer
+};
+
+// Calls use(run, weight decay) for the runs of elements with one weight decay.
+template <class Use>
+void for_each_run(const FlatWindow& window, const UpdateStep& step, const Elements& elements, const Use& use) {
+  for_each_part(window.segments, elements.begin, elements.end, [&](int64_t first, int64_t last, int64_t segment) {
     const double decay = segment < 0 ? 0 : window.segments[static_cast<size_t>(segment)].weight_decay;
-    use(run_of(window, step, first, last), factors_of(decay));
+    use(run_of(window, step, first, last), decay);
   });
 }
 
@@ -30,7 +33,8 @@ void for_each_run(const FlatWindow& window, const UpdateStep& step, int64_t begi
 template <class Factors, class FactorsOf>
 void pass(const FlatWindow& window, const UpdateStep& step, PassFunction<Factors> update, const FactorsOf& factors_of) {
   parallel_for(window.count, kGrain, [&](int64_t first, int64_t last) {
-    for_each_run(window, step, window.begin + first, window.begin + last, factors_of, update);
+    for_each_run(window, step, {window.begin + first, window.begin + last},
+                 [&](const PassRun& run, double decay) { update(run, factors_of(decay)); });
   });
 }
 
@@ -39,10 +43,9 @@ template <class Factors, class FactorsOf>
 void pass(const FlatWindow& window, const UpdateStep& step, const cuda::CudaPassFunction<Factors> (&updates)[4],
           const FactorsOf& factors_of, const OnCuda& place) {
   const auto update = updates[table_place(window)];
-  for_each_run(window, step, window.begin, window.begin + window.count, factors_of,
-               [&](const PassRun& run, const Factors& factors) {
-                 cuda::check(*place.table, update(run, factors, place.stream), "optimizer");
-               });
+  for_each_run(window, step, {window.begin, window.begin + window.count}, [&](const PassRun& run, double decay) {
+    cuda::check(*place.table, update(run, factors_of(decay), place.stream), "optimizer");
+  });
 }
 
 float narrow(double value) { return static_cast<float>(value); }

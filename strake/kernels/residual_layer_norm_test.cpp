@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "strake/core/error.h"
@@ -110,20 +111,25 @@ template <typename T>
 class ResidualLayerNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(ResidualLayerNorm, StorageTypes);
 
+template <typename T>
+void expect_formula(const Layer<T>& layer, const std::string& name) {
+  const std::vector<double> sum = formula_sum(layer);
+  for (const Isa isa : usable_rungs()) {
+    const Result<T> got = run(layer, isa);
+    const std::string what = std::string(to_string(isa)) + " " + name;
+    expect_close(got.sum, sum, 1e-6, 2 * kRounding<T>, what);  // fp32 product and sum, one store
+    const std::vector<double> y = formula_norm(doubles(got.sum), doubles(layer.gamma), doubles(layer.beta));
+    expect_close(got.y, y, 1e-5, kRounding<T>, what);  // fp32 sums over the columns, one store
+  }
+}
+
 TYPED_TEST(ResidualLayerNorm, ForwardIsTheFormulaInEveryRung) {
   for (const int64_t columns : {5, 16, 20, 63, 64, 65, 768, 1000}) {
     for (const float p : {0.0F, 0.1F}) {
       for (const bool has_residual : {true, false}) {
         Layer<TypeParam> layer(7, columns, p);
         if (!has_residual) layer.residual.clear();
-        const std::vector<double> sum = formula_sum(layer);
-        for (const Isa isa : usable_rungs()) {
-          const Result<TypeParam> got = run(layer, isa);
-          const std::string what = std::string(to_string(isa)) + " columns " + std::to_string(columns);
-          expect_close(got.sum, sum, 1e-6, 2 * kRounding<TypeParam>, what);  // fp32 product and sum, one store
-          const std::vector<double> y = formula_norm(doubles(got.sum), doubles(layer.gamma), doubles(layer.beta));
-          expect_close(got.y, y, 1e-5, kRounding<TypeParam>, what);  // fp32 sums over the columns, one store
-        }
+        expect_formula(layer, "columns " + std::to_string(columns));
       }
     }
   }
@@ -137,19 +143,19 @@ TEST(ResidualLayerNormGradient, IsTheSlopeOfTheFormulaInEveryRung) {
     std::vector<double> sum = formula_sum(layer);
     std::vector<double> gamma = doubles(layer.gamma);
     std::vector<double> beta = doubles(layer.beta);
+    const auto loss = [&] {
+      const std::vector<double> y = formula_norm(sum, gamma, beta);
+      return std::inner_product(y.begin(), y.end(), weights.begin(), 0.0);
+    };
     const auto slopes = [&](std::vector<double>& variable) {
-      std::vector<double> result(variable.size());
-      for (size_t i = 0; i < variable.size(); ++i) {
+      std::vector<double> result;
+      for (double& number : variable) {
         constexpr double kStep = 1e-5;  // error of central differences: step^2 plus 1e-16 / step
-        const double before = variable[i];
-        double loss[2];
-        for (int side = 0; side < 2; ++side) {
-          variable[i] = before + (side == 0 ? -kStep : kStep);
-          const std::vector<double> y = formula_norm(sum, gamma, beta);
-          loss[side] = std::inner_product(y.begin(), y.end(), weights.begin(), 0.0);
-        }
-        variable[i] = before;
-        result[i] = (loss[1] - loss[0]) / (2 * kStep);
+        const double before = std::exchange(number, number - kStep);
+        const double low = loss();
+        number = before + kStep;
+        result.push_back((loss() - low) / (2 * kStep));
+        number = before;
       }
       return result;
     };

@@ -17,30 +17,32 @@ template <typename T>
 class Sums : public ::testing::Test {};
 TYPED_TEST_SUITE(Sums, StorageTypes);
 
+template <typename T>
+void expect_column_sums(int64_t tokens, int64_t columns) {
+  const int64_t stride = columns + 3;
+  const auto x = random_values<T>(tokens * stride, 1);
+  std::vector<double> want(static_cast<size_t>(columns));
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t c = 0; c < columns; ++c) {
+      want[static_cast<size_t>(c)] += to_float(x[static_cast<size_t>(t * stride + c)]);
+    }
+  }
+  for (const Isa isa : usable_rungs()) {
+    std::vector<std::vector<float>> results;
+    for (const int threads : {1, 2, 3}) {
+      const WithThreads scope(threads);
+      results.emplace_back(columns, 99.0F);
+      column_sum<T>(
+          {.x = x.data(), .stride = stride, .out = results.back().data(), .tokens = tokens, .columns = columns}, isa);
+    }
+    expect_close(results[0], want, 2e-5, 1e-6, to_string(isa));  // fp32 sums of up to 333 values of size 1
+    EXPECT_TRUE(same_bits(results[0], results[1]) && same_bits(results[0], results[2])) << to_string(isa);
+  }
+}
+
 TYPED_TEST(Sums, OfColumnsAreRightAndIndependentOfThreadsInEveryRung) {
   for (const int64_t columns : {1, 15, 16, 33, 70}) {
-    for (const int64_t tokens : {0, 1, 3, 64, 65, 333}) {
-      const int64_t stride = columns + 3;
-      const auto x = random_values<TypeParam>(tokens * stride, 1);
-      std::vector<double> want(static_cast<size_t>(columns));
-      for (int64_t t = 0; t < tokens; ++t) {
-        for (int64_t c = 0; c < columns; ++c) {
-          want[static_cast<size_t>(c)] += to_float(x[static_cast<size_t>(t * stride + c)]);
-        }
-      }
-      for (const Isa isa : usable_rungs()) {
-        std::vector<std::vector<float>> results;
-        for (const int threads : {1, 2, 3}) {
-          const WithThreads scope(threads);
-          results.emplace_back(columns, 99.0F);
-          column_sum<TypeParam>(
-              {.x = x.data(), .stride = stride, .out = results.back().data(), .tokens = tokens, .columns = columns},
-              isa);
-        }
-        expect_close(results[0], want, 2e-5, 1e-6, to_string(isa));  // fp32 sums of up to 333 values of size 1
-        EXPECT_TRUE(same_bits(results[0], results[1]) && same_bits(results[0], results[2])) << to_string(isa);
-      }
-    }
+    for (const int64_t tokens : {0, 1, 3, 64, 65, 333}) expect_column_sums<TypeParam>(tokens, columns);
   }
 }
 

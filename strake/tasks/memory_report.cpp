@@ -8,7 +8,6 @@
 namespace strake::tasks {
 namespace {
 
-using models::MemoryUse;
 using training::ShardingStage;
 
 constexpr std::array<const char*, models::kMemoryUses> kUseNames{

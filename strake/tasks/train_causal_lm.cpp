@@ -10,8 +10,6 @@
 namespace strake::tasks {
 namespace {
 
-namespace fs = std::filesystem;
-
 struct Setup {
   models::Gpt2Config model_config;
   JobInputs inputs;

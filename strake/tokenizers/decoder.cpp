@@ -39,7 +39,11 @@ std::string decode_with(const WordPieceDecoder& options, const std::vector<std::
   std::string text;
   for (size_t i = 0; i < tokens.size(); ++i) {
     std::string token = tokens[i];
-    if (i > 0) token = token.starts_with(options.prefix) ? token.substr(options.prefix.size()) : " " + token;
+    if (i > 0 && token.starts_with(options.prefix)) {
+      token.erase(0, options.prefix.size());
+    } else if (i > 0) {
+      token.insert(0, " ");
+    }
     text += options.cleanup ? clean_up(std::move(token)) : token;
   }
   return text;

@@ -60,7 +60,7 @@ void decompose_all(AlignedText& text) {
   for (auto run = pieces.begin(); run != pieces.end();) {
     run = std::find_if(run, pieces.end(), [](const Piece& piece) { return piece.combining != 0; });
     const auto end = std::find_if(run, pieces.end(), [](const Piece& piece) { return piece.combining == 0; });
-    std::stable_sort(run, end, [](const Piece& a, const Piece& b) { return a.combining < b.combining; });
+    std::ranges::stable_sort(run, end, {}, &Piece::combining);
     run = end;
   }
   AlignedText decomposed;

@@ -106,21 +106,25 @@ void add_prefix_spaces(PieceList& list) {
   list = std::move(prefixed);
 }
 
+void split_pieces(const PreTokenizer& pre_tokenizer, PieceList& list) {
+  std::vector<Piece> pieces;
+  for (const Piece& piece : list.pieces) {
+    if (piece.added_id >= 0) {
+      pieces.push_back(piece);
+    } else {
+      std::visit([&](const auto& chosen) { split(chosen, list.text, piece, pieces); }, pre_tokenizer);
+    }
+  }
+  list.pieces = std::move(pieces);
+}
+
 }  // namespace
 
 void pre_tokenize(const std::vector<PreTokenizer>& pre_tokenizers, PieceList& list) {
   for (const PreTokenizer& pre_tokenizer : pre_tokenizers) {
     const auto* byte_level = std::get_if<ByteLevelSplit>(&pre_tokenizer);
     if (byte_level != nullptr && byte_level->add_prefix_space) add_prefix_spaces(list);
-    std::vector<Piece> pieces;
-    for (const Piece& piece : list.pieces) {
-      if (piece.added_id >= 0) {
-        pieces.push_back(piece);
-      } else {
-        std::visit([&](const auto& chosen) { split(chosen, list.text, piece, pieces); }, pre_tokenizer);
-      }
-    }
-    list.pieces = std::move(pieces);
+    split_pieces(pre_tokenizer, list);
   }
 }
 

@@ -179,10 +179,11 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesInEveryStage) {
   for (const ShardingStage& stage : {kZero0, kZero1, kZero2, kZero3}) {
     for (const int ranks : {1, 2}) {
       if (ranks == 1 && (stage.gathered == Gathered::kAfterUpdate)) continue;  // as stage 0
-      for (const bool recompute : {false, true}) {
-        for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-          const Case test{
-              .family = GetParam(), .stage = stage, .ranks = ranks, .recompute = recompute, .precision = precision};
+      Case test{.family = GetParam(), .stage = stage, .ranks = ranks};
+      for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+        test.precision = precision;
+        for (const bool recompute : {false, true}) {
+          test.recompute = recompute;
           EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
         }
       }

@@ -75,19 +75,20 @@ Outcome run(int ranks, const TrainingOptions& options) {
       parameters.assign(i, whole);
     }
     GradientReducer reducer(model, parameters, comm, options.reduction);
+    const auto micro_step = [&](int k) {
+      const int contributors = std::min(comm.size(), kMicroBatches - k * comm.size());
+      reducer.begin_micro_step(k, contributors);
+      for (size_t i = parameters.num_blocks(); i-- > 0;) {
+        if (comm.rank() < contributors) {
+          reducer.begin(i);
+          deliver(reducer.sink(i), *model.blocks()[i], i, k * comm.size() + comm.rank());
+        }
+        reducer.reduce(i);
+      }
+    };
     Outcome own;
     for (int64_t step = 1; step <= 2; ++step) {
-      for (int k = 0; k * comm.size() < kMicroBatches; ++k) {
-        const int contributors = std::min(comm.size(), kMicroBatches - k * comm.size());
-        reducer.begin_micro_step(k, contributors);
-        for (size_t i = parameters.num_blocks(); i-- > 0;) {
-          if (comm.rank() < contributors) {
-            reducer.begin(i);
-            deliver(reducer.sink(i), *model.blocks()[i], i, k * comm.size() + comm.rank());
-          }
-          reducer.reduce(i);
-        }
-      }
+      for (int k = 0; k * comm.size() < kMicroBatches; ++k) micro_step(k);
       reducer.finish();
       own.norm = parameters.gradient_norm();
       parameters.update({.learning_rate = 0.01, .step = step, .gradient_scale = 1 / own.norm});
@@ -176,11 +177,7 @@ TEST_P(Reduction, AddsMicroBatchesInTheOrderOfTheirNumber) {
       at::Tensor sum = tensors::FlatLayout::view(expected, block.layout().entries()[p]);
       for (int m = 0; m < kMicroBatches; ++m) {
         const at::Tensor gradient = gradient_of(m, i, p, block.parameters()[p].shape);
-        if (m == 0) {
-          sum.copy_(gradient);
-        } else {
-          sum.add_(gradient);
-        }
+        sum.copy_(m == 0 ? gradient : sum + gradient);
       }
     }
     EXPECT_TRUE(outcome.gradients[i].equal(expected)) << block.name() << ": same bits, and zeros in the gaps";

@@ -40,7 +40,7 @@ class EmulatedTiles {
         for (int k = 0; k < 4 * kSide; ++k) {
           sum += get<int8_t>(kA, i, k) * get<int8_t>(kB, k / 4, 4 * j + k % 4);
         }
-        std::memcpy(tiles_[kSum].bytes[i] + 4 * j, &sum, sizeof(sum));
+        std::memcpy(&tiles_[kSum].bytes[i][4 * j], &sum, sizeof(sum));
       }
     }
   }
@@ -56,7 +56,7 @@ class EmulatedTiles {
           halves[k % 2] = __builtin_fmaf(a, b, halves[k % 2]);
         }
         const float sum = get<float>(kSum, i, j) + (halves[0] + halves[1]);
-        std::memcpy(tiles_[kSum].bytes[i] + 4 * j, &sum, sizeof(sum));
+        std::memcpy(&tiles_[kSum].bytes[i][4 * j], &sum, sizeof(sum));
       }
     }
   }
@@ -70,7 +70,7 @@ class EmulatedTiles {
   template <typename T>
   T get(int tile, int row, int column) const {
     T value;
-    std::memcpy(&value, tiles_[tile].bytes[row] + column * static_cast<int>(sizeof(T)), sizeof(T));
+    std::memcpy(&value, &tiles_[tile].bytes[row][static_cast<size_t>(column) * sizeof(T)], sizeof(T));
     return value;
   }
 

@@ -111,7 +111,7 @@ struct Avx512 {
   static void transpose(Float (&r)[kLanes]) {
     Float t[kLanes];
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
+    for (size_t i = 0; i < 8; ++i) {
       t[2 * i] = _mm512_unpacklo_ps(r[2 * i], r[2 * i + 1]);
       t[2 * i + 1] = _mm512_unpackhi_ps(r[2 * i], r[2 * i + 1]);
     }

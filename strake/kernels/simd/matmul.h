@@ -16,10 +16,6 @@ constexpr int64_t kGroupColumns = 2304;
 template <class U>
 constexpr int64_t kTileColumns = int64_t{kTileVectors} * U::Simd::kLanes;
 
-// Where A's columns are contiguous, so many units of all rows are packed before the next: their cache lines belong to
-// several panels and may not all stay in a cache, because the columns' distance is often a multiple of its size.
-constexpr int64_t kUnitsAcross = 16;
-
 enum class Sums { kNew, kContinued };
 
 // tile[rows, kTileColumns] = or += A B for one block of the depth.

@@ -82,12 +82,27 @@ void pack_lines_along(const PanelSource<T>& from, const PanelShape& shape, int64
   }
 }
 
+// Where each depth is contiguous, so many units of all lines are packed before the next: the memory is read in order,
+// and the cache lines of a depth, which belong to several panels, are needed again before they are gone.
+constexpr int64_t kUnitsAcross = 16;
+
+// Asks for the lines of one unit, which are as far apart as the depths are: no hardware sees them coming.
+template <class U, typename T>
+void prefetch_unit(const PanelSource<T>& from, const PanelShape& shape, int64_t unit) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  const int64_t last = smaller((unit + 1) * U::kDepthPerUnit, shape.depth);
+  for (int64_t k = unit * U::kDepthPerUnit; k < last; ++k) {
+    for (int64_t i = 0; i < shape.lines; i += kLine) __builtin_prefetch(from.data + k * from.stride + i, 0, 2);
+  }
+}
+
 template <class U, typename T>
 void pack_lines_across(const PanelSource<T>& from, const PanelShape& shape, int64_t begin, int64_t end, float* to) {
   using S = typename U::Simd;
   for (int64_t unit = begin; unit < end; ++unit, to += shape.pitch) {
     const int64_t k = unit * U::kDepthPerUnit;
     const T* const row = from.data + k * from.stride;
+    prefetch_unit<U>(from, shape, unit + kUnitsAcross);
     for_each_vector<S>(shape.lines, [&](int64_t line, auto lanes) {
       const typename S::Float value = U::across(row + line, from.stride, shape.depth - k, lanes);
       if (unit + 1 < end) {
@@ -117,11 +132,14 @@ void pack_right_panels(const MatrixOperand<T>& b, const PanelPiece& piece, int64
   const DepthBlocks blocks(units_of<U>(piece.depth));
   const int64_t first_unit = blocks.begin(piece.first_block);
   const int64_t last_unit = blocks.begin(piece.first_block + piece.blocks);
-  for (int64_t panel = begin; panel < end; ++panel) {
-    const int64_t column = panel * kColumns;
-    const PanelShape shape{smaller(kColumns, piece.columns - column), kColumns, piece.depth};
-    pack_panel<U>(all.from(piece.first_column + column), shape, first_unit, last_unit,
-                  panels + panel * (last_unit - first_unit) * kColumns);
+  const int64_t step = all.along_depth ? last_unit - first_unit : kUnitsAcross;
+  for (int64_t unit = first_unit; unit < last_unit; unit += step) {
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const int64_t column = panel * kColumns;
+      const PanelShape shape{smaller(kColumns, piece.columns - column), kColumns, piece.depth};
+      pack_panel<U>(all.from(piece.first_column + column), shape, unit, smaller(unit + step, last_unit),
+                    panels + (panel * (last_unit - first_unit) + unit - first_unit) * kColumns);
+    }
   }
 }
 

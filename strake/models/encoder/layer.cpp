@@ -24,7 +24,7 @@ EncoderLayerBlock::EncoderLayerBlock(const EncoderConfig& config, const EncoderN
   output_norm_ = add_norm(this->name() + ".feed_forward.norm", source(names.output_norm), hidden);
 }
 
-Affine EncoderLayerBlock::add_projection(const char* name, std::vector<std::string> sources, int64_t outputs,
+Affine EncoderLayerBlock::add_projection(const char* name, const std::vector<std::string>& sources, int64_t outputs,
                                          int64_t inputs) {
   ParameterSpec weight{.name = fmt::format("{}.{}.weight", this->name(), name), .shape = {outputs, inputs}};
   ParameterSpec bias{.name = fmt::format("{}.{}.bias", this->name(), name),

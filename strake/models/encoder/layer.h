@@ -18,7 +18,7 @@ class EncoderLayerBlock final : public Block {
 
  private:
   // Weight and bias of a projection, stacked from several in the checkpoint.
-  Affine add_projection(const char* name, std::vector<std::string> sources, int64_t outputs, int64_t inputs);
+  Affine add_projection(const char* name, const std::vector<std::string>& sources, int64_t outputs, int64_t inputs);
 
   EncoderConfig config_;
   uint32_t first_site_;

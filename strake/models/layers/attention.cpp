@@ -66,7 +66,7 @@ double pairs_of(const BatchShape& batch, kernels::AttentionMask mask) {
 
 at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options, const StepContext& context) {
   const int64_t width = qkv.size(1) / 3;
-  const at::Tensor out = at::empty({qkv.size(0), width}, qkv.options());
+  at::Tensor out = at::empty({qkv.size(0), width}, qkv.options());
   const at::Tensor lse = at::empty({qkv.size(0), options.num_heads}, qkv.options().dtype(at::kFloat));
   dispatch_storage(qkv, [&]<typename T>(T*, const auto& place) {
     const T* in = const_storage<T>(qkv);

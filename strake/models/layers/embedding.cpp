@@ -43,7 +43,7 @@ struct EmbeddingNode final : torch::autograd::Node {
 
 at::Tensor embedding_sum(const EmbeddingTables& tables, const tensors::PackedBatch& batch) {
   const at::Tensor& word = tables.word.value;
-  const at::Tensor out = at::empty({batch.num_tokens(), word.size(1)}, word.options());
+  at::Tensor out = at::empty({batch.num_tokens(), word.size(1)}, word.options());
   dispatch_storage(word, [&]<typename T>(T*, const auto& place) {
     kernels::EmbeddingForward<T> args{.word = table<T>(tables.word, batch.input_ids),
                                       .position = table<T>(tables.position, tables.position_rows),

@@ -100,6 +100,11 @@ class LayerGradients : public testing::Test {
   void SetUp() override { tensors::set_compute_threads(1); }  // thousands of tiny passes
 
   kernels::Dropout dropout(uint32_t site) const { return context_.dropout(site, 0.4); }
+  void check_attention(const AttentionOptions& options) const {
+    check_gradients({{wave({8, 24}, 1)}, {}, [&](const auto& x, const Parameters&) {
+                       return self_attention(x[0], options, context_);
+                     }});
+  }
 
   const tensors::PackedBatch batch_ = packed_batch({3, 1, 4});
   const StepContext context_{batch_, philox_key(5, 1)};
@@ -126,10 +131,7 @@ TEST_F(LayerGradients, OfSelfAttentionAgreeWithDifferences) {
     for (const auto mask : {kernels::AttentionMask::kFull, kernels::AttentionMask::kCausal}) {
       for (const auto& scale : {std::optional<float>(), std::optional(0.9F)}) {
         SCOPED_TRACE(probabilities.p);
-        const AttentionOptions options{.num_heads = 2, .mask = mask, .scale = scale, .dropout = probabilities};
-        check_gradients({{wave({8, 24}, 1)}, {}, [&](const auto& x, const Parameters&) {
-                           return self_attention(x[0], options, context_);
-                         }});
+        check_attention({.num_heads = 2, .mask = mask, .scale = scale, .dropout = probabilities});
       }
     }
   }

@@ -44,6 +44,7 @@ T shuffle_xor(T value, int mask) {
 
 }  // namespace strake::kernels::cuda::emulation
 
+// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names.
 #define __global__
 #define __device__
 #define __host__
@@ -57,3 +58,4 @@ T shuffle_xor(T value, int mask) {
 #define __syncthreads() ::strake::kernels::cuda::emulation::block_barrier()
 #define __syncwarp() ::strake::kernels::cuda::emulation::warp_barrier()
 #define __shfl_xor_sync(all, value, mask) ::strake::kernels::cuda::emulation::shuffle_xor(value, mask)
+// NOLINTEND(bugprone-reserved-identifier)

@@ -20,7 +20,7 @@ std::vector<unsigned> neighbours(bool with_barrier) {
 }
 
 TEST(CudaEmulation, RunsEveryThreadOfEveryBlock) {
-  std::vector<int> visits(3 * 2 * 32);
+  std::vector<int> visits(size_t{3} * 2 * 32);
   run({3, 2}, 32, [&] { ++visits[(blockIdx.y * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x]; });
   EXPECT_EQ(visits, std::vector<int>(visits.size(), 1));
 }
@@ -50,11 +50,10 @@ TEST(CudaEmulation, ShufflesWithinWarps) {
 }
 
 TEST(CudaEmulation, RefusesABlockInWhichAThreadMissesABarrier) {
-  EXPECT_THROW(run({1, 1}, 32,
-                   [] {
-                     if (threadIdx.x != 7) __syncthreads();
-                   }),
-               std::logic_error);
+  const auto all_but_one_wait = [] {
+    if (threadIdx.x != 7) __syncthreads();
+  };
+  EXPECT_THROW(run({1, 1}, 32, all_but_one_wait), std::logic_error);
 }
 
 }  // namespace
