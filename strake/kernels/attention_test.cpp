@@ -243,10 +243,11 @@ TEST(AttentionDropout, DropsExactlyWhatTheDefinitionSaysInEveryRung) {
     for (const Isa isa : usable_rungs()) {
       const std::vector<float> out = run(b, qkv, random_dout<float>(b), isa).out;
       int wrong = 0;
-      for (int64_t n = 2 * 3 * length; n < b.tokens * 3 * length; ++n) {
+      const int64_t heads_keys = int64_t{3} * length;
+      for (int64_t n = 2 * heads_keys; n < b.tokens * heads_keys; ++n) {
         const int64_t key = n % length;
         const int64_t head = n / length % 3;
-        const int64_t query = n / (3 * length);
+        const int64_t query = n / heads_keys;
         const float value = out[static_cast<size_t>(query * (b.width + kGap) + head * length + key)];
         wrong += (value != 0.0F) != keeps(keep, query, (head << 20) + key) ? 1 : 0;
       }

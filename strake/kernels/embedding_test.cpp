@@ -26,6 +26,14 @@ template <typename T>
 class Embedding : public ::testing::Test {};
 TYPED_TEST_SUITE(Embedding, StorageTypes);
 
+template <typename T, typename Id>
+void add_rows(const std::vector<T>& table, const std::vector<Id>& ids, std::vector<double>& sums) {
+  const size_t columns = sums.size() / ids.size();
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sums[i] += to_float(table[static_cast<size_t>(ids[i / columns]) * columns + i % columns]);
+  }
+}
+
 TYPED_TEST(Embedding, AddsTheRowsOfItsTablesInEveryRung) {
   for (const int64_t columns : {1, 20, 64, 65}) {
     const auto word = random_values<TypeParam>(kRows * columns, 1);
@@ -42,14 +50,11 @@ TYPED_TEST(Embedding, AddsTheRowsOfItsTablesInEveryRung) {
         args.type = {type.data(), 2, type_ids.data()};
       }
       std::vector<double> want(static_cast<size_t>(kTokens * columns));
-      const auto add_rows = [&](const auto& table, const auto& ids) {
-        for (int64_t i = 0; i < kTokens * columns; ++i) {
-          const int64_t row = ids[static_cast<size_t>(i / columns)];
-          want[static_cast<size_t>(i)] += to_float(table[static_cast<size_t>(row * columns + i % columns)]);
-        }
-      };
-      add_rows(word, word_ids);
-      if (all_tables) add_rows(position, position_ids), add_rows(type, type_ids);
+      add_rows(word, word_ids, want);
+      if (all_tables) {
+        add_rows(position, position_ids, want);
+        add_rows(type, type_ids, want);
+      }
       for (const Isa isa : usable_rungs()) {
         std::vector<TypeParam> out(want.size());
         args.out = out.data();

@@ -1,6 +1,7 @@
 #include "strake/tokenizers/normalizer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "strake/tokenizers/unicode.h"
 
@@ -49,18 +50,19 @@ void decompose_all(AlignedText& text) {
     char32_t value;
     uint8_t combining;
     bool first;
+    size_t place;  // marks of one class keep their order
   };
   std::vector<Piece> pieces;
   pieces.reserve(text.size());
   for (const AlignedChar& c : text) {
     char32_t out[4];
     const int length = decompose(c.value, out);
-    for (int i = 0; i < length; ++i) pieces.push_back({out[i], combining_class(out[i]), i == 0});
+    for (int i = 0; i < length; ++i) pieces.push_back({out[i], combining_class(out[i]), i == 0, pieces.size()});
   }
   for (auto run = pieces.begin(); run != pieces.end();) {
     run = std::find_if(run, pieces.end(), [](const Piece& piece) { return piece.combining != 0; });
     const auto end = std::find_if(run, pieces.end(), [](const Piece& piece) { return piece.combining == 0; });
-    std::ranges::stable_sort(run, end, {}, &Piece::combining);
+    std::ranges::sort(run, end, {}, [](const Piece& piece) { return std::pair(piece.combining, piece.place); });
     run = end;
   }
   AlignedText decomposed;

@@ -61,6 +61,18 @@ struct Outcome {
   double norm = 0;
 };
 
+void run_micro_step(const models::Model& model, GradientReducer& reducer, const comm::Comm& comm, int k) {
+  const int contributors = std::min(comm.size(), kMicroBatches - k * comm.size());
+  reducer.begin_micro_step(k, contributors);
+  for (size_t i = model.blocks().size(); i-- > 0;) {
+    if (comm.rank() < contributors) {
+      reducer.begin(i);
+      deliver(reducer.sink(i), *model.blocks()[i], i, k * comm.size() + comm.rank());
+    }
+    reducer.reduce(i);
+  }
+}
+
 // Two optimizer steps of kMicroBatches micro-batches each.
 Outcome run(int ranks, const TrainingOptions& options) {
   Outcome outcome;
@@ -75,20 +87,9 @@ Outcome run(int ranks, const TrainingOptions& options) {
       parameters.assign(i, whole);
     }
     GradientReducer reducer(model, parameters, comm, options.reduction);
-    const auto micro_step = [&](int k) {
-      const int contributors = std::min(comm.size(), kMicroBatches - k * comm.size());
-      reducer.begin_micro_step(k, contributors);
-      for (size_t i = parameters.num_blocks(); i-- > 0;) {
-        if (comm.rank() < contributors) {
-          reducer.begin(i);
-          deliver(reducer.sink(i), *model.blocks()[i], i, k * comm.size() + comm.rank());
-        }
-        reducer.reduce(i);
-      }
-    };
     Outcome own;
     for (int64_t step = 1; step <= 2; ++step) {
-      for (int k = 0; k * comm.size() < kMicroBatches; ++k) micro_step(k);
+      for (int k = 0; k * comm.size() < kMicroBatches; ++k) run_micro_step(model, reducer, comm, k);
       reducer.finish();
       own.norm = parameters.gradient_norm();
       parameters.update({.learning_rate = 0.01, .step = step, .gradient_scale = 1 / own.norm});

@@ -40,7 +40,7 @@ class EmulatedTiles {
         for (int k = 0; k < 4 * kSide; ++k) {
           sum += get<int8_t>(kA, i, k) * get<int8_t>(kB, k / 4, 4 * j + k % 4);
         }
-        std::memcpy(&tiles_[kSum].bytes[i][4 * j], &sum, sizeof(sum));
+        std::memcpy(&tiles_[kSum].bytes[i][int64_t{4} * j], &sum, sizeof(sum));
       }
     }
   }
@@ -56,7 +56,7 @@ class EmulatedTiles {
           halves[k % 2] = __builtin_fmaf(a, b, halves[k % 2]);
         }
         const float sum = get<float>(kSum, i, j) + (halves[0] + halves[1]);
-        std::memcpy(&tiles_[kSum].bytes[i][4 * j], &sum, sizeof(sum));
+        std::memcpy(&tiles_[kSum].bytes[i][int64_t{4} * j], &sum, sizeof(sum));
       }
     }
   }
