@@ -21,6 +21,12 @@ function(strake_module name)
   endif()
 endfunction()
 
+# Seconds; instrumented code is slow.
+set(STRAKE_UNIT_TIMEOUT 300)
+if(STRAKE_SANITIZE)
+  set(STRAKE_UNIT_TIMEOUT 1500)
+endif()
+
 # strake_test(<group> <source> libs...): a GoogleTest executable registered as "<group>.<stem>".
 function(strake_test group source)
   cmake_path(GET source STEM stem)
@@ -28,5 +34,5 @@ function(strake_test group source)
   target_link_libraries(${group}_${stem} PRIVATE ${ARGN} strake_warnings GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(${group}_${stem} PRIVATE STRAKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${group}.${stem} COMMAND ${group}_${stem})
-  set_tests_properties(${group}.${stem} PROPERTIES LABELS unit TIMEOUT 300)
+  set_tests_properties(${group}.${stem} PROPERTIES LABELS unit TIMEOUT ${STRAKE_UNIT_TIMEOUT})
 endfunction()
