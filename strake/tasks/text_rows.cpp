@@ -50,15 +50,36 @@ void encode_with_places(const tokenizers::Tokenizer& tokenizer, std::string_view
   if (!encoding.overflowing.empty()) rows.cut_rows.push_back(rows.num_rows() - 1);
 }
 
+// Tokens that the question leaves for the context.
+int64_t room_beside(const tokenizers::Tokenizer& tokenizer, std::string_view question, int64_t max_seq_length) {
+  const tokenizers::Encoding alone = tokenizer.encode(question, std::nullopt, {.add_special_tokens = false});
+  const int64_t added = tokenizer.spec().post_processor.added(true);
+  return std::max<int64_t>(0, max_seq_length - added - std::ssize(alone.ids));
+}
+
+tokenizers::Encoding encode_question(const tokenizers::Tokenizer& tokenizer, std::string_view question,
+                                     std::string_view context, const TextOptions& options) {
+  const int64_t stride = *options.doc_stride;
+  const tokenizers::Truncation windows{.max_length = options.max_seq_length,
+                                       .stride = stride,
+                                       .strategy = tokenizers::TruncationStrategy::kOnlySecond};
+  try {
+    return tokenizer.encode(question, context, {.truncation = windows});
+  } catch (const Error&) {
+    const int64_t room = room_beside(tokenizer, question, options.max_seq_length);
+    require(room > stride, ErrorKind::kData,
+            "the question leaves {} of {} tokens to the context, which must be more than --doc_stride {}", room,
+            options.max_seq_length, stride);
+    throw;
+  }
+}
+
 // The windows of a question and its context.
 void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view question, std::string_view context,
                     const Request& request, EncodedRows& rows) {
   const TextOptions& options = request.options;
   require(!question.empty(), ErrorKind::kData, "column '{}' is empty: there is no question", options.text_column);
-  const tokenizers::Truncation windows{.max_length = options.max_seq_length,
-                                       .stride = *options.doc_stride,
-                                       .strategy = tokenizers::TruncationStrategy::kOnlySecond};
-  const tokenizers::Encoding encoding = tokenizer.encode(question, context, {.truncation = windows});
+  const tokenizers::Encoding encoding = encode_question(tokenizer, question, context, options);
   const auto is_of_context = [](const tokenizers::TokenSource& source) { return source.text == 1; };
   require(std::ranges::any_of(encoding.sources, is_of_context), ErrorKind::kData,
           "column '{}' has no tokens: there is nothing to look for an answer in", options.text_pair_column);
