@@ -123,6 +123,7 @@ def compare_with_pipeline(model, tokenizer, rows, flags):
     for (question, context), expected in zip(QUESTIONS, rows, strict=True):
         found = pipeline(question=question, context=context, **options)
         found = found if isinstance(found, list) else [found]
+        found = [answer for answer in found if answer["score"] > 0]  # where there are few, it gives impossible ones
         for (text, score, start, end), answer in zip(expected, found, strict=True):
             assert (text, start, end) == (answer["answer"], answer["start"], answer["end"])
             assert abs(score - answer["score"]) < 1e-5
