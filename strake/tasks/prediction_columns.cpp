@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -48,7 +47,9 @@ void check_output_columns(const std::vector<std::string>& names) {
   std::vector<std::string> known(kOfClasses.begin(), kOfClasses.end());
   known.insert(known.end(), kOfFeatures.begin(), kOfFeatures.end());
   known.insert(known.end(), kOfTokens.begin(), kOfTokens.end());
-  std::ranges::remove_copy(kOfAnswers, std::back_inserter(known), "score");  // there are scores of classes
+  for (const std::string_view name : kOfAnswers) {
+    if (name != "score") known.emplace_back(name);  // classes have one
+  }
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
             "--output_columns {}: the columns are {}{}", printable(name), fmt::join(known, ", "),
