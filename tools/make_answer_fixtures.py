@@ -22,7 +22,8 @@ import tiny_models  # noqa: E402
 
 LONG = (
     "We love the book and the day was fine. Caf\u00e9 na\u00efve \u2014 \U0001f600 it was a sad, awful film; THE "
-    "BOOK and The Book again, a\u0301 poor day. \u4f60\u597d great film 42? It was good and we hate it, and this day was bad. "
+    "BOOK and The Book again, a\u0301 poor day. \u4f60\u597d great film 42? It was good and "
+    "we hate it, and this day was bad. "
 )
 QUESTIONS = [
     ["a film?", "the film was good"],

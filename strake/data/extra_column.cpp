@@ -59,8 +59,9 @@ struct Converter {
     auto scores = std::make_shared<arrow::FloatBuilder>();
     auto begins = std::make_shared<arrow::Int32Builder>();
     auto ends = std::make_shared<arrow::Int32Builder>();
-    const auto type = arrow::struct_({arrow::field(lists_of_spans.label_name, arrow::utf8()), arrow::field("score", arrow::float32()),
-                                      arrow::field("start", arrow::int32()), arrow::field("end", arrow::int32())});
+    const auto type =
+        arrow::struct_({arrow::field(lists_of_spans.label_name, arrow::utf8()), arrow::field("score", arrow::float32()),
+                        arrow::field("start", arrow::int32()), arrow::field("end", arrow::int32())});
     auto spans = std::make_shared<arrow::StructBuilder>(
         type, pool, std::vector<std::shared_ptr<arrow::ArrayBuilder>>{labels, scores, begins, ends});
     arrow::ListBuilder lists(pool, spans);

@@ -20,7 +20,8 @@ struct AnswerFlags {
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit("question_column", self.question_column, "of question-answering: column with the question; default: question");
+    visit("question_column", self.question_column,
+          "of question-answering: column with the question; default: question");
     visit("context_column", self.context_column,
           "of question-answering: column with the text that holds the answer; default: context");
     visit("doc_stride", self.doc_stride,

@@ -149,8 +149,7 @@ std::vector<data::LabelledSpan> get_answers(std::span<const float> numbers, std:
     if (begin == kNoAnswer) break;
     require(begin >= 0 && begin <= end && end <= points.size(), ErrorKind::kData,
             "an answer from {} to {} of a context of {} characters", begin, end, points.size());
-    answers.push_back(
-        {.label = std::string(points.part(begin, end)), .score = next[2], .begin = begin, .end = end});
+    answers.push_back({.label = std::string(points.part(begin, end)), .score = next[2], .begin = begin, .end = end});
   }
   return answers;
 }

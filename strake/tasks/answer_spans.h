@@ -38,11 +38,12 @@ class CodePoints {
 };
 
 // Finds the answers to one question as Transformers 4.57's question-answering pipeline does: in each window the softmax
-// over its first token ([CLS] or <s>, which stands for no answer) and the context's tokens, for begins and for ends; the
-// score of a span is the product; the best 2 top_k + 10 spans of a window (top_k if they end with tokens) are widened to
-// words; those of the same text but for upper and lower case, also in other windows, are one answer at the first one's
-// place, whose score is their sum. (So a score can be more than 1.) The empty answer has the smallest score that a
-// window gives it. Of equal scores the one that begins, then ends, first is better; the empty answer is the last.
+// over its first token ([CLS] or <s>, which stands for no answer) and the context's tokens, for begins and for ends;
+// the score of a span is the product; the best 2 top_k + 10 spans of a window (top_k if they end with tokens) are
+// widened to words; those of the same text but for upper and lower case, also in other windows, are one answer at the
+// first one's place, whose score is their sum. (So a score can be more than 1.) The empty answer has the smallest score
+// that a window gives it. Of equal scores the one that begins, then ends, first is better; the empty answer is the
+// last.
 class AnswerFinder {
  public:
   // `context` must outlive this.
@@ -63,8 +64,8 @@ class AnswerFinder {
 
   const AnswerRules& rules_;
   CodePoints context_;
-  std::vector<Answer> answers_;              // in the order in which they were found
-  std::map<std::string, size_t> by_text_;    // in lower case
+  std::vector<Answer> answers_;            // in the order in which they were found
+  std::map<std::string, size_t> by_text_;  // in lower case
   float empty_score_;
 };
 

@@ -34,8 +34,8 @@ using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
 class PredictionColumns {
  public:
   // `names`: --output_columns; empty means prediction, and probabilities unless the model is a regression; embedding;
-  // entities; or answer, score, start and end, with top_k answers. Errors (kUsage): unknown or repeated names, those of another task, and those of classes for a
-  // regression.
+  // entities; or answer, score, start and end, with top_k answers. Errors (kUsage): unknown or repeated names, those of
+  // another task, and those of classes for a regression.
   PredictionColumns(const std::vector<std::string>& names, const TaskHead& task, const models::EncoderConfig& config);
 
   // A row's values depend on its own outputs alone.

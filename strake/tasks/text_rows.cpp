@@ -60,9 +60,8 @@ int64_t room_beside(const tokenizers::Tokenizer& tokenizer, std::string_view que
 tokenizers::Encoding encode_question(const tokenizers::Tokenizer& tokenizer, std::string_view question,
                                      std::string_view context, const TextOptions& options) {
   const int64_t stride = *options.doc_stride;
-  const tokenizers::Truncation windows{.max_length = options.max_seq_length,
-                                       .stride = stride,
-                                       .strategy = tokenizers::TruncationStrategy::kOnlySecond};
+  const tokenizers::Truncation windows{
+      .max_length = options.max_seq_length, .stride = stride, .strategy = tokenizers::TruncationStrategy::kOnlySecond};
   try {
     return tokenizer.encode(question, context, {.truncation = windows});
   } catch (const Error&) {

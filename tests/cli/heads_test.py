@@ -333,12 +333,17 @@ def test_shards_and_single_rows_have_the_answers_of_the_whole(reading, tmp_path)
 def test_an_interrupted_search_for_answers_goes_on_with_the_same_bytes(reading, tmp_path, top_k):
     flags = reading | {"max_tokens_per_batch": 32, "top_k": top_k, "keep_columns": "number"}
     strake("predict", output=tmp_path / "whole.parquet", **flags)
-    half = 300 * top_k * 12 // 2  # of the journal
+    most = 2000 + 300 * top_k * 12 // 2  # half of the answers, and the heads of their records
     line = command("predict", output=tmp_path / "out.parquet", **flags)
-    outcome = run(line, preexec_fn=small_disk(half))
+    outcome = run(line, preexec_fn=small_disk(most))
     assert outcome.code == FILE, outcome.err
-    changes = [({"max_answer_len": 3}, "task = "), ({"doc_stride": 3}, "doc_stride = "), ({"top_k": 2}, "task = ")]
-    for change, named in changes:
+    for change, named in [
+        ({"max_answer_len": 3}, "task = "),
+        ({"handle_impossible_answer": "true"}, "task = "),
+        ({"align_to_words": "false"}, "task = "),
+        ({"doc_stride": 3}, "doc_stride = "),
+        ({"top_k": 2, "output_columns": "answers"}, "= "),
+    ]:
         refused(USAGE, named, output=tmp_path / "out.parquet", **(flags | change))
     result = summary("predict", output=tmp_path / "out.parquet", **flags)
     assert 0 < result["rows_scored"] < 300
@@ -390,7 +395,7 @@ def test_a_long_question_with_a_context_that_fits_is_answered(reading, tmp_path)
 def test_windows_have_at_most_the_positions_of_the_model(reading, tmp_path):
     flags = {name: reading[name] for name in ("model_name_or_path", "input")}
     strake("predict", output=tmp_path / "out.parquet", **flags)
-    longest = parquet.read_schema(tmp_path / "out.parquet").metadata[b"strake.max_seq_length"]
+    longest = parquet.read_metadata(tmp_path / "out.parquet").metadata[b"strake.max_seq_length"]
     assert int(longest) == read_config(reading["model_name_or_path"])["max_position_embeddings"]
 
 
