@@ -92,15 +92,28 @@ def make_model(folder, family="bert", dropout=0.0, head=False):
 ARCHITECTURES = {"bert": "Bert", "roberta": "Roberta", "distilbert": "DistilBert"}
 
 
-def make_tagger(folder, family="bert", labels=("O", "B-PER", "I-PER", "B-LOC", "I-LOC")):
-    """A model folder whose last linear layer gives every token a label."""
-    folder = make_model(folder, family)
+def add_token_head(folder, family, name, outputs, spread):
+    """A last linear layer, `name`, over every token."""
     size = read_config(folder)["dim" if family == "distilbert" else "hidden_size"]
     source = numpy.random.default_rng(11)
     weights = load_file(folder / "model.safetensors")
-    weights["classifier.weight"] = source.normal(0, 0.2, (len(labels), size)).astype(numpy.float32)
-    weights["classifier.bias"] = source.normal(0, 0.2, len(labels)).astype(numpy.float32)
+    weights[f"{name}.weight"] = source.normal(0, spread, (outputs, size)).astype(numpy.float32)
+    weights[f"{name}.bias"] = source.normal(0, spread, outputs).astype(numpy.float32)
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def make_reader(folder, family="bert"):
+    """A model folder that finds answers: a linear layer gives every token a logit to begin one and to end it."""
+    folder = make_model(folder, family)
+    add_token_head(folder, family, "qa_outputs", 2, 0.5)
+    change_config(folder, architectures=[f"{ARCHITECTURES[family]}ForQuestionAnswering"])
+    return folder
+
+
+def make_tagger(folder, family="bert", labels=("O", "B-PER", "I-PER", "B-LOC", "I-LOC")):
+    """A model folder whose last linear layer gives every token a label."""
+    folder = make_model(folder, family)
+    add_token_head(folder, family, "classifier", len(labels), 0.2)
     change_config(
         folder,
         architectures=[f"{ARCHITECTURES[family]}ForTokenClassification"],

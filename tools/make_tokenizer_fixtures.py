@@ -114,7 +114,10 @@ def byte_level():
 
 def encoding(e):
     keys = ("ids", "type_ids", "attention_mask", "special_tokens_mask", "offsets", "tokens")
-    return {key: getattr(e, key) for key in keys}
+    none = -1
+    words = zip(e.sequence_ids, e.word_ids, strict=True)
+    record = {key: getattr(e, key) for key in keys}
+    return record | {"words": [[none, none] if text is None else [text, word] for text, word in words]}
 
 
 def record(tok, text, pair=None, truncation=None, padding=None):

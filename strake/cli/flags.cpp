@@ -12,7 +12,7 @@ namespace strake::cli {
 namespace {
 
 // Flags people bring along from Transformers' scripts, and what to do instead.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kKnownElsewhere{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kKnownElsewhere{{
     {"--do_train", "strake train always trains; leave it out"},
     {"--do_eval", "give a --validation_file and --eval_strategy epoch instead"},
     {"--do_predict", "use strake predict"},
@@ -22,6 +22,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kKnownEl
     {"--evaluation_strategy", "Transformers renamed it: --eval_strategy"},
     {"--dataset_name", "nothing is downloaded; give a file: --train_file"},
     {"--text_column_names", "it is called --text_column here (and --text_pair_column)"},
+    {"--version_2_with_negative", "it is called --handle_impossible_answer here"},
+    {"--max_answer_length", "it is called --max_answer_len here"},
+    {"--n_best_size", "the best answers are asked for by --top_k"},
     {"--label_column_name", "it is called --label_column here"},
     {"--dataloader_num_workers", "text is tokenized on all cores; leave it out"},
     {"--push_to_hub", "nothing is uploaded; leave it out"},

@@ -59,10 +59,11 @@ void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
     app.add_option_function<std::string>(
            flag, [&field, flag](const std::string& value) { field = parse_bool(value, flag); }, help)
         ->type_name("BOOL");
-  } else if constexpr (std::is_same_v<T, std::optional<uint64_t>>) {
-    app.add_option_function<uint64_t>(
-           flag, [&field](const uint64_t& value) { field = value; }, help)
-        ->check(&check_integer<uint64_t>);
+  } else if constexpr (std::is_same_v<T, std::optional<uint64_t>> || std::is_same_v<T, std::optional<int64_t>>) {
+    using Integer = typename T::value_type;
+    app.add_option_function<Integer>(
+           flag, [&field](const Integer& value) { field = value; }, help)
+        ->check(&check_integer<Integer>);
   } else if constexpr (std::is_integral_v<T>) {
     app.add_option(flag, field, help)->capture_default_str()->check(&check_integer<T>);
   } else {

@@ -140,6 +140,7 @@ std::span<const Verb> verbs() {
            "  strake predict ... --shard 2/8                  the third of eight parts: scored-00002-of-00008.parquet\n"
            "  strake predict ... --keep_columns id --output_columns prediction score\n"
            "  strake predict ... --task feature-extraction    embeddings, by mean or CLS pooling\n"
+           "  strake predict ... --task question-answering    answers, where the columns question and context are\n"
            "  strake predict ... --precision auto             int8 or bf16, where they are near enough to fp32\n"
            "A run that was interrupted goes on when it is started again with the same flags."},
           &run_predict},

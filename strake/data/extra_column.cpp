@@ -53,18 +53,19 @@ struct Converter {
     }
     return value_of(lists.Finish(), file);
   }
-  std::shared_ptr<arrow::Array> operator()(const SpanRows& rows) const {
+  std::shared_ptr<arrow::Array> operator()(const SpanLists& lists_of_spans) const {
     auto* const pool = arrow::default_memory_pool();
     auto labels = std::make_shared<arrow::StringBuilder>();
     auto scores = std::make_shared<arrow::FloatBuilder>();
     auto begins = std::make_shared<arrow::Int32Builder>();
     auto ends = std::make_shared<arrow::Int32Builder>();
-    const auto type = arrow::struct_({arrow::field("entity", arrow::utf8()), arrow::field("score", arrow::float32()),
-                                      arrow::field("start", arrow::int32()), arrow::field("end", arrow::int32())});
+    const auto type =
+        arrow::struct_({arrow::field(lists_of_spans.label_name, arrow::utf8()), arrow::field("score", arrow::float32()),
+                        arrow::field("start", arrow::int32()), arrow::field("end", arrow::int32())});
     auto spans = std::make_shared<arrow::StructBuilder>(
         type, pool, std::vector<std::shared_ptr<arrow::ArrayBuilder>>{labels, scores, begins, ends});
     arrow::ListBuilder lists(pool, spans);
-    for (const std::vector<LabelledSpan>& row : rows) {
+    for (const std::vector<LabelledSpan>& row : lists_of_spans.rows) {
       require_ok(lists.Append(), file);
       for (const LabelledSpan& span : row) {
         require_ok(spans->Append(), file);

@@ -28,13 +28,18 @@ struct LabelledSpan {
 
   bool operator==(const LabelledSpan&) const = default;
 };
-// Any number of them per row; written as list<struct<entity, score, start, end>>.
-using SpanRows = std::vector<std::vector<LabelledSpan>>;
+using SpanRows = std::vector<std::vector<LabelledSpan>>;  // any number of them per row
+
+// Written as list<struct<NAME, score, start, end>>.
+struct SpanLists {
+  SpanRows rows;
+  std::string label_name;
+};
 
 // A column that the program adds: one value per row.
 struct ExtraColumn {
   using Values = std::variant<std::vector<std::string>, std::vector<float>, std::vector<int32_t>, std::vector<int64_t>,
-                              FloatRows, std::vector<std::vector<int32_t>>, SpanRows>;
+                              FloatRows, std::vector<std::vector<int32_t>>, SpanLists>;
   std::string name;
   Values values;
 };

@@ -63,14 +63,14 @@ class Calibrator {
   explicit Calibrator(const ScoreConfig& config)
       : config_(config),
         encoder_(models::read_encoder_config(config.model_name_or_path)),
+        text_(text_options(config, ScoringTask::kTextClassification, encoder_)),
         labels_(LabelMap::of(encoder_)),
         regression_(labels_.problem() == models::ProblemType::kRegression) {}
 
   void read_data() {
-    check_max_seq_length(config_, encoder_);
     const auto tokenizer = tokenizers::Tokenizer::load(config_.model_name_or_path);
     const data::TableSource source = make_source(config_.input, config_.text.encoding);
-    for_each_encoded(source, {tokenizer, config_.text, &labels_}, 1, [&](const EncodedRows& rows) {
+    for_each_encoded(source, {tokenizer, text_, &labels_}, 1, [&](const EncodedRows& rows) {
       check_tokens(config_, encoder_, rows, 0, rows.num_rows());
       data_.add(rows);
     });
@@ -113,7 +113,7 @@ class Calibrator {
             plan,
             {.threads = threads_per_rank(1),
              .tokens_at_a_time = config_.max_tokens_per_batch,
-             .longest_sequence = config_.text.max_seq_length}};
+             .longest_sequence = text_.max_seq_length}};
   }
 
   Logits score(Engine& engine, const LabelledTokens& data) const {
@@ -242,6 +242,7 @@ class Calibrator {
 
   const ScoreConfig& config_;
   models::EncoderConfig encoder_;
+  TextOptions text_;
   LabelMap labels_;
   bool regression_;
   LabelledTokens data_;

@@ -16,6 +16,7 @@
 #include "strake/tasks/prediction_job.h"
 #include "strake/tasks/prediction_output.h"
 #include "strake/tasks/prediction_scorer.h"
+#include "strake/tasks/row_numbers.h"
 #include "strake/tasks/shard.h"
 
 namespace strake::tasks {
@@ -34,11 +35,11 @@ std::string text_of(const inference::PrecisionPlan& plan) {
 }
 
 // Only the columns that are needed, if not all.
-data::TableSource source_of(const PredictConfig& config, const KeptColumns& kept) {
+data::TableSource source_of(const PredictConfig& config, const TextOptions& text, const KeptColumns& kept) {
   data::TableSource source = make_source(config.score.input, config.score.text.encoding);
   if (kept.all()) return source;
   source.columns = kept.names();
-  for (const std::string& name : {config.score.text.text_column, config.score.text.text_pair_column}) {
+  for (const std::string& name : {text.text_column, text.text_pair_column}) {
     if (!name.empty() && std::ranges::find(source.columns, name) == source.columns.end())
       source.columns.push_back(name);
   }
@@ -48,7 +49,7 @@ data::TableSource source_of(const PredictConfig& config, const KeptColumns& kept
 // What the bits of the output depend on.
 Json identity_of(const PredictConfig& config, const ScoringModel& model, const std::vector<std::string>& columns,
                  const std::vector<std::string>& files) {
-  const TextOptions& text = config.score.text;
+  const TextOptions& text = model.text;
   Json identity{{"task", model.task.text()},
                 {"tokenizer_fingerprint", model.tokenizer->fingerprint()},
                 {"precision", text_of(model.plan)},
@@ -61,6 +62,7 @@ Json identity_of(const PredictConfig& config, const ScoringModel& model, const s
                 {"keep_columns", config.keep_columns},
                 {"shard", config.shard},
                 {"rows_per_file", config.rows_per_file}};
+  if (text.doc_stride) identity["doc_stride"] = *text.doc_stride;
   for (size_t i = 0; i < files.size(); ++i) identity[fmt::format("input file {:05}", i)] = files[i];
   return identity;
 }
@@ -71,7 +73,7 @@ std::map<std::string, std::string> metadata_of(const PredictConfig& config, cons
   for (const char* key : {"model_fingerprint", "tokenizer_fingerprint", "precision", "kernels", "shard"}) {
     metadata[std::string("strake.") + key] = identity.at(key).get<std::string>();
   }
-  metadata["strake.max_seq_length"] = fmt::format("{}", config.score.text.max_seq_length);
+  metadata["strake.max_seq_length"] = fmt::format("{}", identity.at("max_seq_length").get<int64_t>());
   return metadata;
 }
 
@@ -122,7 +124,7 @@ struct Task {
 };
 
 void score_and_write(const Task& task, PredictionJob& job, PredictReport& report) {
-  data::TableSource source = source_of(task.config, task.kept);
+  data::TableSource source = source_of(task.config, task.model.text, task.kept);
   cut(source, Shard::parse(task.config.shard));
   PredictionOutput output(
       task.place, task.columns, task.kept,
@@ -191,7 +193,7 @@ PredictReport predict(const PredictConfig& config) {
   Task task{.config = config,
             .place = place,
             .model = model,
-            .columns = {config.output_columns, model.task.task, model.engine.config()},
+            .columns = {config.output_columns, model.task, model.engine.config()},
             .kept = KeptColumns(config.keep_columns),
             .files = data::expand_paths(make_source(config.score.input, config.score.text.encoding).paths, {}),
             .identity = {},
@@ -209,7 +211,7 @@ PredictReport predict(const PredictConfig& config) {
   }
   place.remove_leftovers();
   if (config.overwrite_output || !job.is_unfinished()) place.make_room(config.overwrite_output);
-  job.open(task.identity, model.engine.width(),
+  job.open(task.identity, numbers_per_row(model),
            config.overwrite_output ? PredictionJob::Leftover::kDelete : PredictionJob::Leftover::kContinue);
 
   PredictReport report{.score = {.load_seconds = seconds_between(loading, start), .precision = model.precision},

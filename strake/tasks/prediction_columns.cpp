@@ -6,6 +6,7 @@
 #include <array>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
@@ -16,10 +17,13 @@ namespace {
 constexpr std::array<std::string_view, 5> kOfClasses{"prediction", "probabilities", "logits", "label_id", "score"};
 constexpr std::array<std::string_view, 1> kOfFeatures{"embedding"};
 constexpr std::array<std::string_view, 1> kOfTokens{"entities"};
+constexpr std::array<std::string_view, 5> kOfAnswers{"answer", "score", "start", "end", "answers"};
+constexpr size_t kOfOneAnswer = 4;  // of these
 
 std::span<const std::string_view> names_of(ScoringTask task) {
   if (task == ScoringTask::kFeatureExtraction) return kOfFeatures;
   if (task == ScoringTask::kTokenClassification) return kOfTokens;
+  if (task == ScoringTask::kQuestionAnswering) return kOfAnswers;
   return kOfClasses;
 }
 
@@ -43,6 +47,9 @@ void check_output_columns(const std::vector<std::string>& names) {
   std::vector<std::string> known(kOfClasses.begin(), kOfClasses.end());
   known.insert(known.end(), kOfFeatures.begin(), kOfFeatures.end());
   known.insert(known.end(), kOfTokens.begin(), kOfTokens.end());
+  for (const std::string_view name : kOfAnswers) {
+    if (name != "score") known.emplace_back(name);  // classes have one
+  }
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
             "--output_columns {}: the columns are {}{}", printable(name), fmt::join(known, ", "),
@@ -52,27 +59,35 @@ void check_output_columns(const std::vector<std::string>& names) {
   require(twice == nullptr, ErrorKind::kUsage, "--output_columns: '{}' is named twice", twice ? *twice : "");
 }
 
-PredictionColumns::PredictionColumns(const std::vector<std::string>& names, ScoringTask task,
+PredictionColumns::PredictionColumns(const std::vector<std::string>& names, const TaskHead& task,
                                      const models::EncoderConfig& config)
     : names_(names),
-      task_(task),
+      task_(task.task),
       labels_(config.labels),
-      regression_(task == ScoringTask::kTextClassification && config.problem() == models::ProblemType::kRegression) {
+      regression_(task_ == ScoringTask::kTextClassification && config.problem() == models::ProblemType::kRegression) {
   check_output_columns(names);
-  const std::span<const std::string_view> known = names_of(task);
+  const std::span<const std::string_view> known = names_of(task_);
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
-            "--output_columns {}: the task is {}, which has {}", name, to_string(task), fmt::join(known, ", "));
+            "--output_columns {}: the task is {}, which has {}", name, to_string(task_), fmt::join(known, ", "));
     require(!regression_ || name == "prediction" || name == "logits", ErrorKind::kUsage,
             "--output_columns {}: the model is a regression, which has prediction and logits", name);
   }
   if (!names_.empty()) return;
+  if (task_ == ScoringTask::kQuestionAnswering) {
+    const auto defaults = task.answers.top_k == 1 ? known.first(kOfOneAnswer) : known.subspan(kOfOneAnswer);
+    names_.assign(defaults.begin(), defaults.end());
+    return;
+  }
   names_ = {std::string(known.front())};
-  if (task == ScoringTask::kTextClassification && !regression_) names_.emplace_back("probabilities");
+  if (task_ == ScoringTask::kTextClassification && !regression_) names_.emplace_back("probabilities");
 }
 
 std::vector<data::ExtraColumn> PredictionColumns::of(const ScoredRows& rows) const {
-  if (const auto* entities = std::get_if<data::SpanRows>(&rows)) return {{names_.front(), *entities}};
+  if (const auto* spans = std::get_if<data::SpanRows>(&rows)) {
+    if (task_ == ScoringTask::kQuestionAnswering) return of_answers(*spans);
+    return {{names_.front(), data::SpanLists{*spans, "entity"}}};
+  }
   const auto& numbers = std::get<at::Tensor>(rows);
   if (task_ == ScoringTask::kTextClassification) return of_classes(numbers);
   return {{names_.front(), rows_of(numbers)}};
@@ -108,6 +123,23 @@ std::vector<data::ExtraColumn> PredictionColumns::of_classes(const at::Tensor& l
     if (name == "logits") columns.emplace_back(name, rows_of(logits));
     if (name == "label_id") columns.emplace_back(name, ids);
     if (name == "score") columns.emplace_back(name, scores);
+  }
+  return columns;
+}
+
+std::vector<data::ExtraColumn> PredictionColumns::of_answers(const data::SpanRows& rows) const {
+  const auto of_best = [&rows](const auto& member) {
+    std::vector<std::decay_t<decltype(member(rows.front().front()))>> values;
+    for (const std::vector<data::LabelledSpan>& answers : rows) values.push_back(member(answers.front()));
+    return values;
+  };
+  std::vector<data::ExtraColumn> columns;
+  for (const std::string& name : names_) {
+    if (name == "answer") columns.emplace_back(name, of_best([](const auto& best) { return best.label; }));
+    if (name == "score") columns.emplace_back(name, of_best([](const auto& best) { return best.score; }));
+    if (name == "start") columns.emplace_back(name, of_best([](const auto& best) { return best.begin; }));
+    if (name == "end") columns.emplace_back(name, of_best([](const auto& best) { return best.end; }));
+    if (name == "answers") columns.emplace_back(name, data::SpanLists{rows, "answer"});
   }
   return columns;
 }

@@ -12,7 +12,8 @@
 
 namespace strake::tasks {
 
-// Of a number of rows: logits or embeddings, fp32 [rows, width]; of token classification entities.
+// Of a number of rows: logits or embeddings, fp32 [rows, width]; of token classification entities, of question
+// answering answers, best first, with their text as label.
 using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
 
 // What is known of a row, as columns. Of text classification and regression:
@@ -25,12 +26,17 @@ using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
 //  embedding      list<float>, one per number of the hidden states
 // Of token classification:
 //  entities       list<struct<entity string, score float, start int32, end int32>>: parts of the text, in code points
+// Of question answering:
+//  answer         the best answer's text
+//  score          and its score
+//  start, end     and its place in the context, in code points
+//  answers        list<struct<answer string, score float, start int32, end int32>>: the best top_k, best first
 class PredictionColumns {
  public:
-  // `names`: --output_columns; empty means prediction, and probabilities unless the model is a regression, or
-  // embedding. Errors (kUsage): unknown or repeated names, those of another task, and those of classes for a
-  // regression.
-  PredictionColumns(const std::vector<std::string>& names, ScoringTask task, const models::EncoderConfig& config);
+  // `names`: --output_columns; empty means prediction, and probabilities unless the model is a regression; embedding;
+  // entities; or answer, score, start and end, with top_k answers. Errors (kUsage): unknown or repeated names, those of
+  // another task, and those of classes for a regression.
+  PredictionColumns(const std::vector<std::string>& names, const TaskHead& task, const models::EncoderConfig& config);
 
   // A row's values depend on its own outputs alone.
   std::vector<data::ExtraColumn> of(const ScoredRows& rows) const;
@@ -38,6 +44,7 @@ class PredictionColumns {
 
  private:
   std::vector<data::ExtraColumn> of_classes(const at::Tensor& logits) const;
+  std::vector<data::ExtraColumn> of_answers(const data::SpanRows& rows) const;
 
   std::vector<std::string> names_;
   ScoringTask task_;

@@ -34,8 +34,8 @@ void remove_file(const fs::path& path) {
 // Rows [begin, end).
 ScoredRows cut(const ScoredRows& scored, int64_t begin, int64_t end) {
   if (const auto* numbers = std::get_if<at::Tensor>(&scored)) return numbers->slice(0, begin, end);
-  const auto& entities = std::get<data::SpanRows>(scored);
-  return data::SpanRows(entities.begin() + begin, entities.begin() + end);
+  const auto& spans = std::get<data::SpanRows>(scored);
+  return data::SpanRows(spans.begin() + begin, spans.begin() + end);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "strake/core/threads.h"
 #include "strake/data/task_queue.h"
 #include "strake/data/text_pipeline.h"
+#include "strake/tasks/row_numbers.h"
 #include "strake/tasks/token_entities.h"
 
 namespace strake::tasks {
@@ -42,16 +43,16 @@ class Scorer {
     const int64_t first_new_row = source.first_row + journal_.rows_found();
     const auto encode = [&](const data::Table& table) {
       const int64_t found = std::clamp<int64_t>(first_new_row - table.first_row(), 0, table.num_rows());
-      return Window{pool.encode(table, config_.text, nullptr, found), found};
+      return Window{pool.encode(table, model_.text, nullptr, found), found};
     };
     data::TaskQueue writing(kMostTasks);
     auto left = Clock::now();
     const auto score = [&](const Window& window) {
       report.seconds_waiting_for_input += seconds_since(left);
-      if (model_.engine.gives_tokens()) {
-        score_tokens(window.rows, writing, report);
-      } else {
+      if (has_row_numbers(model_)) {
         score_window(window, writing, report);
+      } else {
+        score_tokens(window.rows, writing, report);
       }
       tell_progress(report);
       left = Clock::now();
@@ -61,7 +62,7 @@ class Scorer {
                                {.workers = 1 + threads_per_rank(1) / kThreadsPerTokenizer});
     writing.finish();
     report.seconds_waiting_for_output = writing.seconds_waited();
-    warn_of_cut_rows(rows_cut_, config_.text.max_seq_length);
+    warn_of_cut_rows(rows_cut_, model_.text.max_seq_length);
     report.score.tokens = journal_.tokens_found() + report.tokens_scored;
   }
 
@@ -72,25 +73,26 @@ class Scorer {
   };
 
   int64_t record_end(const EncodedRows& rows, int64_t begin) const {
-    const auto end = std::ranges::upper_bound(rows.offsets, rows.offsets[begin] + tokens_per_record_);
-    return std::clamp<int64_t>(end - rows.offsets.begin() - 1, begin + 1, rows.num_rows());
+    const auto end = std::ranges::upper_bound(rows.offsets, rows.first_token(begin) + tokens_per_record_);
+    const int64_t row = rows.row_of_sequence(end - rows.offsets.begin() - 1);
+    return std::clamp<int64_t>(row, begin + 1, rows.num_rows());
   }
 
   void score_window(const Window& window, data::TaskQueue& writing, PredictReport& report) {
     const EncodedRows& rows = window.rows;
-    const at::Tensor logits = at::empty({rows.num_rows(), model_.engine.width()}, at::kFloat);
-    if (window.found > 0) journal_.read(numbers_of(logits.narrow(0, 0, window.found)));
+    const at::Tensor numbers = at::empty({rows.num_rows(), numbers_per_row(model_)}, at::kFloat);
+    if (window.found > 0) journal_.read(numbers_of(numbers.narrow(0, 0, window.found)));
     for (int64_t begin = window.found; begin < rows.num_rows();) {
       const int64_t end = record_end(rows, begin);
-      const at::Tensor part = score_encoded(config_, model_, rows, begin, end);
-      logits.narrow(0, begin, end - begin).copy_(part);
-      const int64_t tokens = rows.offsets[end] - rows.offsets[begin];
+      const at::Tensor part = row_numbers(config_, model_, rows, begin, end);
+      numbers.narrow(0, begin, end - begin).copy_(part);
+      const int64_t tokens = rows.first_token(end) - rows.first_token(begin);
       writing.push([this, part, tokens] { journal_.append(numbers_of(part), tokens); });
       report.rows_scored += end - begin;
       report.tokens_scored += tokens;
       begin = end;
     }
-    writing.push([this, table = rows.table, logits] { output_.append(table, logits); });
+    writing.push([this, table = rows.table, numbers] { output_.append(table, scored_rows(model_, table, numbers)); });
     report.score.rows += rows.num_rows();
   }
 

@@ -16,6 +16,8 @@
 namespace strake::tasks {
 namespace {
 
+constexpr int64_t kMostWindowTokens = 384;  // as Transformers' pipeline
+constexpr int64_t kMostSharedTokens = 128;
 constexpr int64_t kMostTokens = 1'048'576;  // a core's at a time: memory is taken for all of them
 
 // `row_of`: of a row of outputs.
@@ -37,24 +39,49 @@ void ScoreConfig::validate() const {
   require(!input.empty(), ErrorKind::kUsage, "--input names no file");
   precision.validate();
   task.validate();
-  require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
+  require(max_seq_length.value_or(1) > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive",
+          max_seq_length.value_or(0));
   require(max_tokens_per_batch > 0 && max_tokens_per_batch <= kMostTokens, ErrorKind::kUsage,
           "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
 }
 
-void check_max_seq_length(const ScoreConfig& config, const models::EncoderConfig& encoder) {
+TextOptions text_options(const ScoreConfig& config, ScoringTask task, const models::EncoderConfig& encoder) {
+  TextOptions text = config.text;
   const int64_t longest = encoder.max_sequence_length();
-  require(config.text.max_seq_length <= longest, ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length, longest);
+  if (task == ScoringTask::kQuestionAnswering) {
+    require(text.text_column == TextOptions().text_column && text.text_pair_column.empty(), ErrorKind::kUsage,
+            "question-answering reads --question_column and --context_column: leave out --text_column and "
+            "--text_pair_column");
+    const AnswerFlags& flags = config.task.answers;
+    text.text_column = flags.question_column_or_default();
+    text.text_pair_column = flags.context_column_or_default();
+    text.max_seq_length = config.max_seq_length.value_or(std::min(kMostWindowTokens, longest));
+    text.doc_stride = flags.doc_stride.value_or(std::min(kMostSharedTokens, text.max_seq_length / 2));
+    require(*text.doc_stride < text.max_seq_length, ErrorKind::kUsage,
+            "--doc_stride {} must be less than --max_seq_length {}", *text.doc_stride, text.max_seq_length);
+  } else {
+    text.max_seq_length = config.max_seq_length.value_or(text.max_seq_length);
+  }
+  require(task != ScoringTask::kTokenClassification || text.text_pair_column.empty(), ErrorKind::kUsage,
+          "--text_pair_column {}: token-classification looks at single texts", text.text_pair_column);
+  require(text.max_seq_length <= longest, ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", text.max_seq_length, longest);
+  return text;
+}
+
+Places ScoringModel::places() const {
+  if (task.task == ScoringTask::kQuestionAnswering) return task.answers.places();
+  return task.task == ScoringTask::kTokenClassification ? Places::kOfTokens : Places::kNone;
 }
 
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) {
-    require(rows.offsets[i + 1] > rows.offsets[i], ErrorKind::kData, "{}: the text has no tokens", rows.table.where(i));
+  for (int64_t i = rows.first_sequence(begin); i < rows.first_sequence(end); ++i) {
+    require(rows.offsets[i + 1] > rows.offsets[i], ErrorKind::kData, "{}: the text has no tokens",
+            rows.table.where(rows.row_of_sequence(i)));
   }
-  const std::span ids =
-      std::span(rows.ids).subspan(rows.offsets[begin], static_cast<size_t>(rows.offsets[end] - rows.offsets[begin]));
+  const int64_t first = rows.first_token(begin);
+  const std::span ids = std::span(rows.ids).subspan(first, static_cast<size_t>(rows.first_token(end) - first));
   const auto largest = std::ranges::max_element(ids);
   require(largest == ids.end() || *largest < encoder.vocab_size, ErrorKind::kConfig,
           "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
@@ -66,25 +93,24 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
   const int threads = threads_per_rank(1);
   tensors::set_compute_threads(threads);
   const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
-  check_max_seq_length(config, encoder);
   const int64_t layers = encoder.num_hidden_layers;
   const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
+  const TextOptions text = text_options(config, task.task, encoder);
   require(task.task == ScoringTask::kTextClassification || config.precision.precision != "auto", ErrorKind::kUsage,
           "--precision auto goes by what strake evaluate --calibrate measured, which is not there for {}: choose fp32, "
           "bf16 or int8",
           to_string(task.task));
-  require(task.task != ScoringTask::kTokenClassification || config.text.text_pair_column.empty(), ErrorKind::kUsage,
-          "--text_pair_column {}: token-classification looks at single texts", config.text.text_pair_column);
   const inference::PrecisionPlan plan = choose_precision(config.precision, config.model_name_or_path, layers);
   ScoringModel model{.engine = {config.model_name_or_path,
                                 plan,
                                 {.threads = threads,
                                  .tokens_at_a_time = config.max_tokens_per_batch,
-                                 .longest_sequence = config.text.max_seq_length},
+                                 .longest_sequence = text.max_seq_length},
                                 task.head},
                      .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
                      .plan = plan,
                      .task = task,
+                     .text = text,
                      .precision = describe(plan, layers)};
   model.load_seconds = seconds_since(start);
   const inference::MemoryUse memory = model.engine.memory();
@@ -97,19 +123,23 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                          int64_t end) {
   check_tokens(config, model.engine.config(), rows, begin, end);
-  std::vector<int64_t> offsets(rows.offsets.begin() + begin, rows.offsets.begin() + end + 1);
+  const int64_t first_sequence = rows.first_sequence(begin);
+  const int64_t num_sequences = rows.first_sequence(end) - first_sequence;
+  const auto first_offset = rows.offsets.begin() + first_sequence;
+  std::vector<int64_t> offsets(first_offset, first_offset + num_sequences + 1);
   const auto ids = std::span(rows.ids).subspan(offsets.front(), static_cast<size_t>(offsets.back() - offsets.front()));
   for (const int64_t first = offsets.front(); int64_t& offset : offsets) offset -= first;
   const inference::PackedTokens tokens{
       .ids = ids,
       .offsets = offsets,
-      .second_begin = std::span(rows.second_begin).subspan(begin, static_cast<size_t>(end - begin))};
+      .second_begin = std::span(rows.second_begin).subspan(first_sequence, static_cast<size_t>(num_sequences))};
   const int64_t width = model.engine.width();
   const at::Tensor outputs = at::empty({model.engine.num_outputs(tokens) / width, width}, at::kFloat);
   model.engine.score(tokens, {outputs.mutable_data_ptr<float>(), static_cast<size_t>(outputs.numel())});
   require_finite(outputs, rows.table, [&](int64_t i) {
-    if (!model.engine.gives_tokens()) return begin + i;
-    return begin + (std::ranges::upper_bound(offsets, i) - offsets.begin()) - 1;
+    const bool is_token = model.engine.gives_tokens();
+    const int64_t sequence = is_token ? std::ranges::upper_bound(offsets, i) - offsets.begin() - 1 : i;
+    return rows.row_of_sequence(first_sequence + sequence);
   });
   return outputs;
 }
@@ -118,13 +148,13 @@ ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const Lab
                        const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink) {
   const auto start = Clock::now();
   ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision};
-  const data::TableSource source = make_source(config.input, config.text.encoding);
+  const data::TableSource source = make_source(config.input, model.text.encoding);
   const auto score = [&](const EncodedRows& rows) {
     sink(rows, score_encoded(config, model, rows, 0, rows.num_rows()));
     report.rows += rows.num_rows();
     report.tokens += std::ssize(rows.ids);
   };
-  for_each_encoded(source, {model.tokenizer, config.text, labels}, 1, score);
+  for_each_encoded(source, {model.tokenizer, model.text, labels}, 1, score);
   report.seconds = seconds_since(start);
   return report;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ namespace strake::tasks {
 struct ScoreConfig {
   std::string model_name_or_path;
   std::vector<std::string> input;
-  TextOptions text;
+  TextOptions text;  // but for what depends on the task: see text_options()
+  std::optional<int64_t> max_seq_length;
   TaskFlags task;  // visited by the verbs that have it
   int64_t max_tokens_per_batch = 1024;
   PrecisionFlags precision;
@@ -33,7 +35,9 @@ struct ScoreConfig {
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
     visit("label_column", self.text.label_column, "column with the label, if there is one");
     visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
-    visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
+    visit("max_seq_length", self.max_seq_length,
+          "tokens after which a text is cut, special ones included; default: 128. Of question-answering: tokens of the "
+          "windows that a text is cut into; default: 384, or the model's positions");
     visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens that a core computes at a time");
     visit("precision", self.precision.precision,
           "fp32 (as if left out), bf16, int8, or auto: the fastest one that is known to be near enough to fp32. strake "
@@ -58,13 +62,15 @@ struct ScoringModel {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   inference::PrecisionPlan plan;
   TaskHead task;
+  TextOptions text;
   double load_seconds = 0;
   std::string precision;  // as in ScoreReport
 
-  Places places() const { return engine.gives_tokens() ? Places::kOfTokens : Places::kNone; }
+  Places places() const;
 };
-// Error (kUsage) if --max_seq_length is more than the model has positions.
-void check_max_seq_length(const ScoreConfig& config, const models::EncoderConfig& encoder);
+// What the task reads, and how. Errors (kUsage): columns of another task; --max_seq_length is more than the model has
+// positions; --doc_stride is not less.
+TextOptions text_options(const ScoreConfig& config, ScoringTask task, const models::EncoderConfig& encoder);
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end);

@@ -18,7 +18,7 @@ using inference::PooledHead;
 using inference::Pooling;
 
 constexpr std::array kTasks{ScoringTask::kTextClassification, ScoringTask::kTokenClassification,
-                            ScoringTask::kFeatureExtraction};
+                            ScoringTask::kQuestionAnswering, ScoringTask::kFeatureExtraction};
 
 ScoringTask parse_task(const std::string& name) {
   std::vector<std::string> known;
@@ -41,12 +41,11 @@ std::string architecture_of(const models::EncoderConfig& config) {
 std::optional<ScoringTask> task_of(const std::string& architecture) {
   if (architecture.ends_with("ForSequenceClassification")) return ScoringTask::kTextClassification;
   if (architecture.ends_with("ForTokenClassification")) return ScoringTask::kTokenClassification;
+  if (architecture.ends_with("ForQuestionAnswering")) return ScoringTask::kQuestionAnswering;
   return std::nullopt;
 }
 
-bool has_other_head(const std::string& architecture) {
-  return architecture.ends_with("ForQuestionAnswering") || architecture.ends_with("ForMultipleChoice");
-}
+bool has_other_head(const std::string& architecture) { return architecture.ends_with("ForMultipleChoice"); }
 
 std::optional<Pooling> parse_pooling(const std::string& name) {
   if (name == "mean") return Pooling::kMean;
@@ -155,6 +154,8 @@ const char* to_string(ScoringTask task) {
       return "text-classification";
     case ScoringTask::kTokenClassification:
       return "token-classification";
+    case ScoringTask::kQuestionAnswering:
+      return "question-answering";
     default:
       return "feature-extraction";
   }
@@ -167,6 +168,7 @@ void TaskFlags::validate() const {
   require(aggregation_strategy.empty() || aggregation_strategy == "simple" || aggregation_strategy == "none",
           ErrorKind::kUsage, "--aggregation_strategy {}: simple and none are supported",
           printable(aggregation_strategy));
+  answers.validate();
 }
 
 std::string TaskHead::text() const {
@@ -177,6 +179,12 @@ std::string TaskHead::text() const {
   }
   if (task == ScoringTask::kTokenClassification) {
     text += entities.aggregation == Aggregation::kSimple ? ", entities" : ", tokens";
+  }
+  if (task == ScoringTask::kQuestionAnswering) {
+    text += fmt::format(", answers of at most {} tokens{}{}", answers.max_answer_len,
+                        answers.ends == AnswerRules::Ends::kWords ? " and whole words" : "",
+                        answers.impossible == AnswerRules::Impossible::kAllowed ? ", or none" : "");
+    if (answers.top_k > 1) text += fmt::format(", the best {}", answers.top_k);
   }
   return text;
 }
@@ -203,6 +211,14 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
   const bool tags = chosen.task == ScoringTask::kTokenClassification;
   require(tags || flags.aggregation_strategy.empty(), ErrorKind::kUsage,
           "--aggregation_strategy is of --task token-classification, and the task is {}", to_string(chosen.task));
+  const bool answers = chosen.task == ScoringTask::kQuestionAnswering;
+  const std::string of_answers = flags.answers.first_given();
+  require(answers || of_answers.empty(), ErrorKind::kUsage, "{} is of --task question-answering, and the task is {}",
+          of_answers, to_string(chosen.task));
+  if (answers) {
+    chosen.head = inference::TokenHead{.checkpoint_name = "qa_outputs", .outputs = 2};
+    chosen.answers = flags.answers.rules();
+  }
   if (pools) chosen.head = choose_pooling(flags, folder);
   if (tags) {
     chosen.head = inference::TokenHead{.checkpoint_name = "classifier", .outputs = config.num_labels()};

@@ -7,11 +7,13 @@
 
 #include "strake/inference/head.h"
 #include "strake/models/encoder/config.h"
+#include "strake/tasks/answer_flags.h"
+#include "strake/tasks/answer_spans.h"
 
 namespace strake::tasks {
 
 // What is computed for a row; the names are those of Transformers' pipelines.
-enum class ScoringTask { kTextClassification, kTokenClassification, kFeatureExtraction };
+enum class ScoringTask { kTextClassification, kTokenClassification, kQuestionAnswering, kFeatureExtraction };
 
 const char* to_string(ScoringTask task);  // "text-classification", ...
 
@@ -29,12 +31,13 @@ struct TaskFlags {
   std::string pooling;
   std::optional<bool> normalize;
   std::string aggregation_strategy;
+  AnswerFlags answers;
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     visit("task", self.task,
-          "text-classification (also regression), token-classification, or feature-extraction: one vector per text; "
-          "default: as config.json's architecture and modules.json say");
+          "text-classification (also regression), token-classification, question-answering, or feature-extraction: one "
+          "vector per text; default: as config.json's architecture and modules.json say");
     visit(
         "pooling", self.pooling,
         "of feature-extraction: mean of all tokens, or cls, the first one; default: as 1_Pooling/config.json says, or "
@@ -44,6 +47,7 @@ struct TaskFlags {
     visit("aggregation_strategy", self.aggregation_strategy,
           "of token-classification: simple (as if left out), neighbouring tokens of one label as one entity, or none, "
           "each token by itself");
+    AnswerFlags::visit_fields(self.answers, visit);
   }
   void validate() const;
 };
@@ -52,6 +56,7 @@ struct TaskHead {
   ScoringTask task = ScoringTask::kTextClassification;
   inference::Head head;
   EntityRules entities;  // of token-classification
+  AnswerRules answers;   // of question-answering
 
   std::string text() const;  // "feature-extraction, mean pooling, length 1"
 };

@@ -1,5 +1,8 @@
 #include "strake/tasks/text_rows.h"
 
+#include <algorithm>
+#include <span>
+
 #include "strake/core/error.h"
 #include "strake/data/text_pipeline.h"
 
@@ -13,18 +16,75 @@ struct Request {
   Places places;
 };
 
-// Appends a single text's tokens with their places.
-void encode_with_places(const tokenizers::Tokenizer& tokenizer, std::string_view text, int64_t max_length,
-                        EncodedRows& rows) {
-  const tokenizers::Encoding encoding =
-      tokenizer.encode(text, std::nullopt, {.truncation = tokenizers::Truncation{.max_length = max_length}});
+// Places of tokens become those of the words that they are parts of.
+void widen_to_words(const std::vector<tokenizers::TokenSource>& sources, std::span<TokenPlace> places) {
+  for (size_t begin = 0; begin < places.size();) {
+    size_t end = begin + 1;
+    while (end < places.size() && sources[end] == sources[begin]) ++end;
+    const TokenPlace word{places[begin].begin, places[end - 1].end, places[begin].is_outside};
+    std::fill(places.begin() + begin, places.begin() + end, word);
+    begin = end;
+  }
+}
+
+// Appends a sequence with the places of its tokens in text `text` of the pair.
+void append_with_places(const tokenizers::Encoding& encoding, int32_t text, Places places, EncodedRows& rows) {
   rows.ids.insert(rows.ids.end(), encoding.ids.begin(), encoding.ids.end());
   for (size_t i = 0; i < encoding.size(); ++i) {
     const auto [begin, end] = encoding.offsets[i];
-    rows.places.push_back({.begin = begin, .end = end, .is_added = encoding.special_tokens_mask[i] != 0});
+    rows.places.push_back({.begin = begin, .end = end, .is_outside = encoding.sources[i].text != text});
   }
-  rows.second_begin.push_back(static_cast<int32_t>(encoding.size()));
-  if (!encoding.overflowing.empty()) rows.cut_rows.push_back(std::ssize(rows.second_begin) - 1);
+  if (places == Places::kOfWords) {
+    widen_to_words(encoding.sources, std::span(rows.places).last(encoding.size()));
+  }
+  rows.second_begin.push_back(
+      static_cast<int32_t>(std::ranges::find(encoding.type_ids, 1) - encoding.type_ids.begin()));
+  rows.offsets.push_back(std::ssize(rows.ids));
+}
+
+void encode_with_places(const tokenizers::Tokenizer& tokenizer, std::string_view text, const Request& request,
+                        EncodedRows& rows) {
+  const tokenizers::Encoding encoding = tokenizer.encode(
+      text, std::nullopt, {.truncation = tokenizers::Truncation{.max_length = request.options.max_seq_length}});
+  append_with_places(encoding, 0, request.places, rows);
+  if (!encoding.overflowing.empty()) rows.cut_rows.push_back(rows.num_rows() - 1);
+}
+
+// Tokens that the question leaves for the context.
+int64_t room_beside(const tokenizers::Tokenizer& tokenizer, std::string_view question, int64_t max_seq_length) {
+  const tokenizers::Encoding alone = tokenizer.encode(question, std::nullopt, {.add_special_tokens = false});
+  const int64_t added = tokenizer.spec().post_processor.added(true);
+  return std::max<int64_t>(0, max_seq_length - added - std::ssize(alone.ids));
+}
+
+tokenizers::Encoding encode_question(const tokenizers::Tokenizer& tokenizer, std::string_view question,
+                                     std::string_view context, const TextOptions& options) {
+  const int64_t stride = *options.doc_stride;
+  const tokenizers::Truncation windows{
+      .max_length = options.max_seq_length, .stride = stride, .strategy = tokenizers::TruncationStrategy::kOnlySecond};
+  try {
+    return tokenizer.encode(question, context, {.truncation = windows});
+  } catch (const Error&) {
+    const int64_t room = room_beside(tokenizer, question, options.max_seq_length);
+    require(room > stride, ErrorKind::kData,
+            "the question leaves {} of {} tokens to the context, which must be more than --doc_stride {}", room,
+            options.max_seq_length, stride);
+    throw;
+  }
+}
+
+// The windows of a question and its context.
+void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view question, std::string_view context,
+                    const Request& request, EncodedRows& rows) {
+  const TextOptions& options = request.options;
+  require(!question.empty(), ErrorKind::kData, "column '{}' is empty: there is no question", options.text_column);
+  const tokenizers::Encoding encoding = encode_question(tokenizer, question, context, options);
+  const auto is_of_context = [](const tokenizers::TokenSource& source) { return source.text == 1; };
+  require(std::ranges::any_of(encoding.sources, is_of_context), ErrorKind::kData,
+          "column '{}' has no tokens: there is nothing to look for an answer in", options.text_pair_column);
+  append_with_places(encoding, 1, request.places, rows);
+  for (const tokenizers::Encoding& window : encoding.overflowing) append_with_places(window, 1, request.places, rows);
+  rows.first_sequences.push_back(std::ssize(rows.offsets) - 1);
 }
 
 EncodedRows encode_table(const data::Table& table, const Request& request, tokenizers::FastEncoder& encoder) {
@@ -35,27 +95,39 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
   std::optional<data::LabelColumn> label_column;
   if (labels != nullptr) label_column = table.labels(options.label_column);
 
-  EncodedRows rows{
-      .table = table, .ids = {}, .offsets = {0}, .second_begin = {}, .labels = {}, .places = {}, .cut_rows = {}};
-  rows.offsets.resize(static_cast<size_t>(first_row) + 1);
-  rows.second_begin.resize(static_cast<size_t>(first_row));
+  EncodedRows rows{.table = table,
+                   .ids = {},
+                   .offsets = {0},
+                   .second_begin = {},
+                   .labels = {},
+                   .places = {},
+                   .cut_rows = {},
+                   .first_sequences = {}};
+  if (options.doc_stride) {
+    rows.first_sequences.resize(static_cast<size_t>(first_row) + 1);
+  } else {
+    rows.offsets.resize(static_cast<size_t>(first_row) + 1);
+    rows.second_begin.resize(static_cast<size_t>(first_row));
+  }
   for (int64_t row = first_row; row < table.num_rows(); ++row) {
     require(!texts.is_null(row) && (!pairs || !pairs->is_null(row)), ErrorKind::kData,
             "{}: column '{}' is null where text is expected", table.where(row),
             texts.is_null(row) ? options.text_column : options.text_pair_column);
     const std::optional<std::string_view> pair = pairs ? std::optional((*pairs)[row]) : std::nullopt;
     try {
-      if (places == Places::kOfTokens) {
-        encode_with_places(encoder.tokenizer(), texts[row], options.max_seq_length, rows);
-      } else {
+      if (places == Places::kNone) {
         rows.second_begin.push_back(
             static_cast<int32_t>(encoder.encode(texts[row], pair, options.max_seq_length, rows.ids)));
+        rows.offsets.push_back(std::ssize(rows.ids));
+      } else if (options.doc_stride) {
+        encode_windows(encoder.tokenizer(), texts[row], *pair, request, rows);
+      } else {
+        encode_with_places(encoder.tokenizer(), texts[row], request, rows);
       }
     } catch (Error& error) {
       error.add_context(table.where(row));
       throw;
     }
-    rows.offsets.push_back(static_cast<int64_t>(rows.ids.size()));
     if (label_column) rows.labels.push_back(labels->map(*label_column, row, table));
   }
   return rows;
@@ -87,6 +159,11 @@ EncodedRows EncoderPool::encode(const data::Table& table, const TextOptions& opt
       encode_table(table, {.options = options, .labels = labels, .first_row = first_row, .places = places_}, *encoder);
   give_back(std::move(encoder));
   return rows;
+}
+
+int64_t EncodedRows::row_of_sequence(int64_t sequence) const {
+  if (first_sequences.empty()) return sequence;
+  return std::ranges::upper_bound(first_sequences, sequence) - first_sequences.begin() - 1;
 }
 
 data::TokenRow EncodedRows::token_row(int64_t i) const {

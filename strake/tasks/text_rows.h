@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,28 +24,36 @@ struct TextOptions {
   std::string label_column;      // empty: unlabelled
   std::string encoding = "utf-8";
   int64_t max_seq_length = 128;
+  // Of pairs, if places are asked for: a row becomes windows of max_seq_length tokens, each with all of the first text,
+  // and with a part of the second one that shares so many tokens with the window before. Without it texts are cut.
+  std::optional<int64_t> doc_stride = std::nullopt;
 };
 
-// Where in its text a token is.
+// Where a token is in its text, or in the second text of a pair.
 struct TokenPlace {
   int32_t begin = 0;  // in code points
   int32_t end = 0;
-  bool is_added = false;  // by the tokenizer, such as [CLS]: nowhere
+  bool is_outside = false;  // added by the tokenizer, such as [CLS], or of the first text of a pair: nowhere
 };
-enum class Places { kNone, kOfTokens };
+// kOfWords: a token's place is that of its word, as far as it is in the window.
+enum class Places { kNone, kOfTokens, kOfWords };
 
-// Some rows with their tokens.
+// Some rows with their tokens. A row is one sequence, or the windows that it was cut into.
 struct EncodedRows {
   data::Table table;
-  std::vector<int32_t> ids;           // of all rows, one after the other
-  std::vector<int64_t> offsets;       // rows + 1
-  std::vector<int32_t> second_begin;  // per row: first token of type 1, or the row's length
-  std::vector<Label> labels;          // per row; empty if unlabelled
-  std::vector<TokenPlace> places;     // per token, if they are asked for
-  std::vector<int64_t> cut_rows;      // those with more than max_seq_length tokens, if places are asked for
+  std::vector<int32_t> ids;              // of all rows, one after the other
+  std::vector<int64_t> offsets;          // sequences + 1
+  std::vector<int32_t> second_begin;     // per sequence: first token of type 1, or the sequence's length
+  std::vector<Label> labels;             // per row; empty if unlabelled
+  std::vector<TokenPlace> places;        // per token, if they are asked for
+  std::vector<int64_t> cut_rows;         // those with more than max_seq_length tokens, if places are asked for
+  std::vector<int64_t> first_sequences;  // rows + 1; empty if every row is one sequence
 
-  int64_t num_rows() const { return static_cast<int64_t>(offsets.size()) - 1; }
-  // Row i for a token dataset or file.
+  int64_t num_rows() const { return std::ssize(first_sequences.empty() ? offsets : first_sequences) - 1; }
+  int64_t first_sequence(int64_t row) const { return first_sequences.empty() ? row : first_sequences[row]; }
+  int64_t first_token(int64_t row) const { return offsets[first_sequence(row)]; }
+  int64_t row_of_sequence(int64_t sequence) const;
+  // Row i, which is one sequence, for a token dataset or file.
   data::TokenRow token_row(int64_t i) const;
 };
 

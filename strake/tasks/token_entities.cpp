@@ -92,7 +92,7 @@ data::SpanRows find_entities(const EncodedRows& rows, int64_t begin, int64_t end
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t token = rows.offsets[row]; token < rows.offsets[row + 1]; ++token, next += width) {
       const TokenPlace& place = rows.places[static_cast<size_t>(token)];
-      if (!place.is_added) finder.add(place, {next, width});
+      if (!place.is_outside) finder.add(place, {next, width});
     }
     found.push_back(finder.finish());
   }

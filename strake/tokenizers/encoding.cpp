@@ -16,6 +16,7 @@ void visit_fields(A& a, B& b, const Visit& visit) {
   visit(a.special_tokens_mask, b.special_tokens_mask);
   visit(a.offsets, b.offsets);
   visit(a.tokens, b.tokens);
+  visit(a.sources, b.sources);
 }
 
 Encoding window(const Encoding& encoding, int64_t begin, int64_t end) {
@@ -53,6 +54,7 @@ void pad_one(Encoding& encoding, int64_t length, const Padding& padding) {
   extend(encoding.special_tokens_mask, 1);
   extend(encoding.offsets, std::pair<int32_t, int32_t>{0, 0});
   extend(encoding.tokens, padding.pad_token);
+  extend(encoding.sources, TokenSource{});
 }
 
 }  // namespace

@@ -8,6 +8,14 @@
 
 namespace strake::tokenizers {
 
+// Where a token comes from.
+struct TokenSource {
+  int32_t text = -1;  // 0: the first, 1: the second of a pair, -1: none, it was added
+  int32_t word = -1;  // which of the text's pieces that the model splits into tokens; they count from 0
+
+  bool operator==(const TokenSource&) const = default;
+};
+
 // What a text (or a pair) becomes. All vectors but `overflowing` are equally long.
 struct Encoding {
   std::vector<int32_t> ids;
@@ -16,6 +24,7 @@ struct Encoding {
   std::vector<int32_t> special_tokens_mask;          // 1 on tokens that the template or padding added
   std::vector<std::pair<int32_t, int32_t>> offsets;  // [begin, end) in code points of its own text; (0, 0) if added
   std::vector<std::string> tokens;
+  std::vector<TokenSource> sources;
   std::vector<Encoding> overflowing;  // the further windows of a truncated text; they have none themselves
 
   size_t size() const { return ids.size(); }

@@ -39,6 +39,7 @@ Encoding special(const TemplatePart& part) {
   encoding.attention_mask.assign(part.ids.size(), 1);
   encoding.special_tokens_mask.assign(part.ids.size(), 1);
   encoding.offsets.assign(part.ids.size(), {0, 0});
+  encoding.sources.assign(part.ids.size(), {});
   return encoding;
 }
 

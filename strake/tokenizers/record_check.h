@@ -52,6 +52,9 @@ inline Json to_json(const Encoding& encoding, const Json& like) {
             {"special_tokens_mask", encoding.special_tokens_mask},
             {"offsets", encoding.offsets}};
   if (like.contains("tokens")) json["tokens"] = encoding.tokens;
+  if (like.contains("words")) {
+    for (const TokenSource& source : encoding.sources) json["words"].push_back({source.text, source.word});
+  }
   return json;
 }
 

@@ -11,14 +11,15 @@
 namespace strake::tokenizers {
 namespace {
 
-void push_token(Encoding& encoding, int32_t id, int32_t type_id, std::string token,
+void push_token(Encoding& encoding, int32_t id, TokenSource source, std::string token,
                 std::pair<int32_t, int32_t> offsets) {
   encoding.ids.push_back(id);
-  encoding.type_ids.push_back(type_id);
+  encoding.type_ids.push_back(source.text);
   encoding.attention_mask.push_back(1);
   encoding.special_tokens_mask.push_back(0);
   encoding.offsets.push_back(offsets);
   encoding.tokens.push_back(std::move(token));
+  encoding.sources.push_back(source);
 }
 
 // The character of `piece` behind every byte of its text, as the model writes it.
@@ -104,7 +105,7 @@ PieceList Tokenizer::split_added_tokens(std::string_view text) const {
   return list;
 }
 
-void Tokenizer::tokenize_piece(std::span<const AlignedChar> piece, int32_t type_id, Encoding& encoding) const {
+void Tokenizer::tokenize_piece(std::span<const AlignedChar> piece, TokenSource source, Encoding& encoding) const {
   const std::string text = to_utf8(piece);
   std::vector<ModelToken> tokens;
   if (const WordPiece* model = word_piece()) {
@@ -116,22 +117,24 @@ void Tokenizer::tokenize_piece(std::span<const AlignedChar> piece, int32_t type_
   const std::vector<uint32_t> chars = chars_of_bytes(piece, text, byte_pair() != nullptr);
   for (const ModelToken& token : tokens) {
     const std::pair offsets{piece[chars[token.begin]].begin, piece[chars[token.end - 1]].end};
-    push_token(encoding, token.id, type_id, *spec_.vocabulary.token(token.id), offsets);
+    push_token(encoding, token.id, source, *spec_.vocabulary.token(token.id), offsets);
   }
 }
 
-Encoding Tokenizer::encode_one(std::string_view text, int32_t type_id) const {
+Encoding Tokenizer::encode_one(std::string_view text, int32_t index) const {
   check_text(text);
   PieceList list = split_added_tokens(text);
   pre_tokenize(spec_.pre_tokenizers, list);
   Encoding encoding;
+  TokenSource source{.text = index, .word = 0};
   for (const Piece& piece : list.pieces) {
     const std::span<const AlignedChar> chars(list.text.data() + piece.begin, piece.end - piece.begin);
     if (piece.added_id < 0) {
-      tokenize_piece(chars, type_id, encoding);
+      tokenize_piece(chars, source, encoding);
     } else {
-      push_token(encoding, piece.added_id, type_id, to_utf8(chars), {chars.front().begin, chars.back().end});
+      push_token(encoding, piece.added_id, source, to_utf8(chars), {chars.front().begin, chars.back().end});
     }
+    ++source.word;
   }
   return encoding;
 }

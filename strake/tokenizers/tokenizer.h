@@ -66,9 +66,9 @@ class Tokenizer {
   const BytePair* byte_pair() const { return std::get_if<BytePair>(&model_); }
 
  private:
-  Encoding encode_one(std::string_view text, int32_t type_id) const;
+  Encoding encode_one(std::string_view text, int32_t index) const;  // of the pair: 0 or 1
   PieceList split_added_tokens(std::string_view text) const;
-  void tokenize_piece(std::span<const AlignedChar> piece, int32_t type_id, Encoding& encoding) const;
+  void tokenize_piece(std::span<const AlignedChar> piece, TokenSource source, Encoding& encoding) const;
 
   TokenizerSpec spec_;
   std::variant<std::monostate, WordPiece, BytePair> model_;

@@ -12,7 +12,17 @@ import pytest
 from program import command, environment, run, strake, summary
 from refusals import DATA, FILE, USAGE
 from safetensors.numpy import load_file, save_file
-from tiny_models import change_config, make_model, make_tagger, reviews, write_table
+from tiny_models import (
+    GOOD,
+    change_config,
+    change_weights,
+    make_model,
+    make_reader,
+    make_tagger,
+    read_config,
+    reviews,
+    write_table,
+)
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +42,14 @@ def refused(code, *names, verb="predict", **flags):
 
 def rows_of(path):
     return parquet.read_table(path).replace_schema_metadata()
+
+
+def small_disk(size):
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return limit
 
 
 def scored_by_worker(inputs, **flags):
@@ -99,13 +117,10 @@ def test_tensors_without_the_prefix_of_the_family_are_found(inputs, tmp_path):
 
 
 def test_an_interrupted_extraction_goes_on_with_the_same_bytes(inputs, tmp_path):
-    def small_disk():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (600 * 32 * 2, 600 * 32 * 2))  # half of the numbers
-
+    half = 600 * 32 * 2  # of the numbers
     flags = inputs | {"task": "feature-extraction", "max_tokens_per_batch": 16}
     strake("predict", output=tmp_path / "whole.parquet", **flags)
-    outcome = run(command("predict", output=tmp_path / "out.parquet", **flags), preexec_fn=small_disk)
+    outcome = run(command("predict", output=tmp_path / "out.parquet", **flags), preexec_fn=small_disk(half))
     assert outcome.code == FILE, outcome.err
     refused(USAGE, "task = ", output=tmp_path / "out.parquet", **(flags | {"pooling": "cls"}))
     result = summary("predict", output=tmp_path / "out.parquet", **flags)
@@ -257,8 +272,164 @@ def test_a_classifier_is_no_tagger(tagging, tmp_path):
 
 def test_heads_that_are_not_computed_are_named(tmp_path):
     model = make_model(tmp_path / "model", head=True)
-    change_config(model, architectures=["BertForQuestionAnswering"])
+    change_config(model, architectures=["BertForMultipleChoice"])
     flags = {"input": write_table(tmp_path / "in.parquet", reviews(3)), "max_seq_length": 32}
     flags |= {"model_name_or_path": model}
-    refused(USAGE, "a BertForQuestionAnswering, whose head", output=tmp_path / "out.parquet", **flags)
+    refused(USAGE, "a BertForMultipleChoice, whose head", output=tmp_path / "out.parquet", **flags)
     strake("predict", output=tmp_path / "out.parquet", task="feature-extraction", **flags)
+
+
+# Question answering
+
+
+def questions(count):
+    """Rows with contexts of one window of 32 tokens, and of many."""
+    contexts = [row["text"] for row in reviews(count, longest=80)]
+    return [
+        {"number": i, "question": f"was the {GOOD[i % 5]} film?", "context": context}
+        for i, context in enumerate(contexts)
+    ]
+
+
+@pytest.fixture(scope="module")
+def reading(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reading")
+    return {
+        "model_name_or_path": make_reader(folder / "model"),
+        "input": write_table(folder / "in.parquet", questions(300)),
+        "max_seq_length": 32,
+    }
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_answers_are_the_same_in_any_company(reading, tmp_path, precision):
+    flags = reading | {"precision": precision, "handle_impossible_answer": "true"}
+    strake("predict", output=tmp_path / "one.parquet", **flags)
+    several = environment(STRAKE_NUM_THREADS="3")
+    strake("predict", output=f"{tmp_path}/many/", rows_per_file=70, max_tokens_per_batch=50, env=several, **flags)
+    whole = rows_of(tmp_path / "one.parquet")
+    assert whole.column_names == ["number", "question", "context", "answer", "score", "start", "end"]
+    for row in whole.to_pylist():
+        assert row["answer"] == row["context"][row["start"] : row["end"]]
+    assert len(set(whole["answer"].to_pylist())) > 10
+    assert len(list((tmp_path / "many").glob("part-*"))) == 5
+    assert whole.equals(rows_of(tmp_path / "many"))
+
+
+def test_shards_and_single_rows_have_the_answers_of_the_whole(reading, tmp_path):
+    strake("predict", output=tmp_path / "whole.parquet", **reading)
+    whole = rows_of(tmp_path / "whole.parquet")
+    for i in range(3):
+        strake("predict", output=tmp_path / "part.parquet", shard=f"{i}/3", **reading)
+    parts = [rows_of(tmp_path / f"part-0000{i}-of-00003.parquet") for i in range(3)]
+    assert whole.equals(pyarrow.concat_tables(parts))
+    alone = write_table(tmp_path / "alone.parquet", whole.slice(17, 1).select(["question", "context"]).to_pylist())
+    strake("predict", output=tmp_path / "out.parquet", **(reading | {"input": alone}))
+    for name in ("answer", "score", "start", "end"):
+        assert rows_of(tmp_path / "out.parquet")[name].equals(whole.slice(17, 1)[name])
+
+
+@pytest.mark.parametrize("top_k", [1, 3])
+def test_an_interrupted_search_for_answers_goes_on_with_the_same_bytes(reading, tmp_path, top_k):
+    flags = reading | {"max_tokens_per_batch": 32, "top_k": top_k, "keep_columns": "number"}
+    strake("predict", output=tmp_path / "whole.parquet", **flags)
+    most = 2000 + 300 * top_k * 12 // 2  # half of the answers, and the heads of their records
+    line = command("predict", output=tmp_path / "out.parquet", **flags)
+    outcome = run(line, preexec_fn=small_disk(most))
+    assert outcome.code == FILE, outcome.err
+    for change, named in [
+        ({"max_answer_len": 3}, "task = "),
+        ({"handle_impossible_answer": "true"}, "task = "),
+        ({"align_to_words": "false"}, "task = "),
+        ({"doc_stride": 3}, "doc_stride = "),
+        ({"top_k": 2, "output_columns": "answers"}, "= "),
+    ]:
+        refused(USAGE, named, output=tmp_path / "out.parquet", **(flags | change))
+    result = summary("predict", output=tmp_path / "out.parquet", **flags)
+    assert 0 < result["rows_scored"] < 300
+    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_the_worker_gives_the_answers_of_predict(reading, tmp_path):
+    for flags in ({}, {"top_k": 2, "handle_impossible_answer": "true"}):
+        strake("predict", output=tmp_path / "out.parquet", **reading, **flags)
+        assert scored_by_worker(reading, **flags).equals(rows_of(tmp_path / "out.parquet"))
+
+
+def test_columns_of_questions_and_contexts_may_have_other_names(reading, tmp_path):
+    rows = [{"q": row["question"], "text": row["context"]} for row in questions(20)]
+    names = {"question_column": "q", "context_column": "text", "keep_columns": ""}
+    flags = reading | {"input": write_table(tmp_path / "in.jsonl", rows)} | names
+    strake("predict", output=tmp_path / "out.parquet", **flags)
+    strake("predict", output=tmp_path / "other.parquet", keep_columns="", **reading)
+    assert rows_of(tmp_path / "out.parquet").equals(rows_of(tmp_path / "other.parquet").slice(0, 20))
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ({"question": "", "context": "a film"}, "column 'question' is empty"),
+        ({"question": "a film?", "context": ""}, "column 'context' has no tokens"),
+        ({"question": "a film?", "context": " \n"}, "column 'context' has no tokens"),
+        ({"question": None, "context": "a film"}, "column 'question' is null"),
+        ({"question": "a film?", "context": None}, "column 'context' is null"),
+        ({"question": "the film " * 10, "context": "a film " * 10}, "the question leaves 9 of 32 tokens"),
+        ({"question": "the film " * 20, "context": "a film " * 10}, "the question leaves 0 of 32 tokens"),
+    ],
+    ids=["no-question", "no-context", "blank-context", "null-question", "null-context", "long", "longer"],
+)
+def test_rows_without_a_question_or_context_are_refused(reading, tmp_path, row, named):
+    rows = [{"question": "a film?", "context": "a film"}, row]
+    flags = reading | {"input": write_table(tmp_path / "in.jsonl", rows)}
+    refused(DATA, named, "in.jsonl, row 1", output=tmp_path / "out.parquet", **flags)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_a_long_question_with_a_context_that_fits_is_answered(reading, tmp_path):
+    rows = [{"question": "the film " * 10, "context": "a good film"}]
+    flags = reading | {"input": write_table(tmp_path / "in.jsonl", rows)}
+    strake("predict", output=tmp_path / "out.parquet", **flags)
+    assert len(rows_of(tmp_path / "out.parquet")) == 1
+
+
+def test_windows_have_at_most_the_positions_of_the_model(reading, tmp_path):
+    flags = {name: reading[name] for name in ("model_name_or_path", "input")}
+    strake("predict", output=tmp_path / "out.parquet", **flags)
+    longest = parquet.read_metadata(tmp_path / "out.parquet").metadata[b"strake.max_seq_length"]
+    assert int(longest) == read_config(reading["model_name_or_path"])["max_position_embeddings"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"task": "text-classification"}, "holds a BertForQuestionAnswering, whose task is question-answering"),
+        ({"text_column": "context"}, "leave out --text_column"),
+        ({"text_pair_column": "context"}, "leave out --text_column and --text_pair_column"),
+        ({"doc_stride": 32}, "--doc_stride 32 must be less than --max_seq_length 32"),
+        ({"doc_stride": -1}, "--doc_stride -1 is negative"),
+        ({"top_k": 0}, "--top_k 0 must be positive"),
+        ({"max_answer_len": 0}, "--max_answer_len 0 must be positive"),
+        ({"max_seq_length": 65}, "--max_seq_length 65 is more than the model's"),
+        ({"precision": "auto"}, "which is not there for question-answering"),
+        ({"output_columns": "entities"}, "the task is question-answering, which has answer, score"),
+        ({"task": "feature-extraction", "top_k": 2}, "--top_k is of --task question-answering"),
+        ({"max_answer_length": 30}, "it is called --max_answer_len here"),
+    ],
+    ids=lambda value: "-".join(map(str, value)) if isinstance(value, dict) else "",
+)
+def test_flags_that_do_not_fit_answers_are_refused(reading, tmp_path, flags, named):
+    refused(USAGE, named, output=tmp_path / "out.parquet", **(reading | flags))
+
+
+def test_a_reader_is_not_evaluated_and_no_other_model_is_a_reader(reading, tagging, tmp_path):
+    refused(USAGE, "whose task is question-answering", verb="evaluate", **reading)
+    flags = tagging | {"task": "question-answering"}
+    refused(USAGE, "whose task is token-classification", output=tmp_path / "out.parquet", **flags)
+    flags = tagging | {"context_column": "text"}
+    refused(USAGE, "--context_column is of --task question-answering", output=tmp_path / "out.parquet", **flags)
+
+
+def test_a_head_of_another_size_is_refused(reading, tmp_path):
+    model = make_reader(tmp_path / "model")
+    change_weights(model, lambda name, array: array[:1] if name.startswith("qa_outputs") else array)
+    refused(USAGE, "qa_outputs", output=tmp_path / "out.parquet", **(reading | {"model_name_or_path": model}))

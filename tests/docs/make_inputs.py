@@ -1,8 +1,10 @@
 """Makes in the current folder what the commands of docs/howto work on.
 
 encoder/                     a small random BERT without a classifier, 64 positions
+reader/                      a small random BERT that finds answers to questions
 gpt2/                        a small random GPT-2, 64 positions
 train.parquet, test.parquet  text, label and other columns
+questions.parquet            question, context and number
 new.csv                      id and text, in Windows-1252
 """
 
@@ -15,9 +17,15 @@ import tiny_models
 
 def main():
     tiny_models.make_model("encoder")
+    tiny_models.make_reader("reader")
     tiny_models.make_language_model("gpt2", dropout=0.1)
     tiny_models.write_table("train.parquet", tiny_models.reviews(96))
     tiny_models.write_table("test.parquet", tiny_models.reviews(24, seed=2))
+    questions = [
+        {"number": row["number"], "question": "what was good?", "context": row["text"]}
+        for row in tiny_models.reviews(24, seed=3, longest=80)
+    ]
+    tiny_models.write_table("questions.parquet", questions)
     pathlib.Path("new.csv").write_text("id,text\n1,a good caf\u00e9\n2,the film was sad\n", encoding="cp1252")
 
 

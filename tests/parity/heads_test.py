@@ -1,6 +1,6 @@
 """Heads other than sequence classification give what Transformers and sentence-transformers give.
 
-tests/fixtures/heads is made by tools/make_head_fixtures.py.
+tests/fixtures/heads is made by tools/make_head_fixtures.py and tools/make_answer_fixtures.py.
 """
 
 import json
@@ -8,7 +8,7 @@ import json
 import numpy
 import pytest
 from program import predict
-from tiny_models import FIXTURES, make_model, make_tagger, write_table
+from tiny_models import FIXTURES, make_model, make_reader, make_tagger, write_table
 
 # Two layers in fp32, whose sums two programs take in different orders.
 TOLERANCE = 1e-5
@@ -20,6 +20,7 @@ def expectations(name):
 
 EMBEDDINGS = expectations("embeddings.json")
 ENTITIES = expectations("entities.json")
+ANSWERS = expectations("answers.json")
 
 
 def table_of(folder, texts):
@@ -68,4 +69,24 @@ def test_entities_are_those_of_the_pipeline(case, tmp_path):
             [label, start, end] for label, _, start, end in expected
         ]
         scores = [entity["score"] for entity in row]
+        numpy.testing.assert_allclose(scores, [score for _, score, _, _ in expected], rtol=0, atol=TOLERANCE)
+
+
+def name_of_answers(case):
+    return "-".join([case["family"], *(f"{name}-{value}" for name, value in case["flags"].items())])
+
+
+@pytest.mark.parametrize("case", ANSWERS["cases"], ids=name_of_answers)
+def test_answers_are_those_of_the_pipeline(case, tmp_path):
+    model = make_reader(tmp_path / "model", case["family"])
+    rows = [{"question": question, "context": context} for question, context in ANSWERS["questions"]]
+    table = write_table(tmp_path / "questions.parquet", rows)
+    flags = {name: str(value).lower() for name, value in case["flags"].items() if name != "max_seq_length"}
+    longest = case["flags"]["max_seq_length"]
+    found = predict(model, table, tmp_path / "out.parquet", longest, output_columns="answers", **flags)["answers"]
+    for row, expected in zip(found, case["answers"], strict=True):
+        assert [[answer["answer"], answer["start"], answer["end"]] for answer in row] == [
+            [text, start, end] for text, _, start, end in expected
+        ]
+        scores = [answer["score"] for answer in row]
         numpy.testing.assert_allclose(scores, [score for _, score, _, _ in expected], rtol=0, atol=TOLERANCE)

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "strake/tasks/prediction_columns.h"
+#include "strake/tasks/score_rows.h"
+
+namespace strake::tasks {
+
+// A fixed number of fp32 numbers per row, from which, with the row, its columns follow: what the journal keeps. Logits,
+// an embedding, or the places and scores of answers. Entities have none.
+bool has_row_numbers(const ScoringModel& model);
+int64_t numbers_per_row(const ScoringModel& model);
+
+// [rows, numbers_per_row] of rows [begin, end). Errors as of score_encoded().
+at::Tensor row_numbers(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
+                       int64_t end);
+
+// What the numbers of all rows of `table` stand for.
+ScoredRows scored_rows(const ScoringModel& model, const data::Table& table, const at::Tensor& numbers);
+
+}  // namespace strake::tasks
