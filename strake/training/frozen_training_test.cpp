@@ -214,6 +214,8 @@ std::vector<Layout> layouts() {
     disk.parameters = true;
     result.push_back({"all on disk", ranks, {.stage = kZero3, .offload = disk}});
   }
+  result.push_back({"hybrid, all on disk", 4, {.stage = kHybrid, .group_size = 2, .offload = disk}});
+  result.push_back({"each rank a group, all on disk", 2, {.stage = kHybrid, .group_size = 1, .offload = disk}});
   disk.parameters = false;
   disk.ratio = 0.5;
   result.push_back({"half of the states on disk", 2, {.share_between_threads = false, .offload = disk}});

@@ -14,6 +14,7 @@
 #include "strake/training/offloaded_states.h"
 #include "strake/training/options.h"
 #include "strake/training/placement.h"
+#include "strake/training/replica_copies.h"
 #include "strake/training/units.h"
 
 namespace strake::training {
@@ -95,6 +96,8 @@ class ShardedParameters {
   at::Tensor own_part(size_t u, const at::Tensor& whole) const;
   // Frees the memory that is kept for the next gathered blocks.
   void release_buffers() { buffers_.clear(); }
+  // Memory of windows of what is on disk; not in tensors.
+  int64_t window_bytes() const;
 
  private:
   void add_unit(const Unit& unit, UnitPlacement placement);
@@ -108,7 +111,9 @@ class ShardedParameters {
   // Calls use(u) for every unit that a pass of block i needs.
   template <typename Use>
   void for_each_needed(size_t i, const Use& use);
-  void complete(UnitShard& unit);
+  void read_own(size_t u);
+  void complete(size_t u);
+  void complete_replica(size_t u);
   // By unit and tensor; for optimizers that need them, whose state is then that of the step.
   std::vector<std::vector<double>> trust_ratios(const kernels::UpdateStep& step,
                                                 const std::optional<optim::Betas>& betas);
@@ -127,6 +132,7 @@ class ShardedParameters {
   std::vector<UnitShard> shards_;                 // by unit
   std::unique_ptr<OffloadedStates> disk_;         // of trained units
   std::unique_ptr<OffloadedStates> frozen_disk_;  // of frozen ones, which have the first arrays only
+  std::unique_ptr<ReplicaCopies> copies_;         // hybrid with parameters on disk
   std::optional<int> master_on_disk_;             // number of the array in both
   std::optional<int> rounded_on_disk_;            // parameters of 16 bits that are not their own master weights
   int states_on_disk_ = 0;                        // number of the first state's array
