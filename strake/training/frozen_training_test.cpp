@@ -223,10 +223,13 @@ std::vector<Layout> layouts() {
 }
 
 TEST_P(FrozenTraining, GivesTheSameBitsOnEveryLayout) {
-  for (const auto& [bf16, master] :
-       {std::pair{false, Precision::kFp32}, {true, Precision::kFp32}, {true, Precision::kBf16}}) {
+  for (const auto& [bf16, master] : {std::pair{false, Precision::kFp32},
+                                     {true, Precision::kFp32},
+                                     {true, Precision::kBf16},
+                                     {false, Precision::kFp16}}) {
     TrainingOptions options = options_with({.stage = kZero0});
     options.bf16 = bf16;
+    options.fp16 = master == Precision::kFp16;
     options.master = master;
     options.accumulation = master;
     const Outcome alone = train(GetParam().family, GetParam().rules, {.ranks = 1, .options = options});

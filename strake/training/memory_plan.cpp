@@ -90,8 +90,10 @@ class PlannedParameters {
   }
 
  private:
-  static int64_t num_states(const TrainingOptions& options) {
-    return static_cast<int64_t>(optim::Optimizer(options.optimizer_settings()).states().size());
+  // Of a parameter.
+  static int64_t state_bytes(const TrainingOptions& options) {
+    const optim::Optimizer optimizer(options.optimizer_settings());
+    return static_cast<int64_t>(optimizer.states().size()) * element_size(options.state_precision());
   }
   void keep(const TrainingOptions& options, MemoryMeter& meter) {
     const int64_t master_size = element_size(options.master);
@@ -103,7 +105,7 @@ class PlannedParameters {
       if (options.has_master_copies()) meter.take(MemoryUse::kMasterWeights, in_memory * master_size);
       if (unit.is_frozen) continue;
       meter.take(MemoryUse::kGradients, unit.count * element_size(options.accumulation));
-      meter.take(MemoryUse::kOptimizer, in_memory * master_size * num_states(options));
+      meter.take(MemoryUse::kOptimizer, in_memory * state_bytes(options));
     }
   }
   // Of what is on disk: see ShardedParameters::open_disk and open_disk_of_frozen.
@@ -115,7 +117,7 @@ class PlannedParameters {
     const int64_t weights_size =
         (has_copies || offload.parameters ? master_size : 0) + (has_copies && offload.parameters ? element_size_ : 0);
     meter.take(MemoryUse::kOptimizer, elements_in_windows(offload, models::Trained::kYes, offload.buffers) *
-                                          (master_size * num_states(options) + weights_size));
+                                          (state_bytes(options) + weights_size));
     meter.take(MemoryUse::kMasterWeights,
                elements_in_windows(offload, models::Trained::kNo, OffloadOptions::kBuffersOfFrozen) * weights_size);
   }

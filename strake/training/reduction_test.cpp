@@ -230,6 +230,15 @@ TEST_P(Reduction, UpdatesWithEveryOptimizerToTheSameBits) {
   }
 }
 
+TEST_P(Reduction, WithMasterWeightsOfFp16GivesTheSameBits) {
+  expect_same_bits({.weight_decay = 0.1,
+                    .fp16 = true,
+                    .reduction = Precision::kFp16,
+                    .accumulation = Precision::kFp16,
+                    .master = Precision::kFp16},
+                   GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, Reduction, testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name; });
 

@@ -61,6 +61,13 @@ Rounded rounded_at(const at::Tensor& flat) { return rounded_at(flat.mutable_data
 using Masters = decltype(kernels::FlatWindow::parameters);
 Masters masters_at(void* data, Precision type) {
   if (type == Precision::kBf16) return static_cast<kernels::BFloat16*>(data);
+  if (type == Precision::kFp16) return static_cast<kernels::Half*>(data);
+  return static_cast<float*>(data);
+}
+
+using State = decltype(kernels::FlatWindow::states)::value_type;
+State state_at(void* data, Precision type) {
+  if (type == Precision::kBf16) return static_cast<kernels::BFloat16*>(data);
   return static_cast<float*>(data);
 }
 
@@ -73,7 +80,7 @@ kernels::FlatWindow own_window(UnitShard& unit, const TrainingOptions& options) 
                              .count = unit.count,
                              .segments = unit.tensors};
   for (size_t i = 0; i < unit.states.size(); ++i) {
-    window.states[i] = masters_at(unit.states[i].mutable_data_ptr(), options.master);
+    window.states[i] = state_at(unit.states[i].mutable_data_ptr(), options.state_precision());
   }
   return window;
 }
@@ -150,7 +157,7 @@ void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
   if (options_.has_master_copies()) shard.master = at::zeros({shard.count}, master_type);
   if (shard.is_frozen) return;
   for (const optim::Optimizer::State& state : optimizer_.states()) {
-    shard.states.push_back(at::full({shard.count}, state.initial, master_type));
+    shard.states.push_back(at::full({shard.count}, state.initial, on_device.dtype(state_type())));
   }
 }
 
@@ -167,7 +174,7 @@ void ShardedParameters::open_disk() {
   }
   open_disk_of_frozen(arrays);
   states_on_disk_ = static_cast<int>(arrays.size());
-  arrays.insert(arrays.end(), optimizer_.states().size(), master_type);
+  arrays.insert(arrays.end(), optimizer_.states().size(), state_type());
   std::vector<int64_t> counts;
   for (const UnitShard& unit : shards_) counts.push_back(unit.is_on_disk && !unit.is_frozen ? unit.count : 0);
   disk_ = std::make_unique<OffloadedStates>(counts, std::move(arrays),
@@ -180,7 +187,7 @@ void ShardedParameters::open_disk() {
     for (size_t u = 0; u < shards_.size(); ++u) {
       const UnitShard& unit = shards_[u];
       if (!unit.is_on_disk || unit.is_frozen) continue;
-      set_state(u, k, at::full({unit.count}, optimizer_.states()[k].initial, master_type));
+      set_state(u, k, at::full({unit.count}, optimizer_.states()[k].initial, state_type()));
     }
   }
 }
@@ -410,7 +417,7 @@ kernels::FlatWindow ShardedParameters::disk_window(const OffloadedStates::Window
                            .count = window.count,
                            .segments = unit.tensors};
   for (size_t k = 0; k < optimizer_.states().size(); ++k) {
-    flat.states[k] = masters_at(array(states_on_disk_ + static_cast<int>(k)), options_.master);
+    flat.states[k] = state_at(array(states_on_disk_ + static_cast<int>(k)), options_.state_precision());
   }
   if (options_.has_master_copies()) {
     flat.rounded = unit.keeps_parameters ? rounded_at(own_kept(unit).narrow(0, window.begin, window.count))

@@ -30,7 +30,7 @@ struct UnitShard : UnitPlacement {
   // that were loaded, so that they are written to checkpoints as they were.
   at::Tensor master;
   at::Tensor gradient;                          // own part, TrainingOptions::accumulation: the sum of micro-batches
-  std::vector<at::Tensor> states;               // as master, own part: in the order of Optimizer::states
+  std::vector<at::Tensor> states;               // own part, in the order of Optimizer::states
   std::vector<kernels::TensorSegment> tensors;  // of the whole unit
   int users = 0;                                // passes that hold the gathered parameters
   uint64_t ticket = 0;                          // of the gather in the communication queue
@@ -52,7 +52,7 @@ class ShardedParameters {
   // Where everything is that a rank keeps.
   at::Device device() const { return device_; }
   const optim::Optimizer& optimizer() const { return optimizer_; }
-  at::ScalarType state_type() const { return scalar_type(options_.master); }
+  at::ScalarType state_type() const { return scalar_type(options_.state_precision()); }
   // The rank's communication thread; none for a lone rank with its parameters in memory.
   comm::CommQueue* queue() { return queue_.get(); }
   // Where this rank's piece of the step's gradient is summed up: within UnitShard::gradient.
