@@ -74,7 +74,7 @@ struct DsConfig {
   double gradient_clipping = 0;          // 0: off
   Precision compute_dtype = Precision::kFp32;
   optim::LossScaling loss_scaling;            // for fp16
-  Precision master_dtype = Precision::kFp32;  // of master weights and optimizer state
+  Precision master_dtype = Precision::kFp32;  // of master weights, with bf16 of optimizer state too
   std::optional<Precision> grad_accum_dtype;
   std::optional<Precision> param_dtype;
   std::optional<Precision> communication_dtype;

@@ -11,7 +11,6 @@ constexpr AutoMeaning kFlags = AutoMeaning::kFromFlags;
 constexpr std::string_view kOneBit = "of the 1-bit optimizers, whose compressed communication is not there";
 constexpr std::string_view kNoAutocast = "autocast chooses a precision per operation; use bf16 or fp16 here";
 constexpr std::string_view kFp32States = "optimizer state is fp32 unless bf16.bf16_optimizer_states is on";
-constexpr std::string_view kNoFp16Masters = "master weights of fp16 are fp32; bf16_master_weights_and_grads is there";
 constexpr std::string_view kScaled =
     "gradients are those of the mean loss from the beginning, so their sum needs no scaling";
 constexpr std::string_view kOneImplementation = "there is one implementation of each optimizer";
@@ -101,7 +100,7 @@ constexpr std::array kKeys{
     honoured("fp16.hysteresis", kInteger, "2").range(1),
     honoured("fp16.consecutive_hysteresis", kBool, "false"),
     honoured("fp16.min_loss_scale", kNumber, "1").range(1),
-    refused("fp16.fp16_master_weights_and_grads", kBool, "false", kNoFp16Masters),
+    honoured("fp16.fp16_master_weights_and_grads", kBool, "false"),
 
     section("bf16", AutoMeaning::kDefault),
     honoured("bf16.enabled", kBool, "false").on_auto(kFlags),

@@ -204,6 +204,31 @@ TEST(ResolveDsConfig, KeepsMastersGradientsAndStatesInBf16OnlyTogether) {
   EXPECT_FALSE(options.has_master_copies());
 }
 
+TEST(ResolveDsConfig, KeepsMastersAndGradientsInFp16) {
+  const auto with_fp16 = [](const std::string& keys, const std::string& more = "") {
+    return refusal(R"({"train_batch_size": 8, "fp16": {"fp16_master_weights_and_grads": true)" + keys + "}" + more +
+                   "}");
+  };
+  const std::string enabled = R"(, "enabled": true)";
+  EXPECT_EQ(with_fp16(enabled), "accepted");
+  EXPECT_EQ(with_fp16(enabled, R"(, "data_types": {"grad_accum_dtype": "fp16"})"), "accepted");
+  EXPECT_THAT(with_fp16(""), HasSubstr("fp16.fp16_master_weights_and_grads needs fp16.enabled, which is off"));
+  EXPECT_THAT(with_fp16(enabled, R"(, "data_types": {"grad_accum_dtype": "fp32"})"),
+              HasSubstr("data_types.grad_accum_dtype=fp32 contradicts fp16.fp16_master_weights_and_grads"));
+
+  training::TrainingOptions options;
+  const std::string file = R"({"train_batch_size": 8, "fp16": {"fp16_master_weights_and_grads": true)" + enabled + "}}";
+  apply(resolved(file, {.options = {}}).config, options);
+  EXPECT_EQ(options.master, Precision::kFp16);
+  EXPECT_EQ(options.state_precision(), Precision::kFp32) << "DeepSpeed's fp32_optimizer_states";
+  EXPECT_EQ(options.accumulation, Precision::kFp16);
+  EXPECT_EQ(options.reduction, Precision::kFp32);
+  EXPECT_FALSE(options.has_master_copies());
+  EXPECT_NO_THROW(options.validate());
+  options.optim = "lion";
+  EXPECT_THROW(options.validate(), Error);
+}
+
 TEST(ResolveDsConfig, ChecksTheParametersOfTheScheduler) {
   const auto with_scheduler = [](const std::string& scheduler) {
     return refusal(R"({"scheduler": {)" + scheduler + "}}");

@@ -39,6 +39,8 @@ class DsResolver {
   void resolve_zero();
   void resolve_nebula();
   void check_precision();
+  // Master weights of 16 bits: "bf16" or "fp16".
+  void check_masters(const std::string& type);
   void check_zero();
   void check_offload(const std::string& section, int64_t lowest_stage);
 

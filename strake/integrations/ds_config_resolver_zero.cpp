@@ -114,24 +114,26 @@ void DsResolver::check_precision() {
   if (settings_["fp16.enabled"].value == true && settings_["bf16.enabled"].value == true)
     problem(fmt::format("fp16 ({}) and bf16 ({}) cannot both be on", settings_["fp16.enabled"].origin,
                         settings_["bf16.enabled"].origin));
+  check_masters("bf16");
+  check_masters("fp16");
   const bool masters = settings_["bf16.bf16_master_weights_and_grads"].value == true;
   const bool states = settings_["bf16.bf16_optimizer_states"].value == true;
-  if (!masters && !states) return;
-  if (settings_["bf16.enabled"].value == false)
-    problem(fmt::format("bf16.{} needs bf16.enabled, which is off ({})",
-                        masters ? "bf16_master_weights_and_grads" : "bf16_optimizer_states",
-                        settings_["bf16.enabled"].origin));
-  if (!masters) problem("bf16.bf16_optimizer_states needs bf16.bf16_master_weights_and_grads");
-  if (!states)
+  if (states && !masters) problem("bf16.bf16_optimizer_states needs bf16.bf16_master_weights_and_grads");
+  if (masters && !states)
     problem(
         "bf16.bf16_master_weights_and_grads needs bf16.bf16_optimizer_states: bf16 weights with fp32 state are not "
         "there");
+}
+
+void DsResolver::check_masters(const std::string& type) {
+  const std::string key = fmt::format("{0}.{0}_master_weights_and_grads", type);
+  if (settings_[key].value == false) return;
+  const DsSetting& enabled = settings_[type + ".enabled"];
+  if (enabled.value == false) problem(fmt::format("{} needs {}.enabled, which is off ({})", key, type, enabled.origin));
   const Json sum = settings_["data_types.grad_accum_dtype"].value;
-  if (masters && !sum.is_null() && sum != "bf16")
-    problem(
-        fmt::format("data_types.grad_accum_dtype={} contradicts bf16.bf16_master_weights_and_grads, which adds "
-                    "gradients up in bf16",
-                    sum.get<std::string>()));
+  if (!sum.is_null() && sum != type)
+    problem(fmt::format("data_types.grad_accum_dtype={} contradicts {}, which adds gradients up in {}",
+                        sum.get<std::string>(), key, type));
 }
 
 void DsResolver::check_zero() {

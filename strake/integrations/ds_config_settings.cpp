@@ -116,7 +116,9 @@ DsConfig typed_config(const DsSettings& settings) {
                                    : root.flag("fp16.enabled") ? Precision::kFp16
                                                                : Precision::kFp32,
                   .loss_scaling = typed_loss_scaling(settings),
-                  .master_dtype = root.flag("bf16.bf16_master_weights_and_grads") ? Precision::kBf16 : Precision::kFp32,
+                  .master_dtype = root.flag("bf16.bf16_master_weights_and_grads")   ? Precision::kBf16
+                                  : root.flag("fp16.fp16_master_weights_and_grads") ? Precision::kFp16
+                                                                                    : Precision::kFp32,
                   .grad_accum_dtype = root.optional_dtype("data_types.grad_accum_dtype"),
                   .param_dtype = root.optional_dtype("data_types.param_dtype"),
                   .communication_dtype = root.optional_dtype("communication_data_type"),

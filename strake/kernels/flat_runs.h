@@ -12,16 +12,17 @@ namespace strake::kernels {
 // Error (kInternal) for what only a mistake of the caller can be.
 inline void check_window(const FlatWindow& window, const UpdateStep& step, size_t num_states) {
   require(step.number >= 1, ErrorKind::kInternal, "optimizer step {} is below 1", step.number);
+  const bool is_bfloat16 = std::holds_alternative<BFloat16*>(window.parameters);
   for (size_t i = 0; i < num_states; ++i) {
     const bool is_there = std::visit([](auto* state) { return state != nullptr; }, window.states[i]);
     require(is_there || window.count == 0, ErrorKind::kInternal, "optimizer state {} is missing", i);
-    require(!is_there || window.states[i].index() == window.parameters.index(), ErrorKind::kInternal,
-            "optimizer state {} has another type than the parameters", i);
+    require(!is_there || std::holds_alternative<BFloat16*>(window.states[i]) == is_bfloat16, ErrorKind::kInternal,
+            "optimizer state {} has another type than the parameters ask for", i);
   }
-  const bool is_bfloat16 = std::holds_alternative<BFloat16*>(window.parameters);
-  require(!is_bfloat16 || (std::holds_alternative<BFloat16*>(window.gradients) &&
-                           std::holds_alternative<std::monostate>(window.rounded)),
-          ErrorKind::kInternal, "bf16 parameters with gradients of another type, or with rounded copies");
+  const bool is_fp32 = std::holds_alternative<float*>(window.parameters);
+  require(is_fp32 || (window.gradients.index() == window.parameters.index() &&
+                      std::holds_alternative<std::monostate>(window.rounded)),
+          ErrorKind::kInternal, "parameters of 16 bits with gradients of another type, or with rounded copies");
   int64_t end = 0;
   for (const TensorSegment& segment : window.segments) {
     require(segment.begin >= end && segment.end >= segment.begin, ErrorKind::kInternal,
@@ -48,10 +49,16 @@ void for_each_part(std::span<const TensorSegment> segments, int64_t begin, int64
   }
 }
 
-// Which of the functions in a rung's table is for the window.
-inline size_t table_place(const FlatWindow& window) {
+// The function for the window in a table of OptimizerPassRung. Error (kInternal) if the rule has none for its types.
+template <typename Function, size_t N>
+Function function_for(const FlatWindow& window, const Function (&table)[N]) {
   constexpr size_t kAllBFloat16 = 3;
-  return std::holds_alternative<BFloat16*>(window.parameters) ? kAllBFloat16 : window.gradients.index();
+  constexpr size_t kHalfWithFp32States = 4;
+  const size_t place = std::holds_alternative<BFloat16*>(window.parameters) ? kAllBFloat16
+                       : std::holds_alternative<Half*>(window.parameters)   ? kHalfWithFp32States
+                                                                            : window.gradients.index();
+  require(place < N, ErrorKind::kInternal, "the optimizer has no kernel for parameters of fp16");
+  return table[place];
 }
 
 // The run of elements [begin, end) of the flat buffer.

@@ -22,10 +22,12 @@ struct TensorSegment {
 enum class AfterUse { kKeep, kZero };  // what becomes of the gradient
 
 // Elements [begin, begin + count) of a flat buffer; all pointers are to the window's first element. Parameters and
-// states are fp32, or both bf16, and then gradients too: each is read, computed with in fp32, and rounded to nearest
-// even where it is stored. An update of less than half a unit in a parameter's last place (2^-9 to 2^-8 of it) is lost.
+// states are fp32; or all bf16; or, for Adam, parameters are fp16 and states fp32. With parameters of 16 bits gradients
+// are of the parameters' type. Each value is read, computed with in fp32, and rounded to nearest even where it is
+// stored. An update of less than half a unit in a parameter's last place (2^-9 to 2^-8 of it in bf16, 2^-12 to 2^-11 in
+// fp16) is lost.
 struct FlatWindow {
-  std::variant<float*, BFloat16*> parameters;                   // [count]: masters
+  std::variant<float*, BFloat16*, Half*> parameters;            // [count]: masters
   std::variant<float*, BFloat16*, Half*> gradients;             // [count]: overwritten only under AfterUse::kZero
   std::array<std::variant<float*, BFloat16*>, 2> states = {};   // [count] each: as many as the rule has
   std::variant<std::monostate, BFloat16*, Half*> rounded = {};  // [count]: also receives the new parameters

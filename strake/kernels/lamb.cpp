@@ -78,7 +78,7 @@ void lamb_moments(const FlatWindow& window, const UpdateStep& step, const Lamb& 
   check_chunks(window);
   require(std::ssize(sums) == num_lamb_sums(window.segments), ErrorKind::kInternal, "{} sums for {} of LAMB",
           sums.size(), num_lamb_sums(window.segments));
-  const auto moments = pick(kLadder, highest).moments[table_place(window)];
+  const auto moments = function_for(window, pick(kLadder, highest).moments);
   const std::vector<int64_t> first = first_sums(window.segments);
   for_each_tensor_part(window, [&](int64_t begin, int64_t end, size_t tensor) {
     const TensorSegment& segment = window.segments[tensor];
@@ -112,7 +112,9 @@ void lamb_apply(const FlatWindow& window, const UpdateStep& step, const Lamb& ru
   check_window(window, step, 2);
   require(coefficients.size() == window.segments.size(), ErrorKind::kInternal, "{} coefficients for {} tensors",
           coefficients.size(), window.segments.size());
-  const auto apply = pick(kLadder, highest).apply[window.parameters.index()];
+  const auto& table = pick(kLadder, highest).apply;
+  require(window.parameters.index() < std::size(table), ErrorKind::kInternal, "LAMB has no kernel for fp16 parameters");
+  const auto apply = table[window.parameters.index()];
   for_each_tensor_part(window, [&](int64_t begin, int64_t end, size_t tensor) {
     const PassRun run = run_of(window, step, begin, end);
     apply(run, factors_of(step, rule, window.segments[tensor].weight_decay, coefficients[tensor]));

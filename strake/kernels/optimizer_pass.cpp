@@ -40,9 +40,8 @@ void pass(const FlatWindow& window, const UpdateStep& step, PassFunction<Factors
 
 // The same on a device. Runs are tensors, or what lies between them.
 template <class Factors, class FactorsOf>
-void pass(const FlatWindow& window, const UpdateStep& step, const cuda::CudaPassFunction<Factors> (&updates)[4],
+void pass(const FlatWindow& window, const UpdateStep& step, cuda::CudaPassFunction<Factors> update,
           const FactorsOf& factors_of, const OnCuda& place) {
-  const auto update = updates[table_place(window)];
   for_each_run(window, step, {window.begin, window.begin + window.count}, [&](const PassRun& run, double decay) {
     cuda::check(*place.table, update(run, factors_of(decay), place.stream), "optimizer");
   });
@@ -112,33 +111,33 @@ FlatWindow window_of(const FlatWindow& window, const Sgd& rule) {
 }  // namespace
 
 void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, Isa highest) {
-  pass(window, step, pick(kLadder, highest).adam[table_place(window)], adam_factors(window, step, rule));
+  pass(window, step, function_for(window, pick(kLadder, highest).adam), adam_factors(window, step, rule));
 }
 void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, const OnCuda& place) {
-  pass(window, step, place.table->adam, adam_factors(window, step, rule), place);
+  pass(window, step, function_for(window, place.table->adam), adam_factors(window, step, rule), place);
 }
 
 void adagrad(const FlatWindow& window, const UpdateStep& step, const Adagrad& rule, Isa highest) {
-  pass(window, step, pick(kLadder, highest).adagrad[table_place(window)], adagrad_factors(window, step, rule));
+  pass(window, step, function_for(window, pick(kLadder, highest).adagrad), adagrad_factors(window, step, rule));
 }
 void adagrad(const FlatWindow& window, const UpdateStep& step, const Adagrad& rule, const OnCuda& place) {
-  pass(window, step, place.table->adagrad, adagrad_factors(window, step, rule), place);
+  pass(window, step, function_for(window, place.table->adagrad), adagrad_factors(window, step, rule), place);
 }
 
 void lion(const FlatWindow& window, const UpdateStep& step, const Lion& rule, Isa highest) {
-  pass(window, step, pick(kLadder, highest).lion[table_place(window)], lion_factors(window, step, rule));
+  pass(window, step, function_for(window, pick(kLadder, highest).lion), lion_factors(window, step, rule));
 }
 void lion(const FlatWindow& window, const UpdateStep& step, const Lion& rule, const OnCuda& place) {
-  pass(window, step, place.table->lion, lion_factors(window, step, rule), place);
+  pass(window, step, function_for(window, place.table->lion), lion_factors(window, step, rule), place);
 }
 
 void sgd(const FlatWindow& window, const UpdateStep& step, const Sgd& rule, Isa highest) {
   const auto factors_of = sgd_factors(window, step, rule);
-  pass(window_of(window, rule), step, pick(kLadder, highest).sgd[table_place(window)], factors_of);
+  pass(window_of(window, rule), step, function_for(window, pick(kLadder, highest).sgd), factors_of);
 }
 void sgd(const FlatWindow& window, const UpdateStep& step, const Sgd& rule, const OnCuda& place) {
   const auto factors_of = sgd_factors(window, step, rule);
-  pass(window_of(window, rule), step, place.table->sgd, factors_of, place);
+  pass(window_of(window, rule), step, function_for(window, place.table->sgd), factors_of, place);
 }
 
 }  // namespace strake::kernels

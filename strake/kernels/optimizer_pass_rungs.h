@@ -10,7 +10,7 @@ namespace strake::kernels {
 struct PassRun {
   void* parameters;  // this and the next: of the types that the function was picked for
   void* gradients;
-  void* first;  // states, of the parameters' type, or null
+  void* first;  // states, of the type that the function was picked for, or null
   void* second;
   BFloat16* bfloat16;  // rounded copies, or null
   Half* half;
@@ -60,8 +60,9 @@ using PassFunction = void (*)(const PassRun&, const Factors&);
 
 struct OptimizerPassRung {
   Isa isa;
-  // By type of the gradient, float, BFloat16, Half, with parameters and states of fp32; then all of BFloat16.
-  PassFunction<AdamFactors> adam[4];
+  // By type of the gradient, float, BFloat16, Half, with parameters and states of fp32; then all of BFloat16; then
+  // gradients and parameters of Half with states of fp32.
+  PassFunction<AdamFactors> adam[5];
   PassFunction<AdagradFactors> adagrad[4];
   PassFunction<LionFactors> lion[4];
   PassFunction<SgdFactors> sgd[4];

@@ -56,19 +56,19 @@ std::vector<Rule> elementwise_rules() {
           elementwise("sgd, Nesterov", &sgd, Sgd{.momentum = 0.9, .nesterov = true})};
 }
 
-// Parameters, gradients and states of one buffer: gradients of type G, parameters and states of type M.
-template <class G, class M = float>
+// Parameters, gradients and states of one buffer: gradients of type G, parameters of type M, states of type T.
+template <class G, class M = float, class T = M>
 struct Buffer {
   std::vector<M> parameters;
   std::vector<G> gradients;
-  std::vector<M> first, second;
+  std::vector<T> first, second;
   std::vector<BFloat16> bfloat16;
   std::vector<Half> half;
 
   Buffer(int64_t count, double initial_state)
       : parameters(random_values<M>(count, 1)),
         gradients(random_values<G>(count, 4, 0.1F)),
-        first(parameters.size(), from_float<M>(static_cast<float>(initial_state))),
+        first(parameters.size(), from_float<T>(static_cast<float>(initial_state))),
         second(first),
         bfloat16(parameters.size()),
         half(parameters.size()) {}
@@ -81,7 +81,7 @@ struct Buffer {
                       .begin = begin,
                       .count = end - begin,
                       .segments = segments};
-    if constexpr (std::is_same_v<M, BFloat16>) {
+    if constexpr (!std::is_same_v<M, float>) {
       window.rounded = {};
     } else if constexpr (std::is_same_v<G, Half>) {
       window.rounded = half.data() + begin;
@@ -114,9 +114,9 @@ constexpr UpdateStep step_number(int64_t number, AfterUse gradients = AfterUse::
   return {.learning_rate = 0.01, .number = number, .gradient_scale = 0.5F, .gradients = gradients};
 }
 
-template <class G, class M = float>
-Buffer<G, M> after_steps(const Rule& rule, const std::vector<int64_t>& cuts, Isa isa) {
-  Buffer<G, M> buffer(kCount, rule.initial_state);
+template <class G, class M = float, class T = M>
+Buffer<G, M, T> after_steps(const Rule& rule, const std::vector<int64_t>& cuts, Isa isa) {
+  Buffer<G, M, T> buffer(kCount, rule.initial_state);
   for (int64_t step = 1; step <= 3; ++step) {
     const AfterUse gradients = step == 3 ? AfterUse::kZero : AfterUse::kKeep;
     rule.update(buffer.cut(kSegments, cuts), step_number(step, gradients), isa);
@@ -167,42 +167,56 @@ TEST(OptimizerPass, HasTheSameBitsForAnyNumberOfThreadsAndWindows) {
   }
 }
 
-std::vector<float> widened(const std::vector<BFloat16>& values) {
+template <class T>
+std::vector<float> widened(const std::vector<T>& values) {
   std::vector<float> wide;
-  for (const BFloat16 value : values) wide.push_back(to_float(value));
+  for (const T value : values) wide.push_back(to_float(value));
   return wide;
 }
 
-std::vector<BFloat16> rounded(const std::vector<float>& values) {
-  std::vector<BFloat16> narrow;
-  for (const float value : values) narrow.push_back(to_bfloat16(value));
+template <class T>
+std::vector<T> rounded(const std::vector<float>& values) {
+  std::vector<T> narrow;
+  for (const float value : values) narrow.push_back(from_float<T>(value));
   return narrow;
 }
 
-TEST(OptimizerPass, InBFloat16IsThatOfFp32RoundedOnceAStep) {
-  for (const Rule& rule : elementwise_rules()) {
+// Parameters and gradients of type M, states of type T.
+template <class M, class T>
+void expect_fp32_rounded_once_a_step(const std::vector<Rule>& rules) {
+  for (const Rule& rule : rules) {
     for (const Isa isa : usable_rungs()) {
-      Buffer<BFloat16, BFloat16> buffer(kCount, rule.initial_state);
+      Buffer<M, M, T> buffer(kCount, rule.initial_state);
       for (int64_t step = 1; step <= 3; ++step) {
-        Buffer<BFloat16> wide(kCount, 0);
+        Buffer<M> wide(kCount, 0);
         wide.parameters = widened(buffer.parameters);
         wide.first = widened(buffer.first);
         wide.second = widened(buffer.second);
         rule.update({wide.window(kSegments, 0, kCount)}, step_number(step), isa);
         rule.update({buffer.window(kSegments, 0, kCount)}, step_number(step), isa);
-        EXPECT_TRUE(same_bits(buffer.parameters, rounded(wide.parameters))) << rule.name << " " << to_string(isa);
-        EXPECT_TRUE(same_bits(buffer.first, rounded(wide.first))) << rule.name << " " << to_string(isa);
-        EXPECT_TRUE(same_bits(buffer.second, rounded(wide.second))) << rule.name << " " << to_string(isa);
+        EXPECT_TRUE(same_bits(buffer.parameters, rounded<M>(wide.parameters))) << rule.name << " " << to_string(isa);
+        EXPECT_TRUE(same_bits(buffer.first, rounded<T>(wide.first))) << rule.name << " " << to_string(isa);
+        EXPECT_TRUE(same_bits(buffer.second, rounded<T>(wide.second))) << rule.name << " " << to_string(isa);
       }
     }
   }
 }
 
-TEST(OptimizerPass, InBFloat16HasTheSameBitsForAnyRungAndWindows) {
+std::vector<Rule> adam_rules() {
   std::vector<Rule> rules = elementwise_rules();
-  rules.push_back(lamb_rule({}));
+  std::erase_if(rules, [](const Rule& rule) { return !rule.name.starts_with("adam"); });
+  return rules;
+}
+
+TEST(OptimizerPass, InSixteenBitsIsThatOfFp32RoundedOnceAStep) {
+  expect_fp32_rounded_once_a_step<BFloat16, BFloat16>(elementwise_rules());
+  expect_fp32_rounded_once_a_step<Half, float>(adam_rules());
+}
+
+template <class M, class T>
+void expect_same_bits_for_any_rung_and_windows(const std::vector<Rule>& rules) {
   const auto after = [](const Rule& rule, const std::vector<int64_t>& cuts, Isa isa) {
-    return after_steps<BFloat16, BFloat16>(rule, cuts, isa);
+    return after_steps<M, M, T>(rule, cuts, isa);
   };
   for (const Rule& rule : rules) {
     const auto reference = after(rule, {kCount}, Isa::kReference);
@@ -213,6 +227,24 @@ TEST(OptimizerPass, InBFloat16HasTheSameBitsForAnyRungAndWindows) {
       EXPECT_TRUE(after(rule, {1, 17010, 21003, 50020, kCount}, isa) == want) << rule.name;
       EXPECT_TRUE(want == reference) << rule.name << " " << to_string(isa);
     }
+  }
+}
+
+TEST(OptimizerPass, InSixteenBitsHasTheSameBitsForAnyRungAndWindows) {
+  std::vector<Rule> rules = elementwise_rules();
+  rules.push_back(lamb_rule({}));
+  expect_same_bits_for_any_rung_and_windows<BFloat16, BFloat16>(rules);
+  expect_same_bits_for_any_rung_and_windows<Half, float>(adam_rules());
+}
+
+TEST(OptimizerPass, InFp16RoundsParametersThatDoNotFitToInfinity) {
+  for (const Isa isa : usable_rungs()) {
+    Buffer<Half, Half, float> buffer(20, 0);
+    std::ranges::fill(buffer.parameters, to_half(65504));  // the largest number
+    std::ranges::fill(buffer.gradients, to_half(-1));
+    adam(buffer.window({}, 0, 20), {.learning_rate = 16, .number = 1}, {}, isa);
+    EXPECT_TRUE(std::isinf(to_float(buffer.parameters[19]))) << to_string(isa);
+    EXPECT_NEAR(buffer.second[19], 0.001F, 1e-8) << "moments have more range: 1 - beta2 times the square";
   }
 }
 
@@ -228,6 +260,24 @@ TEST(OptimizerPass, InBFloat16LosesSmallUpdates) {
     EXPECT_EQ(step(0.0019), 1.0F) << "the number below 1 is 1 - 2^-8: less than half of the way there";
     EXPECT_EQ(step(0.0020), 0.99609375F);
   }
+}
+
+TEST(OptimizerPass, InFp16IsForAdamWithFp32States) {
+  Buffer<Half, Half, float> buffer(100, 0);
+  const FlatWindow window = buffer.window({}, 0, 100);
+  EXPECT_NO_THROW(adam(window, step_number(1), {}));
+  EXPECT_THROW(adagrad(window, step_number(1), {}), Error);
+  EXPECT_THROW(lion(window, step_number(1), {}), Error);
+  EXPECT_THROW(sgd(window, step_number(1), {}), Error);
+  std::vector<LambSums> sums;
+  EXPECT_THROW(lamb_moments(window, step_number(1), {}, sums), Error);
+  EXPECT_THROW(lamb_apply(window, step_number(1), {}, {}), Error);
+  FlatWindow mixed = window;
+  mixed.gradients = buffer.first.data();
+  EXPECT_THROW(adam(mixed, step_number(1), {}), Error);
+  mixed = window;
+  mixed.rounded = buffer.half.data();
+  EXPECT_THROW(adam(mixed, step_number(1), {}), Error);
 }
 
 TEST(OptimizerPass, RefusesToMixBFloat16WithOtherTypes) {

@@ -214,6 +214,8 @@ std::vector<Layout> layouts() {
     disk.parameters = true;
     result.push_back({"all on disk", ranks, {.stage = kZero3, .offload = disk}});
   }
+  result.push_back({"hybrid, all on disk", 4, {.stage = kHybrid, .group_size = 2, .offload = disk}});
+  result.push_back({"each rank a group, all on disk", 2, {.stage = kHybrid, .group_size = 1, .offload = disk}});
   disk.parameters = false;
   disk.ratio = 0.5;
   result.push_back({"half of the states on disk", 2, {.share_between_threads = false, .offload = disk}});
@@ -221,10 +223,13 @@ std::vector<Layout> layouts() {
 }
 
 TEST_P(FrozenTraining, GivesTheSameBitsOnEveryLayout) {
-  for (const auto& [bf16, master] :
-       {std::pair{false, Precision::kFp32}, {true, Precision::kFp32}, {true, Precision::kBf16}}) {
+  for (const auto& [bf16, master] : {std::pair{false, Precision::kFp32},
+                                     {true, Precision::kFp32},
+                                     {true, Precision::kBf16},
+                                     {false, Precision::kFp16}}) {
     TrainingOptions options = options_with({.stage = kZero0});
     options.bf16 = bf16;
+    options.fp16 = master == Precision::kFp16;
     options.master = master;
     options.accumulation = master;
     const Outcome alone = train(GetParam().family, GetParam().rules, {.ranks = 1, .options = options});

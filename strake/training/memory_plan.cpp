@@ -64,42 +64,14 @@ class PlannedParameters {
       : model_(request.model),
         units_(units),
         element_size_(element_size(request.options)),
+        is_hybrid_(request.options.sharding.stage.parameters == Kept::kGroupShard),
         placements_(placements_of(request, units, rank)),
         users_(units.size()),
         requested_(request.model.blocks().size()),
         buffers_(meter, MemoryUse::kGatherBuffers) {
-    const auto num_states =
-        static_cast<int64_t>(optim::Optimizer(request.options.optimizer_settings()).states().size());
-    const int64_t master_size = element_size(request.options.master);
-    // In windows of what is on disk: masters and rounded copies at most.
-    const int64_t weights_size = master_size + (request.options.has_master_copies() ? element_size_ : 0);
-    int64_t largest = 0;
-    int64_t largest_frozen = 0;
-    for (size_t u = 0; u < units.size(); ++u) {
-      const UnitPlacement& unit = placements_[u];
-      meter.take(MemoryUse::kParameters, unit.kept_count * element_size_);
-      const int64_t in_memory = unit.is_on_disk ? 0 : unit.count;
-      if (request.options.has_master_copies()) meter.take(MemoryUse::kMasterWeights, in_memory * master_size);
-      if (unit.is_shared) shared_bytes_ += unit.kept_count * element_size_;
-      if (unit.is_frozen) {
-        if (unit.is_on_disk) largest_frozen = std::max(largest_frozen, units[u].layout.numel());
-        continue;
-      }
-      meter.take(MemoryUse::kGradients, unit.count * element_size(request.options.accumulation));
-      meter.take(MemoryUse::kOptimizer, in_memory * master_size * num_states);
-      largest = std::max(largest, units[u].layout.numel());
-    }
-    const OffloadOptions& offload = request.options.sharding.offload;
-    if (offload.optimizer) {
-      const int64_t window = std::min(offload.window_elements, largest);
-      meter.take(MemoryUse::kOptimizer, offload.buffers * window * (master_size * num_states + weights_size));
-    }
-    // Windows of ShardedParameters::open_disk_of_frozen.
-    if (request.options.has_master_copies() || offload.parameters) {
-      const int64_t window = std::min(offload.window_elements, largest_frozen);
-      meter.take(MemoryUse::kMasterWeights, 2 * window * weights_size);
-    }
-    meter.lend(MemoryUse::kGatherBuffers, loading_elements() * kFp32);
+    keep(request.options, meter);
+    keep_windows(request.options, meter);
+    load(meter);
   }
 
   int64_t shared_bytes() const { return shared_bytes_; }
@@ -118,17 +90,62 @@ class PlannedParameters {
   }
 
  private:
-  // Weights are loaded a whole block at a time, and copied into its units if there are two.
-  int64_t loading_elements() const {
-    int64_t most = 0;
+  // Of a parameter.
+  static int64_t state_bytes(const TrainingOptions& options) {
+    const optim::Optimizer optimizer(options.optimizer_settings());
+    return static_cast<int64_t>(optimizer.states().size()) * element_size(options.state_precision());
+  }
+  void keep(const TrainingOptions& options, MemoryMeter& meter) {
+    const int64_t master_size = element_size(options.master);
+    for (const UnitPlacement& unit : placements_) {
+      const int64_t kept = unit.keeps_parameters ? unit.kept_count * element_size_ : 0;
+      meter.take(MemoryUse::kParameters, kept);
+      if (unit.is_shared) shared_bytes_ += kept;
+      const int64_t in_memory = unit.is_on_disk ? 0 : unit.count;
+      if (options.has_master_copies()) meter.take(MemoryUse::kMasterWeights, in_memory * master_size);
+      if (unit.is_frozen) continue;
+      meter.take(MemoryUse::kGradients, unit.count * element_size(options.accumulation));
+      meter.take(MemoryUse::kOptimizer, in_memory * state_bytes(options));
+    }
+  }
+  // Of what is on disk: see ShardedParameters::open_disk and open_disk_of_frozen.
+  void keep_windows(const TrainingOptions& options, MemoryMeter& meter) {
+    const OffloadOptions& offload = options.sharding.offload;
+    if (!offload.optimizer) return;
+    const int64_t master_size = element_size(options.master);
+    const bool has_copies = options.has_master_copies();
+    const int64_t weights_size =
+        (has_copies || offload.parameters ? master_size : 0) + (has_copies && offload.parameters ? element_size_ : 0);
+    meter.take(MemoryUse::kOptimizer, elements_in_windows(offload, models::Trained::kYes, offload.buffers) *
+                                          (state_bytes(options) + weights_size));
+    meter.take(MemoryUse::kMasterWeights,
+               elements_in_windows(offload, models::Trained::kNo, OffloadOptions::kBuffersOfFrozen) * weights_size);
+  }
+  int64_t elements_in_windows(const OffloadOptions& offload, models::Trained trained, int buffers) const {
+    int64_t windows = 0;
+    int64_t largest = 0;
+    for (size_t u = 0; u < placements_.size(); ++u) {
+      if (!placements_[u].is_on_disk || units_[u].trained != trained) continue;
+      windows += (placements_[u].count + offload.window_elements - 1) / offload.window_elements;
+      largest = std::max(largest, std::min(offload.window_elements, placements_[u].count));
+    }
+    return std::min<int64_t>(windows, buffers) * largest;
+  }
+  // Weights are loaded a whole block at a time, and copied into its units if there are two. Copies of other ranks'
+  // parameters go to disk through gather buffers.
+  void load(MemoryMeter& meter) {
     for (size_t i = 0; i < model_.blocks().size(); ++i) {
-      int64_t sum = model_.blocks()[i]->layout().numel();
+      int64_t elements = model_.blocks()[i]->layout().numel();
       int64_t largest = 0;
       for (const size_t u : units_.of_block(i)) largest = std::max(largest, units_[u].layout.numel());
-      if (units_.of_block(i).size() > 1) sum += largest;
-      most = std::max(most, sum);
+      if (units_.of_block(i).size() > 1) elements += largest;
+      for (const size_t u : units_.of_block(i)) {
+        const bool goes_through_buffer = is_hybrid_ && !placements_[u].keeps_parameters;
+        if (goes_through_buffer) buffers_.take(bytes(u));
+        meter.lend(MemoryUse::kGatherBuffers, elements * kFp32);
+        if (goes_through_buffer) buffers_.put_back(bytes(u));
+      }
     }
-    return most;
   }
   size_t unit_of(const models::TiedParameter& tied) const { return units_.place(tied.block, tied.parameter).unit; }
   int64_t bytes(size_t u) const { return units_[u].layout.numel() * element_size_; }
@@ -142,6 +159,7 @@ class PlannedParameters {
   const models::Model& model_;
   const Units& units_;
   int64_t element_size_;
+  bool is_hybrid_;
   int64_t shared_bytes_ = 0;
   std::vector<UnitPlacement> placements_;
   std::vector<int> users_;       // by unit: passes that hold its parameters

@@ -26,8 +26,10 @@ Interval parse_interval(const std::string& text, const char* flag) {
 }
 
 std::string TrainingOptions::precision_text() const {
-  return std::string(to_string(precision())) +
-         (master == Precision::kFp32 ? "" : ", also master weights and optimizer state");
+  const std::string text = to_string(precision());
+  if (master == Precision::kFp32) return text;
+  return text + (state_precision() == Precision::kFp32 ? ", also master weights; optimizer state in fp32"
+                                                       : ", also master weights and optimizer state");
 }
 
 optim::OptimizerSettings TrainingOptions::optimizer_settings() const {
@@ -83,6 +85,8 @@ void TrainingOptions::validate() const {
   require(warmup_steps == 0 || warmup_ratio == 0, ErrorKind::kUsage,
           "--warmup_steps {} and --warmup_ratio {} contradict each other", warmup_steps, warmup_ratio);
   const optim::Optimizer optimizer(optimizer_settings());
+  require(master != Precision::kFp16 || optimizer.settings().rule == optim::OptimizerRule::kAdam, ErrorKind::kConfig,
+          "fp16_master_weights_and_grads is there for Adam and AdamW, as in DeepSpeed, and the optimizer is {}", optim);
   const optim::LearningRateSchedule schedule(schedule_options(std::max<int64_t>(0, max_steps)));
   require(!schedule.cycles_betas() || optimizer.has_betas(), ErrorKind::kUsage,
           "--lr_scheduler_type {} cycles the betas of the optimizer, and --optim {} has none; turn that off by "

@@ -48,7 +48,7 @@ struct TrainingOptions {
   optim::LossScaling loss_scaling;                               // of fp16
   Precision reduction = Precision::kFp32;     // what a micro-batch's gradient is rounded to before it is reduced
   Precision accumulation = Precision::kFp32;  // in which the sum over micro-batches is kept
-  Precision master = Precision::kFp32;        // of master weights and optimizer state: bf16 under bf16 only
+  Precision master = Precision::kFp32;        // of master weights: fp32, or that of the computation
   // Set by --device cuda: number of the rank's GPU. None: this processor.
   std::optional<int> gpu = std::nullopt;
 
@@ -67,6 +67,8 @@ struct TrainingOptions {
   double early_stopping_threshold = 0.0;
 
   Precision precision() const { return bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32; }
+  // Of the optimizer's state. fp16 would lose the squares of small gradients.
+  Precision state_precision() const { return master == Precision::kBf16 ? Precision::kBf16 : Precision::kFp32; }
   // Otherwise the parameters are their own master weights.
   bool has_master_copies() const { return precision() != master; }
   // For people: "bf16", or "bf16, also master weights and optimizer state".

@@ -15,8 +15,6 @@ void check(const PlacementRequest& request) {
   if (sharding.stage.parameters != Kept::kGroupShard) return;
   require(sharding.group_size > 0 && request.num_ranks % sharding.group_size == 0, ErrorKind::kUsage,
           "hybrid sharding: {} ranks cannot be split into groups of {}", request.num_ranks, sharding.group_size);
-  require(!sharding.offload.parameters, ErrorKind::kConfig,
-          "parameters that are spread over groups of ranks cannot be on disk yet");
 }
 
 UnitPlacement place(const PlacementRequest& request, const Unit& unit, bool is_on_disk) {
@@ -42,7 +40,7 @@ UnitPlacement place(const PlacementRequest& request, const Unit& unit, bool is_o
   if (!placement.is_kept_whole) {
     const ShardLayout pieces = is_hybrid ? group_layout(placement.layout, group) : placement.layout;
     placement.kept_begin = pieces.begin(request.rank % group);
-    placement.kept_count = placement.keeps_parameters ? pieces.size(request.rank % group) : 0;
+    placement.kept_count = pieces.size(request.rank % group);
   }
   return placement;
 }

@@ -15,14 +15,14 @@ struct UnitPlacement {
   tensors::ShardLayout layout;  // each rank's piece of gradients and optimizer state; of a frozen unit's fp32 weights
   int64_t begin = 0;            // the rank's own part: which it updates, and of which it has the fp32 weights
   int64_t count = 0;
-  int64_t kept_begin = 0;  // parameters in memory between passes
+  int64_t kept_begin = 0;  // parameters that stay with the rank between passes; the own part is among them
   int64_t kept_count = 0;
   bool is_frozen = false;   // no gradient, no optimizer state, no update
   bool owns_whole = false;  // every rank's own part is everything
   bool is_kept_whole = true;
   bool is_shared = false;        // the whole parameters are one buffer of all ranks, which are threads of one process
   bool is_on_disk = false;       // optimizer state and master weights of the own part
-  bool keeps_parameters = true;  // false: they are on disk between passes
+  bool keeps_parameters = true;  // in memory; false: they are on disk between passes
 };
 
 struct PlacementRequest {
@@ -35,7 +35,7 @@ struct PlacementRequest {
 
 // By unit. The fp32 weights of a frozen unit are spread over the ranks in every stage: nobody updates them, and what is
 // written to a checkpoint is gathered first. Error (kUsage) for hybrid sharding with groups that do not divide the
-// ranks, (kConfig) for what hybrid sharding cannot have on disk.
+// ranks.
 std::vector<UnitPlacement> place_units(const PlacementRequest& request);
 
 }  // namespace strake::training

@@ -143,6 +143,19 @@ std::vector<Case> all_cases() {
     cases.push_back({name + "HalfOfTheStatesOnDisk", ranks, {.share_between_threads = false, .offload = half}});
     cases.push_back({name + "AllOnDisk", ranks, {.stage = kZero3, .persistence_threshold = 5000, .offload = all}});
   }
+  cases.push_back({"4RanksHybridPairsStatesOnDisk", 4, {.stage = kHybrid, .group_size = 2, .offload = optimizer}});
+  cases.push_back({"4RanksHybridPairsAllOnDisk", 4, {.stage = kHybrid, .group_size = 2, .offload = all}});
+  cases.push_back({"2RanksHybridAloneAllOnDisk", 2, {.stage = kHybrid, .group_size = 1, .offload = all}});
+  cases.push_back({"3RanksHybridOneGroupAllOnDisk", 3, {.stage = kHybrid, .group_size = 3, .offload = all}});
+  OffloadOptions half_of_all = all;
+  half_of_all.ratio = 0.5;
+  cases.push_back({"4RanksHybridPairsHalfOnDiskPersistentHead",
+                   4,
+                   {.stage = kHybrid,
+                    .group_size = 2,
+                    .persistence_threshold = 5000,
+                    .share_between_threads = false,
+                    .offload = half_of_all}});
   return cases;
 }
 
@@ -213,6 +226,15 @@ TEST_P(Reduction, UpdatesWithEveryOptimizerToTheSameBits) {
                        GetParam());
     }
   }
+}
+
+TEST_P(Reduction, WithMasterWeightsOfFp16GivesTheSameBits) {
+  expect_same_bits({.weight_decay = 0.1,
+                    .fp16 = true,
+                    .reduction = Precision::kFp16,
+                    .accumulation = Precision::kFp16,
+                    .master = Precision::kFp16},
+                   GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Reduction, testing::ValuesIn(all_cases()),

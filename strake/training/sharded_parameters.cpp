@@ -31,9 +31,6 @@ std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, 
   return segments;
 }
 
-// Windows in memory: frozen units are only read.
-constexpr int kBuffersOfFrozen = 2;
-
 at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return flat.narrow(0, begin, size); }
 
 // The part of what is kept that the rank updates.
@@ -64,6 +61,13 @@ Rounded rounded_at(const at::Tensor& flat) { return rounded_at(flat.mutable_data
 using Masters = decltype(kernels::FlatWindow::parameters);
 Masters masters_at(void* data, Precision type) {
   if (type == Precision::kBf16) return static_cast<kernels::BFloat16*>(data);
+  if (type == Precision::kFp16) return static_cast<kernels::Half*>(data);
+  return static_cast<float*>(data);
+}
+
+using State = decltype(kernels::FlatWindow::states)::value_type;
+State state_at(void* data, Precision type) {
+  if (type == Precision::kBf16) return static_cast<kernels::BFloat16*>(data);
   return static_cast<float*>(data);
 }
 
@@ -76,7 +80,7 @@ kernels::FlatWindow own_window(UnitShard& unit, const TrainingOptions& options) 
                              .count = unit.count,
                              .segments = unit.tensors};
   for (size_t i = 0; i < unit.states.size(); ++i) {
-    window.states[i] = masters_at(unit.states[i].mutable_data_ptr(), options.master);
+    window.states[i] = state_at(unit.states[i].mutable_data_ptr(), options.state_precision());
   }
   return window;
 }
@@ -119,6 +123,9 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
     const auto group = static_cast<int>(options.sharding.group_size);
     group_ = comm.split(rank() / group);
     replicas_ = comm.split(rank() % group);
+    if (offload.parameters) {
+      copies_ = std::make_unique<ReplicaCopies>(placements, scalar_type(options_.precision()), offload);
+    }
   }
   for (size_t u = 0; u < units_.size(); ++u) add_unit(units_[u], std::move(placements[u]));
   if (offload.optimizer) open_disk();
@@ -150,7 +157,7 @@ void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
   if (options_.has_master_copies()) shard.master = at::zeros({shard.count}, master_type);
   if (shard.is_frozen) return;
   for (const optim::Optimizer::State& state : optimizer_.states()) {
-    shard.states.push_back(at::full({shard.count}, state.initial, master_type));
+    shard.states.push_back(at::full({shard.count}, state.initial, on_device.dtype(state_type())));
   }
 }
 
@@ -167,7 +174,7 @@ void ShardedParameters::open_disk() {
   }
   open_disk_of_frozen(arrays);
   states_on_disk_ = static_cast<int>(arrays.size());
-  arrays.insert(arrays.end(), optimizer_.states().size(), master_type);
+  arrays.insert(arrays.end(), optimizer_.states().size(), state_type());
   std::vector<int64_t> counts;
   for (const UnitShard& unit : shards_) counts.push_back(unit.is_on_disk && !unit.is_frozen ? unit.count : 0);
   disk_ = std::make_unique<OffloadedStates>(counts, std::move(arrays),
@@ -180,7 +187,7 @@ void ShardedParameters::open_disk() {
     for (size_t u = 0; u < shards_.size(); ++u) {
       const UnitShard& unit = shards_[u];
       if (!unit.is_on_disk || unit.is_frozen) continue;
-      set_state(u, k, at::full({unit.count}, optimizer_.states()[k].initial, master_type));
+      set_state(u, k, at::full({unit.count}, optimizer_.states()[k].initial, state_type()));
     }
   }
 }
@@ -195,8 +202,14 @@ void ShardedParameters::open_disk_of_frozen(std::vector<at::ScalarType> arrays) 
   frozen_disk_ = std::make_unique<OffloadedStates>(counts, std::move(arrays),
                                                    OffloadedStates::Options{.folder = offload.folder,
                                                                             .window_elements = offload.window_elements,
-                                                                            .buffers = kBuffersOfFrozen,
+                                                                            .buffers = OffloadOptions::kBuffersOfFrozen,
                                                                             .file = offload.file});
+}
+
+int64_t ShardedParameters::window_bytes() const {
+  uint64_t bytes = 0;
+  for (const auto* disk : {disk_.get(), frozen_disk_.get()}) bytes += disk == nullptr ? 0 : disk->buffer_bytes();
+  return static_cast<int64_t>(bytes);
 }
 
 at::Tensor ShardedParameters::master(size_t u) {
@@ -238,6 +251,12 @@ void ShardedParameters::assign_unit(size_t u, const at::Tensor& whole_fp32) {
     disk_of(unit).write(u, *master_on_disk_, own.to(scalar_type(options_.master)));
   }
   if (unit.is_on_disk && rounded_on_disk_) disk_of(unit).write(u, *rounded_on_disk_, own.to(unit.whole.scalar_type()));
+  if (copies_ && !unit.keeps_parameters) {
+    buffers_.attach(unit.whole);
+    window(unit.whole, unit.kept_begin, unit.kept_count).copy_(window(whole_fp32, unit.kept_begin, unit.kept_count));
+    copies_->write(u, unit.whole);
+    buffers_.detach(unit.whole);
+  }
   if (!unit.keeps_parameters) return comm_.barrier();
   // A rank writes only its own part of a shared buffer; the others are writing theirs.
   const int64_t begin = unit.is_shared ? unit.begin : unit.kept_begin;
@@ -265,9 +284,9 @@ void ShardedParameters::hold(size_t u) {
   if (!queue_) return;
   unit.ticket = queue_->post([this, u] {
     UnitShard& arriving = shards_[u];
-    if (!arriving.keeps_parameters && arriving.count > 0) {
-      const int array = rounded_on_disk_ ? *rounded_on_disk_ : *master_on_disk_;
-      disk_of(arriving).read_into(u, array, window(arriving.whole, arriving.begin, arriving.count).mutable_data_ptr());
+    if (!arriving.keeps_parameters) {
+      read_own(u);
+      if (copies_) copies_->read(u, arriving.whole);
     }
     if (group_) {
       group_->all_gather(arriving.whole, group_layout(arriving.layout, group_->size()));
@@ -275,6 +294,14 @@ void ShardedParameters::hold(size_t u) {
       comm_.all_gather(arriving.whole, arriving.layout);
     }
   });
+}
+
+// From disk into the gathered parameters.
+void ShardedParameters::read_own(size_t u) {
+  UnitShard& unit = shards_[u];
+  if (unit.count == 0) return;
+  const int array = rounded_on_disk_ ? *rounded_on_disk_ : *master_on_disk_;
+  disk_of(unit).read_into(u, array, window(unit.whole, unit.begin, unit.count).mutable_data_ptr());
 }
 
 void ShardedParameters::drop(size_t u) {
@@ -372,7 +399,7 @@ void ShardedParameters::update(const Update& update) {
     UnitShard& unit = shards_[u];
     if (unit.is_frozen) continue;
     if (!unit.is_on_disk) update_window(own_window(unit, options_), u);
-    complete(unit);
+    complete(u);
   }
   comm_.barrier();  // shared parameters are complete when every rank has updated its part
 }
@@ -390,7 +417,7 @@ kernels::FlatWindow ShardedParameters::disk_window(const OffloadedStates::Window
                            .count = window.count,
                            .segments = unit.tensors};
   for (size_t k = 0; k < optimizer_.states().size(); ++k) {
-    flat.states[k] = masters_at(array(states_on_disk_ + static_cast<int>(k)), options_.master);
+    flat.states[k] = state_at(array(states_on_disk_ + static_cast<int>(k)), options_.state_precision());
   }
   if (options_.has_master_copies()) {
     flat.rounded = unit.keeps_parameters ? rounded_at(own_kept(unit).narrow(0, window.begin, window.count))
@@ -428,13 +455,24 @@ std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::
   return ratios;
 }
 
-void ShardedParameters::complete(UnitShard& unit) {
-  if (unit.is_shared || unit.owns_whole || !unit.keeps_parameters) return;
-  if (unit.is_kept_whole) {
-    comm_.all_gather(unit.whole, unit.layout);
-  } else if (replicas_) {
-    replicas_->all_gather(unit.kept, replica_layout(unit.layout, group_->size(), group_->rank()));
-  }
+void ShardedParameters::complete(size_t u) {
+  UnitShard& unit = shards_[u];
+  if (unit.is_shared || unit.owns_whole) return;
+  if (replicas_ && !unit.is_kept_whole) return complete_replica(u);
+  if (unit.is_kept_whole) comm_.all_gather(unit.whole, unit.layout);
+}
+
+// What is on disk goes through the buffer into which the unit is gathered for passes.
+void ShardedParameters::complete_replica(size_t u) {
+  UnitShard& unit = shards_[u];
+  const ShardLayout layout = replica_layout(unit.layout, group_->size(), group_->rank());
+  if (unit.keeps_parameters) return replicas_->all_gather(unit.kept, layout);
+  buffers_.attach(unit.whole);
+  read_own(u);
+  at::Tensor kept = window(unit.whole, unit.kept_begin, unit.kept_count);
+  replicas_->all_gather(kept, layout);
+  copies_->write(u, unit.whole);
+  buffers_.detach(unit.whole);
 }
 
 at::Tensor ShardedParameters::gather_whole(size_t u, const at::Tensor& own) {

@@ -14,6 +14,7 @@
 #include "strake/training/offloaded_states.h"
 #include "strake/training/options.h"
 #include "strake/training/placement.h"
+#include "strake/training/replica_copies.h"
 #include "strake/training/units.h"
 
 namespace strake::training {
@@ -29,7 +30,7 @@ struct UnitShard : UnitPlacement {
   // that were loaded, so that they are written to checkpoints as they were.
   at::Tensor master;
   at::Tensor gradient;                          // own part, TrainingOptions::accumulation: the sum of micro-batches
-  std::vector<at::Tensor> states;               // as master, own part: in the order of Optimizer::states
+  std::vector<at::Tensor> states;               // own part, in the order of Optimizer::states
   std::vector<kernels::TensorSegment> tensors;  // of the whole unit
   int users = 0;                                // passes that hold the gathered parameters
   uint64_t ticket = 0;                          // of the gather in the communication queue
@@ -51,7 +52,7 @@ class ShardedParameters {
   // Where everything is that a rank keeps.
   at::Device device() const { return device_; }
   const optim::Optimizer& optimizer() const { return optimizer_; }
-  at::ScalarType state_type() const { return scalar_type(options_.master); }
+  at::ScalarType state_type() const { return scalar_type(options_.state_precision()); }
   // The rank's communication thread; none for a lone rank with its parameters in memory.
   comm::CommQueue* queue() { return queue_.get(); }
   // Where this rank's piece of the step's gradient is summed up: within UnitShard::gradient.
@@ -95,6 +96,8 @@ class ShardedParameters {
   at::Tensor own_part(size_t u, const at::Tensor& whole) const;
   // Frees the memory that is kept for the next gathered blocks.
   void release_buffers() { buffers_.clear(); }
+  // Memory of windows of what is on disk; not in tensors.
+  int64_t window_bytes() const;
 
  private:
   void add_unit(const Unit& unit, UnitPlacement placement);
@@ -108,7 +111,9 @@ class ShardedParameters {
   // Calls use(u) for every unit that a pass of block i needs.
   template <typename Use>
   void for_each_needed(size_t i, const Use& use);
-  void complete(UnitShard& unit);
+  void read_own(size_t u);
+  void complete(size_t u);
+  void complete_replica(size_t u);
   // By unit and tensor; for optimizers that need them, whose state is then that of the step.
   std::vector<std::vector<double>> trust_ratios(const kernels::UpdateStep& step,
                                                 const std::optional<optim::Betas>& betas);
@@ -127,6 +132,7 @@ class ShardedParameters {
   std::vector<UnitShard> shards_;                 // by unit
   std::unique_ptr<OffloadedStates> disk_;         // of trained units
   std::unique_ptr<OffloadedStates> frozen_disk_;  // of frozen ones, which have the first arrays only
+  std::unique_ptr<ReplicaCopies> copies_;         // hybrid with parameters on disk
   std::optional<int> master_on_disk_;             // number of the array in both
   std::optional<int> rounded_on_disk_;            // parameters of 16 bits that are not their own master weights
   int states_on_disk_ = 0;                        // number of the first state's array

@@ -51,7 +51,8 @@ struct OffloadOptions {
   std::filesystem::path folder;  // on a disk with room; nothing is left there
   double ratio = 1;              // share of the elements whose optimizer state is on disk
   int64_t window_elements = int64_t{1} << 20;
-  int buffers = 4;  // windows in memory
+  int buffers = 4;                            // windows in memory
+  static constexpr int kBuffersOfFrozen = 2;  // they are only read
   ScratchFile::Options file = {};
 };
 

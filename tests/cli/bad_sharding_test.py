@@ -30,10 +30,6 @@ BAD_FILES = [
     ({"optimizer": {"type": "AdanW"}}, ["key 'optimizer.type': no optimizer is called 'AdanW'; did you mean 'AdamW'?"]),
     ({"optimizer": {"type": "Muon"}}, ["key 'optimizer.type': Muon"]),
     ({"scheduler": {"type": "WarmupLr2"}}, ["key 'scheduler.type': \"WarmupLr2\" is none of"]),
-    (
-        {"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}},
-        ["key 'fp16.fp16_master_weights_and_grads': master weights"],
-    ),
     ({"gradient_clipping": -1}, ["key 'gradient_clipping': -1 is below 0"]),
     (
         {"zero_optimization": {"zero_quantized_weights": True}},
@@ -86,6 +82,26 @@ BAD_TOGETHER = [
         },
         {},
         ["data_types.grad_accum_dtype=fp32 contradicts bf16.bf16_master_weights_and_grads"],
+    ),
+    (
+        {"fp16": {"fp16_master_weights_and_grads": True}},
+        {},
+        ["fp16.fp16_master_weights_and_grads needs fp16.enabled, which is off"],
+    ),
+    (
+        {"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}, "data_types": {"grad_accum_dtype": "bf16"}},
+        {},
+        ["data_types.grad_accum_dtype=bf16 contradicts fp16.fp16_master_weights_and_grads, which adds gradients up in"],
+    ),
+    (
+        {"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}},
+        {"optim": "lion"},
+        ["fp16_master_weights_and_grads is there for Adam and AdamW, as in DeepSpeed, and the optimizer is lion"],
+    ),
+    (
+        {"fp16": {"enabled": True, "fp16_master_weights_and_grads": True}, "optimizer": {"type": "Lamb"}},
+        {},
+        ["fp16_master_weights_and_grads is there for Adam and AdamW, as in DeepSpeed, and the optimizer is lamb"],
     ),
     ({"bf16": {"enabled": True}}, {"fp16": True}, ["fp16 (--fp16) and bf16 (file) cannot both be on"]),
     ({"fp16": {"enabled": False}}, {"fp16": True}, ["ds fp16.enabled=false vs --fp16=true"]),

@@ -5,7 +5,7 @@ import subprocess
 
 import pyarrow.parquet as parquet
 import pytest
-from program import BINARY, strake
+from program import BINARY, SANITIZE, strake
 from tiny_models import make_model, write_table
 
 BUILD = pathlib.Path(BINARY).resolve().parent
@@ -32,8 +32,9 @@ def test_the_installed_program_runs(prefix):
 
 def test_the_example_gives_the_logits_of_predict(prefix, tmp_path):
     model = make_model(tmp_path / "model", head=True)
+    flags = "-Werror" + (f" -fsanitize={SANITIZE}" if SANITIZE else "")  # as the libraries
     call(
-        "cmake", "-S", EXAMPLES, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_CXX_FLAGS=-Werror"
+        "cmake", "-S", EXAMPLES, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_FLAGS={flags}"
     )
     call("cmake", "--build", tmp_path / "build")
     found = call(tmp_path / "build" / "score_texts", model, *TEXTS)

@@ -92,16 +92,21 @@ def test_frozen_parameters_are_written_as_they_were_loaded(inputs, alone, choice
     assert losses(folder)[-1][1] != losses(folder)[0][1]
 
 
-def on_disk(stage, *what):
+def on_disk(stage, *what, **more):
     nvme = {"device": "nvme", "nvme_path": tempfile.gettempdir()}
     zero = {"stage": stage, "stage3_param_persistence_threshold": 0, **dict.fromkeys(what, nvme)}
-    return {"deepspeed": json.dumps({"zero_optimization": zero})}
+    return {"deepspeed": json.dumps({"zero_optimization": zero | more})}
 
 
 LAYOUTS = {
     "two_threads": (run, 2, {"ranks": 2}),
     "four_threads_stage_0": (run, 4, {"ranks": 4, **on_disk(0)}),
     "two_threads_all_on_disk": (run, 2, {"ranks": 2, **on_disk(3, "offload_optimizer", "offload_param")}),
+    "four_threads_in_groups_on_disk": (
+        run,
+        4,
+        {"ranks": 4, **on_disk(3, "offload_optimizer", "offload_param", mics_shard_size=2)},
+    ),
     "two_processes_stage_1": (lambda line: run_mpi(2, line), 2, on_disk(1)),
     "two_processes_stage_3": (lambda line: run_mpi(2, line), 2, on_disk(3)),
     "two_processes_states_on_disk": (lambda line: run_mpi(2, line), 2, on_disk(2, "offload_optimizer")),

@@ -179,6 +179,26 @@ def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path):
     assert_same_run(tmp_path, alone("clipped"))
 
 
+GROUPS_ON_DISK = {
+    "threads": ("bf16", {"mics_shard_size": 2}),
+    "threads_lamb": ("lamb_bf16", {"zero_hpz_partition_size": 2} | SMALL_WINDOWS),
+    "processes": ("clipped", {"mics_shard_size": 2} | SMALL_WINDOWS),
+    "processes_bf16": ("bf16", {"zero_hpz_partition_size": 2}),
+}
+
+
+@pytest.mark.parametrize("case", GROUPS_ON_DISK)
+def test_hybrid_sharding_with_parameters_on_disk(inputs, alone, tmp_path, case):
+    setting, more = GROUPS_ON_DISK[case]
+    flags = SETTINGS[setting] | {"deepspeed": on_disk(3, "offload_optimizer", "offload_param", **more)}
+    are_threads = case.startswith("threads")
+    line = train_command(inputs, tmp_path, 4, ranks=4 if are_threads else None, **flags)
+    outcome = run(line) if are_threads else run_mpi(4, line)
+    assert outcome.code == 0, outcome.err
+    assert "sharding hybrid" in outcome.err
+    assert_same_run(tmp_path, alone(setting))
+
+
 DECAY = {"total_num_steps": "auto", "warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}
 
 

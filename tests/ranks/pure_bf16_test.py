@@ -93,10 +93,11 @@ def layout(name, folder):
         "groups": (4, {"stage": 3, "mics_shard_size": 2} | whole),
         "states on disk": (2, nvme(folder, 2, "offload_optimizer")),
         "all on disk": (2, nvme(folder, 3, "offload_optimizer", "offload_param")),
+        "groups on disk": (4, nvme(folder, 3, "offload_optimizer", "offload_param") | {"mics_shard_size": 2}),
     }[name]
 
 
-LAYOUTS = ["zero1", "zero2", "zero3", "zero3 on four", "groups", "states on disk", "all on disk"]
+LAYOUTS = ["zero1", "zero2", "zero3", "zero3 on four", "groups", "states on disk", "all on disk", "groups on disk"]
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

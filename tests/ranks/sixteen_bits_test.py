@@ -102,9 +102,10 @@ def test_a_step_that_is_skipped_updates_nothing(inputs, restless, tmp_path):
     assert weights[0] == weights[1]
 
 
-def on_disk(folder):
+def on_disk(folder, **more):
     nvme = {"device": "nvme", "nvme_path": str(folder)}
-    return {"stage": 3, "stage3_param_persistence_threshold": 0, "offload_optimizer": nvme, "offload_param": nvme}
+    zero = {"stage": 3, "stage3_param_persistence_threshold": 0, "offload_optimizer": nvme, "offload_param": nvme}
+    return zero | more
 
 
 ZERO = {
@@ -133,6 +134,12 @@ def test_fp16_has_the_same_bits_as_processes(inputs, restless, tmp_path, stage):
     assert outcome.code == 0, outcome.err
     assert outcome.err.count("step 1 is skipped") == 1
     assert_same_run(tmp_path, restless[0])
+
+
+def test_fp16_has_the_same_bits_in_groups_on_disk(inputs, restless, tmp_path):
+    config = {"fp16": RESTLESS, "zero_optimization": on_disk(tmp_path, mics_shard_size=2)}
+    train(inputs, tmp_path / "out", 4, config)
+    assert_same_run(tmp_path / "out", restless[0])
 
 
 def test_fp16_goes_on_from_a_checkpoint_with_the_same_bits(inputs, restless, tmp_path):

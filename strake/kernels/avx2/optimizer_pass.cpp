@@ -6,7 +6,8 @@ namespace strake::kernels::avx2 {
 
 const OptimizerPassRung kOptimizerPass{
     Isa::kAvx2,
-    {&adam_run<Avx2, float>, &adam_run<Avx2, BFloat16>, &adam_run<Avx2, Half>, &adam_run<Avx2, BFloat16, BFloat16>},
+    {&adam_run<Avx2, float>, &adam_run<Avx2, BFloat16>, &adam_run<Avx2, Half>, &adam_run<Avx2, BFloat16, BFloat16>,
+     &adam_run<Avx2, Half, Half, float>},
     {&adagrad_run<Avx2, float>, &adagrad_run<Avx2, BFloat16>, &adagrad_run<Avx2, Half>,
      &adagrad_run<Avx2, BFloat16, BFloat16>},
     {&lion_run<Avx2, float>, &lion_run<Avx2, BFloat16>, &lion_run<Avx2, Half>, &lion_run<Avx2, BFloat16, BFloat16>},

@@ -6,7 +6,7 @@ namespace strake::kernels::avx512 {
 
 const OptimizerPassRung kOptimizerPass{Isa::kAvx512,
                                        {&adam_run<Avx512, float>, &adam_run<Avx512, BFloat16>, &adam_run<Avx512, Half>,
-                                        &adam_run<Avx512, BFloat16, BFloat16>},
+                                        &adam_run<Avx512, BFloat16, BFloat16>, &adam_run<Avx512, Half, Half, float>},
                                        {&adagrad_run<Avx512, float>, &adagrad_run<Avx512, BFloat16>,
                                         &adagrad_run<Avx512, Half>, &adagrad_run<Avx512, BFloat16, BFloat16>},
                                        {&lion_run<Avx512, float>, &lion_run<Avx512, BFloat16>, &lion_run<Avx512, Half>,

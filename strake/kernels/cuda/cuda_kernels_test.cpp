@@ -504,33 +504,35 @@ TYPED_TEST(CudaKernels, ConvertAddAndSquare) {
   }
 }
 
-// Gradients of the test's type; parameters and states of fp32, or of bf16.
-template <typename T, typename M>
+// Gradients of type T, parameters of M, states of S.
+template <typename T, typename M, typename S = M>
 struct Pass {
-  std::vector<M> parameters = random_values<M>(kCount, 1), first = random_values<M>(kCount, 2, 0.1F), second;
+  std::vector<M> parameters = random_values<M>(kCount, 1);
+  std::vector<S> first = random_values<S>(kCount, 2, 0.1F), second;
   std::vector<T> gradients = random_values<T>(kCount, 3);
   std::vector<BFloat16> rounded = random_values<BFloat16>(kCount, 4);
   static constexpr int64_t kCount = 1000;
 
   Pass() {
-    for (const M& value : random_values<M>(kCount, 5)) second.push_back(from_float<M>(std::abs(to_float(value))));
+    for (const S& value : random_values<S>(kCount, 5)) second.push_back(from_float<S>(std::abs(to_float(value))));
   }
 };
 
-template <typename T, typename M, typename Rule, typename Update>
+template <typename T, typename M, typename S = M, typename Rule, typename Update>
 void expect_same_pass(const CudaTable& table, const Rule& rule, const Update& update) {
   const std::vector<TensorSegment> segments{{100, 300, 0.1}, {320, 900, 0.0}};
   const UpdateStep step{.learning_rate = 0.01, .number = 3, .gradient_scale = 0.5F, .gradients = AfterUse::kZero};
-  Pass<T, M> host;
-  const Pass<T, M> start;
-  const OnDevice<M> parameters(table, start.parameters), first(table, start.first), second(table, start.second);
+  Pass<T, M, S> host;
+  const Pass<T, M, S> start;
+  const OnDevice<M> parameters(table, start.parameters);
+  const OnDevice<S> first(table, start.first), second(table, start.second);
   const OnDevice<T> gradients(table, start.gradients);
   const OnDevice<BFloat16> rounded(table, start.rounded);
   FlatWindow window{.parameters = host.parameters.data(),
                     .gradients = host.gradients.data(),
                     .states = {host.first.data(), host.second.data()},
                     .begin = 50,
-                    .count = Pass<T, M>::kCount,
+                    .count = Pass<T, M, S>::kCount,
                     .segments = segments};
   if constexpr (std::is_same_v<M, float>) window.rounded = host.rounded.data();
   update(window, step, rule, Isa::kReference);
@@ -563,6 +565,9 @@ void expect_same_passes(const CudaTable& table) {
 TYPED_TEST(CudaKernels, UpdateToTheBitsOfTheCpu) {
   expect_same_passes<TypeParam, float>(*this->table_);
   if constexpr (std::is_same_v<TypeParam, BFloat16>) expect_same_passes<BFloat16, BFloat16>(*this->table_);
+  if constexpr (std::is_same_v<TypeParam, Half>) {
+    expect_same_pass<Half, Half, float>(*this->table_, Adam{}, [](auto&&... args) { adam(args...); });
+  }
 }
 
 }  // namespace

@@ -49,8 +49,8 @@ int attention_forward(const AttentionForward<T>& args, int64_t tokens, void* str
 template <typename T>
 int attention_backward(const AttentionBackward<T>& args, int64_t tokens, void* stream);
 
-// optimizer_pass.cu: gradients of type G, parameters and states of M
-template <typename G, typename M>
+// optimizer_pass.cu: gradients of type G, parameters of M, states of M or T
+template <typename G, typename M, typename T>
 int adam(const PassRun& run, const AdamFactors& factors, void* stream);
 template <typename G, typename M>
 int adagrad(const PassRun& run, const AdagradFactors& factors, void* stream);

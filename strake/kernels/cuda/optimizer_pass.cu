@@ -21,17 +21,17 @@ __device__ void for_each_element(const PassRun& run, const Updated& updated) {
   }
 }
 
-template <typename G, typename M>
+template <typename G, typename M, typename T>
 __global__ void adam_kernel(PassRun run, AdamFactors f) {
-  auto* first = static_cast<M*>(run.first);
-  auto* second = static_cast<M*>(run.second);
+  auto* first = static_cast<T*>(run.first);
+  auto* second = static_cast<T*>(run.second);
   for_each_element<G, M>(run, [&](int64_t i, float p, float gradient) {
     const float g = fmaf(f.gradient_decay, p, gradient);
     const float m = fmaf(f.beta1, to_float(first[i]), f.one_minus_beta1 * g);
     const float v = fmaf(f.beta2, to_float(second[i]), f.one_minus_beta2 * (g * g));
     const float denominator = fmaf(f.denominator_factor, sqrtf(v), f.epsilon);
-    first[i] = from_float<M>(m);
-    second[i] = from_float<M>(v);
+    first[i] = from_float<T>(m);
+    second[i] = from_float<T>(v);
     return fmaf(-f.step_size, m / denominator, f.shrink * p);
   });
 }
@@ -82,9 +82,9 @@ int launch_pass(void (*kernel)(PassRun, Factors), const PassRun& run, const Fact
 
 }  // namespace
 
-template <typename G, typename M>
+template <typename G, typename M, typename T>
 int adam(const PassRun& run, const AdamFactors& factors, void* stream) {
-  return launch_pass(&adam_kernel<G, M>, run, factors, stream);
+  return launch_pass(&adam_kernel<G, M, T>, run, factors, stream);
 }
 template <typename G, typename M>
 int adagrad(const PassRun& run, const AdagradFactors& factors, void* stream) {
@@ -100,7 +100,7 @@ int sgd(const PassRun& run, const SgdFactors& factors, void* stream) {
 }
 
 #define STRAKE_INSTANTIATE(G, M)                                            \
-  template int adam<G, M>(const PassRun&, const AdamFactors&, void*);       \
+  template int adam<G, M, M>(const PassRun&, const AdamFactors&, void*);    \
   template int adagrad<G, M>(const PassRun&, const AdagradFactors&, void*); \
   template int lion<G, M>(const PassRun&, const LionFactors&, void*);       \
   template int sgd<G, M>(const PassRun&, const SgdFactors&, void*);
@@ -109,5 +109,6 @@ STRAKE_INSTANTIATE(BFloat16, float)
 STRAKE_INSTANTIATE(Half, float)
 STRAKE_INSTANTIATE(BFloat16, BFloat16)
 #undef STRAKE_INSTANTIATE
+template int adam<Half, Half, float>(const PassRun&, const AdamFactors&, void*);
 
 }  // namespace strake::kernels::cuda

@@ -21,7 +21,7 @@
 namespace strake::kernels::cuda {
 
 // Raised by any change of this header or of a struct that it names.
-inline constexpr uint32_t kTableVersion = 1;
+inline constexpr uint32_t kTableVersion = 2;
 inline constexpr const char* kTableSymbol = "strake_cuda_table";
 
 // Head sizes that attention has kernels for.
@@ -62,7 +62,7 @@ struct CudaTable {
   TypedTable<Half> fp16;
 
   // As in OptimizerPassRung.
-  CudaPassFunction<AdamFactors> adam[4];
+  CudaPassFunction<AdamFactors> adam[5];
   CudaPassFunction<AdagradFactors> adagrad[4];
   CudaPassFunction<LionFactors> lion[4];
   CudaPassFunction<SgdFactors> sgd[4];

@@ -5,7 +5,7 @@
 namespace strake::kernels::reference {
 namespace {
 
-// Gradients are of type G, parameters and states of M. Sets each parameter to updated(i, p, g).
+// Gradients are of type G, parameters of M, states of M or T. Sets each parameter to updated(i, p, g).
 template <class G, class M, class Updated>
 void for_each_element(const PassRun& run, const Updated& updated) {
   auto* parameters = static_cast<M*>(run.parameters);
@@ -19,17 +19,17 @@ void for_each_element(const PassRun& run, const Updated& updated) {
   }
 }
 
-template <class G, class M = float>
+template <class G, class M = float, class T = M>
 void adam(const PassRun& run, const AdamFactors& f) {
-  auto* first = static_cast<M*>(run.first);
-  auto* second = static_cast<M*>(run.second);
+  auto* first = static_cast<T*>(run.first);
+  auto* second = static_cast<T*>(run.second);
   for_each_element<G, M>(run, [&](int64_t i, float p, float gradient) {
     const float g = std::fma(f.gradient_decay, p, gradient);
     const float m = std::fma(f.beta1, to_float(first[i]), f.one_minus_beta1 * g);
     const float v = std::fma(f.beta2, to_float(second[i]), f.one_minus_beta2 * (g * g));
     const float denominator = std::fma(f.denominator_factor, std::sqrt(v), f.epsilon);
-    first[i] = from_float<M>(m);
-    second[i] = from_float<M>(v);
+    first[i] = from_float<T>(m);
+    second[i] = from_float<T>(v);
     return std::fma(-f.step_size, m / denominator, f.shrink * p);
   });
 }
@@ -74,7 +74,7 @@ void sgd(const PassRun& run, const SgdFactors& f) {
 
 const OptimizerPassRung kOptimizerPass{
     Isa::kReference,
-    {&adam<float>, &adam<BFloat16>, &adam<Half>, &adam<BFloat16, BFloat16>},
+    {&adam<float>, &adam<BFloat16>, &adam<Half>, &adam<BFloat16, BFloat16>, &adam<Half, Half, float>},
     {&adagrad<float>, &adagrad<BFloat16>, &adagrad<Half>, &adagrad<BFloat16, BFloat16>},
     {&lion<float>, &lion<BFloat16>, &lion<Half>, &lion<BFloat16, BFloat16>},
     {&sgd<float>, &sgd<BFloat16>, &sgd<Half>, &sgd<BFloat16, BFloat16>}};

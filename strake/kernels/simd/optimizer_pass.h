@@ -6,7 +6,8 @@
 namespace strake::kernels {
 namespace {
 
-// Gradients are of type G, parameters and states of M. Sets each vector of parameters to updated(i, lanes, p, g).
+// Gradients are of type G, parameters of M, states of M or T. Sets each vector of parameters to updated(i, lanes, p,
+// g).
 template <class S, class G, class M, class Updated>
 [[gnu::always_inline]] inline void for_each_parameter(const PassRun& run, Updated&& updated) {
   using Float = typename S::Float;
@@ -25,11 +26,11 @@ template <class S, class G, class M, class Updated>
   });
 }
 
-template <class S, class G, class M = float>
+template <class S, class G, class M = float, class T = M>
 void adam_run(const PassRun& run, const AdamFactors& f) {
   using Float = typename S::Float;
-  auto* const exp_avg = static_cast<M*>(run.first);
-  auto* const exp_avg_sq = static_cast<M*>(run.second);
+  auto* const exp_avg = static_cast<T*>(run.first);
+  auto* const exp_avg_sq = static_cast<T*>(run.second);
   for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
     const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
     const Float m = S::fma(S::load(exp_avg + i, lanes), S::set(f.beta1), g * S::set(f.one_minus_beta1));
