@@ -36,6 +36,8 @@ void ScoreConfig::validate() const {
   require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
   require(!input.empty(), ErrorKind::kUsage, "--input names no file");
   precision.validate();
+  require(packed_weights == "auto" || packed_weights == "off", ErrorKind::kUsage,
+          "--packed_weights {} is neither auto nor off", printable(packed_weights));
   task.validate();
   require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
   require(max_tokens_per_batch > 0 && max_tokens_per_batch <= kMostTokens, ErrorKind::kUsage,
@@ -76,16 +78,18 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
   require(task.task != ScoringTask::kTokenClassification || config.text.text_pair_column.empty(), ErrorKind::kUsage,
           "--text_pair_column {}: token-classification looks at single texts", config.text.text_pair_column);
   const inference::PrecisionPlan plan = choose_precision(config.precision, config.model_name_or_path, layers);
-  ScoringModel model{.engine = {config.model_name_or_path,
-                                plan,
-                                {.threads = threads,
-                                 .tokens_at_a_time = config.max_tokens_per_batch,
-                                 .longest_sequence = config.text.max_seq_length},
-                                task.head},
-                     .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
-                     .plan = plan,
-                     .task = task,
-                     .precision = describe(plan, layers)};
+  ScoringModel model{
+      .engine = {config.model_name_or_path,
+                 plan,
+                 {.threads = threads,
+                  .tokens_at_a_time = config.max_tokens_per_batch,
+                  .longest_sequence = config.text.max_seq_length},
+                 task.head,
+                 config.packed_weights == "off" ? inference::PackedWeights::kOff : inference::PackedWeights::kKept},
+      .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
+      .plan = plan,
+      .task = task,
+      .precision = describe(plan, layers)};
   model.load_seconds = seconds_since(start);
   const inference::MemoryUse memory = model.engine.memory();
   log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", task.text(), threads,
