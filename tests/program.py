@@ -4,7 +4,9 @@ import dataclasses
 import json
 import os
 import pathlib
+import resource
 import shutil
+import signal
 import subprocess
 
 import pyarrow.parquet as parquet
@@ -45,6 +47,16 @@ def command(verb, *positional, **flags):
 def run(line, timeout=60, env=None, **options):
     done = subprocess.run(line, capture_output=True, timeout=timeout, env=env or environment(), **options)
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def full_disk(bytes_allowed):
+    """For run: no file may grow beyond this."""
+
+    def apply():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_allowed, bytes_allowed))
+
+    return {"preexec_fn": apply}
 
 
 def run_mpi(num_ranks, line):

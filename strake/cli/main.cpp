@@ -1,3 +1,4 @@
+#include <csignal>
 #include <iostream>
 #include <new>
 #include <string>
@@ -51,6 +52,7 @@ bool is_out_of_memory(const std::exception& error) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message
   try {
     run({argv + 1, argv + argc});
     return 0;

@@ -376,14 +376,11 @@ class TypedPass final : public EncoderPass {
 
 }  // namespace
 
-std::unique_ptr<EncoderPass> make_encoder_pass(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                               const PrecisionPlan& plan, const Head& head,
-                                               const PassCapacity& capacity) {
+std::unique_ptr<EncoderPass> make_encoder_pass(const EncoderSource& from, const PassCapacity& capacity) {
   const auto make = [&]<typename T>(T) -> std::unique_ptr<EncoderPass> {
-    return std::make_unique<TypedPass<T>>(load_encoder_weights<T>(folder, config, plan, head), config, plan, head,
-                                          capacity);
+    return std::make_unique<TypedPass<T>>(load_encoder_weights<T>(from), from.config, from.plan, from.head, capacity);
   };
-  return plan.precision == Precision::kFp32 ? make(float{}) : make(kernels::BFloat16{});
+  return from.plan.precision == Precision::kFp32 ? make(float{}) : make(kernels::BFloat16{});
 }
 
 }  // namespace strake::inference

@@ -1,14 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
 
-#include "strake/inference/head.h"
-#include "strake/inference/precision.h"
-#include "strake/models/encoder/config.h"
+#include "strake/inference/encoder_source.h"
 
 namespace strake::inference {
 
@@ -66,8 +63,6 @@ class EncoderPass {
 };
 
 // Errors as of load_encoder_weights.
-std::unique_ptr<EncoderPass> make_encoder_pass(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                               const PrecisionPlan& plan, const Head& head,
-                                               const PassCapacity& capacity);
+std::unique_ptr<EncoderPass> make_encoder_pass(const EncoderSource& from, const PassCapacity& capacity);
 
 }  // namespace strake::inference

@@ -1,12 +1,19 @@
 #include "strake/inference/encoder_weights.h"
 
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
+#include "strake/core/crc32c.h"
 #include "strake/core/error.h"
+#include "strake/core/log.h"
+#include "strake/inference/packed_file.h"
 #include "strake/models/encoder/classification_head.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/encoder/token_head.h"
@@ -15,67 +22,125 @@
 namespace strake::inference {
 namespace {
 
-// A block's parameters by name, and what they become.
-template <typename T>
-class LoadedBlock {
- public:
-  LoadedBlock(const models::Block& block, const models::WeightSource& source, models::LoadReport& report,
-              int64_t& bytes)
-      : block_(block), bytes_(bytes) {
-    at::Tensor flat = at::zeros({block.layout().numel()});
-    models::load_block(block, source, flat, report);
-    values_ = block.view(std::is_same_v<T, float> ? flat : flat.to(at::kBFloat16), nullptr);
-    exact_ = block.view(flat, nullptr);
-  }
+constexpr size_t kLine = 64;  // bytes
 
-  bool has(const std::string& name) const { return find(name) != values_.size(); }
-  const at::Tensor& matrix(const std::string& name) {
-    const at::Tensor& value = get(name);
-    bytes_ += value.numel() * static_cast<int64_t>(sizeof(T));
-    return value;
+// Arrays by name: those of a packed file, or made one after the other.
+class Arrays {
+ public:
+  Arrays() = default;
+  explicit Arrays(std::unique_ptr<tensors::SafetensorsFile> file) : file_(std::move(file)) {}
+
+  template <typename Make>
+  const at::Tensor& get(const std::string& name, const Make& make) {
+    all_.emplace_back(name, file_ ? file_->read(name) : make());
+    bytes_ += static_cast<int64_t>(all_.back().second.nbytes());
+    return all_.back().second;
   }
-  LinearWeights<T> linear(const std::string& name) {
-    const at::Tensor& weight = get(name + ".weight");
-    kernels::PackedMatrix<T> packed({data(weight), weight.size(1), kernels::Order::kColumns}, weight.size(1),
-                                    weight.size(0));
-    bytes_ += packed.bytes();
-    return {std::move(packed), vector(name + ".bias")};
-  }
-  QuantizedLinear quantized(const std::string& name) {
-    const at::Tensor& weight = exact_[find(name + ".weight")].value;
-    const at::Tensor& bias = exact_[find(name + ".bias")].value;
-    kernels::QuantizedMatrix matrix(weight.const_data_ptr<float>(), weight.size(1), weight.size(0));
-    bytes_ += matrix.bytes() + bias.numel() * static_cast<int64_t>(sizeof(float));
-    const auto* values = bias.const_data_ptr<float>();
-    return {std::move(matrix), {values, values + bias.numel()}};
-  }
-  NormWeights<T> norm(const std::string& name) { return {vector(name + ".weight"), vector(name + ".bias")}; }
+  bool are_made() const { return file_ == nullptr; }
+  const std::vector<tensors::NamedTensor>& all() const { return all_; }
+  int64_t bytes() const { return bytes_; }
 
  private:
-  static const T* data(const at::Tensor& tensor) { return static_cast<const T*>(tensor.const_data_ptr()); }
+  std::unique_ptr<tensors::SafetensorsFile> file_;
+  std::vector<tensors::NamedTensor> all_;
+  int64_t bytes_ = 0;
+};
+
+at::Tensor tensor_of(const kernels::SharedFloats& floats) {
+  return at::from_blob(const_cast<float*>(floats.data()), {floats.bytes()}, [floats](void*) {}, at::kByte);
+}
+
+kernels::SharedFloats floats_of(const std::string& name, const at::Tensor& bytes) {
+  const bool sound = bytes.scalar_type() == at::kByte && bytes.dim() == 1 && bytes.nbytes() % kLine == 0 &&
+                     reinterpret_cast<uintptr_t>(bytes.const_data_ptr()) % kLine == 0;
+  require(sound, ErrorKind::kConfig, "array '{}' is not made of cache lines", name);
+  const auto owner = std::make_shared<const at::Tensor>(bytes);
+  return {std::shared_ptr<const float>(owner, static_cast<const float*>(owner->const_data_ptr())),
+          bytes.numel() / static_cast<int64_t>(sizeof(float))};
+}
+
+// A block's weights, packed. Its parameters are read from the checkpoint if arrays are to be made of them.
+template <typename T>
+class PackedBlock {
+ public:
+  PackedBlock(const models::Block& block, const models::WeightSource& source, models::LoadReport& report,
+              Arrays& arrays)
+      : block_(block), arrays_(arrays) {
+    if (!arrays.are_made()) return;
+    at::Tensor flat = at::zeros({block.layout().numel()});
+    models::load_block(block, source, flat, report);
+    exact_ = block.view(flat, nullptr);
+    rounded_ = block.view(flat.to(kRounded), nullptr);
+  }
+
+  bool has(const std::string& name) const { return find(name) != block_.parameters().size(); }
+  at::Tensor matrix(const std::string& name) {
+    return get(name, kRounded, [&] { return parameter(name, kRounded); });
+  }
+  LinearWeights<T> linear(const std::string& name) {
+    const auto [outputs, inputs] = sizes_of(name);
+    const std::string array = block_.name() + "." + name + ".packed";
+    const at::Tensor& panels = arrays_.get(array, [&, outputs = outputs, inputs = inputs] {
+      const at::Tensor weight = parameter(name + ".weight", kRounded);
+      const auto* data = static_cast<const T*>(weight.const_data_ptr());
+      return tensor_of(kernels::PackedMatrix<T>({data, inputs, kernels::Order::kColumns}, inputs, outputs).memory());
+    });
+    return {{floats_of(array, panels), inputs, outputs}, vector<T>(name + ".bias", kRounded)};
+  }
+  QuantizedLinear quantized(const std::string& name) {
+    const auto [outputs, inputs] = sizes_of(name);
+    const std::string array = block_.name() + "." + name + ".int8";
+    const at::Tensor& matrix = arrays_.get(array, [&, outputs = outputs, inputs = inputs] {
+      const at::Tensor weight = parameter(name + ".weight", at::kFloat);
+      return tensor_of(kernels::QuantizedMatrix(weight.const_data_ptr<float>(), inputs, outputs).memory());
+    });
+    return {{floats_of(array, matrix), inputs, outputs}, vector<float>(name + ".bias", at::kFloat)};
+  }
+  NormWeights<T> norm(const std::string& name) {
+    return {vector<T>(name + ".weight", kRounded), vector<T>(name + ".bias", kRounded)};
+  }
+
+ private:
+  static constexpr at::ScalarType kRounded = std::is_same_v<T, float> ? at::kFloat : at::kBFloat16;
 
   size_t find(const std::string& name) const {
     const auto found = std::ranges::find(block_.parameters(), block_.name() + "." + name, &models::ParameterSpec::name);
     return static_cast<size_t>(found - block_.parameters().begin());
   }
-  const at::Tensor& get(const std::string& name) const {
+  const std::vector<int64_t>& shape_of(const std::string& name) const {
     require(has(name), ErrorKind::kInternal, "block '{}' has no parameter '{}'", block_.name(), name);
-    return values_[find(name)].value;
+    return block_.parameters()[find(name)].shape;
   }
-  std::vector<T> vector(const std::string& name) {
-    const at::Tensor& value = get(name);
-    bytes_ += value.numel() * static_cast<int64_t>(sizeof(T));
-    return {data(value), data(value) + value.numel()};
+  std::pair<int64_t, int64_t> sizes_of(const std::string& linear) const {
+    const auto& shape = shape_of(linear + ".weight");
+    return {shape.at(0), shape.at(1)};
+  }
+
+  const at::Tensor& parameter(const std::string& name, at::ScalarType dtype) const {
+    return (dtype == at::kFloat ? exact_ : rounded_)[find(name)].value;
+  }
+  template <typename Make>
+  const at::Tensor& get(const std::string& name, at::ScalarType dtype, const Make& make) {
+    const std::string array = fmt::format("{}.{}.{}", block_.name(), name, at::toString(dtype));
+    const at::Tensor& value = arrays_.get(array, make);
+    require(value.scalar_type() == dtype && value.sizes() == at::IntArrayRef(shape_of(name)), ErrorKind::kConfig,
+            "array '{}' has another shape or type", array);
+    return value;
+  }
+  template <typename Value>
+  std::vector<Value> vector(const std::string& name, at::ScalarType dtype) {
+    const at::Tensor& value = get(name, dtype, [&] { return parameter(name, dtype).clone(); });
+    const auto* data = static_cast<const Value*>(value.const_data_ptr());
+    return {data, data + value.numel()};
   }
 
   const models::Block& block_;
-  models::Parameters values_;
-  models::Parameters exact_;  // fp32
-  int64_t& bytes_;
+  Arrays& arrays_;
+  models::Parameters exact_, rounded_;
 };
 
 template <typename T>
-LayerLinear<T> load_linear(LoadedBlock<T>& layer, const LinearName& name, const PrecisionPlan& plan) {
+LayerLinear<T> pack_linear(PackedBlock<T>& layer, const LinearName& name, const PrecisionPlan& plan) {
   const bool both = plan.forms == PrecisionPlan::Forms::kBoth;
   LayerLinear<T> linear;
   if (both || !plan.computes_in_int8(name)) linear.plain = layer.linear(to_string(name.linear));
@@ -91,69 +156,135 @@ LayerLinear<T> load_linear(LoadedBlock<T>& layer, const LinearName& name, const 
 }
 
 template <typename T>
-EncoderWeights<T> load(const models::SequenceClassifier& model, const models::WeightSource& source,
-                       const PrecisionPlan& plan, const Head& head, models::LoadReport& report) {
-  int64_t bytes = 0;
-  const auto open = [&](size_t i) { return LoadedBlock<T>(*model.blocks()[i], source, report, bytes); };
-  auto first = open(0);
-  EmbeddingWeights<T> embeddings{.word = first.matrix("word"),
-                                 .position = first.matrix("position"),
-                                 .token_type = first.has("token_type") ? first.matrix("token_type") : at::Tensor(),
-                                 .norm = first.norm("norm")};
-  std::vector<LayerWeights<T>> layers;
-  for (size_t i = 1; i + 1 < model.blocks().size(); ++i) {
-    auto layer = open(i);
-    const auto linear = [&](Linear which) { return load_linear<T>(layer, {static_cast<int64_t>(i) - 1, which}, plan); };
-    layers.push_back({.linears = {linear(Linear::kQkv), linear(Linear::kAttentionOutput), linear(Linear::kIntermediate),
-                                  linear(Linear::kOutput)},
-                      .attention_norm = layer.norm("attention.norm"),
-                      .output_norm = layer.norm("feed_forward.norm")});
+EmbeddingWeights<T> pack_embeddings(PackedBlock<T> block) {
+  return {.word = block.matrix("word"),
+          .position = block.matrix("position"),
+          .token_type = block.has("token_type") ? block.matrix("token_type") : at::Tensor(),
+          .norm = block.norm("norm")};
+}
+
+template <typename T>
+EncoderWeights<T> pack(const EncoderSource& from, const models::WeightSource& source, models::LoadReport& report,
+                       Arrays& arrays) {
+  const auto blocks = source.model.blocks();
+  const auto open = [&](const models::Block& block) { return PackedBlock<T>(block, source, report, arrays); };
+  EncoderWeights<T> weights{.embeddings = pack_embeddings<T>(open(*blocks.front())), .layers = {}, .head = {}};
+  for (size_t i = 1; i + 1 < blocks.size(); ++i) {
+    auto layer = open(*blocks[i]);
+    const auto linear = [&](Linear which) {
+      return pack_linear<T>(layer, {static_cast<int64_t>(i) - 1, which}, from.plan);
+    };
+    weights.layers.push_back({.linears = {linear(Linear::kQkv), linear(Linear::kAttentionOutput),
+                                          linear(Linear::kIntermediate), linear(Linear::kOutput)},
+                              .attention_norm = layer.norm("attention.norm"),
+                              .output_norm = layer.norm("feed_forward.norm")});
   }
-  HeadWeights<T> of_head;
-  if (std::holds_alternative<SequenceHead>(head)) {
-    const models::Block& block = *model.blocks().back();
-    auto last = open(model.blocks().size() - 1);
-    of_head = {.dense = last.linear("dense"),
-               .dense_activation = dynamic_cast<const models::ClassificationHeadBlock&>(block).activation(),
-               .classifier = last.linear("classifier")};
-  } else if (const auto* tokens = std::get_if<TokenHead>(&head)) {
-    const models::TokenHeadBlock block(model.config(), tokens->checkpoint_name, tokens->outputs, 0);
-    of_head.classifier = LoadedBlock<T>(block, source, report, bytes).linear("classifier");
+  if (std::holds_alternative<SequenceHead>(from.head)) {
+    auto last = open(*blocks.back());
+    weights.head = {
+        .dense = last.linear("dense"),
+        .dense_activation = dynamic_cast<const models::ClassificationHeadBlock&>(*blocks.back()).activation(),
+        .classifier = last.linear("classifier")};
+  } else if (const auto* tokens = std::get_if<TokenHead>(&from.head)) {
+    const models::TokenHeadBlock block(from.config, tokens->checkpoint_name, tokens->outputs, 0);
+    weights.head.classifier = open(block).linear("classifier");
   }
-  return {.embeddings = std::move(embeddings), .layers = std::move(layers), .head = std::move(of_head), .bytes = bytes};
+  weights.bytes = arrays.bytes();
+  return weights;
+}
+
+template <typename T>
+EncoderWeights<T> pack_checkpoint(const EncoderSource& from, const models::Model& model, Arrays& arrays) {
+  const tensors::CheckpointFiles files(from.folder);
+  models::LoadReport report;
+  EncoderWeights<T> weights = [&] {
+    try {
+      return pack<T>(from, {.model = model, .files = files}, report, arrays);
+    } catch (Error& error) {
+      error.add_context("while loading " + from.folder.string());
+      throw;
+    }
+  }();
+  const bool classifies = std::holds_alternative<SequenceHead>(from.head);
+  require(report.initialized.empty(), ErrorKind::kConfig, "{} is not fine-tuned for {}: it has no tensor '{}'{}",
+          from.folder.string(), classifies ? "classification" : "this task",
+          report.initialized.empty() ? "" : report.initialized.front(),
+          classifies ? ". Train it with strake train first" : "");
+  return weights;
+}
+
+// Names and shapes of the tensors that a model is loaded from.
+uint32_t structure_of(const models::Model& model) {
+  std::string text;
+  for (const auto& block : model.blocks()) {
+    for (const models::CheckpointTensor& tensor : models::checkpoint_tensors(*block)) {
+      text += fmt::format("{} {}\n", tensor.name, fmt::join(tensor.shape, " "));
+    }
+  }
+  return crc32c(text.data(), text.size());
+}
+
+template <typename T>
+PackedFile::Identity identity_of(const EncoderSource& from, const models::Model& model) {
+  const char* head = "sequence";
+  std::string of_head;
+  if (std::holds_alternative<PooledHead>(from.head)) head = "pooled";
+  if (const auto* tokens = std::get_if<TokenHead>(&from.head)) {
+    head = "tokens";
+    of_head = fmt::format(" {} of {}", tokens->checkpoint_name, tokens->outputs);
+  }
+  const char* precision = to_string(from.plan.precision);
+  std::string arrays = fmt::format("{}; head {}{}; tensors {:08x}; linear layers {}", precision, from.head.index(),
+                                   of_head, structure_of(model), kernels::PackedMatrix<T>::layout());
+  if (from.plan.precision == Precision::kInt8) arrays += "; int8 " + kernels::QuantizedMatrix::layout();
+  for (const LinearName& name : from.plan.bf16_linears) arrays += "; in bf16 " + name.text();
+  return {.name = fmt::format("{}-{}-{}", precision, head, to_string(best_isa())), .arrays = std::move(arrays)};
+}
+
+template <typename T>
+std::optional<EncoderWeights<T>> map(const EncoderSource& from, const models::Model& model, const PackedFile& packed,
+                                     const tensors::CheckpointFiles& files) {
+  auto file = packed.open();
+  if (!file) return std::nullopt;
+  try {
+    Arrays arrays(std::move(file));
+    models::LoadReport report;
+    auto weights = pack<T>(from, {.model = model, .files = files}, report, arrays);
+    log::info("weights mapped from {}", packed.path().string());
+    return weights;
+  } catch (const Error& error) {
+    log::info("packed weights are not used: {}", error.what());
+    return std::nullopt;
+  }
 }
 
 }  // namespace
 
 template <typename T>
-EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                       const PrecisionPlan& plan, const Head& head) {
-  for (const LinearName& name : plan.bf16_linears) {
-    require(name.layer >= 0 && name.layer < config.num_hidden_layers, ErrorKind::kConfig,
-            "{} is to stay in bf16, and {} has {} layers", name.text(), folder.string(), config.num_hidden_layers);
+EncoderWeights<T> load_encoder_weights(const EncoderSource& from) {
+  for (const LinearName& name : from.plan.bf16_linears) {
+    require(name.layer >= 0 && name.layer < from.config.num_hidden_layers, ErrorKind::kConfig,
+            "{} is to stay in bf16, and {} has {} layers", name.text(), from.folder.string(),
+            from.config.num_hidden_layers);
   }
-  const models::SequenceClassifier model(config);
-  const tensors::CheckpointFiles files(folder);
-  models::LoadReport report;
-  EncoderWeights<T> weights = [&] {
-    try {
-      return load<T>(model, {.model = model, .files = files}, plan, head, report);
-    } catch (Error& error) {
-      error.add_context("while loading " + folder.string());
-      throw;
-    }
-  }();
-  require(report.initialized.empty(), ErrorKind::kConfig, "{} is not fine-tuned for {}: it has no tensor '{}'{}",
-          folder.string(), std::holds_alternative<SequenceHead>(head) ? "classification" : "this task",
-          report.initialized.empty() ? "" : report.initialized.front(),
-          std::holds_alternative<SequenceHead>(head) ? ". Train it with strake train first" : "");
-  return weights;
+  const models::SequenceClassifier model(from.config);
+  Arrays arrays;
+  if (from.packed == PackedWeights::kOff) return pack_checkpoint<T>(from, model, arrays);
+
+  const tensors::CheckpointFiles files(from.folder);
+  const PackedFile packed(from.folder, identity_of<T>(from, model), files.paths());
+  if (auto weights = map<T>(from, model, packed, files)) return std::move(*weights);
+  const auto turn = packed.take_turn();
+  if (turn && turn->waited()) {  // for somebody who may have packed the same
+    if (auto weights = map<T>(from, model, packed, files)) return std::move(*weights);
+  }
+  auto weights = pack_checkpoint<T>(from, model, arrays);
+  if (!turn || !packed.write(*turn, arrays.all())) return weights;
+  auto mapped = map<T>(from, model, packed, files);  // to share what the next process maps, too
+  return mapped ? std::move(*mapped) : std::move(weights);
 }
 
-template EncoderWeights<float> load_encoder_weights(const std::filesystem::path&, const models::EncoderConfig&,
-                                                    const PrecisionPlan&, const Head&);
-template EncoderWeights<kernels::BFloat16> load_encoder_weights(const std::filesystem::path&,
-                                                                const models::EncoderConfig&, const PrecisionPlan&,
-                                                                const Head&);
+template EncoderWeights<float> load_encoder_weights(const EncoderSource&);
+template EncoderWeights<kernels::BFloat16> load_encoder_weights(const EncoderSource&);
 
 }  // namespace strake::inference

@@ -4,16 +4,13 @@
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <vector>
 
-#include "strake/inference/head.h"
-#include "strake/inference/precision.h"
+#include "strake/inference/encoder_source.h"
 #include "strake/kernels/bias_activation.h"
 #include "strake/kernels/int8_matmul.h"
 #include "strake/kernels/matmul.h"
-#include "strake/models/encoder/config.h"
 
 namespace strake::inference {
 
@@ -74,9 +71,9 @@ struct EncoderWeights {
 
 // Error (kConfig) if the folder has no such weights or, with the first missing tensor's name, no head, or if the plan
 // names layers that the model does not have; kNumeric for weights that have no int8 form. T is float for the plan's
-// precision kFp32, else BFloat16. Besides the result there is one block's fp32 copy at a time.
+// precision kFp32, else BFloat16. Packs with the calling thread's number of threads; besides the result there is one
+// block's fp32 copy at a time. The result is the same, bit by bit, whether it is packed or mapped from a PackedFile.
 template <typename T>
-EncoderWeights<T> load_encoder_weights(const std::filesystem::path& folder, const models::EncoderConfig& config,
-                                       const PrecisionPlan& plan, const Head& head);
+EncoderWeights<T> load_encoder_weights(const EncoderSource& from);
 
 }  // namespace strake::inference

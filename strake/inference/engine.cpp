@@ -58,7 +58,8 @@ int64_t width_of(const Head& head, const models::EncoderConfig& config) {
 
 }  // namespace
 
-Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity, Head head)
+Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity, Head head,
+               PackedWeights packed)
     : config_(models::read_encoder_config(folder)),
       forms_(plan.forms),
       capacity_(capacity),
@@ -70,7 +71,7 @@ Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, c
               capacity.longest_sequence <= config_.max_sequence_length(),
           ErrorKind::kInternal, "engine for {} threads, {} tokens at a time and sequences of {}", capacity.threads,
           capacity.tokens_at_a_time, capacity.longest_sequence);
-  pass_ = make_encoder_pass(folder, config_, plan, head_,
+  pass_ = make_encoder_pass({.folder = folder, .config = config_, .plan = plan, .head = head_, .packed = packed},
                             {.threads = capacity.threads,
                              .tokens = capacity.tokens_at_a_time + capacity.longest_sequence - 1,
                              .longest_sequence = capacity.longest_sequence});

@@ -32,9 +32,9 @@ class Engine {
  public:
   // `folder`: config.json and the weights of an encoder with this head. Errors: kConfig if the folder holds something
   // else or the head is missing, or the plan names layers that are not there; kNumeric for weights that have no int8
-  // form; kInternal for a capacity or a plan that makes no sense.
+  // form; kInternal for a capacity or a plan that makes no sense. Packed weights that cannot be kept are no error.
   Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity,
-         Head head = SequenceHead{});
+         Head head = SequenceHead{}, PackedWeights packed = PackedWeights::kOff);
   Engine(const std::filesystem::path& folder, Precision precision, const Capacity& capacity, Head head = SequenceHead{})
       : Engine(folder, PrecisionPlan{.precision = precision}, capacity, std::move(head)) {}
 

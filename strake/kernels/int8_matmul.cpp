@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
@@ -50,41 +51,72 @@ int32_t pack_column(const float* from, int64_t depth, float inverse, const Int8T
   return sum;
 }
 
-}  // namespace
+constexpr int kLayoutVersion = 1;  // raise it where numbers go elsewhere with the same tile
 
-QuantizedMatrix::QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa highest)
-    : depth_(depth), columns_(columns) {
+// How a matrix's memory is cut.
+struct Cut {
+  Cut(const Int8Tile& tile, int64_t depth, int64_t columns)
+      : panels(pieces_of(columns, tile.columns)),
+        panel_bytes(pieces_of(depth, tile.depth_step) * tile.depth_step * tile.columns),
+        scales(whole_lines(pieces_of(panels * panel_bytes, sizeof(float)))),
+        corrections(scales + whole_lines(panels * tile.columns)),
+        floats(corrections + whole_lines(panels * tile.columns)) {}
+  int64_t panels, panel_bytes;
+  int64_t scales, corrections, floats;
+};
+
+Cut cut(const Int8Tile& tile, int64_t depth, int64_t columns) {
   require(depth >= 0 && depth <= kMostInt8Depth && columns >= 0, ErrorKind::kInternal, "int8 matrix of [{}, {}]", depth,
           columns);
-  const auto& rung = pick(kLadder<BFloat16>, highest);
-  isa_ = rung.isa;
-  const Int8Tile& tile = rung.tile;
-  const int64_t panels = pieces_of(columns, tile.columns);
-  const int64_t panel_bytes = pieces_of(depth, tile.depth_step) * tile.depth_step * tile.columns;
-  panels_ = AlignedFloats(pieces_of(panels * panel_bytes, sizeof(float)));
-  scales_ = AlignedFloats(panels * tile.columns);
-  corrections_ = AlignedFloats(panels * tile.columns);
-  auto* const bytes = reinterpret_cast<int8_t*>(panels_.data());
-  auto* const corrections = reinterpret_cast<int32_t*>(corrections_.data());
+  return {tile, depth, columns};
+}
+
+SharedFloats quantize(const float* weight, int64_t depth, int64_t columns, const Int8Tile& tile) {
+  const Cut parts = cut(tile, depth, columns);
+  AlignedFloats memory(parts.floats);
+  std::memset(memory.data(), 0, static_cast<size_t>(memory.bytes()));
+  auto* const bytes = reinterpret_cast<int8_t*>(memory.data());
+  float* const scales = memory.data() + parts.scales;
+  auto* const corrections = reinterpret_cast<int32_t*>(memory.data() + parts.corrections);
   std::atomic<int64_t> not_finite{columns};
-  parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
-    std::memset(bytes + begin * panel_bytes, 0, static_cast<size_t>((end - begin) * panel_bytes));
-    for (int64_t column = begin * tile.columns; column < end * tile.columns; ++column) {
-      scales_.data()[column] = 0;
-      corrections[column] = 0;
-      if (column >= columns) continue;
+  parallel_for(parts.panels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t column = begin * tile.columns; column < std::min(columns, end * tile.columns); ++column) {
       const float largest = largest_magnitude(weight + column * depth, depth);
       if (!(largest < __builtin_inff())) not_finite = column;
       if (!(largest < __builtin_inff()) || largest < kLeastMagnitude) continue;
-      scales_.data()[column] = largest / 127.0F;
+      scales[column] = largest / 127.0F;
       const int64_t in_panel = column % tile.columns;
-      const int32_t sum = pack_column(weight + column * depth, depth, 127.0F / largest, tile,
-                                      bytes + column / tile.columns * panel_bytes + in_panel * tile.depth_per_unit);
+      const int32_t sum =
+          pack_column(weight + column * depth, depth, 127.0F / largest, tile,
+                      bytes + column / tile.columns * parts.panel_bytes + in_panel * tile.depth_per_unit);
       corrections[column] = -tile.offset * sum;
     }
   });
   require(not_finite == columns, ErrorKind::kNumeric, "int8: row {} of the weight holds infinity or NaN",
           not_finite.load());
+  return SharedFloats(std::move(memory));
+}
+
+}  // namespace
+
+QuantizedMatrix::QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa highest)
+    : QuantizedMatrix(quantize(weight, depth, columns, pick(kLadder<BFloat16>, highest).tile), depth, columns,
+                      highest) {}
+
+QuantizedMatrix::QuantizedMatrix(SharedFloats memory, int64_t depth, int64_t columns, Isa highest)
+    : depth_(depth), columns_(columns), isa_(pick(kLadder<BFloat16>, highest).isa), memory_(std::move(memory)) {
+  const Cut parts = cut(pick(kLadder<BFloat16>, highest).tile, depth, columns);
+  require(memory_.count() == parts.floats, ErrorKind::kConfig,
+          "{} floats are not an int8 matrix of [{}, {}], which has {}", memory_.count(), depth, columns, parts.floats);
+  scales_ = parts.scales;
+  corrections_ = parts.corrections;
+}
+
+std::string QuantizedMatrix::layout(Isa highest) {
+  const auto& rung = pick(kLadder<BFloat16>, highest);
+  return fmt::format("{}, panels of {} columns, units of {} in steps of {}, offset {}, version {}", to_string(rung.isa),
+                     rung.tile.columns, rung.tile.depth_per_unit, rung.tile.depth_step, rung.tile.offset,
+                     kLayoutVersion);
 }
 
 template <typename Out>

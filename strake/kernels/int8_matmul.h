@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "strake/core/cpu_features.h"
 #include "strake/kernels/bfloat16.h"
@@ -29,23 +30,30 @@ class QuantizedMatrix {
   // weight: [columns, depth], as a linear layer stores it. Uses the calling thread's number of threads. Errors:
   // kNumeric if a number is not finite, with the column; kInternal for a depth above kMostInt8Depth.
   QuantizedMatrix(const float* weight, int64_t depth, int64_t columns, Isa highest = best_isa());
+  // On the memory() of a matrix with these sizes and this layout(), which may have gone through a file. Error (kConfig)
+  // if it has another size.
+  QuantizedMatrix(SharedFloats memory, int64_t depth, int64_t columns, Isa highest = best_isa());
+
+  // Names the rung and how it packs, as PackedMatrix::layout().
+  static std::string layout(Isa highest = best_isa());
 
   int64_t depth() const { return depth_; }
   int64_t columns() const { return columns_; }
-  int64_t bytes() const { return panels_.bytes() + scales_.bytes() + corrections_.bytes(); }
+  int64_t bytes() const { return memory_.bytes(); }
   Isa isa() const { return isa_; }
-  const int8_t* panels() const { return reinterpret_cast<const int8_t*>(panels_.data()); }
-  const float* scales() const { return scales_.data(); }  // [columns], padded to whole panels
+  const int8_t* panels() const { return reinterpret_cast<const int8_t*>(memory_.data()); }
+  const float* scales() const { return memory_.data() + scales_; }  // [columns], padded to whole panels
   // [columns], padded: what sums start from where activations are packed with an offset, else 0.
-  const int32_t* corrections() const { return reinterpret_cast<const int32_t*>(corrections_.data()); }
+  const int32_t* corrections() const { return reinterpret_cast<const int32_t*>(memory_.data() + corrections_); }
+  const SharedFloats& memory() const { return memory_; }  // panels, scales and corrections; whole cache lines
 
  private:
   int64_t depth_;
   int64_t columns_;
   Isa isa_;
-  AlignedFloats panels_;
-  AlignedFloats scales_;
-  AlignedFloats corrections_;
+  int64_t scales_;  // where they begin
+  int64_t corrections_;
+  SharedFloats memory_;
 };
 
 // C[rows, columns] = activation(A[rows, depth] B + bias), where B is a QuantizedMatrix. Rows of A and C are contiguous.

@@ -199,7 +199,8 @@ TEST(Int8Matmul, GivesARowTheSameBitsWhateverItsNeighbours) {
   const Shape shape{149, 70, 1000};
   const Operands operands(shape);
   for (const Isa isa : rungs()) {
-    const QuantizedMatrix b(operands.weight.data(), shape.depth, shape.columns, isa);
+    const QuantizedMatrix first(operands.weight.data(), shape.depth, shape.columns, isa);
+    const QuantizedMatrix b(first.memory(), shape.depth, shape.columns, isa);
     const auto all = multiply<BFloat16>(shape, operands, b, Activation::kGelu);
     const int64_t stride = shape.columns + kGap;
     for (const int64_t row : {0, 1, 11, 70, 148}) {
@@ -268,6 +269,7 @@ TEST(Int8Matmul, RefusesWeightsThatAreNotFiniteAndWrongStrides) {
   const Int8Matmul<BFloat16> short_rows{.rows = 1, .a = a.data(), .a_stride = 20, .c = c.data(), .c_stride = 2};
   EXPECT_THROW(int8_matmul_on_thread(short_rows, b, nullptr), Error);
   EXPECT_THROW(QuantizedMatrix(nullptr, kMostInt8Depth + 1, 0), Error);
+  EXPECT_THROW(QuantizedMatrix(b.memory(), 2000, 3), Error);
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     weight[25] = bad;
     try {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
@@ -177,21 +178,50 @@ MatmulPart<T, Out> whole(const Matmul<T, Out>& args, const PackedMatrix<T>& b, c
           .scratch = scratch};
 }
 
+constexpr int kLayoutVersion = 1;  // raise it where pack() puts numbers elsewhere with the same tile
+
+int64_t packed_floats(const MatmulTile& tile, int64_t depth, int64_t columns) {
+  require(depth >= 0 && columns >= 0, ErrorKind::kInternal, "packed matrix of [{}, {}]", depth, columns);
+  return whole_lines(pieces_of(columns, tile.columns) * tile.columns * depth_blocks(tile, depth).units);
+}
+
+template <typename T>
+SharedFloats pack(const MatrixOperand<T>& b, int64_t depth, int64_t columns, const MatmulRung<T, T>& rung) {
+  check_operand(b, depth, columns, "B");
+  const int64_t panels = pieces_of(columns, rung.tile.columns);
+  AlignedFloats memory(packed_floats(rung.tile, depth, columns));
+  // Not all of the last panel, and nothing behind it, is packed: it may go into a file.
+  const int64_t whole = columns / rung.tile.columns * rung.tile.columns * depth_blocks(rung.tile, depth).units;
+  std::fill(memory.data() + whole, memory.data() + memory.count(), 0.0F);
+  parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
+    const PanelPiece all{.depth = depth, .columns = columns, .blocks = depth_blocks(rung.tile, depth).count};
+    rung.pack(b, all, begin, end, memory.data());
+  });
+  return SharedFloats(std::move(memory));
+}
+
 }  // namespace
 
 template <typename T>
 PackedMatrix<T>::PackedMatrix(const MatrixOperand<T>& b, int64_t depth, int64_t columns, Isa highest)
-    : depth_(depth), columns_(columns) {
-  require(depth >= 0 && columns >= 0, ErrorKind::kInternal, "packed matrix of [{}, {}]", depth, columns);
-  check_operand(b, depth, columns, "B");
+    : depth_(depth),
+      columns_(columns),
+      isa_(pick_rung<T, T>(highest).isa),
+      panels_(pack(b, depth, columns, pick_rung<T, T>(highest))) {}
+
+template <typename T>
+PackedMatrix<T>::PackedMatrix(SharedFloats memory, int64_t depth, int64_t columns, Isa highest)
+    : depth_(depth), columns_(columns), isa_(pick_rung<T, T>(highest).isa), panels_(std::move(memory)) {
+  const int64_t count = packed_floats(pick_rung<T, T>(highest).tile, depth, columns);
+  require(panels_.count() == count, ErrorKind::kConfig, "{} floats are not a matrix of [{}, {}], which has {}",
+          panels_.count(), depth, columns, count);
+}
+
+template <typename T>
+std::string PackedMatrix<T>::layout(Isa highest) {
   const MatmulRung<T, T>& rung = pick_rung<T, T>(highest);
-  isa_ = rung.isa;
-  const DepthBlocks blocks = depth_blocks(rung.tile, depth);
-  const int64_t panels = pieces_of(columns, rung.tile.columns);
-  panels_ = AlignedFloats(panels * rung.tile.columns * blocks.units);
-  parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
-    rung.pack(b, {.depth = depth, .columns = columns, .blocks = blocks.count}, begin, end, panels_.data());
-  });
+  return fmt::format("{}, panels of {} columns, units of {}, version {}", to_string(rung.isa), rung.tile.columns,
+                     rung.tile.depth_per_unit, kLayoutVersion);
 }
 
 template <typename T, typename Out>

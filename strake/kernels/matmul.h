@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "strake/core/cpu_features.h"
 #include "strake/kernels/bfloat16.h"
@@ -65,18 +66,26 @@ template <typename T>
 class PackedMatrix {
  public:
   PackedMatrix(const MatrixOperand<T>& b, int64_t depth, int64_t columns, Isa highest = best_isa());
+  // On the memory() of a matrix with these sizes and this layout(), which may have gone through a file. Error (kConfig)
+  // if it has another size.
+  PackedMatrix(SharedFloats memory, int64_t depth, int64_t columns, Isa highest = best_isa());
+
+  // Names the rung and how it packs: "avx512_bf16, panels of 32 columns, units of 2, version 1". Two programs that give
+  // the same name read each other's memory().
+  static std::string layout(Isa highest = best_isa());
 
   int64_t depth() const { return depth_; }
   int64_t columns() const { return columns_; }
   int64_t bytes() const { return panels_.bytes(); }
   Isa isa() const { return isa_; }
   const float* panels() const { return panels_.data(); }
+  const SharedFloats& memory() const { return panels_; }  // whole cache lines
 
  private:
   int64_t depth_;
   int64_t columns_;
   Isa isa_;
-  AlignedFloats panels_;
+  SharedFloats panels_;
 };
 
 // (T, Out) is (float, float), (BFloat16, BFloat16) or (BFloat16, float). Uses the calling thread's number of threads

@@ -330,7 +330,8 @@ TYPED_TEST(MatmulOf, OnOneThreadHasTheSameBitsAndStaysWithinItsScratch) {
       if (isa == Isa::kReference && shape.rows > 200) continue;  // slow
       Matmul<In, Out> args = product<In, Out>(shape, operands);
       const std::vector<Out> want = run(args, isa);
-      const PackedMatrix<In> packed(args.b, shape.depth, shape.columns, isa);
+      const PackedMatrix<In> first(args.b, shape.depth, shape.columns, isa);
+      const PackedMatrix<In> packed(first.memory(), shape.depth, shape.columns, isa);
       std::vector<Out> c(want.size());
       args.b = {};
       args.result = {.c = c.data(), .stride = shape.columns};
@@ -389,6 +390,7 @@ TEST(Matmul, RefusesWhatItCannotMean) {
   other.columns = 1;
   EXPECT_THROW(matmul(other, packed), Error);
   EXPECT_THROW(PackedMatrix<float>(good.b, 3, 3), Error);
+  EXPECT_THROW(PackedMatrix<float>(packed.memory(), 3000, 2), Error);
 }
 
 }  // namespace

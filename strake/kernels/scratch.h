@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <utility>
 
 namespace strake::kernels {
 
@@ -29,6 +30,9 @@ class Scratch {
   std::atomic<int64_t> next_{0};
 };
 
+// `floats`, and as many more as fill a cache line.
+inline int64_t whole_lines(int64_t floats) { return (floats + 15) / 16 * 16; }
+
 // Uninitialised floats on a 64-byte boundary.
 class AlignedFloats {
  public:
@@ -38,6 +42,7 @@ class AlignedFloats {
         memory_(static_cast<float*>(::operator new[](static_cast<size_t>(count) * sizeof(float), kLine))) {}
   float* data() { return memory_.get(); }
   const float* data() const { return memory_.get(); }
+  int64_t count() const { return count_; }
   int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(float)); }
 
  private:
@@ -47,6 +52,24 @@ class AlignedFloats {
   };
   int64_t count_ = 0;
   std::unique_ptr<float[], Free> memory_;
+};
+
+// Floats that nobody writes any more, shared by all copies: memory of their own, or a part of somebody else's (a mapped
+// file, say), whom they keep alive.
+class SharedFloats {
+ public:
+  SharedFloats(std::shared_ptr<const float> data, int64_t count) : data_(std::move(data)), count_(count) {}
+  explicit SharedFloats(AlignedFloats floats) : count_(floats.count()) {
+    const auto owner = std::make_shared<const AlignedFloats>(std::move(floats));
+    data_ = {owner, owner->data()};
+  }
+  const float* data() const { return data_.get(); }
+  int64_t count() const { return count_; }
+  int64_t bytes() const { return count_ * static_cast<int64_t>(sizeof(float)); }
+
+ private:
+  std::shared_ptr<const float> data_;
+  int64_t count_;
 };
 
 }  // namespace strake::kernels

@@ -38,6 +38,8 @@ void ScoreConfig::validate() const {
   require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
   require(!input.empty(), ErrorKind::kUsage, "--input names no file");
   precision.validate();
+  require(packed_weights == "auto" || packed_weights == "off", ErrorKind::kUsage,
+          "--packed_weights {} is neither auto nor off", printable(packed_weights));
   task.validate();
   require(max_seq_length.value_or(1) > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive",
           max_seq_length.value_or(0));
@@ -101,17 +103,18 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
           "bf16 or int8",
           to_string(task.task));
   const inference::PrecisionPlan plan = choose_precision(config.precision, config.model_name_or_path, layers);
-  ScoringModel model{.engine = {config.model_name_or_path,
-                                plan,
-                                {.threads = threads,
-                                 .tokens_at_a_time = config.max_tokens_per_batch,
-                                 .longest_sequence = text.max_seq_length},
-                                task.head},
-                     .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
-                     .plan = plan,
-                     .task = task,
-                     .text = text,
-                     .precision = describe(plan, layers)};
+  ScoringModel model{
+      .engine = {config.model_name_or_path,
+                 plan,
+                 {.threads = threads,
+                  .tokens_at_a_time = config.max_tokens_per_batch,
+                  .longest_sequence = text.max_seq_length},
+                 task.head,
+                 config.packed_weights == "off" ? inference::PackedWeights::kOff : inference::PackedWeights::kKept},
+      .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
+      .plan = plan,
+      .task = task,
+      .precision = describe(plan, layers)};
   model.load_seconds = seconds_since(start);
   const inference::MemoryUse memory = model.engine.memory();
   log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", task.text(), threads,

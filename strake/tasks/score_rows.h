@@ -25,6 +25,7 @@ struct ScoreConfig {
   TaskFlags task;  // visited by the verbs that have it
   int64_t max_tokens_per_batch = 1024;
   PrecisionFlags precision;
+  std::string packed_weights = "auto";
   bool summary_json = false;
 
   template <typename Self, typename Visitor>
@@ -43,6 +44,9 @@ struct ScoreConfig {
           "fp32 (as if left out), bf16, int8, or auto: the fastest one that is known to be near enough to fp32. strake "
           "evaluate --calibrate finds out");
     visit("bf16", self.precision.bf16, "the same as --precision bf16");
+    visit("packed_weights", self.packed_weights,
+          "auto: keep the weights as this processor multiplies them in strake_packed/ beside the model, so that later "
+          "starts are fast and processes share their memory; off: neither read nor write that");
     visit("summary_json", self.summary_json, "print the summary as one line of JSON");
   }
   void validate() const;

@@ -60,6 +60,12 @@ const SafetensorsFile::Info& CheckpointFiles::info(const std::string& name) cons
 
 at::Tensor CheckpointFiles::read(const std::string& name) const { return files_[file_of_.at(name)].read(name); }
 
+std::vector<fs::path> CheckpointFiles::paths() const {
+  std::vector<fs::path> result;
+  for (const SafetensorsFile& file : files_) result.push_back(file.path());
+  return result;
+}
+
 void write_checkpoint_files(const fs::path& folder, const std::vector<NamedTensor>& tensors, uint64_t max_file_bytes) {
   std::vector<std::vector<NamedTensor>> parts(1);
   uint64_t part_bytes = 0;

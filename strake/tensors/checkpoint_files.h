@@ -20,6 +20,7 @@ class CheckpointFiles {
   std::vector<std::string> names() const;
   const SafetensorsFile::Info& info(const std::string& name) const;
   at::Tensor read(const std::string& name) const;  // as SafetensorsFile::read
+  std::vector<std::filesystem::path> paths() const;
 
  private:
   std::vector<SafetensorsFile> files_;

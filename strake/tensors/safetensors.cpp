@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
 constexpr size_t kLengthBytes = 8;
+constexpr size_t kLine = 64;  // bytes: where data begin in files of ours
 
 template <typename... Args>
 void check(bool ok, const std::filesystem::path& path, fmt::format_string<Args...> format, Args&&... args) {
@@ -144,7 +145,7 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vec
                                      const std::map<std::string, std::string>& metadata)
     : entries_(std::move(entries)), file_(path) {
   std::string header = header_of(entries_, metadata).dump();
-  header.resize((header.size() + kLengthBytes - 1) / kLengthBytes * kLengthBytes, ' ');
+  header.resize((kLengthBytes + header.size() + kLine - 1) / kLine * kLine - kLengthBytes, ' ');
   uint64_t total = kLengthBytes + header.size();
   for (const Entry& entry : entries_) total += bytes_of(entry);
   file_.reserve(total);

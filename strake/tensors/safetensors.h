@@ -69,7 +69,7 @@ class SafetensorsWriter {
   AtomicFile file_;
 };
 
-// Writes the tensors in the given order, atomically and durably; data starts on an 8-byte boundary.
+// Writes the tensors in the given order, atomically and durably; data starts on a 64-byte boundary.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata);
 

@@ -5,15 +5,13 @@ import json
 import os
 import pathlib
 import random
-import resource
 import shutil
-import signal
 import subprocess
 
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import command, environment, files_in, run, strake, summary
+from program import command, environment, files_in, full_disk, run, strake, summary
 from refusals import DATA, FILE, USAGE
 from tiny_models import change_weights, make_model, reviews, write_table
 
@@ -37,16 +35,6 @@ def whole(inputs, tmp_path_factory):
     output = tmp_path_factory.mktemp("whole") / "scored.parquet"
     strake("predict", output=output, **inputs)
     return output
-
-
-def full_disk(bytes_allowed):
-    """No file may grow beyond this."""
-
-    def apply():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_allowed, bytes_allowed))
-
-    return {"preexec_fn": apply}
 
 
 def interrupt(inputs, output, **flags):
