@@ -111,15 +111,21 @@ void AnswerFinder::add(int32_t begin, int32_t end, float score) {
   const std::string_view text = context_.part(begin, end);
   const auto [known, is_new] = by_text_.try_emplace(in_lower_case(text), answers_.size());
   if (is_new) {
-    answers_.push_back({.span = {.label = std::string(text), .begin = begin, .end = end}, .score = score});
+    answers_.push_back(
+        {.span = {.label = std::string(text), .begin = begin, .end = end}, .score = score, .found = answers_.size()});
   } else {
     answers_[known->second].score += score;
   }
 }
 
 std::vector<data::LabelledSpan> AnswerFinder::finish() {
-  if (rules_.impossible == AnswerRules::Impossible::kAllowed) answers_.push_back({.span = {}, .score = empty_score_});
-  std::ranges::stable_sort(answers_, std::greater<>(), &Answer::score);
+  if (rules_.impossible == AnswerRules::Impossible::kAllowed) {
+    answers_.push_back({.span = {}, .score = empty_score_, .found = answers_.size()});
+  }
+  const auto is_better = [](const Answer& a, const Answer& b) {
+    return a.score != b.score ? a.score > b.score : a.found < b.found;
+  };
+  std::ranges::sort(answers_, is_better);
   if (std::ssize(answers_) > rules_.top_k) answers_.resize(static_cast<size_t>(rules_.top_k));
   std::vector<data::LabelledSpan> best;
   for (Answer& answer : answers_) {

@@ -59,6 +59,7 @@ class AnswerFinder {
   struct Answer {
     data::LabelledSpan span;  // without score
     double score;
+    size_t found;  // how many were before it
   };
   void add(int32_t begin, int32_t end, float score);
 

@@ -22,7 +22,7 @@ void widen_to_words(const std::vector<tokenizers::TokenSource>& sources, std::sp
     size_t end = begin + 1;
     while (end < places.size() && sources[end] == sources[begin]) ++end;
     const TokenPlace word{places[begin].begin, places[end - 1].end, places[begin].is_outside};
-    std::fill(places.begin() + begin, places.begin() + end, word);
+    std::ranges::fill(places.subspan(begin, end - begin), word);
     begin = end;
   }
 }
