@@ -114,6 +114,7 @@ ScoringModel load_scoring_model(const ScoreConfig& config) {
       .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
       .plan = plan,
       .task = task,
+      .text = text,
       .precision = describe(plan, layers)};
   model.load_seconds = seconds_since(start);
   const inference::MemoryUse memory = model.engine.memory();
