@@ -18,6 +18,8 @@ SCALE = 0.5  # what multiplies the gradients
 CASES = [  # (rule, arguments)
     ("adamw", {"betas": [0.9, 0.98], "eps": 1e-6}),
     ("adam", {"betas": [0.9, 0.98], "eps": 1e-6}),
+    ("adamw", {"betas": [0.9, 0.5], "eps": 1e-6, "amsgrad": True}),
+    ("adam", {"betas": [0.9, 0.5], "eps": 1e-6, "amsgrad": True}),
     ("adagrad", {"eps": 1e-6, "lr_decay": 0.1, "initial_accumulator_value": 0.2}),
     ("sgd", {}),
     ("sgd", {"momentum": 0.9}),

@@ -34,7 +34,7 @@ constexpr std::array kKeys{
     honoured("optimizer.params.adam_w_mode", kBool, "true"),
     accepted("optimizer.params.torch_adam", kBool, "false", kOneImplementation),
     honoured("optimizer.params.bias_correction", kBool, "true"),
-    refused("optimizer.params.amsgrad", kBool, "false", "AMSGrad is not there"),
+    honoured("optimizer.params.amsgrad", kBool, "false"),
     refused("optimizer.params.maximize", kBool, "false", "losses are minimized"),
     refused("optimizer.params.fp32_optimizer_states", kBool, "true", kFp32States),
     accepted("optimizer.params.foreach", kBool, "null", kHowTorchRuns),

@@ -74,6 +74,7 @@ inline PassRun run_of(const FlatWindow& window, const UpdateStep& step, int64_t 
           .gradients = any(window.gradients),
           .first = any(window.states[0]),
           .second = any(window.states[1]),
+          .third = any(window.states[2]),
           .bfloat16 = bfloat16 == nullptr ? nullptr : at(*bfloat16),
           .half = half == nullptr ? nullptr : at(*half),
           .count = end - begin,

@@ -29,7 +29,7 @@ enum class AfterUse { kKeep, kZero };  // what becomes of the gradient
 struct FlatWindow {
   std::variant<float*, BFloat16*, Half*> parameters;            // [count]: masters
   std::variant<float*, BFloat16*, Half*> gradients;             // [count]: overwritten only under AfterUse::kZero
-  std::array<std::variant<float*, BFloat16*>, 2> states = {};   // [count] each: as many as the rule has
+  std::array<std::variant<float*, BFloat16*>, 3> states = {};   // [count] each: as many as the rule has
   std::variant<std::monostate, BFloat16*, Half*> rounded = {};  // [count]: also receives the new parameters
   int64_t begin = 0;
   int64_t count = 0;

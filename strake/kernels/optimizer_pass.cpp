@@ -51,7 +51,7 @@ float narrow(double value) { return static_cast<float>(value); }
 
 // Each checks its arguments and returns a function from the weight decay to the factors.
 auto adam_factors(const FlatWindow& window, const UpdateStep& step, const Adam& rule) {
-  check_window(window, step, 2);
+  check_window(window, step, rule.amsgrad ? 3 : 2);
   const auto t = static_cast<double>(step.number);
   const double first_correction = rule.bias_correction ? 1 - std::pow(rule.beta1, t) : 1;
   const double second_correction = rule.bias_correction ? 1 - std::pow(rule.beta2, t) : 1;
@@ -101,6 +101,13 @@ auto sgd_factors(const FlatWindow& window, const UpdateStep& step, const Sgd& ru
   };
 }
 
+// The largest second moment is there for AMSGrad alone.
+FlatWindow window_of(const FlatWindow& window, const Adam& rule) {
+  FlatWindow used = window;
+  if (!rule.amsgrad) used.states[2] = {};
+  return used;
+}
+
 // Without momentum there is no state.
 FlatWindow window_of(const FlatWindow& window, const Sgd& rule) {
   FlatWindow used = window;
@@ -111,10 +118,12 @@ FlatWindow window_of(const FlatWindow& window, const Sgd& rule) {
 }  // namespace
 
 void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, Isa highest) {
-  pass(window, step, function_for(window, pick(kLadder, highest).adam), adam_factors(window, step, rule));
+  const auto factors_of = adam_factors(window, step, rule);
+  pass(window_of(window, rule), step, function_for(window, pick(kLadder, highest).adam), factors_of);
 }
 void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, const OnCuda& place) {
-  pass(window, step, function_for(window, place.table->adam), adam_factors(window, step, rule), place);
+  const auto factors_of = adam_factors(window, step, rule);
+  pass(window_of(window, rule), step, function_for(window, place.table->adam), factors_of, place);
 }
 
 void adagrad(const FlatWindow& window, const UpdateStep& step, const Adagrad& rule, Isa highest) {

@@ -17,13 +17,15 @@ enum class WeightDecay {
 // torch.optim.AdamW (decoupled; Loshchilov and Hutter, ICLR 2019) and torch.optim.Adam (in the gradient):
 //   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
 //   p -= r / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
-// Without bias correction both corrections are 1. States: m, v.
+// Without bias correction both corrections are 1. With AMSGrad (Reddi et al., ICLR 2018) the largest v so far takes the
+// place of v in the second line. States: m, v, with AMSGrad the largest v.
 struct Adam {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   bool bias_correction = true;
   WeightDecay weight_decay = WeightDecay::kDecoupled;
+  bool amsgrad = false;
 };
 void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, Isa highest = best_isa());
 

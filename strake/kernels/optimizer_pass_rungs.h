@@ -12,6 +12,7 @@ struct PassRun {
   void* gradients;
   void* first;  // states, of the type that the function was picked for, or null
   void* second;
+  void* third;
   BFloat16* bfloat16;  // rounded copies, or null
   Half* half;
   int64_t count;

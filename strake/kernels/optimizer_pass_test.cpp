@@ -48,6 +48,7 @@ Rule lamb_rule(const Lamb& rule) {
 std::vector<Rule> elementwise_rules() {
   return {elementwise("adamw", &adam, Adam{.beta2 = 0.98, .epsilon = 1e-6}),
           elementwise("adam", &adam, Adam{.beta2 = 0.98, .epsilon = 1e-6, .weight_decay = WeightDecay::kInGradient}),
+          elementwise("adam, AMSGrad", &adam, Adam{.beta2 = 0.5, .epsilon = 1e-6, .amsgrad = true}),
           elementwise("adam without bias correction", &adam, Adam{.beta2 = 0.98, .bias_correction = false}),
           elementwise("adagrad", &adagrad, Adagrad{.epsilon = 1e-6, .lr_decay = 0.1}, 0.2),
           elementwise("lion", &lion, Lion{}),
@@ -61,7 +62,7 @@ template <class G, class M = float, class T = M>
 struct Buffer {
   std::vector<M> parameters;
   std::vector<G> gradients;
-  std::vector<T> first, second;
+  std::vector<T> first, second, third;
   std::vector<BFloat16> bfloat16;
   std::vector<Half> half;
 
@@ -70,6 +71,7 @@ struct Buffer {
         gradients(random_values<G>(count, 4, 0.1F)),
         first(parameters.size(), from_float<T>(static_cast<float>(initial_state))),
         second(first),
+        third(first),
         bfloat16(parameters.size()),
         half(parameters.size()) {}
 
@@ -77,7 +79,7 @@ struct Buffer {
   FlatWindow window(std::span<const TensorSegment> segments, int64_t begin, int64_t end) {
     FlatWindow window{.parameters = parameters.data() + begin,
                       .gradients = gradients.data() + begin,
-                      .states = {first.data() + begin, second.data() + begin},
+                      .states = {first.data() + begin, second.data() + begin, third.data() + begin},
                       .begin = begin,
                       .count = end - begin,
                       .segments = segments};
@@ -101,8 +103,8 @@ struct Buffer {
   }
   bool operator==(const Buffer& other) const {
     return same_bits(parameters, other.parameters) && same_bits(gradients, other.gradients) &&
-           same_bits(first, other.first) && same_bits(second, other.second) && same_bits(bfloat16, other.bfloat16) &&
-           same_bits(half, other.half);
+           same_bits(first, other.first) && same_bits(second, other.second) && same_bits(third, other.third) &&
+           same_bits(bfloat16, other.bfloat16) && same_bits(half, other.half);
   }
 };
 
@@ -192,11 +194,13 @@ void expect_fp32_rounded_once_a_step(const std::vector<Rule>& rules) {
         wide.parameters = widened(buffer.parameters);
         wide.first = widened(buffer.first);
         wide.second = widened(buffer.second);
+        wide.third = widened(buffer.third);
         rule.update({wide.window(kSegments, 0, kCount)}, step_number(step), isa);
         rule.update({buffer.window(kSegments, 0, kCount)}, step_number(step), isa);
         EXPECT_TRUE(same_bits(buffer.parameters, rounded<M>(wide.parameters))) << rule.name << " " << to_string(isa);
         EXPECT_TRUE(same_bits(buffer.first, rounded<T>(wide.first))) << rule.name << " " << to_string(isa);
         EXPECT_TRUE(same_bits(buffer.second, rounded<T>(wide.second))) << rule.name << " " << to_string(isa);
+        EXPECT_TRUE(same_bits(buffer.third, rounded<T>(wide.third))) << rule.name << " " << to_string(isa);
       }
     }
   }
@@ -296,6 +300,21 @@ TEST(OptimizerPass, RefusesToMixBFloat16WithOtherTypes) {
   refuses(window);
 }
 
+TEST(OptimizerPass, KeepsTheLargestSecondMomentWithAmsgradOnly) {
+  for (const Isa isa : usable_rungs()) {
+    for (const bool amsgrad : {false, true}) {
+      Buffer<float> buffer(20, 0);
+      const Adam rule{.beta2 = 0.5, .amsgrad = amsgrad};
+      for (const auto& [number, gradient, largest] : {std::tuple{1, 2.0F, 2.0F}, {2, 0.0F, 2.0F}, {3, 4.0F, 8.5F}}) {
+        std::ranges::fill(buffer.gradients, gradient);
+        adam(buffer.window({}, 0, 20), {.learning_rate = 0.01, .number = number}, rule, isa);
+        EXPECT_EQ(buffer.third[19], amsgrad ? largest : 0) << to_string(isa) << " " << number;
+      }
+      EXPECT_EQ(buffer.second[19], 8.5F);
+    }
+  }
+}
+
 TEST(OptimizerPass, UpdatesBuffersShorterThanAVector) {
   for (const Rule& rule : elementwise_rules()) {
     for (const int64_t count : {0, 1, 7, 8, 9, 15, 16, 17, 33}) {
@@ -350,6 +369,10 @@ TEST(OptimizerPass, RefusesNonsense) {
   window.states[1] = {};
   EXPECT_THROW(adam(window, step_number(1), {}), Error);
   EXPECT_NO_THROW(lion(window, step_number(1), {}));
+  window = buffer.window({}, 0, 100);
+  window.states[2] = {};
+  EXPECT_THROW(adam(window, step_number(1), {.amsgrad = true}), Error);
+  EXPECT_NO_THROW(adam(window, step_number(1), {}));
   window.states[0] = {};
   EXPECT_THROW(sgd(window, step_number(1), {.momentum = 0.9}), Error);
   EXPECT_NO_THROW(sgd(window, step_number(1), {}));
@@ -376,7 +399,7 @@ Rule rule_of(const Json& expected) {
         {beta1, beta2, epsilon, arguments.at("bias_correction"), arguments.at("max_coeff"), arguments.at("min_coeff")});
   }
   const WeightDecay decay = name == "adamw" ? WeightDecay::kDecoupled : WeightDecay::kInGradient;
-  return elementwise(name, &adam, Adam{beta1, beta2, epsilon, true, decay});
+  return elementwise(name, &adam, Adam{beta1, beta2, epsilon, true, decay, arguments.value("amsgrad", false)});
 }
 
 TEST(OptimizerPass, FollowsTorchAndDeepSpeedOverSteps) {

@@ -14,6 +14,8 @@ using kernels::UpdateStep;
 std::vector<Optimizer::State> states_of(const OptimizerSettings& settings) {
   switch (settings.rule) {
     case OptimizerRule::kAdam:
+      if (settings.amsgrad) return {{"exp_avg", 0}, {"exp_avg_sq", 0}, {"max_exp_avg_sq", 0}};
+      [[fallthrough]];
     case OptimizerRule::kLamb:
       return {{"exp_avg", 0}, {"exp_avg_sq", 0}};
     case OptimizerRule::kAdagrad:
@@ -41,6 +43,7 @@ void OptimizerSettings::validate() const {
   share(betas.second, "beta2");
   require(epsilon > 0 && static_cast<float>(epsilon) > 0 && std::isfinite(epsilon), ErrorKind::kConfig,
           "optimizer: eps={} must be positive in fp32: it divides where there is no gradient", epsilon);
+  require(!amsgrad || rule == OptimizerRule::kAdam, ErrorKind::kConfig, "optimizer: amsgrad is of Adam and AdamW only");
   at_least_zero(lr_decay, "lr_decay");
   at_least_zero(initial_accumulator_value, "initial_accumulator_value");
   at_least_zero(min_coefficient, "min_coeff");
@@ -92,7 +95,8 @@ void Optimizer::update_at(const FlatWindow& window, const UpdateStep& step, cons
                             .beta2 = used.second,
                             .epsilon = settings_.epsilon,
                             .bias_correction = settings_.bias_correction,
-                            .weight_decay = settings_.weight_decay},
+                            .weight_decay = settings_.weight_decay,
+                            .amsgrad = settings_.amsgrad},
                            where);
     case OptimizerRule::kAdagrad:
       return kernels::adagrad(window, step, {.epsilon = settings_.epsilon, .lr_decay = settings_.lr_decay}, where);

@@ -22,6 +22,7 @@ struct OptimizerSettings {
   double epsilon = 1e-8;                                                 // Adam, Lamb, Adagrad
   bool bias_correction = true;                                           // Adam, Lamb
   kernels::WeightDecay weight_decay = kernels::WeightDecay::kDecoupled;  // Adam: AdamW or Adam
+  bool amsgrad = false;                                                  // Adam
   double lr_decay = 0;                                                   // Adagrad
   double initial_accumulator_value = 0;                                  // Adagrad
   double max_coefficient = 10;                                           // Lamb
@@ -52,7 +53,7 @@ OptimizerSettings optimizer_settings(const TransformersOptimizer& options);
 // ds_config.json: optimizer.type (Adam, AdamW, Adagrad, Lamb, Lion, SGD) and optimizer.params with DeepSpeed's
 // defaults, of which "lr" and "weight_decay" are left to the caller. Adam is AdamW unless adam_w_mode is false. Error
 // (kConfig) for another type, and for parameters that the type does not have or that ask for what is not there
-// (amsgrad).
+// (maximize).
 OptimizerSettings optimizer_settings_of_deepspeed(const std::string& type, const Json& params);
 
 // One rule over flat buffers. Every update is a function of its arguments alone: a buffer may be updated in any windows
@@ -61,7 +62,7 @@ OptimizerSettings optimizer_settings_of_deepspeed(const std::string& type, const
 class Optimizer {
  public:
   struct State {
-    const char* name;  // as in torch: exp_avg, exp_avg_sq, sum, momentum_buffer
+    const char* name;  // as in torch: exp_avg, exp_avg_sq, max_exp_avg_sq, sum, momentum_buffer
     float initial;     // value of every element before the first step
   };
 

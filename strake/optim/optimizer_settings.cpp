@@ -123,7 +123,7 @@ OptimizerSettings optimizer_settings_of_deepspeed(const std::string& type, const
     require(key != "max_grad_norm", ErrorKind::kConfig, "{}: write gradient_clipping instead of max_grad_norm", source);
     if (key != "lr" && key != "weight_decay") check_argument(name, key, source);
   }
-  for (const char* absent : {"amsgrad", "maximize", "eps_inside_sqrt"}) {
+  for (const char* absent : {"maximize", "eps_inside_sqrt"}) {
     require(!get_or<bool>(params, absent, false, source), ErrorKind::kConfig, "{}: {} is not there", source, absent);
   }
   OptimizerSettings settings{.rule = name.rule};
@@ -135,6 +135,7 @@ OptimizerSettings optimizer_settings_of_deepspeed(const std::string& type, const
     settings.betas = {betas[0], betas[1]};
   }
   settings.bias_correction = get_or<bool>(params, "bias_correction", true, source);
+  settings.amsgrad = get_or<bool>(params, "amsgrad", false, source);
   settings.initial_accumulator_value = get_or<double>(params, "initial_accumulator_value", 0, source);
   // As DeepSpeed's engine: only the type Adam listens to adam_w_mode.
   if (type == "Adam" && !get_or<bool>(params, "adam_w_mode", true, source)) {

@@ -72,6 +72,9 @@ TEST(OptimizerSettings, AreNamedAsInDeepSpeed) {
   EXPECT_EQ(optimizer_settings_of_deepspeed("Adam", coupled).weight_decay, kernels::WeightDecay::kInGradient);
   EXPECT_FALSE(optimizer_settings_of_deepspeed("Adam", coupled).bias_correction);
   EXPECT_EQ(optimizer_settings_of_deepspeed("AdamW", coupled).weight_decay, kernels::WeightDecay::kDecoupled);
+  EXPECT_THAT(state_names(optimizer_settings_of_deepspeed("AdamW", {{"amsgrad", true}})),
+              testing::ElementsAre("exp_avg", "exp_avg_sq", "max_exp_avg_sq"));
+  EXPECT_THAT(state_names(optimizer_settings_of_deepspeed("AdamW", {{"amsgrad", false}})), testing::SizeIs(2));
   EXPECT_EQ(optimizer_settings_of_deepspeed("Lion", Json::object()).betas.second, 0.999);
   const OptimizerSettings lamb = optimizer_settings_of_deepspeed("Lamb", {{"max_coeff", 0.3}});
   EXPECT_EQ(lamb.max_coefficient, 0.3);
@@ -99,7 +102,8 @@ TEST(OptimizerSettings, RefuseWhatIsNotThereByName) {
   EXPECT_THAT(refusal("lamb", "max_coeff=0.001"), HasSubstr("max_coeff=0.001 is below"));
   EXPECT_THAT(deepspeed_refusal("OneBitAdam", Json::object()), HasSubstr("optimizer.type 'OneBitAdam'"));
   EXPECT_THAT(deepspeed_refusal("Adam", {{"max_grad_norm", 1}}), HasSubstr("gradient_clipping"));
-  EXPECT_THAT(deepspeed_refusal("Adam", {{"amsgrad", true}}), HasSubstr("amsgrad is not there"));
+  EXPECT_THAT(deepspeed_refusal("Lamb", {{"amsgrad", true}}), HasSubstr("amsgrad is of Adam and AdamW only"));
+  EXPECT_THAT(deepspeed_refusal("Adagrad", {{"amsgrad", true}}), HasSubstr("amsgrad is of Adam and AdamW only"));
   EXPECT_THAT(deepspeed_refusal("Adam", {{"beta", {0.9, 0.999}}}), HasSubstr("did you mean 'betas'"));
   EXPECT_THAT(deepspeed_refusal("Adam", {{"betas", {0.9}}}), HasSubstr("betas has 1 numbers"));
   EXPECT_THAT(deepspeed_refusal("Adam", {{"betas", {0.9, 1.0}}}), HasSubstr("beta2=1 is not in [0, 1)"));

@@ -81,7 +81,7 @@ Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ran
                    {"communication_data_type", to_string(options.reduction)},
                    {"grad_accum_dtype", to_string(options.accumulation)},
                    {"master_weights_dtype", to_string(options.master)},
-                   {"optim", options.optim},
+                   {"optim", options.optim + (options.optimizer_settings().amsgrad ? " with amsgrad" : "")},
                    {"dataloader_drop_last", options.dataloader_drop_last},
                    {"train_sequences", job.train_data().size()},
                    {"train_tokens", job.train_data().total_tokens()},

@@ -237,6 +237,17 @@ TEST_P(Reduction, WithMasterWeightsOfFp16GivesTheSameBits) {
                    GetParam());
 }
 
+TEST_P(Reduction, UpdatesWithAmsgradToTheSameBits) {
+  for (const Precision master : {Precision::kFp32, Precision::kBf16}) {
+    expect_same_bits({.weight_decay = 0.1,
+                      .bf16 = master == Precision::kBf16,
+                      .configured_optimizer = optim::OptimizerSettings{.amsgrad = true},
+                      .accumulation = master,
+                      .master = master},
+                     GetParam());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Layouts, Reduction, testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name; });
 

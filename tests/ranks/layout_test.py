@@ -241,6 +241,27 @@ def test_an_optimizer_of_the_file_is_that_of_the_flags(inputs, tmp_path, name):
     assert (tmp_path / "file/model.safetensors").read_bytes() == (tmp_path / "flags/model.safetensors").read_bytes()
 
 
+AMSGRAD = {"type": "AdamW", "params": {"lr": 1e-3, "betas": [0.9, 0.9], "amsgrad": True}}
+
+
+@pytest.mark.parametrize("bf16", [None, True], ids=["fp32", "bf16"])
+def test_amsgrad_has_the_same_bits_in_every_layout(inputs, tmp_path, bf16):
+    def trained(name, num_ranks, zero, optimizer=AMSGRAD):
+        config = json.dumps({"optimizer": optimizer, "zero_optimization": zero})
+        flags = {"learning_rate": None, "weight_decay": None, "bf16": bf16, "deepspeed": config}
+        outcome = run_threads(inputs, tmp_path / name, num_ranks, **flags)
+        assert outcome.code == 0, outcome.err
+        return tmp_path / name
+
+    expected = trained("alone", 1, {"stage": 0})
+    for ranks, zero in ((2, {"stage": 0}), (2, {"stage": 3}), (4, {"stage": 3, "mics_shard_size": 2})):
+        assert_same_run(trained(f"{ranks} {zero['stage']}", ranks, zero), expected)
+    disk = json.loads(on_disk(3, "offload_optimizer", "offload_param", mics_shard_size=2))["zero_optimization"]
+    assert_same_run(trained("disk", 4, disk), expected)
+    plain = trained("plain", 1, {"stage": 0}, AMSGRAD | {"params": AMSGRAD["params"] | {"amsgrad": False}})
+    assert losses(plain) != losses(expected), "it does something"
+
+
 def test_the_exit_code_of_a_job_is_that_of_its_error(inputs, tmp_path):
     (tmp_path / "file").write_text("not a folder")  # only rank 0 looks at the output folder
     bad = write_table(tmp_path / "bad.parquet", [row | {"label": None} for row in reviews(4)])

@@ -508,13 +508,14 @@ TYPED_TEST(CudaKernels, ConvertAddAndSquare) {
 template <typename T, typename M, typename S = M>
 struct Pass {
   std::vector<M> parameters = random_values<M>(kCount, 1);
-  std::vector<S> first = random_values<S>(kCount, 2, 0.1F), second;
+  std::vector<S> first = random_values<S>(kCount, 2, 0.1F), second, third;
   std::vector<T> gradients = random_values<T>(kCount, 3);
   std::vector<BFloat16> rounded = random_values<BFloat16>(kCount, 4);
   static constexpr int64_t kCount = 1000;
 
   Pass() {
     for (const S& value : random_values<S>(kCount, 5)) second.push_back(from_float<S>(std::abs(to_float(value))));
+    third = {second.rbegin(), second.rend()};
   }
 };
 
@@ -525,24 +526,25 @@ void expect_same_pass(const CudaTable& table, const Rule& rule, const Update& up
   Pass<T, M, S> host;
   const Pass<T, M, S> start;
   const OnDevice<M> parameters(table, start.parameters);
-  const OnDevice<S> first(table, start.first), second(table, start.second);
+  const OnDevice<S> first(table, start.first), second(table, start.second), third(table, start.third);
   const OnDevice<T> gradients(table, start.gradients);
   const OnDevice<BFloat16> rounded(table, start.rounded);
   FlatWindow window{.parameters = host.parameters.data(),
                     .gradients = host.gradients.data(),
-                    .states = {host.first.data(), host.second.data()},
+                    .states = {host.first.data(), host.second.data(), host.third.data()},
                     .begin = 50,
                     .count = Pass<T, M, S>::kCount,
                     .segments = segments};
   if constexpr (std::is_same_v<M, float>) window.rounded = host.rounded.data();
   update(window, step, rule, Isa::kReference);
   window.parameters = parameters.data(), window.gradients = gradients.data();
-  window.states = {first.data(), second.data()};
+  window.states = {first.data(), second.data(), third.data()};
   if constexpr (std::is_same_v<M, float>) window.rounded = rounded.data();
   update(window, step, rule, OnCuda{.table = &table});
   EXPECT_TRUE(same_bits(parameters.values(), host.parameters));
   EXPECT_TRUE(same_bits(first.values(), host.first));
   EXPECT_TRUE(same_bits(second.values(), host.second));
+  EXPECT_TRUE(same_bits(third.values(), host.third));
   EXPECT_TRUE(same_bits(gradients.values(), host.gradients));
   EXPECT_TRUE(same_bits(rounded.values(), host.rounded));
   EXPECT_FALSE(same_bits(host.parameters, start.parameters));
@@ -554,6 +556,7 @@ void expect_same_passes(const CudaTable& table) {
   for (const WeightDecay decay : {WeightDecay::kDecoupled, WeightDecay::kInGradient}) {
     expect_same_pass<T, M>(table, Adam{.weight_decay = decay}, with([](auto&&... args) { adam(args...); }));
   }
+  expect_same_pass<T, M>(table, Adam{.amsgrad = true}, with([](auto&&... args) { adam(args...); }));
   expect_same_pass<T, M>(table, Adagrad{}, with([](auto&&... args) { adagrad(args...); }));
   expect_same_pass<T, M>(table, Lion{}, with([](auto&&... args) { lion(args...); }));
   for (const double momentum : {0.0, 0.9}) {

@@ -25,13 +25,19 @@ template <typename G, typename M, typename T>
 __global__ void adam_kernel(PassRun run, AdamFactors f) {
   auto* first = static_cast<T*>(run.first);
   auto* second = static_cast<T*>(run.second);
+  auto* largest = static_cast<T*>(run.third);
   for_each_element<G, M>(run, [&](int64_t i, float p, float gradient) {
     const float g = fmaf(f.gradient_decay, p, gradient);
     const float m = fmaf(f.beta1, to_float(first[i]), f.one_minus_beta1 * g);
-    const float v = fmaf(f.beta2, to_float(second[i]), f.one_minus_beta2 * (g * g));
-    const float denominator = fmaf(f.denominator_factor, sqrtf(v), f.epsilon);
+    float v = fmaf(f.beta2, to_float(second[i]), f.one_minus_beta2 * (g * g));
     first[i] = from_float<T>(m);
     second[i] = from_float<T>(v);
+    if (largest != nullptr) {
+      const float before = to_float(largest[i]);
+      v = before > v ? before : v;
+      largest[i] = from_float<T>(v);
+    }
+    const float denominator = fmaf(f.denominator_factor, sqrtf(v), f.epsilon);
     return fmaf(-f.step_size, m / denominator, f.shrink * p);
   });
 }

@@ -23,13 +23,19 @@ template <class G, class M = float, class T = M>
 void adam(const PassRun& run, const AdamFactors& f) {
   auto* first = static_cast<T*>(run.first);
   auto* second = static_cast<T*>(run.second);
+  auto* largest = static_cast<T*>(run.third);
   for_each_element<G, M>(run, [&](int64_t i, float p, float gradient) {
     const float g = std::fma(f.gradient_decay, p, gradient);
     const float m = std::fma(f.beta1, to_float(first[i]), f.one_minus_beta1 * g);
-    const float v = std::fma(f.beta2, to_float(second[i]), f.one_minus_beta2 * (g * g));
-    const float denominator = std::fma(f.denominator_factor, std::sqrt(v), f.epsilon);
+    float v = std::fma(f.beta2, to_float(second[i]), f.one_minus_beta2 * (g * g));
     first[i] = from_float<T>(m);
     second[i] = from_float<T>(v);
+    if (largest != nullptr) {
+      const float before = to_float(largest[i]);
+      v = before > v ? before : v;
+      largest[i] = from_float<T>(v);
+    }
+    const float denominator = std::fma(f.denominator_factor, std::sqrt(v), f.epsilon);
     return std::fma(-f.step_size, m / denominator, f.shrink * p);
   });
 }

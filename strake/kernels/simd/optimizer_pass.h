@@ -31,13 +31,18 @@ void adam_run(const PassRun& run, const AdamFactors& f) {
   using Float = typename S::Float;
   auto* const exp_avg = static_cast<T*>(run.first);
   auto* const exp_avg_sq = static_cast<T*>(run.second);
+  auto* const max_exp_avg_sq = static_cast<T*>(run.third);
   for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
     const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
     const Float m = S::fma(S::load(exp_avg + i, lanes), S::set(f.beta1), g * S::set(f.one_minus_beta1));
-    const Float v = S::fma(S::load(exp_avg_sq + i, lanes), S::set(f.beta2), g * g * S::set(f.one_minus_beta2));
-    const Float denominator = S::fma(S::sqrt(v), S::set(f.denominator_factor), S::set(f.epsilon));
+    Float v = S::fma(S::load(exp_avg_sq + i, lanes), S::set(f.beta2), g * g * S::set(f.one_minus_beta2));
     S::store(exp_avg + i, m, lanes);
     S::store(exp_avg_sq + i, v, lanes);
+    if (max_exp_avg_sq != nullptr) {
+      v = S::max(S::load(max_exp_avg_sq + i, lanes), v);  // NaN, if v is
+      S::store(max_exp_avg_sq + i, v, lanes);
+    }
+    const Float denominator = S::fma(S::sqrt(v), S::set(f.denominator_factor), S::set(f.epsilon));
     return S::fnma(S::set(f.step_size), m / denominator, p * S::set(f.shrink));
   });
 }
