@@ -35,7 +35,7 @@ class Cutter {
   int64_t floats_ = 0;
 };
 
-// One thread's buffers.
+// Buffers of a thread, or, but for the scratch, of threads that share a chunk.
 template <typename T>
 struct Arrays {
   T* hidden;    // [tokens, hidden_size]
@@ -97,11 +97,15 @@ template <typename T>
 int64_t scratch_floats(const EncoderWeights<T>& weights, const models::EncoderConfig& config,
                        const PassCapacity& capacity) {
   const auto floats = [&](const LinearWeights<T>& linear) {
-    return kernels::matmul_scratch<T, T>(capacity.tokens, linear.weight);
+    return std::max(kernels::matmul_scratch<T, T>(capacity.tokens, linear.weight),
+                    kernels::matmul_scratch<T, T>(capacity.tokens, linear.weight, capacity.threads));
   };
   int64_t most = weights.head.dense ? floats(*weights.head.dense) : 0;
   if (weights.head.classifier) {
-    most = std::max(most, kernels::matmul_scratch<T, float>(capacity.tokens, weights.head.classifier->weight));
+    for (const int threads : {1, capacity.threads}) {
+      most =
+          std::max(most, kernels::matmul_scratch<T, float>(capacity.tokens, weights.head.classifier->weight, threads));
+    }
   }
   for (const LayerWeights<T>& layer : weights.layers) {
     for (const LayerLinear<T>& linear : layer.linears) {
@@ -137,30 +141,26 @@ class TypedPass final : public EncoderPass {
     choose_forms();
   }
 
-  std::optional<NotFinite> run(const PackedTokens& tokens, int thread, float* outputs) override {
-    const Arrays<T>& arrays = arenas_[static_cast<size_t>(thread)].arrays();
-    embed(tokens, arrays);
+  std::optional<NotFinite> run(const PackedTokens& tokens, int thread, const Share& share, float* outputs) override {
+    Chunk chunk{tokens, share, arenas_[share.is_whole() ? static_cast<size_t>(thread) : 0].arrays()};
+    chunk.arrays.scratch = arenas_[static_cast<size_t>(thread)].arrays().scratch;
+    embed(chunk);
     int64_t rows = tokens.num_tokens();
     for (int64_t layer = 0; layer < std::ssize(weights_.layers); ++layer) {
       const bool last = layer + 1 == std::ssize(weights_.layers);
-      if (const auto stop = run_layer(layer, tokens.num_sequences(), rows, arrays)) {
-        const auto after = std::upper_bound(arrays.offsets, arrays.offsets + tokens.num_sequences(), stop->row);
-        const bool of_first_tokens = last && reads_first_tokens() && stop->linear != Linear::kQkv;
-        return NotFinite{{layer, stop->linear}, of_first_tokens ? stop->row : after - arrays.offsets - 1};
+      if (const auto stop = run_layer(layer, rows, chunk)) {
+        const NotFinite found = place_of(*stop, layer, chunk);
+        share.wait();  // nobody reads the arrays any more
+        return found;
       }
       if (last && reads_first_tokens()) rows = tokens.num_sequences();
     }
     if (const auto* pooled = std::get_if<PooledHead>(&head_)) {
-      pool(*pooled, tokens.num_sequences(), arrays, outputs);
-      return std::nullopt;
+      pool(*pooled, chunk, outputs);
+    } else {
+      classify(rows, chunk, outputs);
     }
-    const HeadWeights<T>& head = weights_.head;
-    const T* input = arrays.hidden;
-    if (head.dense) {
-      product(input, rows, *head.dense, {arrays.first, arrays.scratch, head.dense_activation});
-      input = arrays.first;
-    }
-    product<float>(input, rows, *head.classifier, {outputs, arrays.scratch});
+    share.wait();
     return std::nullopt;
   }
 
@@ -176,10 +176,23 @@ class TypedPass final : public EncoderPass {
   }
 
  private:
+  struct Chunk {
+    const PackedTokens& tokens;
+    const Share& share;
+    Arrays<T> arrays;
+  };
   struct Stop {
     Linear linear;
     int64_t row;
   };
+
+  NotFinite place_of(const Stop& stop, int64_t layer, const Chunk& chunk) const {
+    const int32_t* const offsets = chunk.arrays.offsets;
+    const auto after = std::upper_bound(offsets, offsets + chunk.tokens.num_sequences(), stop.row);
+    const bool last = layer + 1 == std::ssize(weights_.layers);
+    const bool of_first_tokens = last && reads_first_tokens() && stop.linear != Linear::kQkv;
+    return {{layer, stop.linear}, of_first_tokens ? stop.row : after - offsets - 1};
+  }
 
   void choose_forms() {
     in_int8_.clear();
@@ -197,34 +210,55 @@ class TypedPass final : public EncoderPass {
 
   // Reads arrays.hidden and overwrites it with the layer's output; that of the last layer is of first tokens only if
   // the head reads no others.
-  std::optional<Stop> run_layer(int64_t index, int64_t num_sequences, int64_t rows, const Arrays<T>& arrays) const {
+  std::optional<Stop> run_layer(int64_t index, int64_t rows, const Chunk& chunk) const {
     const LayerWeights<T>& layer = weights_.layers[static_cast<size_t>(index)];
-    int64_t bad_row = kernels::kAllRowsFinite;
+    const Arrays<T>& arrays = chunk.arrays;
+    int64_t bad_row = Meeting::kNothing;
     const auto linear = [&](Linear which, const T* x, const Target<T>& to) {
       const auto& weights = layer.linears[static_cast<size_t>(which)];
-      bad_row = layer_product(x, rows, weights,
-                              in_int8_[static_cast<size_t>(index * kLinears) + static_cast<size_t>(which)], to);
-      return bad_row == kernels::kAllRowsFinite;
+      const bool in_int8 = in_int8_[static_cast<size_t>(index * kLinears) + static_cast<size_t>(which)];
+      bad_row = chunk.share.least(layer_product({x, rows, chunk.share.part()}, weights, in_int8, to));
+      return bad_row == Meeting::kNothing;
     };
     if (!linear(Linear::kQkv, arrays.hidden, {arrays.wide, arrays.scratch})) return Stop{Linear::kQkv, bad_row};
-    attend(num_sequences, arrays);
+    attend(chunk);
     if (index + 1 == std::ssize(weights_.layers) && reads_first_tokens()) {
-      rows = num_sequences;
-      keep_first_tokens(rows, arrays.offsets, arrays.first);
-      keep_first_tokens(rows, arrays.offsets, arrays.hidden);
+      rows = chunk.tokens.num_sequences();
+      if (chunk.share.leads()) {
+        keep_first_tokens(rows, arrays.offsets, arrays.first);
+        keep_first_tokens(rows, arrays.offsets, arrays.hidden);
+      }
+      chunk.share.wait();
     }
     if (!linear(Linear::kAttentionOutput, arrays.first, {arrays.second, arrays.scratch})) {
       return Stop{Linear::kAttentionOutput, bad_row};
     }
-    normalize(layer.attention_norm, rows, {arrays.second, arrays.hidden, arrays.first}, arrays);
+    normalize(layer.attention_norm, rows, {arrays.second, arrays.hidden, arrays.first}, chunk);
     if (!linear(Linear::kIntermediate, arrays.first, {arrays.wide, arrays.scratch, activation_})) {
       return Stop{Linear::kIntermediate, bad_row};
     }
     if (!linear(Linear::kOutput, arrays.wide, {arrays.second, arrays.scratch})) return Stop{Linear::kOutput, bad_row};
-    normalize(layer.output_norm, rows, {arrays.second, arrays.first, arrays.hidden}, arrays);
+    normalize(layer.output_norm, rows, {arrays.second, arrays.first, arrays.hidden}, chunk);
     return std::nullopt;
   }
 
+  void classify(int64_t rows, const Chunk& chunk, float* outputs) const {
+    const T* input = chunk.arrays.hidden;
+    if (const auto& dense = weights_.head.dense) {
+      product({input, rows, chunk.share.part()}, *dense,
+              {chunk.arrays.first, chunk.arrays.scratch, weights_.head.dense_activation});
+      chunk.share.wait();
+      input = chunk.arrays.first;
+    }
+    product<float>({input, rows, chunk.share.part()}, *weights_.head.classifier, {outputs, chunk.arrays.scratch});
+  }
+
+  // A thread's part of x[rows, inputs].
+  struct Operand {
+    const T* x;
+    int64_t rows;
+    const kernels::ThreadPart& part;
+  };
   template <typename Out>
   struct Target {
     Out* y;
@@ -234,37 +268,38 @@ class TypedPass final : public EncoderPass {
 
   // y = activation(x weight + bias)
   template <typename Out = T>
-  static void product(const T* x, int64_t rows, const LinearWeights<T>& linear, const Target<Out>& to) {
+  static void product(const Operand& operand, const LinearWeights<T>& linear, const Target<Out>& to) {
     const int64_t inputs = linear.weight.depth();
     const int64_t outputs = linear.weight.columns();
     kernels::matmul_on_thread<T, Out>(
-        {.rows = rows,
+        {.rows = operand.rows,
          .columns = outputs,
          .depth = inputs,
-         .a = {x, inputs},
+         .a = {operand.x, inputs},
          .b = {},
          .result = {.c = to.y, .stride = outputs, .bias = linear.bias.data(), .activation = to.activation}},
-        linear.weight, to.scratch);
+        linear.weight, to.scratch, operand.part);
   }
 
-  // The first row that is not finite, or kAllRowsFinite, which plain products do not look for.
-  static int64_t layer_product(const T* x, int64_t rows, const LayerLinear<T>& linear, bool in_int8,
+  // The first row of this part that is not finite, or kNothing; plain products do not look for it.
+  static int64_t layer_product(const Operand& operand, const LayerLinear<T>& linear, bool in_int8,
                                const Target<T>& to) {
     if constexpr (std::is_same_v<T, kernels::BFloat16>) {
       if (in_int8) {
         const QuantizedLinear& quantized = *linear.quantized;
-        return kernels::int8_matmul_on_thread<T>({.rows = rows,
-                                                  .a = x,
-                                                  .a_stride = quantized.weight.depth(),
-                                                  .c = to.y,
-                                                  .c_stride = quantized.weight.columns(),
-                                                  .bias = quantized.bias.data(),
-                                                  .activation = to.activation},
-                                                 quantized.weight, to.scratch);
+        const int64_t row = kernels::int8_matmul_on_thread<T>({.rows = operand.rows,
+                                                               .a = operand.x,
+                                                               .a_stride = quantized.weight.depth(),
+                                                               .c = to.y,
+                                                               .c_stride = quantized.weight.columns(),
+                                                               .bias = quantized.bias.data(),
+                                                               .activation = to.activation},
+                                                              quantized.weight, to.scratch, operand.part);
+        return row == kernels::kAllRowsFinite ? Meeting::kNothing : row;
       }
     }
-    product(x, rows, *linear.plain, to);
-    return kernels::kAllRowsFinite;
+    product(operand, *linear.plain, to);
+    return Meeting::kNothing;
   }
 
   struct NormOperands {
@@ -272,27 +307,30 @@ class TypedPass final : public EncoderPass {
     const T* residual;  // may be null
     T* y;
   };
-  void normalize(const NormWeights<T>& norm, int64_t rows, const NormOperands& operands,
-                 const Arrays<T>& arrays) const {
-    kernels::residual_layer_norm_forward<T>({.x = operands.x,
-                                             .residual = operands.residual,
-                                             .gamma = norm.gamma.data(),
-                                             .beta = norm.beta.data(),
-                                             .sum = operands.x,
-                                             .y = operands.y,
-                                             .mean = arrays.mean,
-                                             .rstd = arrays.rstd,
-                                             .tokens = rows,
-                                             .columns = hidden_,
-                                             .eps = eps_});
+  void normalize(const NormWeights<T>& norm, int64_t rows, const NormOperands& operands, const Chunk& chunk) const {
+    const Share::Range mine = chunk.share.range(rows);
+    const int64_t at = mine.begin * hidden_;
+    kernels::residual_layer_norm_forward<T>(
+        {.x = operands.x + at,
+         .residual = operands.residual == nullptr ? nullptr : operands.residual + at,
+         .gamma = norm.gamma.data(),
+         .beta = norm.beta.data(),
+         .sum = operands.x + at,
+         .y = operands.y + at,
+         .mean = chunk.arrays.mean + mine.begin,
+         .rstd = chunk.arrays.rstd + mine.begin,
+         .tokens = mine.size(),
+         .columns = hidden_,
+         .eps = eps_});
+    chunk.share.wait();
   }
 
   static kernels::EmbeddingTable<const T> table(const at::Tensor& rows, const int32_t* ids) {
     return {static_cast<const T*>(rows.const_data_ptr()), rows.size(0), ids};
   }
 
-  // Fills arrays.hidden and arrays.offsets.
-  void embed(const PackedTokens& tokens, const Arrays<T>& arrays) const {
+  // Fills arrays.offsets, positions and types.
+  void place(const PackedTokens& tokens, const Arrays<T>& arrays) const {
     const int64_t begin = tokens.offsets.front();
     const int32_t* const ids = tokens.ids.data() + begin;
     for (int64_t s = 0; s < tokens.num_sequences(); ++s) {
@@ -305,37 +343,57 @@ class TypedPass final : public EncoderPass {
       std::fill_n(arrays.types + at + zeros, length - zeros, 1);
     }
     arrays.offsets[tokens.num_sequences()] = static_cast<int32_t>(tokens.num_tokens());
+  }
+
+  // Fills arrays.hidden.
+  void embed(const Chunk& chunk) const {
+    const PackedTokens& tokens = chunk.tokens;
+    const Arrays<T>& arrays = chunk.arrays;
+    if (chunk.share.leads()) place(tokens, arrays);
+    chunk.share.wait();
+    const Share::Range mine = chunk.share.range(tokens.num_tokens());
+    const int32_t* const ids = tokens.ids.data() + tokens.offsets.front() + mine.begin;
     kernels::EmbeddingForward<T> lookup{.word = table(weights_.embeddings.word, ids),
-                                        .position = table(weights_.embeddings.position, arrays.positions),
-                                        .out = arrays.first,
-                                        .tokens = tokens.num_tokens(),
+                                        .position = table(weights_.embeddings.position, arrays.positions + mine.begin),
+                                        .out = arrays.first + mine.begin * hidden_,
+                                        .tokens = mine.size(),
                                         .columns = hidden_};
-    if (weights_.embeddings.token_type.defined()) lookup.type = table(weights_.embeddings.token_type, arrays.types);
+    if (weights_.embeddings.token_type.defined()) {
+      lookup.type = table(weights_.embeddings.token_type, arrays.types + mine.begin);
+    }
     kernels::embedding_forward<T>(lookup);
-    normalize(weights_.embeddings.norm, tokens.num_tokens(), {arrays.first, nullptr, arrays.hidden}, arrays);
+    normalize(weights_.embeddings.norm, tokens.num_tokens(), {arrays.first, nullptr, arrays.hidden}, chunk);
   }
 
   // arrays.first = attention(arrays.wide)
-  void attend(int64_t num_sequences, const Arrays<T>& arrays) const {
+  void attend(const Chunk& chunk) const {
+    const Arrays<T>& arrays = chunk.arrays;
     const int64_t head_dim = hidden_ / heads_;
-    kernels::attention_forward_on_thread<T>({.shape = {.offsets = arrays.offsets,
-                                                       .num_sequences = num_sequences,
-                                                       .num_heads = heads_,
-                                                       .head_dim = head_dim,
-                                                       .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))},
-                                             .q = arrays.wide,
-                                             .k = arrays.wide + hidden_,
-                                             .v = arrays.wide + 2 * hidden_,
-                                             .qkv_stride = 3 * hidden_,
-                                             .out = arrays.first,
-                                             .out_stride = hidden_,
-                                             .lse = arrays.lse},
-                                            arrays.scratch);
+    const Share::Range mine = chunk.share.range(heads_);
+    const T* const q = arrays.wide + mine.begin * head_dim;
+    if (mine.size() > 0) {
+      kernels::attention_forward_on_thread<T>({.shape = {.offsets = arrays.offsets,
+                                                         .num_sequences = chunk.tokens.num_sequences(),
+                                                         .num_heads = mine.size(),
+                                                         .head_dim = head_dim,
+                                                         .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))},
+                                               .q = q,
+                                               .k = q + hidden_,
+                                               .v = q + 2 * hidden_,
+                                               .qkv_stride = 3 * hidden_,
+                                               .out = arrays.first + mine.begin * head_dim,
+                                               .out_stride = hidden_,
+                                               .lse = arrays.lse + mine.begin * chunk.tokens.num_tokens()},
+                                              arrays.scratch);
+    }
+    chunk.share.wait();
   }
 
   // Sums in the order of the tokens: a sequence's result depends on nothing else.
-  void pool(const PooledHead& head, int64_t num_sequences, const Arrays<T>& arrays, float* outputs) const {
-    for (int64_t s = 0; s < num_sequences; ++s) {
+  void pool(const PooledHead& head, const Chunk& chunk, float* outputs) const {
+    const Arrays<T>& arrays = chunk.arrays;
+    const Share::Range mine = chunk.share.range(chunk.tokens.num_sequences());
+    for (int64_t s = mine.begin; s < mine.end; ++s) {
       float* const y = outputs + s * hidden_;
       const bool first = head.pooling == Pooling::kFirst;
       const int64_t begin = first ? s : arrays.offsets[s];

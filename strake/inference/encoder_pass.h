@@ -6,6 +6,7 @@
 #include <span>
 
 #include "strake/inference/encoder_source.h"
+#include "strake/inference/share.h"
 
 namespace strake::inference {
 
@@ -44,7 +45,7 @@ struct NotFinite {
   int64_t sequence = 0;
 };
 
-// The forward pass of an encoder with its head, layer by layer on one thread's own buffers.
+// The forward pass of an encoder with its head, layer by layer.
 class EncoderPass {
  public:
   EncoderPass() = default;
@@ -56,7 +57,10 @@ class EncoderPass {
   // the capacity, and all its numbers are within their embedding tables. The calling thread must be set to one compute
   // thread (core/threads.h). Calls with different `thread` in [0, threads) may overlap. Does not allocate. Where
   // NotFinite comes back, the outputs are undefined; without int8 none does.
-  virtual std::optional<NotFinite> run(const PackedTokens& tokens, int thread, float* outputs) = 0;
+  //
+  // Threads 0, 1, ... that share the tokens call it with the same arguments but for `thread`, the number of their part
+  // of the share, and get the same result, when all of it is there, with the bits of one thread.
+  virtual std::optional<NotFinite> run(const PackedTokens& tokens, int thread, const Share& share, float* outputs) = 0;
   // Replaces the plan's bf16_linears; only for a plan with both forms, and not during a run.
   virtual void keep_in_bf16(std::span<const LinearName> linears) = 0;
   virtual MemoryUse memory() const = 0;

@@ -102,26 +102,51 @@ void Engine::check(const PackedTokens& tokens) const {
   }
 }
 
+Engine::Cut Engine::cut_of(const PackedTokens& tokens) const {
+  const int64_t total = std::ssize(tokens.ids);
+  Cut cut{.chunks = (total + capacity_.tokens_at_a_time - 1) / capacity_.tokens_at_a_time};
+  // A multiple of the threads, so that they finish together.
+  const int64_t rounds = (cut.chunks + capacity_.threads - 1) / capacity_.threads;
+  const Cut of_all{.chunks = rounds * capacity_.threads};
+  int64_t longest = 0;
+  for (int64_t i = 0; rounds == 1 && i < of_all.chunks; ++i) {
+    longest = std::max(longest, of_all.chunk(tokens, i).num_tokens());
+  }
+  // With a chunk for each thread all wait for the longest one. Steps that threads do together take a little longer.
+  constexpr double kEven = 0.8;
+  cut.together = kEven * static_cast<double>(longest * capacity_.threads) > static_cast<double>(total);
+  return cut.together ? cut : of_all;
+}
+
+PackedTokens Engine::Cut::chunk(const PackedTokens& tokens, int64_t i) const {
+  const auto begins = tokens.offsets.first(tokens.offsets.size() - 1);
+  const int64_t total = std::ssize(tokens.ids);
+  const int64_t begin = sequence_from(begins, total * i / chunks);
+  return tokens.slice(begin, sequence_from(begins, total * (i + 1) / chunks));
+}
+
 void Engine::score(const PackedTokens& tokens, std::span<float> outputs) {
   check(tokens);
   require(std::ssize(outputs) == num_outputs(tokens), ErrorKind::kInternal, "{} outputs for {} sequences",
           outputs.size(), tokens.num_sequences());
-  const int64_t total = std::ssize(tokens.ids);
-  const int64_t full = (total + capacity_.tokens_at_a_time - 1) / capacity_.tokens_at_a_time;
-  // A multiple of the threads, so that they finish together.
-  const int64_t chunks = (full + capacity_.threads - 1) / capacity_.threads * capacity_.threads;
-  std::atomic<int64_t> next{0};
+  const Cut cut = cut_of(tokens);
   FirstNotFinite not_finite;
+  const auto take = [&](int64_t i, int thread, const Share& share) {
+    const PackedTokens chunk = cut.chunk(tokens, i);
+    if (chunk.num_sequences() == 0) return;
+    const int64_t begin = chunk.offsets.data() - tokens.offsets.data();
+    float* const to = outputs.data() + width_ * (gives_tokens() ? tokens.offsets[begin] : begin);
+    not_finite.add(begin, pass_->run(chunk, thread, share, to));
+  };
+  std::atomic<int64_t> next{0};
+  Meeting meeting;
   // Nothing in here throws: what could has been checked.
-  const auto work = [&](int thread, int) {
+  const auto work = [&](int thread, int size) {
     const AloneOnThread alone;
-    for (int64_t chunk = next++; chunk < chunks; chunk = next++) {
-      const auto offsets = tokens.offsets.first(tokens.offsets.size() - 1);
-      const int64_t begin = sequence_from(offsets, total * chunk / chunks);
-      const int64_t end = sequence_from(offsets, total * (chunk + 1) / chunks);
-      if (begin == end) continue;
-      float* const to = outputs.data() + width_ * (gives_tokens() ? tokens.offsets[begin] : begin);
-      not_finite.add(begin, pass_->run(tokens.slice(begin, end), thread, to));
+    if (cut.together && size == capacity_.threads) {
+      for (int64_t i = 0; i < cut.chunks; ++i) take(i, thread, Share(thread, size, meeting));
+    } else {
+      for (int64_t i = next++; i < cut.chunks; i = next++) take(i, thread, Share());
     }
   };
   run_team(capacity_.threads, std::cref(work));  // by reference: a copy would be allocated

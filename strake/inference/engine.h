@@ -23,7 +23,8 @@ struct Capacity {
 // An encoder (BERT, RoBERTa, DistilBERT) with a head that scores sequences or their tokens, all of whose memory is
 // taken at construction: weights once, in the layout of the matrix products, and for each thread the activations of the
 // tokens it has at a time. A thread takes a chunk of sequences through all layers alone, so that threads never wait
-// for each other within a call.
+// for each other within a call. Where that would leave threads without work, with one text, say, they take chunks
+// through the layers together, step by step (share.h).
 //
 // A sequence's outputs depend on its tokens alone: not on its neighbours, its place, or the capacity, to the last bit.
 //
@@ -58,6 +59,14 @@ class Engine {
   void score(const PackedTokens& tokens, std::span<float> outputs);
 
  private:
+  // How a call's sequences are cut.
+  struct Cut {
+    int64_t chunks = 0;
+    bool together = false;  // threads take each chunk together
+
+    PackedTokens chunk(const PackedTokens& tokens, int64_t i) const;  // about as many tokens in each
+  };
+  Cut cut_of(const PackedTokens& tokens) const;
   void check(const PackedTokens& tokens) const;
 
   models::EncoderConfig config_;

@@ -137,6 +137,37 @@ TEST_P(EngineOfFamily, GivesASequenceTheSameBitsWhateverTheThreadsTheChunksAndTh
   }
 }
 
+// Threads that share one text, or a few, and those that share chunks of them one after the other.
+TEST_P(EngineOfFamily, GivesAFewSequencesTheSameBitsWhenThreadsShareThem) {
+  const Texts all(30, std::string(GetParam()) == "bert", 5);
+  std::vector<Texts> texts;
+  for (const std::vector<int64_t>& order : {std::vector<int64_t>{0}, {4}, {17, 1}, {2, 17, 0}}) {
+    texts.push_back(all.in_order(order));
+  }
+  const auto outputs = [&](const Head& head, Precision precision, const Capacity& capacity) {
+    Engine engine(model_.folder(), {.precision = precision}, capacity, head);
+    std::vector<Logits> results;
+    for (const Texts& few : texts) {
+      results.emplace_back(static_cast<size_t>(engine.num_outputs(few.tokens())));
+      engine.score(few.tokens(), results.back());
+    }
+    return results;
+  };
+  std::vector<Head> heads{SequenceHead{}, PooledHead{}};
+  if (std::string(GetParam()) != "roberta") {  // whose layer of that name is none
+    heads.emplace_back(TokenHead{.checkpoint_name = "classifier", .outputs = 3});
+  }
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kInt8}) {
+    for (const Head& head : heads) {
+      const std::vector<Logits> expected = outputs(head, precision, capacity(1, 300));
+      for (const auto& [threads, at_a_time] : {std::pair{2, 300}, {3, 70}, {4, 300}, {7, 50}}) {
+        EXPECT_EQ(outputs(head, precision, capacity(threads, at_a_time)), expected)
+            << to_string(precision) << ", head " << head.index() << ", " << threads << " threads";
+      }
+    }
+  }
+}
+
 int64_t same_classes(const Logits& a, const Logits& b) {
   int64_t same = 0;
   for (auto x = a.begin(), y = b.begin(); x != a.end(); x += 3, y += 3) {
@@ -201,11 +232,13 @@ TEST_P(EngineOfFamily, AllocatesNothingWhileItScores) {
     Logits logits(static_cast<size_t>(texts_.count()) * 3);
     engine.score(texts_.tokens(), logits);  // the thread team comes into being
     const Texts others(80, false, 11);
+    const Texts one(1, false, 12);
     const int64_t before = allocations;
     ASSERT_GT(before, 0) << "else nobody counts";
     tensors::reset_peak_tracked_bytes();
     const int64_t tensors_before = tensors::tracked_bytes();
     engine.score(others.tokens(), std::span(logits).first(240));
+    engine.score(one.tokens(), std::span(logits).first(3));
     EXPECT_EQ(allocations - before, 0);
     EXPECT_EQ(tensors::peak_tracked_bytes(), tensors_before);
   }
@@ -246,6 +279,24 @@ TEST(Engine, NamesTheLayerWhoseActivationsCannotBeQuantized) {
                  {.precision = Precision::kInt8, .bf16_linears = {{.layer = 1, .linear = Linear::kOutput}}},
                  capacity(2, 100));
   EXPECT_EQ(error_text([&] { score(in_bf16, texts); }), "no error") << "its logits are for others to refuse";
+}
+
+TEST(Engine, NamesTheSequenceOfAFewThatThreadsShare) {
+  const RandomModel model("bert");
+  const auto folder = changed(model, "bert.embeddings.word_embeddings.weight",
+                              [](at::Tensor& rows) { rows.select(0, 77).fill_(std::nanf("")); });
+  for (const int threads : {1, 2, 5}) {
+    Engine engine(folder->path(), Precision::kInt8, capacity(threads, 50));
+    Texts texts(3, false, 1);
+    std::ranges::replace(texts.ids, 77, 78);
+    EXPECT_EQ(error_text([&] { score(engine, texts); }), "no error");
+    texts.ids.back() = 77;
+    EXPECT_THAT(error_text([&] { score(engine, texts); }),
+                HasSubstr("sequence 2: the input of layer 0 attention.qkv holds"));
+    texts.ids.front() = 77;
+    EXPECT_THAT(error_text([&] { score(engine, texts); }),
+                HasSubstr("sequence 0: the input of layer 0 attention.qkv holds"));
+  }
 }
 
 TEST(Engine, NamesTheSequenceWhoseActivationsCannotBeQuantized) {

@@ -120,19 +120,34 @@ std::string QuantizedMatrix::layout(Isa highest) {
 }
 
 template <typename Out>
-int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix& b, float* scratch) {
+int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix& b, float* scratch,
+                              const ThreadPart& part) {
   require(args.rows >= 0 && args.a_stride >= b.depth() && args.c_stride >= b.columns(), ErrorKind::kInternal,
           "int8 product of {} rows with strides {} and {} and B[{}, {}]", args.rows, args.a_stride, args.c_stride,
           b.depth(), b.columns());
   if (args.rows == 0 || b.columns() == 0) return kAllRowsFinite;
-  return pick(kLadder<Out>, b.isa()).multiply({args, b, scratch});
+  const auto& rung = pick(kLadder<Out>, b.isa());
+  const ThreadGrid grid(part.count, pieces_of(args.rows, rung.tile.rows), pieces_of(b.columns(), rung.tile.columns));
+  if (part.index >= grid.parts()) return kAllRowsFinite;
+  const int64_t first_row = grid.rows_of(part.index).begin * rung.tile.rows;
+  const auto [panel_begin, panel_end] = grid.panels_of(part.index);
+  Int8Matmul<Out> mine = args;
+  mine.rows = std::min(args.rows, grid.rows_of(part.index).end * rung.tile.rows) - first_row;
+  mine.a += first_row * args.a_stride;
+  mine.c += first_row * args.c_stride;
+  const int64_t bad = rung.multiply({.args = mine,
+                                     .b = b,
+                                     .scratch = scratch,
+                                     .column_begin = panel_begin * rung.tile.columns,
+                                     .column_end = std::min(b.columns(), panel_end * rung.tile.columns)});
+  return bad == kAllRowsFinite ? bad : first_row + bad;
 }
 
 int64_t int8_matmul_scratch(int64_t rows, const QuantizedMatrix& b) {
   return pick(kLadder<BFloat16>, b.isa()).scratch(rows, b.depth());
 }
 
-template int64_t int8_matmul_on_thread(const Int8Matmul<BFloat16>&, const QuantizedMatrix&, float*);
-template int64_t int8_matmul_on_thread(const Int8Matmul<float>&, const QuantizedMatrix&, float*);
+template int64_t int8_matmul_on_thread(const Int8Matmul<BFloat16>&, const QuantizedMatrix&, float*, const ThreadPart&);
+template int64_t int8_matmul_on_thread(const Int8Matmul<float>&, const QuantizedMatrix&, float*, const ThreadPart&);
 
 }  // namespace strake::kernels

@@ -8,6 +8,7 @@
 #include "strake/kernels/bfloat16.h"
 #include "strake/kernels/bias_activation.h"
 #include "strake/kernels/scratch.h"
+#include "strake/kernels/thread_part.h"
 
 // Linear layers in int8. Both operands are quantized symmetrically, without zero points: weights once, with a scale for
 // each output column, activations while they are packed, with a scale for each row (the scheme of Dettmers et al.,
@@ -71,11 +72,13 @@ struct Int8Matmul {
 inline constexpr int64_t kAllRowsFinite = -1;
 
 // Out is BFloat16 or float. Computed by the calling thread alone and without an allocation: `scratch` is 64-byte
-// aligned and has int8_matmul_scratch(rows, b) floats, where args.rows is at most `rows`. Returns the first row of A
-// that holds infinity or NaN, which has no scale and whose results are NaN before the activation; or kAllRowsFinite.
-// Error (kInternal) for strides that are too small.
+// aligned and has int8_matmul_scratch(rows, b) floats, where args.rows is at most `rows`. With `part` one of the parts
+// that threads share, each with scratch of its own: together they compute all of the product. Returns the first row of
+// A that holds infinity or NaN, which has no scale and whose results are NaN before the activation; or kAllRowsFinite,
+// also where such a row is in other parts. Error (kInternal) for strides that are too small.
 template <typename Out>
-int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix& b, float* scratch);
+int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix& b, float* scratch,
+                              const ThreadPart& part = {});
 int64_t int8_matmul_scratch(int64_t rows, const QuantizedMatrix& b);
 
 }  // namespace strake::kernels

@@ -7,6 +7,7 @@ namespace strake::kernels {
 // How a rung packs. A panel of B is [units, columns of the tile, depth_per_unit] numbers; depths up to the next
 // multiple of depth_step, and columns beyond the last, are 0.
 struct Int8Tile {
+  int64_t rows;
   int64_t columns;
   int64_t depth_per_unit;
   int64_t depth_step;
@@ -18,6 +19,8 @@ struct Int8MatmulPart {
   const Int8Matmul<Out>& args;
   const QuantizedMatrix& b;
   float* scratch;
+  int64_t column_begin;  // multiple of tile.columns
+  int64_t column_end;
 };
 
 template <typename Out>

@@ -46,21 +46,6 @@ int threads_for(double flops) {
   return static_cast<int>(std::clamp(flops / static_cast<double>(kThreadFlops), 1.0, double{1} * num_threads()));
 }
 
-// Threads as a grid over tiles: the one with the smallest largest part, where packing a panel of A counts as 2/5 tile.
-struct Grid {
-  Grid(int threads, int64_t row_tiles, int64_t panels) {
-    int64_t best = -1;
-    for (int columns = 1; columns <= threads; ++columns) {
-      const int rows = threads / columns;
-      const int64_t cost = pieces_of(row_tiles, rows) * (5 * pieces_of(panels, columns) + 2);
-      if (best < 0 || cost < best) best = cost, down = rows, across = columns;
-    }
-  }
-  int parts() const { return down * across; }
-  int down = 1;
-  int across = 1;
-};
-
 template <typename T, typename Out>
 class Product {
  public:
@@ -71,18 +56,17 @@ class Product {
     const int64_t row_tiles = pieces_of(args_.rows, rung_.tile.rows);
     const int64_t panel_count = pieces_of(piece.columns, rung_.tile.columns);
     const double flops = 2.0 * static_cast<double>(args_.rows * piece.columns) * static_cast<double>(args_.depth);
-    const Grid grid(threads_for(flops), row_tiles, panel_count);
+    const ThreadGrid grid(threads_for(flops), row_tiles, panel_count);
     const auto part = [&](int index, float* scratch) {
-      const int64_t i = index / grid.across;
-      const int64_t j = index % grid.across;
-      const int64_t rows = rung_.tile.rows;
+      const auto [row_begin, row_end] = grid.rows_of(index);
+      const auto [panel_begin, panel_end] = grid.panels_of(index);
       return MatmulPart<T, Out>{.args = args_,
                                 .piece = piece,
                                 .panels = panels,
-                                .row_begin = row_tiles * i / grid.down * rows,
-                                .row_end = std::min(args_.rows, row_tiles * (i + 1) / grid.down * rows),
-                                .panel_begin = panel_count * j / grid.across,
-                                .panel_end = panel_count * (j + 1) / grid.across,
+                                .row_begin = row_begin * rung_.tile.rows,
+                                .row_end = std::min(args_.rows, row_end * rung_.tile.rows),
+                                .panel_begin = panel_begin,
+                                .panel_end = panel_end,
                                 .sums = sums,
                                 .scratch = scratch};
     };
@@ -164,18 +148,19 @@ void check(const Matmul<T, Out>& args, const PackedMatrix<T>& b) {
           "product with B[{}, {}], packed as [{}, {}]", args.depth, args.columns, b.depth(), b.columns());
 }
 
-// All of a product as one part.
+// One of the grid's parts of a whole product.
 template <typename T, typename Out>
-MatmulPart<T, Out> whole(const Matmul<T, Out>& args, const PackedMatrix<T>& b, const MatmulTile& tile, float* scratch) {
+MatmulPart<T, Out> part_of(const Matmul<T, Out>& args, const PackedMatrix<T>& b, const ThreadGrid& grid, int index) {
+  const MatmulTile& tile = pick_rung<T, Out>(b.isa()).tile;
   return {.args = args,
           .piece = {.depth = args.depth, .columns = args.columns, .blocks = depth_blocks(tile, args.depth).count},
           .panels = b.panels(),
-          .row_begin = 0,
-          .row_end = args.rows,
-          .panel_begin = 0,
-          .panel_end = pieces_of(args.columns, tile.columns),
+          .row_begin = grid.rows_of(index).begin * tile.rows,
+          .row_end = std::min(args.rows, grid.rows_of(index).end * tile.rows),
+          .panel_begin = grid.panels_of(index).begin,
+          .panel_end = grid.panels_of(index).end,
           .sums = nullptr,
-          .scratch = scratch};
+          .scratch = nullptr};
 }
 
 constexpr int kLayoutVersion = 1;  // raise it where pack() puts numbers elsewhere with the same tile
@@ -243,21 +228,30 @@ void matmul(const Matmul<T, Out>& args, const PackedMatrix<T>& b) {
 }
 
 template <typename T, typename Out>
-void matmul_on_thread(const Matmul<T, Out>& args, const PackedMatrix<T>& b, float* scratch) {
+void matmul_on_thread(const Matmul<T, Out>& args, const PackedMatrix<T>& b, float* scratch, const ThreadPart& part) {
   check(args, b);
   if (args.rows == 0 || args.columns == 0) return;
   const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
-  rung.multiply(whole(args, b, rung.tile, scratch));
+  const ThreadGrid grid(part.count, pieces_of(args.rows, rung.tile.rows), pieces_of(args.columns, rung.tile.columns));
+  if (part.index >= grid.parts()) return;
+  MatmulPart<T, Out> mine = part_of(args, b, grid, part.index);
+  mine.scratch = scratch;
+  rung.multiply(mine);
 }
 
 template <typename T, typename Out>
-int64_t matmul_scratch(int64_t rows, const PackedMatrix<T>& b) {
+int64_t matmul_scratch(int64_t rows, const PackedMatrix<T>& b, int threads) {
   const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
+  const int64_t panels = pieces_of(b.columns(), rung.tile.columns);
   Matmul<T, Out> args{.columns = b.columns(), .depth = b.depth(), .a = {}, .b = {}, .result = {}};
-  int64_t most = 0;  // a few rows more may need less: blocks are made equal
+  int64_t most = 0;  // a few rows or panels more may need less: blocks are made equal
   while (args.rows < rows) {
     args.rows += rung.tile.rows;
-    most = std::max(most, rung.scratch(whole<T, Out>(args, b, rung.tile, nullptr)));
+    const ThreadGrid grid(threads, args.rows / rung.tile.rows, panels);
+    // Parts have two numbers of rows and two of panels; these four have them all.
+    for (const int i : {0, grid.across - 1, grid.parts() - grid.across, grid.parts() - 1}) {
+      most = std::max(most, rung.scratch(part_of<T, Out>(args, b, grid, i)));
+    }
   }
   return most;
 }
@@ -270,11 +264,13 @@ template void matmul(const Matmul<BFloat16, float>&, Isa);
 template void matmul(const Matmul<float, float>&, const PackedMatrix<float>&);
 template void matmul(const Matmul<BFloat16, BFloat16>&, const PackedMatrix<BFloat16>&);
 template void matmul(const Matmul<BFloat16, float>&, const PackedMatrix<BFloat16>&);
-template void matmul_on_thread(const Matmul<float, float>&, const PackedMatrix<float>&, float*);
-template void matmul_on_thread(const Matmul<BFloat16, BFloat16>&, const PackedMatrix<BFloat16>&, float*);
-template void matmul_on_thread(const Matmul<BFloat16, float>&, const PackedMatrix<BFloat16>&, float*);
-template int64_t matmul_scratch<float, float>(int64_t, const PackedMatrix<float>&);
-template int64_t matmul_scratch<BFloat16, BFloat16>(int64_t, const PackedMatrix<BFloat16>&);
-template int64_t matmul_scratch<BFloat16, float>(int64_t, const PackedMatrix<BFloat16>&);
+template void matmul_on_thread(const Matmul<float, float>&, const PackedMatrix<float>&, float*, const ThreadPart&);
+template void matmul_on_thread(const Matmul<BFloat16, BFloat16>&, const PackedMatrix<BFloat16>&, float*,
+                               const ThreadPart&);
+template void matmul_on_thread(const Matmul<BFloat16, float>&, const PackedMatrix<BFloat16>&, float*,
+                               const ThreadPart&);
+template int64_t matmul_scratch<float, float>(int64_t, const PackedMatrix<float>&, int);
+template int64_t matmul_scratch<BFloat16, BFloat16>(int64_t, const PackedMatrix<BFloat16>&, int);
+template int64_t matmul_scratch<BFloat16, float>(int64_t, const PackedMatrix<BFloat16>&, int);
 
 }  // namespace strake::kernels

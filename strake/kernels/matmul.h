@@ -9,6 +9,7 @@
 #include "strake/kernels/bias_activation.h"
 #include "strake/kernels/scratch.h"
 #include "strake/kernels/store.h"
+#include "strake/kernels/thread_part.h"
 
 // Matrix products C = A B of linear layers, with what follows a product done in its store. Both operands are packed
 // into panels that the innermost loop reads in order (Goto and van de Geijn, "Anatomy of High-Performance Matrix
@@ -100,10 +101,12 @@ template <typename T, typename Out>
 void matmul(const Matmul<T, Out>& args, const PackedMatrix<T>& b);
 
 // The same bits, computed by the calling thread alone and without an allocation: `scratch` is 64-byte aligned and has
-// matmul_scratch<T, Out>(rows, b) floats, where args.rows is at most `rows`.
+// matmul_scratch<T, Out>(rows, b, part.count) floats, where args.rows is at most `rows`. With `part` one of the parts
+// that threads share, each with scratch of its own: together they compute all of the product.
 template <typename T, typename Out>
-void matmul_on_thread(const Matmul<T, Out>& args, const PackedMatrix<T>& b, float* scratch);
+void matmul_on_thread(const Matmul<T, Out>& args, const PackedMatrix<T>& b, float* scratch,
+                      const ThreadPart& part = {});
 template <typename T, typename Out>
-int64_t matmul_scratch(int64_t rows, const PackedMatrix<T>& b);
+int64_t matmul_scratch(int64_t rows, const PackedMatrix<T>& b, int threads = 1);
 
 }  // namespace strake::kernels

@@ -343,6 +343,19 @@ TYPED_TEST(MatmulOf, OnOneThreadHasTheSameBitsAndStaysWithinItsScratch) {
       EXPECT_TRUE(std::all_of(scratch.data() + floats, scratch.data() + floats + 64, [](float value) {
         return value == kUntouched;
       })) << text(shape, isa);
+      for (const int count : {2, 3, 8}) {
+        const int64_t of_part = matmul_scratch<In, Out>(shape.rows, packed, count);
+        std::fill(c.begin(), c.end(), Out{});
+        for (int i = 0; i < count; ++i) {
+          AlignedFloats part_scratch(of_part + 64);
+          std::fill_n(part_scratch.data(), of_part + 64, kUntouched);
+          matmul_on_thread(args, packed, part_scratch.data(), {.index = i, .count = count});
+          EXPECT_TRUE(std::all_of(part_scratch.data() + of_part, part_scratch.data() + of_part + 64,
+                                  [](float value) { return value == kUntouched; }))
+              << text(shape, isa) << " part " << i << " of " << count;
+        }
+        EXPECT_TRUE(same_bits(c, want)) << text(shape, isa) << " in " << count << " parts";
+      }
       // Fewer rows never need more than was said for more of them.
       for (int64_t rows = 1; rows < shape.rows; rows += 13) {
         EXPECT_LE((matmul_scratch<In, Out>(rows, packed)), floats) << text(shape, isa) << " " << rows;

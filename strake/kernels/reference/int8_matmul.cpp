@@ -38,7 +38,7 @@ int64_t multiply(const Int8MatmulPart<Out>& part) {
     const bool none = std::isnan(largest) || largest < kLeastMagnitude;
     const float inverse = none ? 0.0F : 127.0F / largest;
     const float scale = largest < kLeastMagnitude ? 0.0F : largest / 127.0F;
-    for (int64_t column = 0; column < part.b.columns(); ++column) {
+    for (int64_t column = part.column_begin; column < part.column_end; ++column) {
       int32_t sum = 0;
       for (int64_t k = 0; k < depth && !none; ++k) {
         sum += static_cast<int32_t>(std::nearbyint(to_float(a[k]) * inverse)) * part.b.panels()[column * depth + k];
@@ -52,7 +52,7 @@ int64_t multiply(const Int8MatmulPart<Out>& part) {
 }
 
 template <typename Out>
-constexpr Int8MatmulRung<Out> kRung{Isa::kReference, {1, 1, 1, 0}, &no_scratch, &multiply<Out>};
+constexpr Int8MatmulRung<Out> kRung{Isa::kReference, {1, 1, 1, 1, 0}, &no_scratch, &multiply<Out>};
 
 }  // namespace
 

@@ -181,7 +181,7 @@ class Int8Product {
     for (int64_t row = 0; row < part_.args.rows; row += step) {
       const int64_t end = smaller(row + step, part_.args.rows);
       pack_rows(row, end);
-      for (int64_t column = 0; column < part_.b.columns(); column += kInt8TileColumns<U>) {
+      for (int64_t column = part_.column_begin; column < part_.column_end; column += kInt8TileColumns<U>) {
         multiply_panel(row, end, column);
       }
     }
@@ -249,7 +249,7 @@ int64_t int8_multiply(const Int8MatmulPart<Out>& part) {
 template <class U, typename Out, class Tiler = VectorTiler<U>>
 constexpr Int8MatmulRung<Out> int8_rung(Isa isa) {
   return {isa,
-          {kInt8TileColumns<U>, U::kDepthPerUnit, U::kDepthStep, U::kOffset},
+          {U::kTileRows, kInt8TileColumns<U>, U::kDepthPerUnit, U::kDepthStep, U::kOffset},
           &int8_scratch<U, Tiler>,
           &int8_multiply<U, Tiler, Out>};
 }
