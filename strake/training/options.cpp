@@ -26,7 +26,7 @@ Interval parse_interval(const std::string& text, const char* flag) {
 }
 
 std::string TrainingOptions::precision_text() const {
-  const std::string text = to_string(precision());
+  std::string text = to_string(precision());
   if (master == Precision::kFp32) return text;
   return text + (state_precision() == Precision::kFp32 ? ", also master weights; optimizer state in fp32"
                                                        : ", also master weights and optimizer state");
