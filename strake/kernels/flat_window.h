@@ -27,10 +27,11 @@ enum class AfterUse { kKeep, kZero };  // what becomes of the gradient
 // stored. An update of less than half a unit in a parameter's last place (2^-9 to 2^-8 of it in bf16, 2^-12 to 2^-11 in
 // fp16) is lost.
 struct FlatWindow {
-  std::variant<float*, BFloat16*, Half*> parameters;            // [count]: masters
-  std::variant<float*, BFloat16*, Half*> gradients;             // [count]: overwritten only under AfterUse::kZero
-  std::array<std::variant<float*, BFloat16*>, 3> states = {};   // [count] each: as many as the rule has
-  std::variant<std::monostate, BFloat16*, Half*> rounded = {};  // [count]: also receives the new parameters
+  std::variant<float*, BFloat16*, Half*> parameters;           // [count]: masters
+  std::variant<float*, BFloat16*, Half*> gradients;            // [count]: overwritten only under AfterUse::kZero
+  std::array<std::variant<float*, BFloat16*>, 3> states = {};  // [count] each: as many as the rule has
+  // [count]: the parameters rounded, which also receives the new ones.
+  std::variant<std::monostate, BFloat16*, Half*> rounded = {};
   int64_t begin = 0;
   int64_t count = 0;
   // Ascending, disjoint, in elements of the flat buffer. Elements in none have no weight decay.

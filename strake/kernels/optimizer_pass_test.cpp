@@ -71,9 +71,12 @@ struct Buffer {
         gradients(random_values<G>(count, 4, 0.1F)),
         first(parameters.size(), from_float<T>(static_cast<float>(initial_state))),
         second(first),
-        third(first),
-        bfloat16(parameters.size()),
-        half(parameters.size()) {}
+        third(first) {
+    for (const M value : parameters) {
+      bfloat16.push_back(to_bfloat16(to_float(value)));
+      half.push_back(to_half(to_float(value)));
+    }
+  }
 
   // Elements [begin, end).
   FlatWindow window(std::span<const TensorSegment> segments, int64_t begin, int64_t end) {
@@ -313,6 +316,44 @@ TEST(OptimizerPass, KeepsTheLargestSecondMomentWithAmsgradOnly) {
       EXPECT_EQ(buffer.second[19], 8.5F);
     }
   }
+}
+
+// A table of which a step has used some rows: elements rest as long as nothing has reached them.
+template <class G, class M, class T>
+Buffer<G, M, T> after_sparse_steps(const Rule& rule, double weight_decay, Isa isa) {
+  const std::vector<TensorSegment> segments{{0, kCount, weight_decay}};
+  Buffer<G, M, T> buffer(kCount, rule.initial_state);
+  const std::vector<G> all = buffer.gradients;
+  for (int64_t step = 1; step <= 3; ++step) {
+    for (int64_t i = 0; i < kCount; ++i) {
+      const int64_t row = i / 37;
+      const bool is_used = row % 5 == step || row % 7 == 0;
+      buffer.gradients[i] = is_used ? all[i] : from_float<G>(row % 2 == 0 ? 0.0F : -0.0F);
+    }
+    if (step == 2) buffer.first[40] = from_float<T>(-0.0F);
+    rule.update({buffer.window(segments, 0, kCount)}, step_number(step, AfterUse::kZero), isa);
+  }
+  return buffer;
+}
+
+template <class G, class M = float, class T = M>
+void expect_bits_of_the_reference_where_elements_rest(const std::vector<Rule>& rules) {
+  for (const Rule& rule : rules) {
+    for (const double weight_decay : {0.0, 0.1}) {
+      const auto want = after_sparse_steps<G, M, T>(rule, weight_decay, Isa::kReference);
+      for (const Isa isa : usable_rungs()) {
+        EXPECT_TRUE((after_sparse_steps<G, M, T>(rule, weight_decay, isa) == want))
+            << rule.name << " " << weight_decay << " " << to_string(isa);
+      }
+    }
+  }
+}
+
+TEST(OptimizerPass, LeavesElementsAtRestWithTheBitsOfTheReference) {
+  expect_bits_of_the_reference_where_elements_rest<float>(elementwise_rules());
+  expect_bits_of_the_reference_where_elements_rest<BFloat16>(elementwise_rules());
+  expect_bits_of_the_reference_where_elements_rest<BFloat16, BFloat16>(elementwise_rules());
+  expect_bits_of_the_reference_where_elements_rest<Half, Half, float>(adam_rules());
 }
 
 TEST(OptimizerPass, UpdatesBuffersShorterThanAVector) {

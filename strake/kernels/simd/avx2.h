@@ -78,6 +78,11 @@ struct Avx2 {
   static Float less_select(Float a, Float b, Float yes, Float no) {  // a < b ? yes : no
     return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
   }
+  static Float bit_or(Float a, Float b) { return _mm256_or_ps(a, b); }
+  static bool is_all_zero_bits(Float a) {
+    const Int bits = _mm256_castps_si256(a);
+    return _mm256_testz_si256(bits, bits) != 0;
+  }
   static Float round(Float a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static Float times_power_of_two(Float a, Float n) {  // n is whole, |n| <= 250; two steps reach 0 and infinity
     const Int whole = _mm256_cvtps_epi32(n);

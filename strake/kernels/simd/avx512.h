@@ -63,6 +63,11 @@ struct Avx512 {
   static Float less_select(Float a, Float b, Float yes, Float no) {  // a < b ? yes : no
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
   }
+  static Float bit_or(Float a, Float b) { return _mm512_or_ps(a, b); }
+  static bool is_all_zero_bits(Float a) {
+    const Int bits = _mm512_castps_si512(a);
+    return _mm512_test_epi32_mask(bits, bits) == 0;
+  }
   static Float round(Float a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
   static Float times_power_of_two(Float a, Float n) { return _mm512_scalef_ps(a, n); }  // n is whole
   static float sum(Float a) { return _mm512_reduce_add_ps(a); }

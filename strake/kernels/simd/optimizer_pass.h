@@ -7,9 +7,11 @@ namespace strake::kernels {
 namespace {
 
 // Gradients are of type G, parameters of M, states of M or T. Sets each vector of parameters to updated(i, lanes, p,
-// g).
-template <class S, class G, class M, class Updated>
-[[gnu::always_inline]] inline void for_each_parameter(const PassRun& run, Updated&& updated) {
+// g). If they `may_rest`, vectors are only read whose gradient and rest(i, lanes) have no bit set, which no rule
+// changes without weight decay: most of a table of embeddings, while fine-tuning.
+template <class S, class G, class M, class Rest, class Updated>
+[[gnu::always_inline]] inline void for_each_parameter(const PassRun& run, bool may_rest, Rest&& rest,
+                                                      Updated&& updated) {
   using Float = typename S::Float;
   auto* const parameters = static_cast<M*>(run.parameters);
   auto* const gradients = static_cast<G*>(run.gradients);
@@ -18,7 +20,9 @@ template <class S, class G, class M, class Updated>
   const Float scale = S::set(run.gradient_scale);
   const bool zeroes = run.zeroes_gradients;
   for_each_vector<S>(run.count, [&](int64_t i, auto lanes) {
-    const Float p = updated(i, lanes, S::load(parameters + i, lanes), S::load(gradients + i, lanes) * scale);
+    const Float gradient = S::load(gradients + i, lanes);
+    if (may_rest && S::is_all_zero_bits(S::bit_or(gradient, rest(i, lanes)))) return;
+    const Float p = updated(i, lanes, S::load(parameters + i, lanes), gradient * scale);
     S::store(parameters + i, p, lanes);
     if (bfloat16 != nullptr) S::store(bfloat16 + i, p, lanes);
     if (half != nullptr) S::store(half + i, p, lanes);
@@ -32,7 +36,11 @@ void adam_run(const PassRun& run, const AdamFactors& f) {
   auto* const exp_avg = static_cast<T*>(run.first);
   auto* const exp_avg_sq = static_cast<T*>(run.second);
   auto* const max_exp_avg_sq = static_cast<T*>(run.third);
-  for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
+  const bool may_rest = f.shrink == 1.0F && f.gradient_decay == 0.0F;
+  const auto rest = [&](int64_t i, auto lanes) {
+    return S::bit_or(S::load(exp_avg + i, lanes), S::load(exp_avg_sq + i, lanes));
+  };
+  for_each_parameter<S, G, M>(run, may_rest, rest, [&](int64_t i, auto lanes, Float p, Float gradient) {
     const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
     const Float m = S::fma(S::load(exp_avg + i, lanes), S::set(f.beta1), g * S::set(f.one_minus_beta1));
     Float v = S::fma(S::load(exp_avg_sq + i, lanes), S::set(f.beta2), g * g * S::set(f.one_minus_beta2));
@@ -51,7 +59,8 @@ template <class S, class G, class M = float>
 void adagrad_run(const PassRun& run, const AdagradFactors& f) {
   using Float = typename S::Float;
   auto* const sum = static_cast<M*>(run.first);
-  for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
+  const auto rest = [](int64_t, auto) { return S::zero(); };  // the sum stays as it is
+  for_each_parameter<S, G, M>(run, f.gradient_decay == 0.0F, rest, [&](int64_t i, auto lanes, Float p, Float gradient) {
     const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
     const Float s = S::fma(g, g, S::load(sum + i, lanes));
     S::store(sum + i, s, lanes);
@@ -63,7 +72,8 @@ template <class S, class G, class M = float>
 void lion_run(const PassRun& run, const LionFactors& f) {
   using Float = typename S::Float;
   auto* const exp_avg = static_cast<M*>(run.first);
-  for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float g) {
+  const auto rest = [&](int64_t i, auto lanes) { return S::load(exp_avg + i, lanes); };
+  for_each_parameter<S, G, M>(run, f.shrink == 1.0F, rest, [&](int64_t i, auto lanes, Float p, Float g) {
     const Float m = S::load(exp_avg + i, lanes);
     const Float direction = S::fma(m, S::set(f.beta1), g * S::set(f.one_minus_beta1));
     // 0 and NaN go through as they are.
@@ -78,7 +88,8 @@ template <class S, class G, class M = float>
 void sgd_run(const PassRun& run, const SgdFactors& f) {
   using Float = typename S::Float;
   auto* const buffer = static_cast<M*>(run.first);
-  for_each_parameter<S, G, M>(run, [&](int64_t i, auto lanes, Float p, Float gradient) {
+  const auto rest = [&](int64_t i, auto lanes) { return buffer == nullptr ? S::zero() : S::load(buffer + i, lanes); };
+  for_each_parameter<S, G, M>(run, f.gradient_decay == 0.0F, rest, [&](int64_t i, auto lanes, Float p, Float gradient) {
     const Float g = S::fma(p, S::set(f.gradient_decay), gradient);
     Float direction = g;
     if (buffer != nullptr) {
