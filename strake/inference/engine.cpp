@@ -39,11 +39,7 @@ class FirstNotFinite {
     if (!first_ || sequence < first_->sequence) first_ = NotFinite{found->linear, sequence};
   }
   void require_none() const {
-    if (!first_) return;
-    fail(ErrorKind::kNumeric,
-         "sequence {}: the input of {} holds infinity or NaN, which int8 cannot represent: are the weights sound? bf16 "
-         "and fp32 do not quantize",
-         first_->sequence, first_->linear.text());
+    if (first_) throw NotFiniteActivations(*first_);
   }
 
  private:
@@ -57,6 +53,13 @@ int64_t width_of(const Head& head, const models::EncoderConfig& config) {
 }
 
 }  // namespace
+
+NotFiniteActivations::NotFiniteActivations(const NotFinite& where)
+    : Error(ErrorKind::kNumeric,
+            fmt::format("sequence {}: the input of {} holds infinity or NaN, which int8 cannot represent: are the "
+                        "weights sound? bf16 and fp32 do not quantize",
+                        where.sequence, where.linear.text())),
+      sequence_(where.sequence) {}
 
 Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity, Head head,
                PackedWeights packed)

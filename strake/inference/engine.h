@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "strake/core/error.h"
 #include "strake/inference/encoder_pass.h"
 #include "strake/inference/head.h"
 #include "strake/inference/precision.h"
@@ -18,6 +19,16 @@ struct Capacity {
   int threads = 1;
   int64_t tokens_at_a_time = 1024;  // of each thread; counts the sequences that begin among them
   int64_t longest_sequence = 512;
+};
+
+// kNumeric: activations of a sequence hold infinity or NaN, which int8 cannot represent.
+class NotFiniteActivations : public Error {
+ public:
+  explicit NotFiniteActivations(const NotFinite& where);
+  int64_t sequence() const { return sequence_; }  // of the call's
+
+ private:
+  int64_t sequence_;
 };
 
 // An encoder (BERT, RoBERTa, DistilBERT) with a head that scores sequences or their tokens, all of whose memory is
@@ -54,8 +65,8 @@ class Engine {
   void keep_in_bf16(std::span<const LinearName> linears);
 
   // outputs: num_outputs() of them: of logits, or of the vectors of a PooledHead. kData if a sequence is empty or
-  // longer than the capacity's, or a number is outside its embedding table. kNumeric, with the layer, if activations
-  // that are to be quantized are not finite.
+  // longer than the capacity's, or a number is outside its embedding table. NotFiniteActivations, with the layer,
+  // for the first sequence that has any where they are to be quantized.
   void score(const PackedTokens& tokens, std::span<float> outputs);
 
  private:

@@ -139,7 +139,12 @@ at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const E
       .second_begin = std::span(rows.second_begin).subspan(first_sequence, static_cast<size_t>(num_sequences))};
   const int64_t width = model.engine.width();
   const at::Tensor outputs = at::empty({model.engine.num_outputs(tokens) / width, width}, at::kFloat);
-  model.engine.score(tokens, {outputs.mutable_data_ptr<float>(), static_cast<size_t>(outputs.numel())});
+  try {
+    model.engine.score(tokens, {outputs.mutable_data_ptr<float>(), static_cast<size_t>(outputs.numel())});
+  } catch (inference::NotFiniteActivations& error) {
+    error.add_context(rows.table.where(rows.row_of_sequence(first_sequence + error.sequence())));
+    throw;
+  }
   require_finite(outputs, rows.table, [&](int64_t i) {
     const bool is_token = model.engine.gives_tokens();
     const int64_t sequence = is_token ? std::ranges::upper_bound(offsets, i) - offsets.begin() - 1 : i;

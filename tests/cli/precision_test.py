@@ -6,7 +6,7 @@ import shutil
 import numpy
 import pytest
 from program import command, predict, run, strake, summary
-from tiny_models import change_weights, make_model, reviews, write_table
+from tiny_models import change_weights, make_model, reviews, word_piece_vocabulary, write_table
 
 RECORD = "strake_precision.json"
 
@@ -181,5 +181,33 @@ def test_activations_that_overflow_are_refused_with_their_layer(folder, model):
     outcome = attempt("evaluate", model, folder, precision="int8")
     assert outcome.code == 6
     assert "the input of layer 1 feed_forward.out holds infinity or NaN" in outcome.err
+    assert f"({folder}/check.parquet, row 0)" in outcome.err
     outcome = attempt("evaluate", model, folder, precision="bf16")
     assert outcome.code == 6 and "try --precision fp32" in outcome.err
+
+
+def test_the_row_is_named_whose_activations_overflow(model, tmp_path):
+    rows = reviews(3000, seed=4)
+    rows[2345]["text"] += " 7"
+    write_table(tmp_path / "texts.parquet", rows)
+    seven = word_piece_vocabulary().index("7")
+
+    def spoil(name, array):
+        if name.endswith("word_embeddings.weight"):
+            array[seven] = numpy.inf
+        return array
+
+    change_weights(model, spoil)
+    outcome = run(
+        command(
+            "predict",
+            model_name_or_path=model,
+            input=tmp_path / "texts.parquet",
+            output=tmp_path / "out.parquet",
+            max_seq_length=32,
+            precision="int8",
+        )
+    )
+    assert outcome.code == 6
+    assert f"({tmp_path}/texts.parquet, row 2345)" in outcome.err
+    assert not (tmp_path / "out.parquet").exists()
