@@ -19,12 +19,12 @@
 namespace strake::tasks {
 namespace {
 
-constexpr uint64_t kMagic = 0x316c6e726a6b7473;  // "stkjrnl1"
+constexpr uint64_t kMagic = 0x326c6e726a6b7473;  // "stkjrnl2"
 constexpr int64_t kMostRows = int64_t{1} << 24;  // of a record
 
 struct Header {
   uint64_t magic = kMagic;
-  int64_t num_labels = 0;
+  int64_t width = 0;
 };
 
 bool read_at(int file, void* data, uint64_t bytes, uint64_t offset) {
@@ -60,6 +60,7 @@ struct PredictionJournal::Record {
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t tokens = 0;
+  int64_t numbers = 0;
   uint32_t unused = 0;
   uint32_t checksum = 0;
 
@@ -68,12 +69,12 @@ struct PredictionJournal::Record {
   }
 };
 
-PredictionJournal::PredictionJournal(std::filesystem::path path, int64_t num_labels)
-    : path_(std::move(path)), num_labels_(num_labels) {
+PredictionJournal::PredictionJournal(std::filesystem::path path, int64_t width)
+    : path_(std::move(path)), width_(width) {
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) refuse("open");
   Header header;
-  if (read_at(descriptor_, &header, sizeof(header), 0) && header.magic == kMagic && header.num_labels == num_labels) {
+  if (read_at(descriptor_, &header, sizeof(header), 0) && header.magic == kMagic && header.width == width) {
     end_ = sizeof(Header);
     scan();
   } else {
@@ -89,7 +90,7 @@ PredictionJournal::~PredictionJournal() {
 }
 
 void PredictionJournal::start() {
-  const Header header{.num_labels = num_labels_};
+  const Header header{.width = width_};
   if (::ftruncate(descriptor_, 0) != 0 || !write_at(descriptor_, &header, sizeof(header), 0) ||
       ::fsync(descriptor_) != 0) {
     refuse("write");
@@ -100,9 +101,9 @@ void PredictionJournal::start() {
 
 bool PredictionJournal::read_record(uint64_t offset, uint64_t size, Record& record) const {
   if (size - offset < sizeof(Record) || !read_at(descriptor_, &record, sizeof(Record), offset)) return false;
-  return record.rows > 0 && record.rows <= kMostRows && record.tokens >= 0 &&
-         static_cast<uint64_t>(record.rows) <=
-             (size - offset - sizeof(Record)) / (static_cast<uint64_t>(num_labels_) * sizeof(float));
+  return record.rows > 0 && record.rows <= kMostRows && record.tokens >= 0 && record.numbers >= 0 &&
+         static_cast<uint64_t>(record.numbers) <= (size - offset - sizeof(Record)) / sizeof(float) &&
+         (width_ == kAnyWidth || (record.numbers % width_ == 0 && record.numbers / width_ == record.rows));
 }
 
 void PredictionJournal::scan() {
@@ -112,7 +113,7 @@ void PredictionJournal::scan() {
   std::vector<float> numbers;
   Record record;
   while (read_record(end_, size, record)) {
-    numbers.resize(static_cast<size_t>(record.rows * num_labels_));
+    numbers.resize(static_cast<size_t>(record.numbers));
     const uint64_t bytes = numbers.size() * sizeof(float);
     if (!read_at(descriptor_, numbers.data(), bytes, end_ + sizeof(Record)) || record.first_row != rows_found_ ||
         record.checksum != record.checksum_of(numbers)) {
@@ -127,37 +128,38 @@ void PredictionJournal::scan() {
   if (::ftruncate(descriptor_, static_cast<off_t>(end_)) != 0) refuse("cut");
 }
 
-void PredictionJournal::read(std::span<float> logits) {
-  while (!logits.empty()) {
-    if (read_left_ == 0) {
+void PredictionJournal::read(std::span<float> numbers) {
+  while (!numbers.empty()) {
+    while (read_left_ == 0) {
       Record record;
       require(read_record(read_offset_, found_end_, record), ErrorKind::kInternal, "{}: read beyond its end",
               path_.string());
       read_offset_ += sizeof(Record);
-      read_left_ = record.rows * num_labels_;
+      read_left_ = record.numbers;
     }
-    const auto part = logits.first(static_cast<size_t>(std::min<int64_t>(read_left_, std::ssize(logits))));
+    const auto part = numbers.first(static_cast<size_t>(std::min<int64_t>(read_left_, std::ssize(numbers))));
     if (!read_at(descriptor_, part.data(), part.size_bytes(), read_offset_)) refuse("read");
     read_offset_ += part.size_bytes();
     read_left_ -= std::ssize(part);
-    logits = logits.subspan(part.size());
+    numbers = numbers.subspan(part.size());
   }
 }
 
-void PredictionJournal::append(std::span<const float> logits, int64_t tokens) {
-  if (logits.empty()) return;
-  Record record{.first_row = rows_, .rows = std::ssize(logits) / num_labels_, .tokens = tokens};
-  require(record.rows <= kMostRows && record.rows * num_labels_ == std::ssize(logits), ErrorKind::kInternal,
-          "{}: a record of {} numbers for {} labels", path_.string(), logits.size(), num_labels_);
-  record.checksum = record.checksum_of(logits);
+void PredictionJournal::append(const Scored& scored) {
+  Record record{
+      .first_row = rows_, .rows = scored.rows, .tokens = scored.tokens, .numbers = std::ssize(scored.numbers)};
+  const bool fits = width_ == kAnyWidth || record.rows * width_ == record.numbers;
+  require(fits && record.rows > 0 && record.rows <= kMostRows, ErrorKind::kInternal,
+          "{}: a record of {} numbers for {} rows of {}", path_.string(), record.numbers, record.rows, width_);
+  record.checksum = record.checksum_of(scored.numbers);
   if (!write_at(descriptor_, &record, sizeof(record), end_) ||
-      !write_at(descriptor_, logits.data(), logits.size_bytes(), end_ + sizeof(record)) || !sync()) {
+      !write_at(descriptor_, scored.numbers.data(), scored.numbers.size_bytes(), end_ + sizeof(record)) || !sync()) {
     const int error = errno;
     [[maybe_unused]] const int cut = ::ftruncate(descriptor_, static_cast<off_t>(end_));  // scan() would do it as well
     errno = error;
     refuse("write");
   }
-  end_ += sizeof(record) + logits.size_bytes();
+  end_ += sizeof(record) + scored.numbers.size_bytes();
   rows_ += record.rows;
 }
 

@@ -8,15 +8,15 @@
 
 namespace strake::tasks {
 
-// The logits of the rows scored so far, in order, in a file that is only ever appended to: a write-ahead log. What
-// append() has returned for survives the process, and but for the last second's also the machine. A record that was cut
-// by a crash is recognised by its checksum (CRC-32C) and dropped with all that follows. 16 bytes, then per record 32
-// bytes and its numbers.
-// Reading and appending may happen in two threads.
+// The numbers of the rows scored so far, logits for one, in order, in a file that is only ever appended to: a
+// write-ahead log. What append() has returned for survives the process, and but for the last second's also the machine.
+// A record that was cut by a crash is recognised by its checksum (CRC-32C) and dropped with all that follows. 16 bytes,
+// then per record 40 bytes and its numbers. Reading and appending may happen in two threads.
 class PredictionJournal {
  public:
-  // Opens or, if it is not there or not of `num_labels` numbers a row, starts the journal. Errors: kIo naming the file.
-  PredictionJournal(std::filesystem::path path, int64_t num_labels);
+  static constexpr int64_t kAnyWidth = 0;  // rows have as many numbers as they like, and tell how many
+  // Opens or, if it is not there or not of `width` numbers a row, starts the journal. Errors: kIo naming the file.
+  PredictionJournal(std::filesystem::path path, int64_t width);
   ~PredictionJournal();
   PredictionJournal(const PredictionJournal&) = delete;
   PredictionJournal& operator=(const PredictionJournal&) = delete;
@@ -25,11 +25,17 @@ class PredictionJournal {
   int64_t rows_found() const { return rows_found_; }
   int64_t tokens_found() const { return tokens_found_; }
 
-  // The next logits.size() / num_labels of the rows found.
-  void read(std::span<float> logits);
+  // The next numbers of the rows found.
+  void read(std::span<float> numbers);
 
+  // What was scored: at least one row.
+  struct Scored {
+    int64_t rows = 0;
+    std::span<const float> numbers;
+    int64_t tokens = 0;
+  };
   // After an error, kIo, the journal is as it was before.
-  void append(std::span<const float> logits, int64_t tokens);
+  void append(const Scored& scored);
   // Rows found and appended.
   int64_t rows() const { return rows_; }  // from any thread
 
@@ -42,7 +48,7 @@ class PredictionJournal {
   [[noreturn]] void refuse(const char* action) const;
 
   std::filesystem::path path_;
-  int64_t num_labels_;
+  int64_t width_;
   std::chrono::steady_clock::time_point synced_ = std::chrono::steady_clock::now();
   int descriptor_ = -1;
   uint64_t end_ = 0;        // of the last sound record

@@ -28,7 +28,11 @@ class PredictionJournalTest : public testing::Test {
   // Records of 1, 2, 3, ... rows of three numbers each: 0, 1, 2, ...
   void write_records(int64_t count) {
     PredictionJournal journal(path_, 3);
-    for (int64_t rows = 1; rows <= count; ++rows) journal.append(numbers(journal.rows() * 3, rows * 3), 10 * rows);
+    for (int64_t rows = 1; rows <= count; ++rows) append(journal, rows, 10 * rows);
+  }
+  static void append(PredictionJournal& journal, int64_t rows, int64_t tokens) {
+    const std::vector<float> values = numbers(journal.rows() * 3, rows * 3);
+    journal.append({.rows = rows, .numbers = values, .tokens = tokens});
   }
   static std::vector<float> numbers(int64_t first, int64_t count) {
     std::vector<float> values(static_cast<size_t>(count));
@@ -65,8 +69,8 @@ TEST_F(PredictionJournalTest, WhatWasAppendedIsFoundInAnyPieces) {
 TEST_F(PredictionJournalTest, AFileCutAnywhereHasTheRecordsBeforeTheCutAndGoesOn) {
   write_records(4);
   const std::string whole = content();
-  const std::vector<size_t> ends = {16, 16 + 44, 16 + 44 + 56, 16 + 44 + 56 + 68, whole.size()};
-  ASSERT_EQ(ends.back(), 16 + 44 + 56 + 68 + 80);
+  const std::vector<size_t> ends = {16, 16 + 52, 16 + 52 + 64, 16 + 52 + 64 + 76, whole.size()};
+  ASSERT_EQ(ends.back(), 16 + 52 + 64 + 76 + 88);
   const std::vector<int64_t> rows_before = {0, 1, 3, 6, 10};
   for (size_t size = 0; size < whole.size(); ++size) {
     overwrite(whole.substr(0, size));
@@ -74,7 +78,7 @@ TEST_F(PredictionJournalTest, AFileCutAnywhereHasTheRecordsBeforeTheCutAndGoesOn
     while (ends[records + 1] <= size) ++records;
     PredictionJournal journal(path_, 3);
     ASSERT_EQ(journal.rows_found(), rows_before[records]) << size;
-    journal.append(numbers(journal.rows() * 3, 30 - journal.rows() * 3), 0);
+    if (journal.rows() < 10) append(journal, 10 - journal.rows(), 0);
     std::vector<float> found(static_cast<size_t>(rows_before[records] * 3));
     journal.read(found);
     EXPECT_EQ(found, numbers(0, std::ssize(found)));
@@ -89,7 +93,7 @@ TEST_F(PredictionJournalTest, AChangedBitDropsItsRecordAndThoseBehind) {
     std::string damaged = whole;
     damaged[byte] = static_cast<char>(damaged[byte] ^ 0x10);
     overwrite(damaged);
-    const int64_t expected = byte < 16 + 44 ? 0 : byte < 16 + 44 + 56 ? 1 : 3;
+    const int64_t expected = byte < 16 + 52 ? 0 : byte < 16 + 52 + 64 ? 1 : 3;
     EXPECT_EQ(PredictionJournal(path_, 3).rows_found(), expected) << byte;
   }
 }
@@ -100,6 +104,31 @@ TEST_F(PredictionJournalTest, AJournalOfAnotherWidthOrOfSomethingElseIsStartedAn
   EXPECT_EQ(content().size(), 16);
   overwrite(std::string(1000, 'x'));
   EXPECT_EQ(PredictionJournal(path_, 3).rows_found(), 0);
+}
+
+TEST_F(PredictionJournalTest, RowsOfAnyWidthAreReadInOrder) {
+  const std::vector<float> none;
+  const std::vector<float> all = numbers(0, 7);
+  {
+    PredictionJournal journal(path_, PredictionJournal::kAnyWidth);
+    journal.append({.rows = 2, .numbers = std::span(all).first(3), .tokens = 5});
+    journal.append({.rows = 1, .numbers = none, .tokens = 1});
+    journal.append({.rows = 4, .numbers = std::span(all).subspan(3), .tokens = 9});
+    EXPECT_THROW(journal.append({.rows = 0, .numbers = none, .tokens = 1}), Error);
+  }
+  PredictionJournal journal(path_, PredictionJournal::kAnyWidth);
+  EXPECT_EQ(journal.rows_found(), 7);
+  EXPECT_EQ(journal.tokens_found(), 15);
+  std::vector<float> found(7);
+  journal.read(std::span(found).first(2));
+  journal.read(std::span(found).subspan(2));
+  EXPECT_EQ(found, all);
+  EXPECT_EQ(PredictionJournal(path_, 1).rows_found(), 0);
+}
+
+TEST_F(PredictionJournalTest, RefusesRowsOfAnotherWidth) {
+  PredictionJournal journal(path_, 3);
+  EXPECT_THROW(journal.append({.rows = 2, .numbers = numbers(0, 5), .tokens = 1}), Error);
 }
 
 TEST_F(PredictionJournalTest, AFileThatCannotBeOpenedIsNamed) {

@@ -52,7 +52,7 @@ class Scorer {
       if (has_row_numbers(model_)) {
         score_window(window, writing, report);
       } else {
-        score_tokens(window.rows, writing, report);
+        score_tokens(window, writing, report);
       }
       tell_progress(report);
       left = Clock::now();
@@ -81,35 +81,50 @@ class Scorer {
   void score_window(const Window& window, data::TaskQueue& writing, PredictReport& report) {
     const EncodedRows& rows = window.rows;
     const at::Tensor numbers = at::empty({rows.num_rows(), numbers_per_row(model_)}, at::kFloat);
-    if (window.found > 0) journal_.read(numbers_of(numbers.narrow(0, 0, window.found)));
+    journal_.read(numbers_of(numbers.narrow(0, 0, window.found)));
     for (int64_t begin = window.found; begin < rows.num_rows();) {
       const int64_t end = record_end(rows, begin);
       const at::Tensor part = row_numbers(config_, model_, rows, begin, end);
       numbers.narrow(0, begin, end - begin).copy_(part);
       const int64_t tokens = rows.first_token(end) - rows.first_token(begin);
-      writing.push([this, part, tokens] { journal_.append(numbers_of(part), tokens); });
-      report.rows_scored += end - begin;
-      report.tokens_scored += tokens;
+      writing.push([this, part, tokens] {
+        journal_.append({.rows = part.size(0), .numbers = numbers_of(part), .tokens = tokens});
+      });
+      count(end - begin, tokens, report);
       begin = end;
     }
     writing.push([this, table = rows.table, numbers] { output_.append(table, scored_rows(model_, table, numbers)); });
     report.score.rows += rows.num_rows();
   }
 
-  // Entities do not go into the journal, whose rows have a fixed number of numbers: a run that is killed starts over.
-  void score_tokens(const EncodedRows& rows, data::TaskQueue& writing, PredictReport& report) {
+  void score_tokens(const Window& window, data::TaskQueue& writing, PredictReport& report) {
+    const EncodedRows& rows = window.rows;
+    const EntityRules& rules = model_.task.entities;
+    const auto read = [this](std::span<float> numbers) { journal_.read(numbers); };
     data::SpanRows entities;
-    for (int64_t begin = 0; begin < rows.num_rows();) {
+    while (std::ssize(entities) < window.found) entities.push_back(read_entities(read, rules));
+    for (int64_t begin = window.found; begin < rows.num_rows();) {
       const int64_t end = record_end(rows, begin);
       const at::Tensor logits = score_encoded(config_, model_, rows, begin, end);
-      std::ranges::move(find_entities(rows, begin, end, logits, model_.task.entities), std::back_inserter(entities));
+      data::SpanRows part = find_entities(rows, begin, end, logits, rules);
+      const int64_t tokens = rows.first_token(end) - rows.first_token(begin);
+      std::vector<float> numbers;
+      for (const auto& of_row : part) append_numbers(of_row, rules, numbers);
+      writing.push([this, count = end - begin, numbers = std::move(numbers), tokens] {
+        journal_.append({.rows = count, .numbers = numbers, .tokens = tokens});
+      });
+      std::ranges::move(part, std::back_inserter(entities));
+      count(end - begin, tokens, report);
       begin = end;
     }
-    report.rows_scored += rows.num_rows();
-    report.tokens_scored += rows.offsets.back();
     report.score.rows += rows.num_rows();
     rows_cut_ += std::ssize(rows.cut_rows);
     writing.push([this, table = rows.table, entities = std::move(entities)] { output_.append(table, entities); });
+  }
+
+  static void count(int64_t rows, int64_t tokens, PredictReport& report) {
+    report.rows_scored += rows;
+    report.tokens_scored += tokens;
   }
 
   void tell_progress(const PredictReport& report) {

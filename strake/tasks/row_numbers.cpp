@@ -5,6 +5,7 @@
 #include <span>
 
 #include "strake/tasks/answer_spans.h"
+#include "strake/tasks/prediction_journal.h"
 
 namespace strake::tasks {
 namespace {
@@ -41,6 +42,7 @@ at::Tensor find_answers(const ScoringModel& model, const EncodedRows& rows, int6
 bool has_row_numbers(const ScoringModel& model) { return model.task.task != ScoringTask::kTokenClassification; }
 
 int64_t numbers_per_row(const ScoringModel& model) {
+  if (!has_row_numbers(model)) return PredictionJournal::kAnyWidth;
   return finds_answers(model) ? kNumbersPerAnswer * model.task.answers.top_k : model.engine.width();
 }
 

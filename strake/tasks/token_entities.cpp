@@ -1,11 +1,13 @@
 #include "strake/tasks/token_entities.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
-#include <span>
 #include <string_view>
 #include <utility>
 
+#include "strake/core/error.h"
 #include "strake/core/log.h"
 
 namespace strake::tasks {
@@ -26,6 +28,11 @@ Tag tag_of(std::string_view label) {
 
 // Behind the first '-', as the pipeline shows a group of any label.
 std::string group_name(const std::string& label) { return label.substr(label.find('-') + 1); }
+
+// As entities of the label are called.
+std::string entity_name(const EntityRules& rules, const std::string& label) {
+  return rules.aggregation == Aggregation::kSimple ? group_name(label) : label;
+}
 
 // The first of the most probable labels, and its softmax.
 std::pair<int64_t, float> best_label(std::span<const float> logits) {
@@ -51,9 +58,7 @@ class EntityFinder {
       return;
     }
     close();
-    current_ = {.label = rules_.aggregation == Aggregation::kSimple ? group_name(label) : label,
-                .begin = place.begin,
-                .end = place.end};
+    current_ = {.label = entity_name(rules_, label), .begin = place.begin, .end = place.end};
     last_tag_ = tag.name;
     scores_ = score;
     tokens_ = 1;
@@ -97,6 +102,38 @@ data::SpanRows find_entities(const EncodedRows& rows, int64_t begin, int64_t end
     found.push_back(finder.finish());
   }
   return found;
+}
+
+void append_numbers(const std::vector<data::LabelledSpan>& entities, const EntityRules& rules,
+                    std::vector<float>& numbers) {
+  numbers.push_back(std::bit_cast<float>(static_cast<int32_t>(entities.size())));
+  for (const data::LabelledSpan& entity : entities) {
+    const auto label = std::ranges::find_if(
+        rules.labels, [&](const std::string& name) { return entity_name(rules, name) == entity.label; });
+    numbers.push_back(std::bit_cast<float>(static_cast<int32_t>(label - rules.labels.begin())));
+    numbers.push_back(entity.score);
+    numbers.push_back(std::bit_cast<float>(entity.begin));
+    numbers.push_back(std::bit_cast<float>(entity.end));
+  }
+}
+
+std::vector<data::LabelledSpan> read_entities(const std::function<void(std::span<float>)>& read,
+                                              const EntityRules& rules) {
+  float count = 0;
+  read({&count, 1});
+  std::vector<data::LabelledSpan> entities;
+  for (auto left = std::bit_cast<int32_t>(count); left > 0; --left) {
+    std::array<float, 4> numbers{};
+    read(numbers);
+    const auto label = std::bit_cast<int32_t>(numbers[0]);
+    require(label >= 0 && label < std::ssize(rules.labels), ErrorKind::kData, "an entity of label {} of {}", label,
+            rules.labels.size());
+    entities.push_back({.label = entity_name(rules, rules.labels[static_cast<size_t>(label)]),
+                        .score = numbers[1],
+                        .begin = std::bit_cast<int32_t>(numbers[2]),
+                        .end = std::bit_cast<int32_t>(numbers[3])});
+  }
+  return entities;
 }
 
 void warn_of_cut_rows(int64_t rows, int64_t max_seq_length) {

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,13 @@ namespace strake::tasks {
 // another one.
 data::SpanRows find_entities(const EncodedRows& rows, int64_t begin, int64_t end, const at::Tensor& logits,
                              const EntityRules& rules);
+
+// A row's entities as numbers: how many, then label, score and place of each. `rules` are those that found them.
+void append_numbers(const std::vector<data::LabelledSpan>& entities, const EntityRules& rules,
+                    std::vector<float>& numbers);
+// And back: `read` fills a span with the next numbers. kData for numbers that are of other rules.
+std::vector<data::LabelledSpan> read_entities(const std::function<void(std::span<float>)>& read,
+                                              const EntityRules& rules);
 
 // Says of how many rows only a part was looked at; nothing of none.
 void warn_of_cut_rows(int64_t rows, int64_t max_seq_length);

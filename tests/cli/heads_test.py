@@ -233,7 +233,23 @@ def test_the_worker_gives_the_entities_of_predict(tagging, tmp_path):
     assert scored_by_worker(tagging).equals(rows_of(tmp_path / "out.parquet"))
 
 
-def test_a_failed_run_of_entities_starts_over(tagging, tmp_path):
+@pytest.mark.parametrize("aggregation", ["simple", "none"])
+def test_an_interrupted_search_for_entities_goes_on_with_the_same_bytes(tagging, tmp_path, aggregation):
+    flags = tagging | {"max_tokens_per_batch": 16, "aggregation_strategy": aggregation, "keep_columns": "number"}
+    strake("predict", output=tmp_path / "whole.parquet", **flags)
+    counts = [len(entities) for entities in rows_of(tmp_path / "whole.parquet")["entities"].to_pylist()]
+    assert min(counts) != max(counts)
+    half = sum(4 + 16 * count for count in counts) // 2  # of the numbers, without the heads of their records
+    outcome = run(command("predict", output=tmp_path / "out.parquet", **flags), preexec_fn=small_disk(half))
+    assert outcome.code == FILE, outcome.err
+    other = {"simple": "none", "none": "simple"}[aggregation]
+    refused(USAGE, "task = ", output=tmp_path / "out.parquet", **(flags | {"aggregation_strategy": other}))
+    result = summary("predict", output=tmp_path / "out.parquet", **flags)
+    assert 0 < result["rows_scored"] < 300
+    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_a_run_of_entities_that_failed_at_once_leaves_nothing(tagging, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"text": "a film"}\n{"text": null}\n')
     flags = tagging | {"input": tmp_path / "bad.jsonl"}
     refused(DATA, "null", output=tmp_path / "out.parquet", **flags)
