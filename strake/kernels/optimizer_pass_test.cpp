@@ -324,6 +324,11 @@ Buffer<G, M, T> after_sparse_steps(const Rule& rule, double weight_decay, Isa is
   const std::vector<TensorSegment> segments{{0, kCount, weight_decay}};
   Buffer<G, M, T> buffer(kCount, rule.initial_state);
   const std::vector<G> all = buffer.gradients;
+  for (int64_t i = 0; i < kCount; i += 41) {
+    buffer.parameters[i] = from_float<M>(-0.0F);
+    buffer.bfloat16[i] = to_bfloat16(-0.0F);
+    buffer.half[i] = to_half(-0.0F);
+  }
   for (int64_t step = 1; step <= 3; ++step) {
     for (int64_t i = 0; i < kCount; ++i) {
       const int64_t row = i / 37;
