@@ -372,7 +372,7 @@ def infer_bf16_sorted():
 
 
 def encode_roberta():
-    return encode("roberta-base", "all.parquet")
+    return encode("roberta-base", "mixed.parquet")
 
 
 def encode_roberta_8x():
@@ -380,7 +380,7 @@ def encode_roberta_8x():
 
 
 def encode_bert():
-    return encode("bert-base-uncased", "all.parquet")
+    return encode("bert-base-uncased", "mixed.parquet")
 
 
 def encode_bert_8x():

@@ -89,7 +89,7 @@ def strake_predict(name, group, *more):
 
 def strake_prepare(tokenizer, file, group):
     arguments = ["prepare", "--tokenizer", WORK / tokenizer, "--input", WORK / file, "--text_column", "text"]
-    arguments += ["--output", WORK / "tokens.parquet", "--max_seq_length", 512, "--summary_json"]
+    arguments += ["--output", WORK / "tokens.parquet", "--max_seq_length", 1 << 20, "--summary_json"]
     return strake("strake", group, arguments)
 
 
@@ -166,11 +166,15 @@ def prepare():
     for tokenizer, short in (("roberta-base", "roberta"), ("bert-base-uncased", "bert")):
         if not (WORK / tokenizer).is_dir():
             continue
-        for file, times, suffix in (("all.parquet", "once", ""), ("all8.parquet", "8 times", "_8x")):
-            group = f"{tokenizer}, all reviews {times}"
+        for file, texts, suffix in (
+            ("mixed.parquet", "mixed text", ""),
+            ("all8.parquet", "all reviews 8 times", "_8x"),
+        ):
+            group = f"{tokenizer}, {texts}"
             rows.append(peer("tokenizers encode_batch_fast", f"encode_{short}{suffix}", group))
             rows.append(strake_prepare(tokenizer, file, group))
     notes = [
+        "Mixed text: all reviews, and paragraphs of articles (WikiText-2) and bills (BillSum).",
         "MB/s of UTF-8 text, one thread (`RAYON_NUM_THREADS=1`, `STRAKE_NUM_THREADS=1`). Peer: only the call, on a list"
         " of strings, after 500 warm-up texts.",
         "strake: `strake prepare` from Parquet to Parquet is timed: reading, tokenizing and writing. As with the peer,"

@@ -6,12 +6,14 @@ Texts are the Rotten Tomatoes reviews of STRAKE_TEST_DATA (default ../shared/dat
 each class for scoring, the others for training. Without that folder they are pseudo-words with the same numbers of rows
 and, nearly, of tokens a row, and the tokenizer is a byte-level BPE trained on them.
 
-OUT_DIR/train.parquet, test.parquet, test256.parquet, all.parquet, all8.parquet: columns text (string), label (string)
+OUT_DIR/train.parquet, test.parquet, test256.parquet, all8.parquet: columns text (string), label (string)
+OUT_DIR/mixed.parquet: text (string); all reviews and, from STRAKE_TEST_DATA, paragraphs of articles and bills
 OUT_DIR/documents.parquet: one long text (string) for language models
 OUT_DIR/roberta-base: the model with its tokenizer; OUT_DIR/bert-base-uncased: a tokenizer (not for synthetic text)
 OUT_DIR/facts.json: {"texts": what they are, "source": folder}; written last, so it says that the rest is complete
 """
 
+import csv
 import itertools
 import json
 import os
@@ -70,8 +72,23 @@ def write_all_texts(out, texts):
     write_texts(out / "train.parquet", {name: rows[:-TEST_ROWS] for name, rows in texts.items()})
     write_texts(out / "test.parquet", test)
     write_texts(out / "test256.parquet", {name: rows[: TEST_ROWS // 4 * 4 : 4][:128] for name, rows in test.items()})
-    write_texts(out / "all.parquet", texts)
     write_texts(out / "all8.parquet", {name: rows * 8 for name, rows in texts.items()})
+
+
+def read_lines(folder):
+    """Articles and bills, a paragraph a line."""
+    for path in sorted((folder / "wikitext2").glob("*.txt")):
+        yield from path.read_text().split("\n")
+    for path in sorted((folder / "summarization").glob("*.csv")):
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                yield from row["text"].split("\n")
+
+
+def write_mixed(path, reviews, lines):
+    texts = [text for rows in reviews.values() for text in rows]
+    texts += [line.strip() for line in lines if line.strip()]
+    pq.write_table(pa.table({"text": texts}), path, compression="zstd")
 
 
 def write_document(path, texts):
@@ -107,7 +124,7 @@ def write_model(folder):
 def main():
     out, source = pathlib.Path(sys.argv[1]), data_folder()
     real = (source / "rotten_tomatoes").is_dir()
-    facts = {"version": 2, "texts": "Rotten Tomatoes" if real else "synthetic text", "source": str(source)}
+    facts = {"version": 3, "texts": "Rotten Tomatoes" if real else "synthetic text", "source": str(source)}
     if (out / "facts.json").exists() and json.loads((out / "facts.json").read_text()) == facts:
         return
     (out / "facts.json").unlink(missing_ok=True)
@@ -115,6 +132,7 @@ def main():
     (out / "roberta-base").mkdir(parents=True, exist_ok=True)
     texts = read_reviews(source) if real else make_reviews()
     write_all_texts(out, texts)
+    write_mixed(out / "mixed.parquet", texts, read_lines(source) if real else [])
     write_document(out / "documents.parquet", texts)
     if real:
         shutil.copyfile(source / "tokenizers/roberta-base/tokenizer.json", out / "roberta-base/tokenizer.json")
