@@ -108,7 +108,7 @@ class Block {
   void freeze_tied(size_t place) { tied_[place].trained = Trained::kNo; }
 
   // The first block ignores `input`; the last one returns what Model::loss takes. Hidden states are [T, hidden_size] in
-  // the dtype of the parameters.
+  // the dtype of the parameters; the last block may get those of fewer tokens.
   virtual at::Tensor forward(const Parameters& parameters, const at::Tensor& input,
                              const StepContext& context) const = 0;
   // The memory of forward() in training, and of its backward pass: the same steps on planned tensors.

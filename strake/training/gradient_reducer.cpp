@@ -34,23 +34,16 @@ class GradientReducer::BlockSink final : public models::GradientSink {
   bool is_tied() const { return is_tied_; }
   bool is_open() const { return target_.defined(); }
 
-  void begin(at::Tensor buffer) {
-    target_ = std::move(buffer);
-    fold_ = comm::Fold::kOverwrite;
-    sum_ = nullptr;
-    std::ranges::fill(written_, 0);
-  }
-  void begin(UnitShard& sum, comm::Fold fold) {
-    begin(sum.gradient);
+  void begin(at::Tensor target, comm::Fold fold) {
+    target_ = std::move(target);
     fold_ = fold;
-    sum_ = &sum;
+    std::ranges::fill(written_, 0);
   }
   at::Tensor end() {
     for (size_t i = 0; i < written_.size(); ++i) {
       require(written_[i] == uses_[i], ErrorKind::kInternal, "parameter '{}' got {}", entry(i).name,
               written_[i] == 0 ? "no gradient" : "fewer gradients than it has uses");
     }
-    if (sum_ != nullptr) sum_->gradient_is_zero = false;
     return std::move(target_);
   }
 
@@ -65,9 +58,7 @@ class GradientReducer::BlockSink final : public models::GradientSink {
   }
   at::Tensor add_target(size_t parameter) override {
     at::Tensor target = claim(parameter);
-    if (fold_of(parameter) == comm::Fold::kAdd) return target;
-    if (sum_ == nullptr || !sum_->gradient_is_zero) target.zero_();
-    if (sum_ != nullptr) sum_->zeroes_gradient = true;
+    if (fold_of(parameter) == comm::Fold::kOverwrite) target.zero_();
     return target;
   }
 
@@ -89,7 +80,6 @@ class GradientReducer::BlockSink final : public models::GradientSink {
   size_t block_;
   std::optional<size_t> unit_;
   at::Tensor target_;
-  UnitShard* sum_ = nullptr;  // whose gradient is the target; none: a buffer is
   comm::Fold fold_ = comm::Fold::kOverwrite;
   bool is_tied_ = false;
   std::vector<int> uses_;     // by parameter: gradients a micro-batch gives it
@@ -134,13 +124,13 @@ void GradientReducer::open(size_t i) {
   if (sink.is_open() || !sink.unit()) return;
   const size_t u = *sink.unit();
   if (writes_into_sum(i)) {
-    sink.begin(parameters_.unit(u), first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd);
+    sink.begin(parameters_.unit(u).gradient, first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd);
     return;
   }
   const tensors::FlatLayout& layout = parameters_.units()[u].layout;
   at::Tensor buffer = take_buffer(layout.numel(), at::kFloat);
   layout.zero_gaps(buffer);
-  sink.begin(std::move(buffer));
+  sink.begin(std::move(buffer), comm::Fold::kOverwrite);
 }
 
 bool GradientReducer::writes_into_sum(size_t i) const {

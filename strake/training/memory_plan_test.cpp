@@ -366,7 +366,7 @@ TEST(MemoryPlan, TakesLessTheMoreIsFrozen) {
       plan_of({.frozen = {.freeze = "bert.embeddings.*,*.layer.[0-1].*", .train_only = ""}}).rank_bytes();
   const MemoryPlan head = plan_of({.frozen = {.freeze = "", .train_only = "classifier.*"}});
   EXPECT_LT(layers, 0.7 * static_cast<double>(all));
-  EXPECT_LT(head.rank_bytes(), 0.5 * static_cast<double>(layers));
+  EXPECT_LT(head.rank_bytes(), 0.55 * static_cast<double>(layers));
   EXPECT_LT(head.rank[static_cast<size_t>(models::MemoryUse::kOptimizer)], 10000);
 }
 

@@ -73,14 +73,6 @@ void run_micro_step(const models::Model& model, GradientReducer& reducer, const 
   }
 }
 
-std::vector<at::Tensor> gradients_of(ShardedParameters& parameters) {
-  std::vector<at::Tensor> gradients;
-  for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-    gradients.push_back(parameters.gather_whole(i, parameters.unit(i).gradient).clone());
-  }
-  return gradients;
-}
-
 // Two optimizer steps of kMicroBatches micro-batches each.
 Outcome run(int ranks, const TrainingOptions& options) {
   Outcome outcome;
@@ -100,10 +92,11 @@ Outcome run(int ranks, const TrainingOptions& options) {
       for (int k = 0; k * comm.size() < kMicroBatches; ++k) run_micro_step(model, reducer, comm, k);
       reducer.finish();
       own.norm = parameters.gradient_norm();
-      // An update resets a lone rank's gradients; and several ranks have them whole only afterwards.
-      if (step == 1 && ranks == 1) own.gradients = gradients_of(parameters);
       parameters.update({.learning_rate = 0.01, .step = step, .gradient_scale = 1 / own.norm});
-      if (step == 1 && ranks > 1) own.gradients = gradients_of(parameters);
+      if (step > 1) continue;
+      for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+        own.gradients.push_back(parameters.gather_whole(i, parameters.unit(i).gradient));
+      }
     }
     for (size_t i = 0; i < parameters.num_blocks(); ++i) {
       parameters.gather(i);

@@ -384,12 +384,10 @@ void ShardedParameters::update(const Update& update) {
   std::vector<std::vector<double>> ratios;
   if (optimizer_.needs_trust_ratios()) ratios = trust_ratios(step, update.betas);
   const auto update_window = [&](const kernels::FlatWindow& window, size_t u) {
-    kernels::UpdateStep with_reset = step;
-    if (shards_[u].zeroes_gradient) with_reset.gradients = kernels::AfterUse::kZero;
     if (optimizer_.needs_trust_ratios()) {
-      optimizer_.apply(window, with_reset, ratios[u], update.betas);
+      optimizer_.apply(window, step, ratios[u], update.betas);
     } else {
-      optimizer_.update(window, with_reset, update.betas, models::place_of(shards_[u].gradient));
+      optimizer_.update(window, step, update.betas, models::place_of(shards_[u].gradient));
     }
   };
   if (disk_) {
@@ -401,7 +399,6 @@ void ShardedParameters::update(const Update& update) {
     UnitShard& unit = shards_[u];
     if (unit.is_frozen) continue;
     if (!unit.is_on_disk) update_window(own_window(unit, options_), u);
-    unit.gradient_is_zero = unit.zeroes_gradient;
     complete(u);
   }
   comm_.barrier();  // shared parameters are complete when every rank has updated its part

@@ -29,9 +29,7 @@ struct UnitShard : UnitPlacement {
   // TrainingOptions::master, own part; a window of `kept` when that has the same type. Of a frozen unit: the values
   // that were loaded, so that they are written to checkpoints as they were.
   at::Tensor master;
-  at::Tensor gradient;  // own part, TrainingOptions::accumulation: the sum of micro-batches
-  bool gradient_is_zero = true;
-  bool zeroes_gradient = false;                 // an update leaves zeros, for gradients that are added to them
+  at::Tensor gradient;                          // own part, TrainingOptions::accumulation: the sum of micro-batches
   std::vector<at::Tensor> states;               // own part, in the order of Optimizer::states
   std::vector<kernels::TensorSegment> tensors;  // of the whole unit
   int users = 0;                                // passes that hold the gathered parameters

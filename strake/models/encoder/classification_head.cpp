@@ -2,7 +2,6 @@
 
 #include "strake/models/layers/dropout.h"
 #include "strake/models/layers/linear.h"
-#include "strake/models/layers/select_first.h"
 
 namespace strake::models {
 
@@ -34,7 +33,7 @@ ClassificationHeadBlock::ClassificationHeadBlock(const EncoderConfig& config, co
 
 at::Tensor ClassificationHeadBlock::forward(const Parameters& p, const at::Tensor& input,
                                             const StepContext& context) const {
-  at::Tensor first = layers::select_first(input, context.batch);
+  at::Tensor first = input;
   if (design_.dropout_before_dense) {
     first = layers::dropout_of_sequences(first, context.dropout(first_site_, dropout_), context);
   }
@@ -44,7 +43,7 @@ at::Tensor ClassificationHeadBlock::forward(const Parameters& p, const at::Tenso
 }
 
 PlannedTensor ClassificationHeadBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
-  PlannedTensor first = layers::select_first(graph, input);
+  PlannedTensor first = input;
   if (design_.dropout_before_dense) first = layers::dropout(graph, first, dropout_);
   const PlannedTensor dense =
       layers::linear_activation(graph, first, input.columns, trained({dense_weight_, dense_bias_}));

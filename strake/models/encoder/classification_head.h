@@ -5,8 +5,8 @@
 
 namespace strake::models {
 
-// The head all three families share but for names, order of dropout and activation: first token of each sequence ->
-// dense -> activation -> classifier. [T, hidden_size] -> logits [S, num_labels].
+// The head all three families share but for names, order of dropout and activation: dense -> activation -> classifier.
+// First token of each sequence [S, hidden_size] -> logits [S, num_labels].
 class ClassificationHeadBlock final : public Block {
  public:
   struct Design {

@@ -7,13 +7,13 @@
 #include "strake/models/layers/attention.h"
 #include "strake/models/layers/linear.h"
 #include "strake/models/layers/residual_layer_norm.h"
+#include "strake/models/layers/select_first.h"
 
 namespace strake::models {
 
-EncoderLayerBlock::EncoderLayerBlock(const EncoderConfig& config, const EncoderNames& names, int64_t layer,
-                                     uint32_t first_site)
-    : Block(fmt::format("layer.{}", layer)), config_(config), first_site_(first_site) {
-  const auto source = [&](const char* name) { return names.prefix + fmt::format(fmt::runtime(name), layer); };
+EncoderLayerBlock::EncoderLayerBlock(const EncoderConfig& config, const EncoderNames& names, const Place& place)
+    : Block(fmt::format("layer.{}", place.layer)), config_(config), place_(place) {
+  const auto source = [&](const char* name) { return names.prefix + fmt::format(fmt::runtime(name), place.layer); };
   const int64_t hidden = config.hidden_size;
   qkv_ = add_projection("attention.qkv", {source(names.query), source(names.key), source(names.value)}, 3 * hidden,
                         hidden);
@@ -40,30 +40,44 @@ Affine EncoderLayerBlock::add_projection(const char* name, const std::vector<std
 }
 
 at::Tensor EncoderLayerBlock::forward(const Parameters& p, const at::Tensor& input, const StepContext& context) const {
-  const double eps = config_.layer_norm_eps;
   const at::Tensor qkv = layers::linear(input, p[qkv_.weight], p[qkv_.bias]);
-  const at::Tensor attended = layers::self_attention(
-      qkv,
-      {.num_heads = config_.num_attention_heads, .dropout = context.dropout(first_site_, config_.attention_dropout)},
-      context);
+  const at::Tensor attended =
+      layers::self_attention(qkv,
+                             {.num_heads = config_.num_attention_heads,
+                              .dropout = context.dropout(place_.first_site, config_.attention_dropout)},
+                             context);
+  if (place_.output == Output::kAllTokens) return after_attention(p, attended, input, context);
+  const tensors::PackedBatch first = layers::first_tokens(context.batch);
+  return after_attention(p, layers::select_first(attended, context.batch), layers::select_first(input, context.batch),
+                         {.batch = first, .dropout_key = context.dropout_key, .loss_divisor = context.loss_divisor});
+}
+
+at::Tensor EncoderLayerBlock::after_attention(const Parameters& p, const at::Tensor& attended,
+                                              const at::Tensor& residual, const StepContext& context) const {
+  const double eps = config_.layer_norm_eps;
   const at::Tensor projected = layers::linear(attended, p[attention_output_.weight], p[attention_output_.bias]);
   const at::Tensor hidden =
-      layers::residual_layer_norm(projected, input, {p[attention_norm_.weight], p[attention_norm_.bias], eps},
-                                  context.dropout(first_site_ + 1, config_.attention_output_dropout), context);
+      layers::residual_layer_norm(projected, residual, {p[attention_norm_.weight], p[attention_norm_.bias], eps},
+                                  context.dropout(place_.first_site + 1, config_.attention_output_dropout), context);
   const at::Tensor activated =
       layers::linear_activation(hidden, p[intermediate_.weight], p[intermediate_.bias], config_.hidden_act);
   const at::Tensor output = layers::linear(activated, p[output_.weight], p[output_.bias]);
   return layers::residual_layer_norm(output, hidden, {p[output_norm_.weight], p[output_norm_.bias], eps},
-                                     context.dropout(first_site_ + 2, config_.hidden_dropout), context);
+                                     context.dropout(place_.first_site + 2, config_.hidden_dropout), context);
 }
 
 PlannedTensor EncoderLayerBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
   const PlannedTensor qkv = layers::linear(graph, input, 3 * config_.hidden_size, trained(qkv_));
-  const PlannedTensor attended =
+  PlannedTensor attended =
       layers::self_attention(graph, qkv, config_.num_attention_heads, kernels::AttentionMask::kFull);
+  PlannedTensor residual = input;
+  if (place_.output == Output::kFirstTokens) {
+    attended = layers::select_first(graph, attended);
+    residual = layers::select_first(graph, residual);
+  }
   const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size, trained(attention_output_));
-  const PlannedTensor hidden =
-      layers::residual_layer_norm(graph, projected, input, config_.attention_output_dropout, trained(attention_norm_));
+  const PlannedTensor hidden = layers::residual_layer_norm(graph, projected, residual, config_.attention_output_dropout,
+                                                           trained(attention_norm_));
   const PlannedTensor activated =
       layers::linear_activation(graph, hidden, config_.intermediate_size, trained(intermediate_));
   const PlannedTensor output = layers::linear(graph, activated, config_.hidden_size, trained(output_));

@@ -6,12 +6,19 @@
 namespace strake::models {
 
 // Post-norm transformer encoder layer (Vaswani et al. 2017, as in BERT): self-attention, then feed-forward, each
-// followed by dropout, residual and layer norm. [T, hidden_size] -> the same.
+// followed by dropout, residual and layer norm. [T, hidden_size] -> the same; or [S, hidden_size], of the first token
+// of each sequence, which attends to all of them, with the bits that it has among the others.
 class EncoderLayerBlock final : public Block {
  public:
   static constexpr uint32_t kSites = 3;  // dropout sites it uses from first_site on
+  enum class Output { kAllTokens, kFirstTokens };
 
-  EncoderLayerBlock(const EncoderConfig& config, const EncoderNames& names, int64_t layer, uint32_t first_site);
+  struct Place {
+    int64_t layer = 0;
+    uint32_t first_site = 0;
+    Output output = Output::kAllTokens;
+  };
+  EncoderLayerBlock(const EncoderConfig& config, const EncoderNames& names, const Place& place);
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
   PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
@@ -20,8 +27,11 @@ class EncoderLayerBlock final : public Block {
   // Weight and bias of a projection, stacked from several in the checkpoint.
   Affine add_projection(const char* name, const std::vector<std::string>& sources, int64_t outputs, int64_t inputs);
 
+  at::Tensor after_attention(const Parameters& parameters, const at::Tensor& attended, const at::Tensor& residual,
+                             const StepContext& context) const;
+
   EncoderConfig config_;
-  uint32_t first_site_;
+  Place place_;
   Affine qkv_, attention_output_, attention_norm_, intermediate_, output_, output_norm_;
 };
 

@@ -15,7 +15,10 @@ SequenceClassifier::SequenceClassifier(EncoderConfig config) : config_(std::move
   uint32_t site = 1;
   add(std::make_unique<EmbeddingsBlock>(config_, family.names, site++));
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer, site += EncoderLayerBlock::kSites) {
-    add(std::make_unique<EncoderLayerBlock>(config_, family.names, layer, site));
+    const bool is_last = layer + 1 == config_.num_hidden_layers;
+    const auto output = is_last ? EncoderLayerBlock::Output::kFirstTokens : EncoderLayerBlock::Output::kAllTokens;
+    add(std::make_unique<EncoderLayerBlock>(
+        config_, family.names, EncoderLayerBlock::Place{.layer = layer, .first_site = site, .output = output}));
   }
   add(family.classification_head(config_, site));
 }

@@ -7,6 +7,9 @@ namespace strake::models::layers {
 // The first token of each sequence: [T, H] -> [S, H].
 at::Tensor select_first(const at::Tensor& hidden, const tensors::PackedBatch& batch);
 
+// These tokens as sequences of one token: for what comes behind select_first.
+tensors::PackedBatch first_tokens(const tensors::PackedBatch& batch);
+
 // Its plan.
 PlannedTensor select_first(PlannedGraph& graph, const PlannedTensor& hidden);
 
