@@ -109,7 +109,8 @@ def training():
         " `torch.backends.mkldnn.matmul.fp32_precision`, which on a CPU with AMX would compute in bf16.",
         f"strake: `strake train` on raw text in its usual random order, {TRAINING_STEPS} steps of which the first"
         f" {SKIPPED_STEPS} do not count. Behind the attention of the last layer it computes the first token of each"
-        " text, the only one that the classifier reads; losses and gradients are the same. Peak memory is the whole process's, start and saving the model included.",
+        " text, the only one that the classifier reads; losses and gradients are the same. Peak memory is the whole"
+        " process's, start and saving the model included.",
     ]
     return Theme("Fine-tuning", "reviews/s", 2, rows, notes)
 
