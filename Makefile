@@ -22,7 +22,7 @@ test: build ## Set up, build and run every test
 	@tools/setup.sh test
 	@ctest --test-dir build --output-on-failure
 
-bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, inference, latency, prepare, memory or all)
+bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, linears, inference, latency, prepare, memory or all)
 	@tools/setup.sh test bench
 	@[ $(BENCH) = memory ] || .venv/bin/python benchmarks/run.py $(BENCH)
 	@[ $(BENCH) != memory -a $(BENCH) != all ] || .venv/bin/python benchmarks/memory.py

@@ -3,7 +3,7 @@
 // the same process just before (kept by one thread times the number of threads). STRAKE_NUM_THREADS sets the threads (1
 // if unset). Arguments after Google Benchmark's own: none. Operands are packed in each call, as in training, but for
 // "packed", where the weight is packed once, as in inference. int8 is there as inference computes it: rows are
-// quantized in each call, each thread takes its share of them, and ffn1 is activated; its peak is that of integers.
+// quantized in each call, each thread takes its share of them; its peak is that of integers. Both activate ffn1.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
@@ -64,19 +64,29 @@ struct Tensors {
   at::Tensor x, weight, bias, dy;
 };
 
+// As in an encoder.
+std::optional<kernels::Activation> activation_of(const Layer& layer) {
+  if (std::string_view(layer.name) != "ffn1") return std::nullopt;
+  return kernels::Activation::kGelu;
+}
+
 template <typename T>
 void packed_forward(benchmark::State& state, const Layer& layer, c10::ScalarType dtype) {
   const Tensors t(layer, dtype);
   const at::Tensor y = at::empty_like(t.dy);
   const kernels::PackedMatrix<T> weight({const_storage<T>(t.weight), layer.inputs, kernels::Order::kColumns},
                                         layer.inputs, layer.outputs);
+  const kernels::MatmulResult<T, T> result{.c = storage<T>(y),
+                                           .stride = layer.outputs,
+                                           .bias = const_storage<T>(t.bias),
+                                           .activation = activation_of(layer)};
   measure(state, layer, dtype, [&] {
     kernels::matmul<T, T>({.rows = kTokens,
                            .columns = layer.outputs,
                            .depth = layer.inputs,
                            .a = {const_storage<T>(t.x), layer.inputs},
                            .b = {},
-                           .result = {.c = storage<T>(y), .stride = layer.outputs, .bias = const_storage<T>(t.bias)}},
+                           .result = result},
                           weight);
   });
 }
@@ -91,7 +101,6 @@ void quantized_forward(benchmark::State& state, const Layer& layer) {
   kernels::Scratch scratch(num_threads(), kernels::int8_matmul_scratch(rows, weight));
   std::vector<float*> scratch_of;
   for (int i = 0; i < num_threads(); ++i) scratch_of.push_back(scratch.take());
-  const bool activated = std::string_view(layer.name) == "ffn1";
   measure(state, layer, at::kChar, [&] {
     parallel_for(num_threads(), 1, [&](int64_t thread, int64_t) {
       const int64_t begin = std::min(kTokens, thread * rows);
@@ -102,7 +111,7 @@ void quantized_forward(benchmark::State& state, const Layer& layer) {
            .c = storage<kernels::BFloat16>(y) + begin * layer.outputs,
            .c_stride = layer.outputs,
            .bias = bias.const_data_ptr<float>(),
-           .activation = activated ? std::optional(kernels::Activation::kGelu) : std::nullopt},
+           .activation = activation_of(layer)},
           weight, scratch_of[static_cast<size_t>(thread)]);
     });
   });

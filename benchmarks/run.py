@@ -1,7 +1,7 @@
 """Runs strake and its peers in turn, and writes a dated report of the comparison.
 
 Run:  .venv/bin/python benchmarks/run.py [THEME] [--repeat N]      (`make bench BENCH=THEME`)
-THEME: all, training, ranks, language, collectives, states, inference, latency or prepare.
+THEME: all, training, ranks, language, collectives, states, linears, inference, latency or prepare.
 
 Each measurement is a process of its own; one round measures every row of a theme once, so that a machine that slows
 down slows all of them, and the table holds medians over the rounds. Both sides get two threads (one for `prepare`).
@@ -31,6 +31,7 @@ STRAKE = os.environ.get("STRAKE", str(ROOT / "build/strake"))
 COLLECTIVES = ROOT / "build/benchmarks/collectives_bench"
 STATES = ROOT / "build/benchmarks/states_bench"
 LATENCY = ROOT / "build/benchmarks/latency_bench"
+MATMUL = ROOT / "build/benchmarks/matmul_bench"
 STAND_INS = pathlib.Path(sys.prefix) / ".strake/cuda_stand_ins"  # for `import torch` without a GPU: tools/setup.sh
 TRAINING_STEPS = 12
 SKIPPED_STEPS = 2
@@ -268,12 +269,35 @@ def states():
     return Theme("Optimizer states", "GB/s", 2, rows, notes)
 
 
+def linears():
+    def row(name, group, test, is_strake):
+        command = [str(MATMUL), f"--benchmark_filter=^{test}/", "--benchmark_format=json", "--benchmark_min_time=1"]
+        return Row(name, command, group, is_strake)
+
+    rows = []
+    for precision in ("fp32", "bf16", "int8"):
+        for layer in ("qkv", "out", "ffn1", "ffn2"):
+            group = f"{precision}, {layer}"
+            if precision != "int8":
+                test = "forward_gelu" if layer == "ffn1" else "forward"
+                rows.append(row("oneDNN, by torch", group, f"{test}/{layer}/{precision}/onednn", False))
+            rows.append(row("strake", group, f"packed_forward/{layer}/{precision}/strake", True))
+    notes = [
+        "Linear layers of RoBERTa-base at 864 tokens, with bias, in ffn1 also GELU; int8 with the quantization of its"
+        " input. Share of the peak: of a loop of the same instruction on registers, measured in the same process just"
+        " before, on one thread, times the threads.",
+        "strake: weights are packed before, as for scoring. oneDNN packs them in each call.",
+    ]
+    return Theme("Linear layers", "GFLOP/s", 2, rows, notes, extra={"% of the peak": "percent"})
+
+
 THEMES = {
     "training": training,
     "ranks": ranks,
     "language": language,
     "collectives": collectives,
     "states": states,
+    "linears": linears,
     "inference": inference,
     "latency": latency,
     "prepare": prepare,
@@ -322,6 +346,12 @@ def read_steps(path, counts):
     return {"rate": rate, "tokens": sum(step["tokens"] for step in steps), "seconds": seconds}
 
 
+def read_benchmark(output):
+    """What Google Benchmark prints of one product."""
+    (product,) = json.loads(output)["benchmarks"]
+    return {"rate": product["GFLOPS"], "percent": product["percent"], "tokens": 0, "seconds": product["real_time"]}
+
+
 def read_summary(output):
     """The last line of standard output: a peer's measurement or strake's --summary_json."""
     lines = output.strip().splitlines()
@@ -339,7 +369,10 @@ def measure(row, threads):
         row.metrics.unlink(missing_ok=True)
     is_python = row.command[0] == sys.executable
     output, memory, others = run_process(row.command, environment(row.threads or threads, is_python))
-    result = read_steps(row.metrics, row.counts) if row.metrics else read_summary(output)
+    if row.metrics:
+        result = read_steps(row.metrics, row.counts)
+    else:
+        result = read_benchmark(output) if row.command[0] == str(MATMUL) else read_summary(output)
     return {**result, "memory": memory, "others": others}
 
 
