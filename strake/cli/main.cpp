@@ -8,6 +8,7 @@
 #include "strake/cli/verbs.h"
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
+#include "strake/core/version.h"
 
 namespace {
 
@@ -15,7 +16,7 @@ using strake::cli::Verb;
 
 void print_help(std::ostream& out) {
   out << "strake fine-tunes Hugging Face encoders, scores text with them and trains GPT-2 language models.\n\n"
-         "Usage: strake VERB [--flag value ...]      strake VERB --help\n\nVerbs:\n";
+         "Usage: strake VERB [--flag value ...]      strake VERB --help      strake --version\n\nVerbs:\n";
   for (const Verb& verb : strake::cli::verbs()) {
     out << fmt::format("  {:<10} {}\n", verb.text.name, verb.text.summary);
   }
@@ -27,6 +28,10 @@ void run(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     print_help(arguments.empty() ? std::cerr : std::cout);
     strake::require(!arguments.empty(), strake::ErrorKind::kUsage, "a verb is missing");
+    return;
+  }
+  if (arguments[0] == "--version") {
+    std::cout << fmt::format("strake {}\n", strake::version());
     return;
   }
   std::vector<std::string> names;

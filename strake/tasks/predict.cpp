@@ -11,6 +11,7 @@
 #include "strake/core/file.h"
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
+#include "strake/core/version.h"
 #include "strake/tasks/model_fingerprint.h"
 #include "strake/tasks/prediction_columns.h"
 #include "strake/tasks/prediction_job.h"
@@ -50,7 +51,8 @@ data::TableSource source_of(const PredictConfig& config, const TextOptions& text
 Json identity_of(const PredictConfig& config, const ScoringModel& model, const std::vector<std::string>& columns,
                  const std::vector<std::string>& files) {
   const TextOptions& text = model.text;
-  Json identity{{"task", model.task.text()},
+  Json identity{{"strake", version()},
+                {"task", model.task.text()},
                 {"tokenizer_fingerprint", model.tokenizer->fingerprint()},
                 {"precision", text_of(model.plan)},
                 {"kernels", to_string(best_isa())},

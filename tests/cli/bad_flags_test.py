@@ -1,5 +1,8 @@
 """Flags that do not exist, make no sense or contradict each other, on the command line and in a --config file."""
 
+import pathlib
+import re
+
 import pytest
 from program import BINARY, environment, files_in, run
 from refusals import FILE, USAGE
@@ -35,6 +38,12 @@ def test_no_verb_lists_the_verbs(tmp_path):
     outcome = run([BINARY])
     assert outcome.code == USAGE
     assert all(verb in outcome.err for verb in ("train", "predict", "worker", "evaluate", "prepare", "tokenize"))
+
+
+def test_version_is_that_of_the_project():
+    project = (pathlib.Path(__file__).parents[2] / "CMakeLists.txt").read_text()
+    (version,) = re.findall(r"project\(strake VERSION ([\d.]+)", project)
+    assert run([BINARY, "--version"]).out == f"strake {version}\n"
 
 
 @pytest.mark.parametrize(("verb", "nearest"), [("trian", "train"), ("predicts", "predict"), ("evalute", "evaluate")])

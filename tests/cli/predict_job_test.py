@@ -147,6 +147,18 @@ def test_going_on_with_other_kernels_is_refused(inputs, interrupted):
     assert "kernels = " in outcome.err and 'now it is "reference"' in outcome.err
 
 
+def test_going_on_with_another_version_of_strake_is_refused(inputs, interrupted):
+    """Its bits may differ."""
+    path = interrupted.parent / f".{interrupted.name}.job" / "state.json"
+    state = json.loads(path.read_text())
+    current = state["job"]["strake"]
+    state["job"]["strake"] = "0.0.9"
+    path.write_text(json.dumps(state))
+    outcome = run(command("predict", output=interrupted, **inputs))
+    assert outcome.code == USAGE
+    assert f'strake = "0.0.9", now it is "{current}"' in outcome.err
+
+
 def test_an_input_that_changes_while_it_is_read_is_an_error(inputs, tmp_path):
     table = pathlib.Path(shutil.copy(inputs["input"], tmp_path / "in.parquet"))
     output = tmp_path / "scored.parquet"
