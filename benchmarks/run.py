@@ -12,6 +12,7 @@ This process imports only the standard library: what it holds would count toward
 """
 
 import argparse
+import collections.abc
 import dataclasses
 import datetime
 import importlib.metadata
@@ -47,6 +48,7 @@ class Row:
     metrics: pathlib.Path | None = None  # strake train: where the steps are logged; else the last line of stdout counts
     counts: str = "sequences"  # what the rate of logged steps counts
     threads: int | None = None  # of the process, if not the theme's
+    read: collections.abc.Callable | None = None  # of stdout to the measurement, if not its last line tells
 
 
 @dataclasses.dataclass
@@ -177,7 +179,7 @@ def prepare():
             rows.append(peer("tokenizers encode_batch_fast", f"encode_{short}{suffix}", group))
             rows.append(strake_prepare(tokenizer, file, group))
     notes = [
-        "Mixed text: all reviews, and paragraphs of articles (WikiText-2) and bills (BillSum).",
+        "Mixed text: all reviews, and what there is of the paragraphs of articles (WikiText-2) and bills (BillSum).",
         "MB/s of UTF-8 text, one thread (`RAYON_NUM_THREADS=1`, `STRAKE_NUM_THREADS=1`). Peer: only the call, on a list"
         " of strings, after 500 warm-up texts.",
         "strake: `strake prepare` from Parquet to Parquet is timed: reading, tokenizing and writing. As with the peer,"
@@ -272,7 +274,7 @@ def states():
 def linears():
     def row(name, group, test, is_strake):
         command = [str(MATMUL), f"--benchmark_filter=^{test}/", "--benchmark_format=json", "--benchmark_min_time=1"]
-        return Row(name, command, group, is_strake)
+        return Row(name, command, group, is_strake, read=read_benchmark)
 
     rows = []
     for precision in ("fp32", "bf16", "int8"):
@@ -369,10 +371,7 @@ def measure(row, threads):
         row.metrics.unlink(missing_ok=True)
     is_python = row.command[0] == sys.executable
     output, memory, others = run_process(row.command, environment(row.threads or threads, is_python))
-    if row.metrics:
-        result = read_steps(row.metrics, row.counts)
-    else:
-        result = read_benchmark(output) if row.command[0] == str(MATMUL) else read_summary(output)
+    result = read_steps(row.metrics, row.counts) if row.metrics else (row.read or read_summary)(output)
     return {**result, "memory": memory, "others": others}
 
 

@@ -78,9 +78,9 @@ def write_all_texts(out, texts):
 def read_lines(folder):
     """Articles and bills, a paragraph a line."""
     for path in sorted((folder / "wikitext2").glob("*.txt")):
-        yield from path.read_text().split("\n")
+        yield from path.read_text("utf-8").split("\n")
     for path in sorted((folder / "summarization").glob("*.csv")):
-        with path.open(newline="") as file:
+        with path.open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 yield from row["text"].split("\n")
 

@@ -26,6 +26,7 @@ constexpr double kSecondsPerMessage = 30;
 std::span<float> numbers_of(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
 }
+std::span<const float> numbers_of(const std::vector<float>& numbers) { return numbers; }
 
 class Scorer {
  public:
@@ -78,23 +79,33 @@ class Scorer {
     return std::clamp<int64_t>(row, begin + 1, rows.num_rows());
   }
 
+  // Scores the rows that are not in the journal: score(begin, end) gives the numbers of these rows that it keeps.
+  template <typename Score>
+  void score_records(const Window& window, data::TaskQueue& writing, PredictReport& report, const Score& score) {
+    const EncodedRows& rows = window.rows;
+    int64_t end = 0;
+    for (int64_t begin = window.found; begin < rows.num_rows(); begin = end) {
+      end = record_end(rows, begin);
+      const int64_t tokens = rows.first_token(end) - rows.first_token(begin);
+      writing.push([this, count = end - begin, numbers = score(begin, end), tokens] {
+        journal_.append({.rows = count, .numbers = numbers_of(numbers), .tokens = tokens});
+      });
+      report.rows_scored += end - begin;
+      report.tokens_scored += tokens;
+    }
+    report.score.rows += rows.num_rows();
+  }
+
   void score_window(const Window& window, data::TaskQueue& writing, PredictReport& report) {
     const EncodedRows& rows = window.rows;
     const at::Tensor numbers = at::empty({rows.num_rows(), numbers_per_row(model_)}, at::kFloat);
     journal_.read(numbers_of(numbers.narrow(0, 0, window.found)));
-    for (int64_t begin = window.found; begin < rows.num_rows();) {
-      const int64_t end = record_end(rows, begin);
-      const at::Tensor part = row_numbers(config_, model_, rows, begin, end);
+    score_records(window, writing, report, [&](int64_t begin, int64_t end) {
+      at::Tensor part = row_numbers(config_, model_, rows, begin, end);
       numbers.narrow(0, begin, end - begin).copy_(part);
-      const int64_t tokens = rows.first_token(end) - rows.first_token(begin);
-      writing.push([this, part, tokens] {
-        journal_.append({.rows = part.size(0), .numbers = numbers_of(part), .tokens = tokens});
-      });
-      count(end - begin, tokens, report);
-      begin = end;
-    }
+      return part;
+    });
     writing.push([this, table = rows.table, numbers] { output_.append(table, scored_rows(model_, table, numbers)); });
-    report.score.rows += rows.num_rows();
   }
 
   void score_tokens(const Window& window, data::TaskQueue& writing, PredictReport& report) {
@@ -103,28 +114,16 @@ class Scorer {
     const auto read = [this](std::span<float> numbers) { journal_.read(numbers); };
     data::SpanRows entities;
     while (std::ssize(entities) < window.found) entities.push_back(read_entities(read, rules));
-    for (int64_t begin = window.found; begin < rows.num_rows();) {
-      const int64_t end = record_end(rows, begin);
+    score_records(window, writing, report, [&](int64_t begin, int64_t end) {
       const at::Tensor logits = score_encoded(config_, model_, rows, begin, end);
       data::SpanRows part = find_entities(rows, begin, end, logits, rules);
-      const int64_t tokens = rows.first_token(end) - rows.first_token(begin);
       std::vector<float> numbers;
       for (const auto& of_row : part) append_numbers(of_row, rules, numbers);
-      writing.push([this, count = end - begin, numbers = std::move(numbers), tokens] {
-        journal_.append({.rows = count, .numbers = numbers, .tokens = tokens});
-      });
       std::ranges::move(part, std::back_inserter(entities));
-      count(end - begin, tokens, report);
-      begin = end;
-    }
-    report.score.rows += rows.num_rows();
+      return numbers;
+    });
     rows_cut_ += std::ssize(rows.cut_rows);
     writing.push([this, table = rows.table, entities = std::move(entities)] { output_.append(table, entities); });
-  }
-
-  static void count(int64_t rows, int64_t tokens, PredictReport& report) {
-    report.rows_scored += rows;
-    report.tokens_scored += tokens;
   }
 
   void tell_progress(const PredictReport& report) {

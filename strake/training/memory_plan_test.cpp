@@ -361,12 +361,14 @@ TEST(MemoryPlan, WithoutFp32MastersIsEightBytesAParameterInBf16AndTwelveInFp16) 
 }
 
 TEST(MemoryPlan, TakesLessTheMoreIsFrozen) {
-  const int64_t all = plan_of({}).rank_bytes();
-  const int64_t layers =
-      plan_of({.frozen = {.freeze = "bert.embeddings.*,*.layer.[0-1].*", .train_only = ""}}).rank_bytes();
+  const auto bytes_without = [](const char* pattern) {
+    return static_cast<double>(plan_of({.frozen = {.freeze = pattern, .train_only = ""}}).rank_bytes());
+  };
+  const auto all = static_cast<double>(plan_of({}).rank_bytes());
   const MemoryPlan head = plan_of({.frozen = {.freeze = "", .train_only = "classifier.*"}});
-  EXPECT_LT(layers, 0.7 * static_cast<double>(all));
-  EXPECT_LT(head.rank_bytes(), 0.55 * static_cast<double>(layers));
+  EXPECT_LT(bytes_without("bert.embeddings.*,*.layer.[0-1].*"), 0.7 * all);
+  // Beside the last layer, which gives first tokens alone, two whole ones.
+  EXPECT_LT(static_cast<double>(head.rank_bytes()), 0.5 * bytes_without("bert.embeddings.*,*.layer.0.*"));
   EXPECT_LT(head.rank[static_cast<size_t>(models::MemoryUse::kOptimizer)], 10000);
 }
 

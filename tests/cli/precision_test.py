@@ -189,7 +189,7 @@ def test_activations_that_overflow_are_refused_with_their_layer(folder, model):
 def test_the_row_is_named_whose_activations_overflow(model, tmp_path):
     rows = reviews(3000, seed=4)
     rows[2345]["text"] += " 7"
-    write_table(tmp_path / "texts.parquet", rows)
+    write_table(tmp_path / "check.parquet", rows)
     seven = word_piece_vocabulary().index("7")
 
     def spoil(name, array):
@@ -198,16 +198,7 @@ def test_the_row_is_named_whose_activations_overflow(model, tmp_path):
         return array
 
     change_weights(model, spoil)
-    outcome = run(
-        command(
-            "predict",
-            model_name_or_path=model,
-            input=tmp_path / "texts.parquet",
-            output=tmp_path / "out.parquet",
-            max_seq_length=32,
-            precision="int8",
-        )
-    )
+    outcome = attempt("predict", model, tmp_path, output=tmp_path / "out.parquet", precision="int8")
     assert outcome.code == 6
-    assert f"({tmp_path}/texts.parquet, row 2345)" in outcome.err
+    assert f"({tmp_path}/check.parquet, row 2345)" in outcome.err
     assert not (tmp_path / "out.parquet").exists()
