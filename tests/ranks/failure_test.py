@@ -312,9 +312,10 @@ def test_a_run_moves_between_stages_and_ranks(inputs, whole, tmp_path, kind):
     for i, (num_ranks, number) in enumerate([(4, 3), (2, 1), (4, 3)], start=1):
         job = Job(kind, num_ranks, inputs, folder, resume_from_checkpoint="true", **stage(number))
         job.wait_for(lambda path, goal=i: saved(path) > goal and logged_steps(path) % 4 != 0)
-        assert f"sharding zero-{number}" in job.log.read_text()
         os.kill(job.processes()[-1], signal.SIGKILL)
-        assert job.end()[0] != 0
+        code, log = job.end()  # a launcher may forward what its ranks print a little later than they do
+        assert code != 0
+        assert f"sharding zero-{number}" in log
     outcome = run(train_command(inputs, folder, 1, **RUN, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
     assert_same_end(folder, whole)
