@@ -1,6 +1,8 @@
 #include "strake/data/batch_plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "strake/core/error.h"
 
@@ -73,7 +75,34 @@ GlobalStep BatchPlan::next_step(const Cursor& cursor, int64_t micro_batches) con
   while (static_cast<int64_t>(step.micro_batches.size()) < micro_batches && step.next.epoch == cursor.epoch) {
     step.micro_batches.push_back(next(step.next));
   }
+  if (options_.max_tokens == 0) balance(step.micro_batches);
   return step;
+}
+
+// Longest processing time first (Graham 1969), with room for options_.sequences in each batch: the longest sequence
+// left goes to the batch with the fewest tokens. Within a batch sequences keep the order of the epoch.
+void BatchPlan::balance(std::vector<MicroBatch>& batches) const {
+  if (batches.size() < 2) return;
+  MicroBatch all;
+  for (const MicroBatch& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
+  std::vector<size_t> longest_first(all.size());
+  std::iota(longest_first.begin(), longest_first.end(), size_t{0});
+  std::ranges::stable_sort(longest_first, std::greater<>(), [&](size_t i) { return length(all[i]); });
+
+  std::vector<int64_t> room(batches.size(), options_.sequences);
+  std::vector<int64_t> tokens(batches.size(), 0);
+  std::vector<size_t> owner(all.size());
+  for (const size_t i : longest_first) {
+    size_t best = batches.size();
+    for (size_t b = 0; b < batches.size(); ++b) {
+      if (room[b] > 0 && (best == batches.size() || tokens[b] < tokens[best])) best = b;
+    }
+    owner[i] = best;
+    tokens[best] += length(all[i]);
+    --room[best];
+  }
+  for (MicroBatch& batch : batches) batch.clear();
+  for (size_t i = 0; i < all.size(); ++i) batches[owner[i]].push_back(all[i]);
 }
 
 int64_t BatchPlan::micro_batches_per_epoch(int64_t epoch) const {

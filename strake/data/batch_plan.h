@@ -41,14 +41,15 @@ struct GlobalStep {
   int64_t num_sequences() const;
 };
 
-// Cuts the order of each epoch into micro-batches, greedily from the front; a micro-batch never spans epochs.
-// Nothing is stored but the options, so starting at any cursor costs nothing. `offsets` (n + 1 values, sequence i has
-// offsets[i + 1] - offsets[i] tokens) must outlive the plan. Thread-safe: immutable.
+// Cuts the order of each epoch into micro-batches, greedily from the front; a micro-batch never spans epochs. Those of
+// a step that are cut by sequences then exchange sequences until they have about as many tokens each, for ranks wait
+// for the slowest. Nothing is stored but the options, so starting at any cursor costs nothing. `offsets` (n + 1 values,
+// sequence i has offsets[i + 1] - offsets[i] tokens) must outlive the plan. Thread-safe: immutable.
 class BatchPlan {
  public:
   BatchPlan(std::span<const int64_t> offsets, const BatchOptions& options);
 
-  // The micro-batch at `cursor`, which moves behind it, to the next epoch after the last one.
+  // The micro-batch that is cut at `cursor`, which moves behind it, to the next epoch after the last one.
   MicroBatch next(Cursor& cursor) const;
 
   // The next optimizer step: up to `micro_batches` (ranks x accumulation steps) of them, ending with the epoch.
@@ -63,6 +64,7 @@ class BatchPlan {
   EpochOrder order(int64_t epoch) const;
   int64_t length(int64_t index) const;
   int64_t end_of_batch(const EpochOrder& order, int64_t begin) const;
+  void balance(std::vector<MicroBatch>& batches) const;
   int64_t epoch_end() const;
 
   std::span<const int64_t> offsets_;

@@ -98,6 +98,46 @@ TEST(BatchPlanTest, LastStepOfAnEpochIsPartialAndSomeRanksGetNothing) {
   EXPECT_EQ(last.next, (Cursor{1, 0}));
 }
 
+TEST(BatchPlanTest, MicroBatchesOfAStepHaveAboutAsManyTokensEach) {
+  const auto offsets = uneven_offsets(200);
+  const auto spread = [&](const std::vector<MicroBatch>& batches) {
+    std::vector<int64_t> tokens;
+    for (const MicroBatch& batch : batches) {
+      tokens.push_back(0);
+      for (const auto i : batch) tokens.back() += offsets[static_cast<size_t>(i) + 1] - offsets[static_cast<size_t>(i)];
+    }
+    return std::ranges::max(tokens) - std::ranges::min(tokens);
+  };
+  const BatchPlan plan(offsets, {.sequences = 8, .shuffle = Shuffle::kOff});
+  Cursor cursor;
+  for (int n = 0; n < 6; ++n) {
+    const auto first = static_cast<size_t>(cursor.position);
+    std::vector<MicroBatch> cut;
+    Cursor next = cursor;
+    for (int i = 0; i < 4; ++i) cut.push_back(plan.next(next));
+    const GlobalStep step = plan.next_step(cursor, 4);
+    EXPECT_EQ(step.next, next);
+    EXPECT_LT(5 * spread(step.micro_batches), spread(cut)) << "step " << n;
+    std::vector<int64_t> all;
+    for (const MicroBatch& batch : step.micro_batches) {
+      EXPECT_EQ(batch.size(), 8U);
+      EXPECT_TRUE(std::ranges::is_sorted(batch)) << "not in the order of the epoch";
+      all.insert(all.end(), batch.begin(), batch.end());
+    }
+    std::ranges::sort(all);
+    for (size_t i = 0; i < 32; ++i) EXPECT_EQ(all[i], static_cast<int64_t>(first + i));
+    cursor = step.next;
+  }
+}
+
+TEST(BatchPlanTest, BalancedBatchesHoldNoMoreSequencesThanAskedFor) {
+  const auto offsets = offsets_of({9, 9, 9, 9, 0, 0, 0, 0, 0});
+  const BatchPlan plan(offsets, {.sequences = 3, .shuffle = Shuffle::kOff});
+  EXPECT_THAT(plan.next_step({}, 2).micro_batches, testing::ElementsAre(MicroBatch{0, 2, 4}, MicroBatch{1, 3, 5}));
+  EXPECT_THAT(plan.next_step({}, 4).micro_batches,
+              testing::ElementsAre(MicroBatch{0, 3, 8}, MicroBatch{1, 4, 5}, MicroBatch{2, 6, 7}));
+}
+
 TEST(BatchPlanTest, StepsPerEpochFollowTheTrainersFormula) {
   for (const int64_t n : {1, 7, 8, 9, 64, 65, 1000}) {
     const auto offsets = uneven_offsets(n);

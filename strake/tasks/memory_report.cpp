@@ -48,15 +48,18 @@ RunVariant variant_of(PlannedRun run, const ShardingStage& stage, bool recompute
 
 }  // namespace
 
-models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options) {
+models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
+                                 int64_t num_ranks) {
   const data::BatchPlan plan(dataset.offsets(), training::batch_options(options));
   models::BatchShape largest;
-  data::Cursor cursor;
-  for (int64_t left = plan.micro_batches_per_epoch(0); left > 0; --left) {
-    const data::MicroBatch batch = plan.next(cursor);
-    int64_t tokens = 0;
-    for (const int64_t i : batch) tokens += dataset.length(i);
-    if (tokens > largest.tokens) largest = {tokens, static_cast<int64_t>(batch.size())};
+  for (data::Cursor cursor; cursor.epoch == 0;) {
+    data::GlobalStep step = plan.next_step(cursor, num_ranks * options.gradient_accumulation_steps);
+    for (const data::MicroBatch& batch : step.micro_batches) {
+      int64_t tokens = 0;
+      for (const int64_t i : batch) tokens += dataset.length(i);
+      if (tokens > largest.tokens) largest = {tokens, static_cast<int64_t>(batch.size())};
+    }
+    cursor = step.next;
   }
   return largest;
 }

@@ -32,7 +32,8 @@ struct RunVariant {
 };
 
 // The micro-batch with most tokens of a run's first epoch.
-models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options);
+models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
+                                 int64_t num_ranks);
 
 RunVariant plan_of(const PlannedRun& run);
 // Stages 0 to 3, first without then with recomputation.

@@ -226,7 +226,7 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const RankCoun
   if (config.trains_on_gpus()) return log::info("the memory of a run on GPUs is not planned yet");
   const PlannedRun run{.model = job.model(),
                        .options = config.training,
-                       .batch = largest_batch(job.train_data(), config.training),
+                       .batch = largest_batch(job.train_data(), config.training, ranks.world),
                        .num_ranks = static_cast<int>(ranks.world),
                        .ranks_per_machine = static_cast<int>(ranks.per_node),
                        .placement = placement};
