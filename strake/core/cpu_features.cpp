@@ -54,6 +54,7 @@ CpuFeatures detect() {
   f.is_amd = vendor.ebx == 0x68747541;  // "Auth" of AuthenticAMD
   f.brand = brand_string();
   const Registers leaf1 = cpuid(1);
+  f.signature = leaf1.eax;
   if (!bit(leaf1.ecx, 27)) return f;  // no OSXSAVE
   const uint64_t states = enabled_states();
   const bool ymm = (states & 0x6) == 0x6;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,7 @@ struct CpuFeatures {
   bool amx_int8 = false;
   bool is_amd = false;
   std::string brand;
+  uint32_t signature = 0;  // family, model and stepping, as CPUID gives them: brands of virtual machines say little
 };
 
 // What this processor and operating system offer (CPUID and XGETBV), regardless of STRAKE_ISA.

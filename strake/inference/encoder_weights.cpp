@@ -10,9 +10,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "strake/core/clock.h"
 #include "strake/core/crc32c.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
+#include "strake/inference/cache_tuning.h"
 #include "strake/inference/packed_file.h"
 #include "strake/models/encoder/classification_head.h"
 #include "strake/models/encoder/sequence_classifier.h"
@@ -47,7 +49,8 @@ class Arrays {
 };
 
 at::Tensor tensor_of(const kernels::SharedFloats& floats) {
-  return at::from_blob(const_cast<float*>(floats.data()), {floats.bytes()}, [floats](void*) {}, at::kByte);
+  return at::from_blob(
+      const_cast<float*>(floats.data()), {floats.bytes()}, [floats](void*) {}, at::kByte);
 }
 
 kernels::SharedFloats floats_of(const std::string& name, const at::Tensor& bytes) {
@@ -247,15 +250,27 @@ std::optional<EncoderWeights<T>> map(const EncoderSource& from, const models::Mo
   auto file = packed.open();
   if (!file) return std::nullopt;
   try {
+    const auto blocks = parse_blocks(PackedFile::notes_of(*file));
     Arrays arrays(std::move(file));
     models::LoadReport report;
     auto weights = pack<T>(from, {.model = model, .files = files}, report, arrays);
+    if (blocks) use_blocks(*blocks, weights);
     log::info("weights mapped from {}", packed.path().string());
     return weights;
   } catch (const Error& error) {
     log::info("packed weights are not used: {}", error.what());
     return std::nullopt;
   }
+}
+
+template <typename T>
+LayerBlocks tune(EncoderWeights<T>& weights) {
+  const auto start = Clock::now();
+  const LayerBlocks blocks = measure_blocks(weights);
+  use_blocks(blocks, weights);
+  log::info("linear layers measured in {:.1f} s; blocks of {}", seconds_since(start),
+            blocks == LayerBlocks{} ? "the usual size are best" : "other sizes are faster: " + text_of(blocks));
+  return blocks;
 }
 
 }  // namespace
@@ -279,7 +294,9 @@ EncoderWeights<T> load_encoder_weights(const EncoderSource& from) {
     if (auto weights = map<T>(from, model, packed, files)) return std::move(*weights);
   }
   auto weights = pack_checkpoint<T>(from, model, arrays);
-  if (!turn || !packed.write(*turn, arrays.all())) return weights;
+  if (!turn) return weights;
+  const LayerBlocks blocks = tune(weights);
+  if (!packed.write(*turn, arrays.all(), text_of(blocks))) return weights;
   auto mapped = map<T>(from, model, packed, files);  // to share what the next process maps, too
   return mapped ? std::move(*mapped) : std::move(weights);
 }

@@ -38,6 +38,7 @@ constexpr const char* kFormatKey = "format";
 constexpr const char* kArraysKey = "arrays";
 constexpr const char* kWeightsKey = "weights";
 constexpr const char* kInodesKey = "weight_inodes";
+constexpr const char* kNotesKey = "notes";
 constexpr const char* kChecksumKey = "crc32c";
 
 constexpr int64_t kNanosecond = 1'000'000'000;
@@ -47,7 +48,7 @@ constexpr auto kPause = std::chrono::milliseconds(10);
 int64_t nanoseconds(const struct timespec& time) { return time.tv_sec * kNanosecond + time.tv_nsec; }
 
 struct stat status_of(const fs::path& path) {
-  struct stat status{};
+  struct stat status {};
   const bool known = ::stat(path.c_str(), &status) == 0;
   require(known, ErrorKind::kIo, "cannot stat {}: {}", path.string(), std::strerror(errno));
   return status;
@@ -105,14 +106,19 @@ std::string contents_of(const std::vector<fs::path>& files) {
   return text;
 }
 
-// By name. The header's own bits are all looked at when it is read.
-std::string checksum_of(std::vector<NamedTensor> arrays) {
+// Of arrays by name and notes. All other bits of the header are looked at when it is read.
+std::string checksum_of(std::vector<NamedTensor> arrays, const std::string& notes) {
   std::ranges::sort(arrays, {}, &NamedTensor::first);
   std::vector<std::span<const std::byte>> bytes;
   for (const auto& [name, array] : arrays) {
     bytes.emplace_back(static_cast<const std::byte*>(array.const_data_ptr()), array.nbytes());
   }
-  return fmt::format("{:08x}", checksum_of(bytes));
+  return fmt::format("{:08x}-{:08x}", checksum_of(bytes), crc32c(notes.data(), notes.size()));
+}
+
+std::string metadata_of(const SafetensorsFile& file, const char* key) {
+  const auto found = file.metadata().find(key);
+  return found == file.metadata().end() ? std::string() : found->second;
 }
 
 std::vector<NamedTensor> arrays_of(const SafetensorsFile& file) {
@@ -141,10 +147,7 @@ std::unique_ptr<SafetensorsFile> PackedFile::open() const {
   if (!is_there(path_)) return nullptr;
   try {
     auto file = std::make_unique<SafetensorsFile>(path_);
-    const auto metadata = [&](const char* key) {
-      const auto found = file->metadata().find(key);
-      return found == file->metadata().end() ? std::string() : found->second;
-    };
+    const auto metadata = [&](const char* key) { return metadata_of(*file, key); };
     const auto check = [&](bool ok, const char* problem) {
       require(ok, ErrorKind::kConfig, "{} {}", path_.string(), problem);
     };
@@ -152,13 +155,15 @@ std::unique_ptr<SafetensorsFile> PackedFile::open() const {
     check(metadata(kArraysKey) == identity_.arrays, "is for another processor or model");
     check(metadata(kInodesKey) == inodes_of(weights_) || metadata(kWeightsKey) == contents_of(weights_),
           "is of other weights than the model's");
-    check(metadata(kChecksumKey) == checksum_of(arrays_of(*file)), "is damaged: its checksum differs");
+    check(metadata(kChecksumKey) == checksum_of(arrays_of(*file), notes_of(*file)), "is damaged: its checksum differs");
     return file;
   } catch (const Error& error) {
     log::info("packed weights are not used: {}", error.what());
     return nullptr;
   }
 }
+
+std::string PackedFile::notes_of(const SafetensorsFile& file) { return metadata_of(file, kNotesKey); }
 
 PackedFile::Turn::Turn(Turn&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
@@ -192,7 +197,7 @@ std::optional<PackedFile::Turn> PackedFile::take_turn() const {
   }
 }
 
-bool PackedFile::write(const Turn& turn, std::vector<NamedTensor> arrays) const {
+bool PackedFile::write(const Turn& turn, std::vector<NamedTensor> arrays, const std::string& notes) const {
   const auto start = Clock::now();
   remove_leftovers(path_.parent_path());
   // Arrays of whole cache lines first: each begins on one then.
@@ -202,7 +207,8 @@ bool PackedFile::write(const Turn& turn, std::vector<NamedTensor> arrays) const 
                                                 {kArraysKey, identity_.arrays},
                                                 {kWeightsKey, contents_of(weights_)},
                                                 {kInodesKey, turn.weights_before_},
-                                                {kChecksumKey, checksum_of(arrays)}};
+                                                {kNotesKey, notes},
+                                                {kChecksumKey, checksum_of(arrays, notes)}};
     require(inodes_of(weights_) == turn.weights_before_, ErrorKind::kIo, "the weights changed while they were read");
     tensors::write_safetensors(path_, arrays, metadata);
   } catch (const Error& error) {

@@ -23,7 +23,7 @@ namespace strake::inference {
 //   read and their CRC-32C decides. They are read once when the file is written, and a file is not written if they
 //   changed meanwhile;
 // - the CRC-32C of the arrays, which each start computes on all its threads: a tenth of the time that packing takes,
-//   and most of it is spent on pages that scoring reads anyway.
+//   and most of it is spent on pages that scoring reads anyway; and that of the notes, one line of text about them.
 //
 // None of this defends against somebody who may write into the model's folder: he can replace the model.
 class PackedFile {
@@ -39,6 +39,7 @@ class PackedFile {
 
   // The file, if it is there and to be trusted; says why it is not.
   std::unique_ptr<tensors::SafetensorsFile> open() const;
+  static std::string notes_of(const tensors::SafetensorsFile& file);
 
   // The right to write the file, while it lives. Processes that start at once take turns, so that one of them packs.
   class Turn {
@@ -60,7 +61,7 @@ class PackedFile {
   // taken before the weights are read.
   std::optional<Turn> take_turn() const;
   // True if the file is there now. Removes what killed processes left. Says why not: nobody depends on it.
-  bool write(const Turn& turn, std::vector<tensors::NamedTensor> arrays) const;
+  bool write(const Turn& turn, std::vector<tensors::NamedTensor> arrays, const std::string& notes) const;
 
  private:
   std::filesystem::path path_;

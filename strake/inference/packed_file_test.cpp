@@ -15,6 +15,7 @@
 
 #include "strake/core/cpu_features.h"
 #include "strake/core/file.h"
+#include "strake/inference/cache_tuning.h"
 #include "strake/inference/engine.h"
 #include "strake/inference/random_model.h"
 
@@ -54,7 +55,8 @@ class KeptWeights : public testing::Test {
   // Scores, and says whether the file was trusted: otherwise it is another one afterwards.
   bool is_trusted() const {
     const fs::path file = only_file();
-    struct stat before{}, after{};
+    struct stat before {
+    }, after{};
     EXPECT_EQ(::stat(file.c_str(), &before), 0);
     EXPECT_EQ(score_kept(), expected());
     EXPECT_EQ(::stat(file.c_str(), &after), 0);
@@ -187,7 +189,7 @@ TEST_F(KeptWeights, AreNotTrustedWithArraysOfAnotherSize) {
     }
     {
       const auto turn = packed.take_turn();
-      ASSERT_TRUE(turn && packed.write(*turn, arrays));
+      ASSERT_TRUE(turn && packed.write(*turn, arrays, ""));
     }
     ASSERT_NE(packed.open(), nullptr) << "the forgery is good";
     EXPECT_FALSE(is_trusted());
@@ -196,6 +198,34 @@ TEST_F(KeptWeights, AreNotTrustedWithArraysOfAnotherSize) {
   forge([](auto& array) { array.first += "x"; });
   forge([](auto& array) { array.second = array.second.flatten().narrow(0, 0, array.second.numel() - 1).clone(); });
   forge([](auto& array) { array.second = array.second.to(at::kDouble); });
+}
+
+TEST_F(KeptWeights, GiveTheSameBitsInWhateverBlocksTheyAreToBeMultiplied) {
+  LayerBlocks huge, tiny;
+  huge.plain.fill({.rows_bytes = int64_t{64} << 20, .columns = 1'000'000});
+  huge.quantized = huge.plain;
+  tiny.plain.fill({.rows_bytes = 1, .columns = 1});
+  tiny.quantized = tiny.plain;
+  for (const Precision precision : kPrecisions) {
+    score_kept(precision);
+    const fs::path path = only_file();
+    const PackedFile::Identity identity{path.stem().string(), tensors::SafetensorsFile(path).metadata().at("arrays")};
+    const PackedFile packed(model_.folder(), identity, {model_.folder() / "model.safetensors"});
+    EXPECT_TRUE(parse_blocks(PackedFile::notes_of(*packed.open()))) << "what was measured";
+    for (const std::string& notes : {text_of(huge), text_of(tiny), std::string("nonsense"), text_of({}) + "x"}) {
+      const auto file = packed.open();
+      std::vector<tensors::NamedTensor> arrays;
+      for (const auto& [name, info] : file->tensors()) arrays.emplace_back(name, file->read(name));
+      {
+        const auto turn = packed.take_turn();
+        ASSERT_TRUE(turn && packed.write(*turn, arrays, notes));
+      }
+      EXPECT_EQ(score_kept(precision), expected(precision)) << to_string(precision) << " " << notes;
+      ASSERT_NE(packed.open(), nullptr);
+      EXPECT_EQ(PackedFile::notes_of(*packed.open()), notes) << "the file was replaced";
+    }
+    fs::remove(path);
+  }
 }
 
 // tests/cli has both with processes that have other kernels.
@@ -271,13 +301,13 @@ TEST_F(KeptWeights, AreDoneWithoutIfTheWeightsChangeWhileTheyArePacked) {
   {
     const auto turn = packed.take_turn();
     ASSERT_TRUE(turn);
-    EXPECT_TRUE(packed.write(*turn, arrays));
+    EXPECT_TRUE(packed.write(*turn, arrays, ""));
     EXPECT_NE(packed.open(), nullptr);
   }
   const auto turn = packed.take_turn();
   ASSERT_TRUE(turn);
   change_weights();
-  EXPECT_FALSE(packed.write(*turn, arrays));
+  EXPECT_FALSE(packed.write(*turn, arrays, ""));
   EXPECT_EQ(packed.open(), nullptr);
 }
 

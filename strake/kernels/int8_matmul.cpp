@@ -112,6 +112,12 @@ QuantizedMatrix::QuantizedMatrix(SharedFloats memory, int64_t depth, int64_t col
   corrections_ = parts.corrections;
 }
 
+QuantizedMatrix QuantizedMatrix::in_blocks(const CacheBlocks& blocks) const {
+  QuantizedMatrix other = *this;
+  other.blocks_ = blocks;
+  return other;
+}
+
 std::string QuantizedMatrix::layout(Isa highest) {
   const auto& rung = pick(kLadder<BFloat16>, highest);
   return fmt::format("{}, panels of {} columns, units of {} in steps of {}, offset {}, version {}", to_string(rung.isa),
@@ -144,7 +150,7 @@ int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix
 }
 
 int64_t int8_matmul_scratch(int64_t rows, const QuantizedMatrix& b) {
-  return pick(kLadder<BFloat16>, b.isa()).scratch(rows, b.depth());
+  return pick(kLadder<BFloat16>, b.isa()).scratch(rows, b);
 }
 
 template int64_t int8_matmul_on_thread(const Int8Matmul<BFloat16>&, const QuantizedMatrix&, float*, const ThreadPart&);

@@ -7,6 +7,7 @@
 #include "strake/core/cpu_features.h"
 #include "strake/kernels/bfloat16.h"
 #include "strake/kernels/bias_activation.h"
+#include "strake/kernels/cache_blocks.h"
 #include "strake/kernels/scratch.h"
 #include "strake/kernels/thread_part.h"
 
@@ -35,6 +36,10 @@ class QuantizedMatrix {
   // if it has another size.
   QuantizedMatrix(SharedFloats memory, int64_t depth, int64_t columns, Isa highest = best_isa());
 
+  // The same matrix, multiplied in other blocks; shares its memory.
+  QuantizedMatrix in_blocks(const CacheBlocks& blocks) const;
+  const CacheBlocks& blocks() const { return blocks_; }
+
   // Names the rung and how it packs, as PackedMatrix::layout().
   static std::string layout(Isa highest = best_isa());
 
@@ -55,6 +60,7 @@ class QuantizedMatrix {
   int64_t scales_;  // where they begin
   int64_t corrections_;
   SharedFloats memory_;
+  CacheBlocks blocks_;
 };
 
 // C[rows, columns] = activation(A[rows, depth] B + bias), where B is a QuantizedMatrix. Rows of A and C are contiguous.

@@ -27,7 +27,7 @@ template <typename Out>
 struct Int8MatmulRung {
   Isa isa;
   Int8Tile tile;
-  int64_t (*scratch)(int64_t rows, int64_t depth);  // floats; grows with the rows
+  int64_t (*scratch)(int64_t rows, const QuantizedMatrix& b);  // floats; grows with the rows
   int64_t (*multiply)(const Int8MatmulPart<Out>&);
 };
 

@@ -218,7 +218,7 @@ TEST(Int8Matmul, GivesARowTheSameBitsWhateverItsNeighbours) {
   }
 }
 
-TEST(Int8Matmul, HasTheSameBitsInParts) {
+TEST(Int8Matmul, HasTheSameBitsInPartsAndInAnyBlocks) {
   for (const Shape& shape : {Shape{149, 70, 1000}, Shape{1, 300, 90}, Shape{40, 5, 64}}) {
     Operands operands(shape);
     operands.a[operands.a.size() / 2] = to_bfloat16(std::numeric_limits<float>::infinity());
@@ -229,6 +229,11 @@ TEST(Int8Matmul, HasTheSameBitsInParts) {
         const auto product = multiply<BFloat16>(shape, operands, b, Activation::kGelu, parts);
         EXPECT_TRUE(same_bits(product.c, all.c)) << to_string(isa) << " in " << parts << " parts";
         EXPECT_EQ(product.first_bad, all.first_bad) << to_string(isa) << " in " << parts << " parts";
+      }
+      for (const int64_t bytes : {1, 30'000, 100'000'000}) {
+        const auto product = multiply<BFloat16>(shape, operands, b.in_blocks({.rows_bytes = bytes}), Activation::kGelu);
+        EXPECT_TRUE(same_bits(product.c, all.c)) << to_string(isa) << " in blocks of " << bytes << " bytes";
+        EXPECT_EQ(product.first_bad, all.first_bad) << to_string(isa) << " in blocks of " << bytes << " bytes";
       }
     }
   }

@@ -49,7 +49,8 @@ int threads_for(double flops) {
 template <typename T, typename Out>
 class Product {
  public:
-  Product(const Matmul<T, Out>& args, const MatmulRung<T, Out>& rung) : args_(args), rung_(rung) {}
+  Product(const Matmul<T, Out>& args, const MatmulRung<T, Out>& rung, const CacheBlocks& blocks = {})
+      : args_(args), rung_(rung), blocks_(blocks) {}
 
   // `panels` holds the piece; `sums` is as in MatmulPart.
   void multiply(const PanelPiece& piece, const float* panels, float* sums) const {
@@ -68,7 +69,8 @@ class Product {
                                 .panel_begin = panel_begin,
                                 .panel_end = panel_end,
                                 .sums = sums,
-                                .scratch = scratch};
+                                .scratch = scratch,
+                                .blocks = blocks_};
     };
     int64_t scratch_floats = 0;
     for (int i = 0; i < grid.parts(); ++i) scratch_floats = std::max(scratch_floats, rung_.scratch(part(i, nullptr)));
@@ -117,6 +119,7 @@ class Product {
 
   const Matmul<T, Out>& args_;
   const MatmulRung<T, Out>& rung_;
+  CacheBlocks blocks_;
 };
 
 template <typename T>
@@ -160,7 +163,8 @@ MatmulPart<T, Out> part_of(const Matmul<T, Out>& args, const PackedMatrix<T>& b,
           .panel_begin = grid.panels_of(index).begin,
           .panel_end = grid.panels_of(index).end,
           .sums = nullptr,
-          .scratch = nullptr};
+          .scratch = nullptr,
+          .blocks = b.blocks()};
 }
 
 constexpr int kLayoutVersion = 1;  // raise it where pack() puts numbers elsewhere with the same tile
@@ -203,6 +207,13 @@ PackedMatrix<T>::PackedMatrix(SharedFloats memory, int64_t depth, int64_t column
 }
 
 template <typename T>
+PackedMatrix<T> PackedMatrix<T>::in_blocks(const CacheBlocks& blocks) const {
+  PackedMatrix other = *this;
+  other.blocks_ = blocks;
+  return other;
+}
+
+template <typename T>
 std::string PackedMatrix<T>::layout(Isa highest) {
   const MatmulRung<T, T>& rung = pick_rung<T, T>(highest);
   return fmt::format("{}, panels of {} columns, units of {}, version {}", to_string(rung.isa), rung.tile.columns,
@@ -223,7 +234,7 @@ void matmul(const Matmul<T, Out>& args, const PackedMatrix<T>& b) {
   if (args.rows == 0 || args.columns == 0) return;
   const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
   const DepthBlocks blocks = depth_blocks(rung.tile, args.depth);
-  Product<T, Out>(args, rung)
+  Product<T, Out>(args, rung, b.blocks())
       .multiply({.depth = args.depth, .columns = args.columns, .blocks = blocks.count}, b.panels(), nullptr);
 }
 

@@ -7,6 +7,7 @@
 #include "strake/core/cpu_features.h"
 #include "strake/kernels/bfloat16.h"
 #include "strake/kernels/bias_activation.h"
+#include "strake/kernels/cache_blocks.h"
 #include "strake/kernels/scratch.h"
 #include "strake/kernels/store.h"
 #include "strake/kernels/thread_part.h"
@@ -71,6 +72,10 @@ class PackedMatrix {
   // if it has another size.
   PackedMatrix(SharedFloats memory, int64_t depth, int64_t columns, Isa highest = best_isa());
 
+  // The same matrix, multiplied in other blocks; shares its memory.
+  PackedMatrix in_blocks(const CacheBlocks& blocks) const;
+  const CacheBlocks& blocks() const { return blocks_; }
+
   // Names the rung and how it packs: "avx512_bf16, panels of 32 columns, units of 2, version 1". Two programs that give
   // the same name read each other's memory().
   static std::string layout(Isa highest = best_isa());
@@ -87,6 +92,7 @@ class PackedMatrix {
   int64_t columns_;
   Isa isa_;
   SharedFloats panels_;
+  CacheBlocks blocks_;
 };
 
 // (T, Out) is (float, float), (BFloat16, BFloat16) or (BFloat16, float). Uses the calling thread's number of threads

@@ -47,6 +47,7 @@ struct MatmulPart {
   float* sums;     // [row tiles of args, panels of the piece, a tile], kept from piece to piece of the depth, or
                    // null: the piece has all of it
   float* scratch;  // part_scratch floats
+  CacheBlocks blocks = {};
 };
 
 template <typename T, typename Out>

@@ -320,21 +320,27 @@ TYPED_TEST(MatmulOf, NeitherThreadsNorPackingOnceChangeABit) {
   }
 }
 
-TYPED_TEST(MatmulOf, OnOneThreadHasTheSameBitsAndStaysWithinItsScratch) {
+TYPED_TEST(MatmulOf, OnOneThreadHasTheSameBitsInAnyBlocksAndStaysWithinItsScratch) {
   using In = typename TypeParam::In;
   using Out = typename TypeParam::Out;
   constexpr float kUntouched = -12345.0F;
+  const std::vector<CacheBlocks> all_blocks{{}, {1, 1}, {100'000, 64}, {int64_t{64} << 20, 1'000'000}};
   for (const Shape& shape : {Shape{200, 275, 900}, Shape{1500, 8, 400}, Shape{1, 70, 2500}, Shape{0, 70, 30}}) {
     const Operands<In> operands(shape);
-    for (const Isa isa : rungs()) {
-      if (isa == Isa::kReference && shape.rows > 200) continue;  // slow
+    for (size_t i = 0; i < rungs().size() * all_blocks.size(); ++i) {
+      const Isa isa = rungs()[i / all_blocks.size()];
+      const CacheBlocks& blocks = all_blocks[i % all_blocks.size()];
+      if (isa == Isa::kReference && (shape.rows > 200 || blocks != CacheBlocks{})) continue;  // slow
       Matmul<In, Out> args = product<In, Out>(shape, operands);
       const std::vector<Out> want = run(args, isa);
       const PackedMatrix<In> first(args.b, shape.depth, shape.columns, isa);
-      const PackedMatrix<In> packed(first.memory(), shape.depth, shape.columns, isa);
+      const auto packed = PackedMatrix<In>(first.memory(), shape.depth, shape.columns, isa).in_blocks(blocks);
       std::vector<Out> c(want.size());
       args.b = {};
       args.result = {.c = c.data(), .stride = shape.columns};
+      matmul(args, packed);
+      EXPECT_TRUE(same_bits(c, want)) << text(shape, isa);
+      std::fill(c.begin(), c.end(), Out{});
       const int64_t floats = matmul_scratch<In, Out>(shape.rows, packed);
       AlignedFloats scratch(floats + 64);
       std::fill_n(scratch.data(), floats + 64, kUntouched);

@@ -6,7 +6,7 @@
 namespace strake::kernels::reference {
 namespace {
 
-int64_t no_scratch(int64_t, int64_t) { return 0; }
+int64_t no_scratch(int64_t, const QuantizedMatrix&) { return 0; }
 
 // NaN if a number of the row is not finite.
 float largest_magnitude(const BFloat16* row, int64_t depth) {

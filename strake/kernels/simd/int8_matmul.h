@@ -15,7 +15,7 @@ constexpr int kInt8TileVectors = 2;  // of B, side by side
 template <class U>
 constexpr int64_t kInt8TileColumns = int64_t{kInt8TileVectors} * U::Simd::kLanes;
 
-constexpr int64_t kPackedBlockBytes = int64_t{256} << 10;  // of A at a time: leaves B half of a second-level cache
+constexpr int64_t kPackedBlockBytes = int64_t{256} << 10;  // of A at a time, if not said otherwise
 constexpr int64_t kRowAlign = 64;                          // bytes of quantized rows that are read at once, at most
 
 struct Int8TileProduct {
@@ -149,12 +149,13 @@ float quantize_row(const BFloat16* row, int64_t depth, int8_t* to) {
 // How a product's scratch is cut, in floats.
 template <class U, class Tiler>
 struct Int8Scratch {
-  Int8Scratch(int64_t rows, int64_t depth) : units(int8_units<U>(depth)), row_units(Tiler::units_per_row(units)) {
+  Int8Scratch(int64_t rows, const QuantizedMatrix& b)
+      : units(int8_units<U>(b.depth())), row_units(Tiler::units_per_row(units)) {
     const int64_t tiles = (rows + U::kTileRows - 1) / U::kTileRows;
     const int64_t tile_bytes = U::kTileRows * (row_units > 0 ? row_units : 1) * 4;
-    const int64_t most = kPackedBlockBytes / tile_bytes;
+    const int64_t most = (b.blocks().rows_bytes == 0 ? kPackedBlockBytes : b.blocks().rows_bytes) / tile_bytes;
     block_rows = smaller(tiles, most > 0 ? most : 1) * U::kTileRows;
-    row_bytes = round_up(depth, kRowAlign);
+    row_bytes = round_up(b.depth(), kRowAlign);
     scales = round_up(block_rows * row_units + U::Simd::kLanes, 16);
     quantized = scales + round_up(block_rows, 16);
     sums = quantized + U::kTileRows * row_bytes / 4;
@@ -169,7 +170,7 @@ class Int8Product {
  public:
   explicit Int8Product(const Int8MatmulPart<Out>& part)
       : part_(part),
-        cut_(part.args.rows, part.b.depth()),
+        cut_(part.args.rows, part.b),
         packed_(part.scratch),
         scales_(part.scratch + cut_.scales),
         quantized_(reinterpret_cast<int8_t*>(part.scratch + cut_.quantized)),
@@ -237,8 +238,8 @@ class Int8Product {
 };
 
 template <class U, class Tiler>
-int64_t int8_scratch(int64_t rows, int64_t depth) {
-  return Int8Scratch<U, Tiler>(rows, depth).total;
+int64_t int8_scratch(int64_t rows, const QuantizedMatrix& b) {
+  return Int8Scratch<U, Tiler>(rows, b).total;
 }
 
 template <class U, class Tiler, typename Out>

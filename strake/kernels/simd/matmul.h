@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kTileVectors = 2;  // of B, side by side
 // Columns whose sums are kept while the depth is walked through: the more, the less often A is packed.
-constexpr int64_t kGroupColumns = 2304;
+constexpr int64_t kGroupColumns = 2304;  // if not said otherwise
 
 template <class U>
 constexpr int64_t kTileColumns = int64_t{kTileVectors} * U::Simd::kLanes;
@@ -212,18 +212,20 @@ class MatmulBlock {
   int64_t row_begin_ = 0, row_end_ = 0, panel_begin_ = 0, panel_end_ = 0;
 };
 
-template <class U>
-constexpr int64_t kGroupPanels = kGroupColumns / kTileColumns<U>;
-
 // Rows, in whole tiles, and panels of a part's blocks: as equal as can be.
 template <class U, typename T, typename Out>
 int64_t block_rows(const MatmulPart<T, Out>& part) {
   const int64_t tiles = (part.row_end - part.row_begin + U::kTileRows - 1) / U::kTileRows;
-  return equal_pieces(tiles, U::kRowTiles) * U::kTileRows;
+  constexpr int64_t kTileBytes = U::kTileRows * kDepthBlock * 4;
+  const int64_t asked = part.blocks.rows_bytes / kTileBytes;
+  const int64_t most = part.blocks.rows_bytes == 0 ? U::kRowTiles : (asked > 0 ? asked : 1);
+  return equal_pieces(tiles, most) * U::kTileRows;
 }
 template <class U, typename T, typename Out>
 int64_t block_panels(const MatmulPart<T, Out>& part) {
-  return equal_pieces(part.panel_end - part.panel_begin, kGroupPanels<U>);
+  const int64_t columns = part.blocks.columns == 0 ? kGroupColumns : part.blocks.columns;
+  const int64_t most = columns / kTileColumns<U>;
+  return equal_pieces(part.panel_end - part.panel_begin, most > 0 ? most : 1);
 }
 
 template <class U, typename T, typename Out>

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kStepUnits = kTileSide;
 constexpr int64_t kTiledRows = 2 * kTileSide;
-constexpr int64_t kTiledBlockBytes = int64_t{256} << 10;  // of packed A at a time
+constexpr int64_t kTiledBlockBytes = int64_t{256} << 10;  // of packed A at a time, if not said otherwise
 constexpr int64_t kStepFloats = kStepUnits * kTiledColumns;
 
 // How a part's scratch is cut, in floats.
@@ -25,7 +25,8 @@ struct TiledScratch {
         // two.
         row_floats(part.piece.blocks * block_steps * kStepUnits + kStepUnits) {
     const int64_t tiles = (part.row_end - part.row_begin + kTiledRows - 1) / kTiledRows;
-    const int64_t most = kTiledBlockBytes / (kTiledRows * row_floats * 4);
+    const int64_t bytes = part.blocks.rows_bytes == 0 ? kTiledBlockBytes : part.blocks.rows_bytes;
+    const int64_t most = bytes / (kTiledRows * row_floats * 4);
     block_rows = smaller(tiles, most > 0 ? most : 1) * kTiledRows;
     tails = block_rows * row_floats;
     sums = tails + (has_tails ? part.piece.blocks * kStepFloats : 0);
