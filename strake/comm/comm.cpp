@@ -6,9 +6,9 @@
 
 namespace strake::comm {
 
-void SelfComm::reduce_scatter(const at::Tensor& full, int /*contributors*/, const tensors::ShardLayout&,
-                              at::Tensor& shard, Fold fold) {
-  fold_piece(full, shard, fold);
+void SelfComm::reduce_scatter(const Addend& full, int /*contributors*/, const tensors::ShardLayout&, at::Tensor& shard,
+                              Fold fold) {
+  fold_piece(full.values, shard, fold);
 }
 
 at::Tensor SelfComm::share(int64_t numel, at::ScalarType dtype) { return at::zeros({numel}, dtype); }

@@ -8,12 +8,21 @@
 
 #include "strake/core/error.h"
 #include "strake/tensors/flat_layout.h"
+#include "strake/tensors/touched_chunks.h"
 
 namespace strake::comm {
 
 enum class Fold {
   kOverwrite,  // shard = x_0 + x_1 + ...
   kAdd         // shard = shard + x_0 + x_1 + ...
+};
+
+// What a rank brings to a sum. Both must outlive the call.
+struct Addend {
+  Addend(const at::Tensor& all) : values(all) {}
+  Addend(const at::Tensor& all, const tensors::TouchedChunks& chunks) : values(all), touched(&chunks) {}
+  const at::Tensor& values;
+  const tensors::TouchedChunks* touched = nullptr;  // elements elsewhere are 0; null: nothing is known
 };
 
 // Elements of each contributor's piece that reduce_scatter between processes has in memory at a time.
@@ -38,7 +47,7 @@ class Comm {
   // Rank r gets the sum over its shard of `full`, in `shard` of layout.size(rank()). Both are fp32, bf16 or fp16; each
   // addition is made in fp32 and rounded to the dtype of `shard`. Only ranks below `contributors` add anything; the
   // others give an empty `full` of the same dtype. All of them get their shard.
-  virtual void reduce_scatter(const at::Tensor& full, int contributors, const tensors::ShardLayout& layout,
+  virtual void reduce_scatter(const Addend& full, int contributors, const tensors::ShardLayout& layout,
                               at::Tensor& shard, Fold fold) = 0;
 
   // Each rank's own shard of `full` is in place; afterwards all shards are.
@@ -71,7 +80,7 @@ class SelfComm final : public Comm {
   int size() const override { return 1; }
   bool is_one_process() const override { return true; }
   void all_reduce(at::Tensor&) override {}
-  void reduce_scatter(const at::Tensor& full, int contributors, const tensors::ShardLayout& layout, at::Tensor& shard,
+  void reduce_scatter(const Addend& full, int contributors, const tensors::ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override;
   void all_gather(at::Tensor&, const tensors::ShardLayout&) override {}
   void broadcast(at::Tensor&, int) override {}

@@ -101,8 +101,9 @@ class MpiComm final : public Comm {
   }
 
   // Every pair exchanges its pieces in chunks, so that the staging memory stays small whatever the buffer.
-  void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
+  void reduce_scatter(const Addend& addend, int contributors, const ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override {
+    const at::Tensor& full = addend.values;
     const at::Tensor staging =
         at::empty({contributors, std::min(kStagingElements, layout.size(rank_))}, full.options());
     int64_t longest = 0;

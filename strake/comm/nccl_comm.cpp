@@ -64,9 +64,10 @@ class NcclComm final : public Comm {
     all_gather(values, layout);
   }
 
-  void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
+  void reduce_scatter(const Addend& addend, int contributors, const ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override {
-    if (!is_here(shard)) return host_.reduce_scatter(full, contributors, layout, shard, fold);
+    if (!is_here(shard)) return host_.reduce_scatter(addend, contributors, layout, shard, fold);
+    const at::Tensor& full = addend.values;
     const at::Tensor staging =
         at::empty({contributors, std::min(kStagingElements, layout.size(rank()))}, full.options());
     int64_t longest = 0;

@@ -23,10 +23,11 @@ using tensors::ShardLayout;
 // What the ranks of one process share: a barrier that a failing rank can break, and one published buffer per rank.
 class ThreadGroup {
  public:
-  explicit ThreadGroup(int size) : buffers_(size), size_(size) {}
+  explicit ThreadGroup(int size) : buffers_(size), touched_(size), size_(size) {}
 
   int size() const { return size_; }
   at::Tensor& buffer(int rank) { return buffers_[rank]; }
+  const tensors::TouchedChunks*& touched(int rank) { return touched_[rank]; }  // of the buffer, if known
 
   void wait() {
     std::unique_lock lock(mutex_);
@@ -107,6 +108,7 @@ class ThreadGroup {
   std::vector<Letter>::iterator find_mail(uint64_t id) { return std::ranges::find(mail_, id, &Letter::id); }
 
   std::vector<at::Tensor> buffers_;
+  std::vector<const tensors::TouchedChunks*> touched_;
   std::vector<std::weak_ptr<ThreadGroup>> parts_;         // all groups split from this one
   std::map<int, std::weak_ptr<ThreadGroup>> next_parts_;  // of the split in progress, by leader
   int size_;
@@ -166,20 +168,27 @@ class ThreadComm final : public Comm {
     group_->wait();
   }
 
-  void reduce_scatter(const at::Tensor& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
+  void reduce_scatter(const Addend& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override {
-    publish(full);
+    publish(full.values, full.touched);
+    const auto is_touched = [&](int64_t element) {
+      for (int other = 0; other < contributors; ++other) {
+        const tensors::TouchedChunks* const touched = group_->touched(other);
+        if (touched == nullptr || touched->has(element)) return true;
+      }
+      return false;
+    };
+    const int64_t first = layout.begin(rank_);
     for_each_chunk(layout, [&](int64_t begin, int64_t count) {
-      at::Tensor sum = shard.narrow(0, begin, count);
-      int next = 0;
-      const bool is_fp32 = full.scalar_type() == at::kFloat && sum.scalar_type() == at::kFloat;
-      if (fold == Fold::kOverwrite && contributors > 1 && is_fp32) {  // the first two at once: one pass less
-        at::add_out(sum, chunk_of(0, layout, begin, count), chunk_of(1, layout, begin, count));
-        next = 2;
-      }
-      for (int other = next; other < contributors; ++other) {
-        fold_piece(chunk_of(other, layout, begin, count), sum, other == 0 ? fold : Fold::kAdd);
-      }
+      tensors::for_each_run(first + begin, first + begin + count, is_touched,
+                            [&](int64_t from, int64_t to, bool touched) {
+                              at::Tensor sum = shard.narrow(0, from - first, to - from);
+                              if (touched) {
+                                add_up(contributors, layout, from - first, sum, fold);
+                              } else if (fold == Fold::kOverwrite) {
+                                sum.zero_();
+                              }
+                            });
     });
     group_->wait();
   }
@@ -209,8 +218,9 @@ class ThreadComm final : public Comm {
   }
 
  private:
-  void publish(const at::Tensor& values) {
+  void publish(const at::Tensor& values, const tensors::TouchedChunks* touched = nullptr) {
     group_->buffer(rank_) = values;
+    group_->touched(rank_) = touched;
     group_->wait();
   }
   // Sums are taken in parts that stay in a core's cache from the first addend to the last.
@@ -219,6 +229,19 @@ class ThreadComm final : public Comm {
     constexpr int64_t kChunk = int64_t{1} << 16;  // elements
     for (int64_t begin = 0; begin < layout.size(rank_); begin += kChunk) {
       visit(begin, std::min(kChunk, layout.size(rank_) - begin));
+    }
+  }
+  // All contributors' elements of this rank's shard, from `begin` on.
+  void add_up(int contributors, const ShardLayout& layout, int64_t begin, at::Tensor& sum, Fold fold) {
+    const int64_t count = sum.numel();
+    int next = 0;
+    const bool is_fp32 = group_->buffer(0).scalar_type() == at::kFloat && sum.scalar_type() == at::kFloat;
+    if (fold == Fold::kOverwrite && contributors > 1 && is_fp32) {  // the first two at once: one pass less
+      at::add_out(sum, chunk_of(0, layout, begin, count), chunk_of(1, layout, begin, count));
+      next = 2;
+    }
+    for (int other = next; other < contributors; ++other) {
+      fold_piece(chunk_of(other, layout, begin, count), sum, other == 0 ? fold : Fold::kAdd);
     }
   }
   // Elements of this rank's shard in the buffer that `owner` published.

@@ -8,6 +8,9 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "strake/core/error.h"
 
 namespace strake::comm {
@@ -62,6 +65,44 @@ TEST_P(Collectives, ReduceScatterOfSixteenBitsRoundsEachAdditionToTheShard) {
     EXPECT_TRUE(narrow.equal(at::full_like(narrow, 256.0)));
     comm.reduce_scatter(comm.rank() == 0 ? full : at::empty({0}, at::kBFloat16), 1, layout, wide, Fold::kOverwrite);
     EXPECT_TRUE(wide.equal(at::full_like(wide, 256.0)));
+  });
+}
+
+TEST_P(Collectives, ReduceScatterDoesNotReadWhatNobodyTouches) {
+  run_ranks(GetParam(), 1, [](Comm& comm) {
+    constexpr int64_t kChunk = tensors::TouchedChunks::kChunk;
+    constexpr int64_t kChunks = 100;
+    const ShardLayout layout(kChunks * kChunk - 7, comm.size());
+    // Rank r touches chunks r and 50 and every 30th.
+    const auto touches = [](int rank, int64_t chunk) { return chunk == rank || chunk == 50 || chunk % 30 == 29; };
+    at::Tensor full = at::zeros({layout.end(comm.size() - 1)});
+    auto touched = tensors::TouchedChunks::none(full.numel());
+    at::Tensor expected = at::zeros({full.numel()});
+    for (int64_t chunk = 0; chunk < kChunks; ++chunk) {
+      const int64_t begin = chunk * kChunk;
+      const int64_t count = std::min(kChunk, full.numel() - begin);
+      bool any = false;
+      for (int rank = 0; rank < comm.size(); ++rank) {
+        if (!touches(rank, chunk)) continue;
+        any = true;
+        expected.narrow(0, begin, count).add_(rank + 1.0);
+      }
+      if (touches(comm.rank(), chunk)) {
+        full.narrow(0, begin, count).fill_(comm.rank() + 1.0);
+        touched.add(begin + 3, begin + 4);
+      } else if (!any) {
+        full.narrow(0, begin, count).fill_(std::nanf(""));
+      }
+    }
+    expected = expected.narrow(0, layout.begin(comm.rank()), layout.size(comm.rank()));
+    at::Tensor shard = at::full_like(expected, 5.0F);
+    comm.reduce_scatter({full, touched}, comm.size(), layout, shard, Fold::kAdd);
+    EXPECT_TRUE(shard.equal(expected + 5.0));
+    comm.reduce_scatter({full, touched}, comm.size(), layout, shard, Fold::kOverwrite);
+    EXPECT_TRUE(shard.equal(expected));
+    comm.reduce_scatter(full, comm.size(), layout, shard, Fold::kOverwrite);
+    if (shard.numel() == 0) return;
+    EXPECT_TRUE(shard.isnan().any().item<bool>()) << "all of it is read if nothing is known";
   });
 }
 

@@ -49,8 +49,7 @@ class Arrays {
 };
 
 at::Tensor tensor_of(const kernels::SharedFloats& floats) {
-  return at::from_blob(
-      const_cast<float*>(floats.data()), {floats.bytes()}, [floats](void*) {}, at::kByte);
+  return at::from_blob(const_cast<float*>(floats.data()), {floats.bytes()}, [floats](void*) {}, at::kByte);
 }
 
 kernels::SharedFloats floats_of(const std::string& name, const at::Tensor& bytes) {

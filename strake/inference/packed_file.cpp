@@ -48,7 +48,7 @@ constexpr auto kPause = std::chrono::milliseconds(10);
 int64_t nanoseconds(const struct timespec& time) { return time.tv_sec * kNanosecond + time.tv_nsec; }
 
 struct stat status_of(const fs::path& path) {
-  struct stat status {};
+  struct stat status{};
   const bool known = ::stat(path.c_str(), &status) == 0;
   require(known, ErrorKind::kIo, "cannot stat {}: {}", path.string(), std::strerror(errno));
   return status;

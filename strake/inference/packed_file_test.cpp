@@ -55,8 +55,7 @@ class KeptWeights : public testing::Test {
   // Scores, and says whether the file was trusted: otherwise it is another one afterwards.
   bool is_trusted() const {
     const fs::path file = only_file();
-    struct stat before {
-    }, after{};
+    struct stat before{}, after{};
     EXPECT_EQ(::stat(file.c_str(), &before), 0);
     EXPECT_EQ(score_kept(), expected());
     EXPECT_EQ(::stat(file.c_str(), &after), 0);

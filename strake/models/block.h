@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,8 +66,10 @@ class GradientSink {
     kernels::Store store = kernels::Store::kOverwrite;
   };
   virtual Target target(size_t parameter) = 0;
-  // For gradients that touch few rows: an fp32 tensor of the parameter's shape to which the layer adds in place.
-  virtual at::Tensor add_target(size_t parameter) = 0;
+  // For gradients that touch few rows: an fp32 tensor of the parameter's shape [rows, columns] to which the layer adds
+  // in place, in these rows alone; in any row if they are absent.
+  using Rows = std::optional<std::span<const int32_t>>;
+  virtual at::Tensor add_target(size_t parameter, const Rows& rows) = 0;
 };
 
 struct Parameter {

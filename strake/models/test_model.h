@@ -105,7 +105,7 @@ class RecordingSink final : public GradientSink {
     require(is_new, ErrorKind::kInternal, "two gradients");
     return {.gradient = gradient->second, .store = kernels::Store::kOverwrite};
   }
-  at::Tensor add_target(size_t parameter) override {
+  at::Tensor add_target(size_t parameter, const Rows& /*rows*/) override {
     return gradients.try_emplace(parameter, at::zeros(parameters_[parameter].sizes())).first->second;
   }
 

@@ -11,7 +11,11 @@
 
 namespace strake::training {
 
-// Writes the gradients of one block's trained unit into a flat fp32 buffer: over what is there, or onto it.
+using tensors::TouchedChunks;
+
+// Writes the gradients of one block's trained unit into a flat fp32 buffer: over what is there, or onto it. Knows which
+// chunks it touches, and which of them an earlier use of the buffer did: of tables that few rows are added to, only
+// those are cleared.
 class GradientReducer::BlockSink final : public models::GradientSink {
  public:
   BlockSink(const Units& units, size_t block, size_t num_parameters)
@@ -34,31 +38,44 @@ class GradientReducer::BlockSink final : public models::GradientSink {
   bool is_tied() const { return is_tied_; }
   bool is_open() const { return target_.defined(); }
 
-  void begin(at::Tensor target, comm::Fold fold) {
-    target_ = std::move(target);
+  void begin(Buffer target, comm::Fold fold) {
+    target_ = std::move(target.values);
+    before_ = std::move(target.touched);
+    touched_ = fold == comm::Fold::kAdd ? before_ : TouchedChunks::none(target_.numel());
     fold_ = fold;
     std::ranges::fill(written_, 0);
   }
-  at::Tensor end() {
+  Buffer end() {
     for (size_t i = 0; i < written_.size(); ++i) {
       require(written_[i] == uses_[i], ErrorKind::kInternal, "parameter '{}' got {}", entry(i).name,
               written_[i] == 0 ? "no gradient" : "fewer gradients than it has uses");
     }
-    return std::move(target_);
+    return {std::move(target_), std::move(touched_)};
   }
 
   void accept(size_t parameter, const at::Tensor& gradient) override {
-    at::Tensor target = claim(parameter);
+    at::Tensor target = claim_all(parameter);
     comm::fold_piece(gradient, target, fold_of(parameter));
   }
   Target target(size_t parameter) override {
-    at::Tensor gradient = claim(parameter);
+    at::Tensor gradient = claim_all(parameter);
     return {.gradient = std::move(gradient),
             .store = fold_of(parameter) == comm::Fold::kAdd ? kernels::Store::kAdd : kernels::Store::kOverwrite};
   }
-  at::Tensor add_target(size_t parameter) override {
-    at::Tensor target = claim(parameter);
-    if (fold_of(parameter) == comm::Fold::kOverwrite) target.zero_();
+  at::Tensor add_target(size_t parameter, const Rows& rows) override {
+    at::Tensor target = rows ? claim(parameter) : claim_all(parameter);
+    const tensors::FlatLayout::Entry& place = entry(parameter);
+    if (fold_of(parameter) == comm::Fold::kOverwrite) {
+      tensors::for_each_run(
+          place.begin, place.end, [&](int64_t i) { return before_.has(i); },
+          [&](int64_t begin, int64_t end, bool touched) {
+            if (touched) target_.narrow(0, begin, end - begin).zero_();
+          });
+    }
+    if (rows) {
+      const int64_t columns = place.shape.back();
+      for (const int64_t row : *rows) touched_.add(place.begin + row * columns, place.begin + (row + 1) * columns);
+    }
     return target;
   }
 
@@ -68,6 +85,10 @@ class GradientReducer::BlockSink final : public models::GradientSink {
     require(written_[parameter]++ < uses_[parameter], ErrorKind::kInternal, "parameter '{}' got {}",
             entry(parameter).name, uses_[parameter] == 0 ? "a gradient, but is frozen" : "two gradients");
     return tensors::FlatLayout::view(target_, entry(parameter));
+  }
+  at::Tensor claim_all(size_t parameter) {
+    touched_.add(entry(parameter).begin, entry(parameter).end);
+    return claim(parameter);
   }
   const tensors::FlatLayout::Entry& entry(size_t parameter) const {
     const Units::Place& place = units_.place(block_, parameter);
@@ -80,6 +101,8 @@ class GradientReducer::BlockSink final : public models::GradientSink {
   size_t block_;
   std::optional<size_t> unit_;
   at::Tensor target_;
+  TouchedChunks before_;   // what was not zero when the target was given
+  TouchedChunks touched_;  // what is not zero now
   comm::Fold fold_ = comm::Fold::kOverwrite;
   bool is_tied_ = false;
   std::vector<int> uses_;     // by parameter: gradients a micro-batch gives it
@@ -93,6 +116,7 @@ GradientReducer::GradientReducer(const models::Model& model, ShardedParameters& 
       comm_(comm),
       queue_(parameters.queue()),
       reduction_(scalar_type(reduction)) {
+  touched_of_sums_.resize(model.blocks().size());
   for (size_t i = 0; i < model.blocks().size(); ++i) {
     sinks_.push_back(std::make_unique<BlockSink>(parameters.units(), i, model.blocks()[i]->parameters().size()));
   }
@@ -124,12 +148,13 @@ void GradientReducer::open(size_t i) {
   if (sink.is_open() || !sink.unit()) return;
   const size_t u = *sink.unit();
   if (writes_into_sum(i)) {
-    sink.begin(parameters_.unit(u).gradient, first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd);
+    sink.begin({parameters_.unit(u).gradient, std::move(touched_of_sums_[i])},
+               first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd);
     return;
   }
   const tensors::FlatLayout& layout = parameters_.units()[u].layout;
-  at::Tensor buffer = take_buffer(layout.numel(), at::kFloat);
-  layout.zero_gaps(buffer);
+  Buffer buffer = take_buffer(layout.numel(), at::kFloat);
+  layout.zero_gaps(buffer.values);
   sink.begin(std::move(buffer), comm::Fold::kOverwrite);
 }
 
@@ -139,22 +164,23 @@ bool GradientReducer::writes_into_sum(size_t i) const {
   return comm_.size() == 1 && is_exact && (first_micro_step_ || !sinks_[i]->is_tied());
 }
 
-at::Tensor GradientReducer::to_reduce(size_t i) {
-  if (comm_.rank() >= contributors_) return at::empty({0}, on_device(reduction_));
-  at::Tensor gradient = sinks_[i]->end();
+GradientReducer::Buffer GradientReducer::to_reduce(size_t i) {
+  if (comm_.rank() >= contributors_) return {at::empty({0}, on_device(reduction_)), {}};
+  Buffer gradient = sinks_[i]->end();
   if (reduction_ == at::kFloat) return gradient;
-  at::Tensor rounded = take_buffer(gradient.numel(), reduction_);
-  const auto* from = gradient.const_data_ptr<float>();
-  void* const to = rounded.mutable_data_ptr();
+  Buffer rounded = take_buffer(gradient.values.numel(), reduction_);
+  rounded.touched = gradient.touched;
+  const auto* from = gradient.values.const_data_ptr<float>();
+  void* const to = rounded.values.mutable_data_ptr();
   std::visit(
       [&](const auto& place) {
         if (reduction_ == at::kHalf) {
-          kernels::convert(from, static_cast<kernels::Half*>(to), gradient.numel(), place);
+          kernels::convert(from, static_cast<kernels::Half*>(to), gradient.values.numel(), place);
         } else {
-          kernels::convert(from, static_cast<kernels::BFloat16*>(to), gradient.numel(), place);
+          kernels::convert(from, static_cast<kernels::BFloat16*>(to), gradient.values.numel(), place);
         }
       },
-      models::place_of(gradient));
+      models::place_of(gradient.values));
   return_buffer(std::move(gradient));
   return rounded;
 }
@@ -162,13 +188,17 @@ at::Tensor GradientReducer::to_reduce(size_t i) {
 void GradientReducer::reduce(size_t i) {
   if (!sinks_[i]->unit()) return;
   const size_t u = *sinks_[i]->unit();
-  at::Tensor gradient = to_reduce(i);
-  if (gradient.is_same(parameters_.unit(u).gradient)) return;
+  Buffer gradient = to_reduce(i);
+  if (gradient.values.is_same(parameters_.unit(u).gradient)) {
+    touched_of_sums_[i] = std::move(gradient.touched);
+    return;
+  }
+  touched_of_sums_[i] = {};
   const comm::Fold fold = first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd;
   auto job = [this, u, fold, contributors = contributors_, gradient = std::move(gradient)]() mutable {
     at::Tensor sum = parameters_.gradient_piece(u);
-    comm_.reduce_scatter(gradient, contributors, parameters_.unit(u).layout, sum, fold);
-    if (gradient.numel() > 0) return_buffer(std::move(gradient));
+    comm_.reduce_scatter({gradient.values, gradient.touched}, contributors, parameters_.unit(u).layout, sum, fold);
+    if (gradient.values.numel() > 0) return_buffer(std::move(gradient));
   };
   if (queue_ == nullptr) {
     job();
@@ -192,17 +222,17 @@ at::TensorOptions GradientReducer::on_device(at::ScalarType dtype) const {
   return at::TensorOptions(parameters_.device()).dtype(dtype);
 }
 
-at::Tensor GradientReducer::take_buffer(int64_t numel, at::ScalarType dtype) {
+GradientReducer::Buffer GradientReducer::take_buffer(int64_t numel, at::ScalarType dtype) {
   const std::lock_guard lock(mutex_);
   const auto fits = std::ranges::find_if(
-      free_buffers_, [&](const at::Tensor& b) { return b.numel() == numel && b.scalar_type() == dtype; });
-  if (fits == free_buffers_.end()) return at::empty({numel}, on_device(dtype));
-  at::Tensor buffer = std::move(*fits);
+      free_buffers_, [&](const Buffer& b) { return b.values.numel() == numel && b.values.scalar_type() == dtype; });
+  if (fits == free_buffers_.end()) return {at::empty({numel}, on_device(dtype)), {}};
+  Buffer buffer = std::move(*fits);
   free_buffers_.erase(fits);
   return buffer;
 }
 
-void GradientReducer::return_buffer(at::Tensor buffer) {
+void GradientReducer::return_buffer(Buffer buffer) {
   const std::lock_guard lock(mutex_);
   free_buffers_.push_back(std::move(buffer));
 }

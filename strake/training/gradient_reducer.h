@@ -40,15 +40,19 @@ class GradientReducer {
 
  private:
   class BlockSink;
+  struct Buffer {
+    at::Tensor values;
+    tensors::TouchedChunks touched;
+  };
 
   void open(size_t i);
   // A lone rank's gradients of block i go straight into the sum.
   bool writes_into_sum(size_t i) const;
   // What is exchanged of block i's complete gradient.
-  at::Tensor to_reduce(size_t i);
+  Buffer to_reduce(size_t i);
   at::TensorOptions on_device(at::ScalarType dtype) const;
-  at::Tensor take_buffer(int64_t numel, at::ScalarType dtype);
-  void return_buffer(at::Tensor buffer);
+  Buffer take_buffer(int64_t numel, at::ScalarType dtype);
+  void return_buffer(Buffer buffer);
 
   const models::Model& model_;
   ShardedParameters& parameters_;
@@ -56,11 +60,12 @@ class GradientReducer {
   comm::CommQueue* queue_;  // none for a lone rank, unless it reads parameters from disk: one thread alone uses comm_
   at::ScalarType reduction_;
   std::vector<std::unique_ptr<BlockSink>> sinks_;
+  std::vector<tensors::TouchedChunks> touched_of_sums_;  // by block: of the sum, where a lone rank writes into it
   bool first_micro_step_ = true;
   int contributors_ = 1;
   std::optional<uint64_t> on_the_way_;  // the last reduction that was posted
   std::mutex mutex_;
-  std::vector<at::Tensor> free_buffers_;
+  std::vector<Buffer> free_buffers_;
 };
 
 }  // namespace strake::training

@@ -24,7 +24,9 @@ struct EmbeddingNode final : torch::autograd::Node {
 
   static void add_rows(const at::Tensor& dout, const Parameter& parameter, const at::Tensor& ids) {
     if (!is_trained(parameter)) return;
-    const at::Tensor gradient = parameter.sink->add_target(parameter.index);
+    GradientSink::Rows rows;
+    if (ids.is_cpu()) rows = {ids.const_data_ptr<int32_t>(), static_cast<size_t>(ids.numel())};
+    const at::Tensor gradient = parameter.sink->add_target(parameter.index, rows);
     dispatch_storage(dout, [&]<typename T>(T*, const auto& place) {
       kernels::embedding_backward<T, float>(
           {.dout = const_storage<T>(dout),

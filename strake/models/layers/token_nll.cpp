@@ -51,7 +51,7 @@ struct TokenNllNode final : torch::autograd::Node {
       weight.sink->accept(weight.index, weight_gradient);
       weight_gradient.reset();
     } else if (is_trained(weight)) {
-      weight.sink->add_target(weight.index);  // sequences of one token predict nothing
+      weight.sink->add_target(weight.index, std::nullopt);  // sequences of one token predict nothing
     }
     if (!state_gradient.defined()) return {at::Tensor()};
     at::Tensor dhidden = at::zeros({num_tokens, state_gradient.size(1)}, state_gradient.options());
