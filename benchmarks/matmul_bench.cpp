@@ -2,8 +2,9 @@
 // layer can take. GFLOPS and the share of what the processor does in a loop of multiply-adds on registers, measured in
 // the same process just before (kept by one thread times the number of threads). STRAKE_NUM_THREADS sets the threads (1
 // if unset). Arguments after Google Benchmark's own: none. Operands are packed in each call, as in training, but for
-// "packed", where the weight is packed once, as in inference. int8 is there as inference computes it: rows are
-// quantized in each call, each thread takes its share of them; its peak is that of integers. Both activate ffn1.
+// "packed", where the weight is packed once and multiplied in measured blocks, as in inference. int8 is there as
+// inference computes it: rows are quantized in each call, each thread takes its share of them; its peak is that of
+// integers. Both activate ffn1.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
@@ -18,6 +19,7 @@
 #include "strake/core/cpu_features.h"
 #include "strake/core/memory.h"
 #include "strake/core/threads.h"
+#include "strake/inference/cache_tuning.h"
 #include "strake/kernels/int8_matmul.h"
 #include "strake/kernels/matmul.h"
 #include "strake/kernels/scratch.h"
@@ -74,8 +76,9 @@ template <typename T>
 void packed_forward(benchmark::State& state, const Layer& layer, c10::ScalarType dtype) {
   const Tensors t(layer, dtype);
   const at::Tensor y = at::empty_like(t.dy);
-  const kernels::PackedMatrix<T> weight({const_storage<T>(t.weight), layer.inputs, kernels::Order::kColumns},
+  const kernels::PackedMatrix<T> packed({const_storage<T>(t.weight), layer.inputs, kernels::Order::kColumns},
                                         layer.inputs, layer.outputs);
+  const kernels::PackedMatrix<T> weight = packed.in_blocks(inference::measure_blocks(packed));
   const kernels::MatmulResult<T, T> result{.c = storage<T>(y),
                                            .stride = layer.outputs,
                                            .bias = const_storage<T>(t.bias),
@@ -96,7 +99,8 @@ void quantized_forward(benchmark::State& state, const Layer& layer) {
   const at::Tensor y = at::empty_like(t.dy);
   const at::Tensor wide = t.weight.to(at::kFloat);
   const at::Tensor bias = t.bias.to(at::kFloat);
-  const kernels::QuantizedMatrix weight(wide.const_data_ptr<float>(), layer.inputs, layer.outputs);
+  const kernels::QuantizedMatrix packed(wide.const_data_ptr<float>(), layer.inputs, layer.outputs);
+  const kernels::QuantizedMatrix weight = packed.in_blocks(inference::measure_blocks(packed));
   const int64_t rows = (kTokens + num_threads() - 1) / num_threads();
   kernels::Scratch scratch(num_threads(), kernels::int8_matmul_scratch(rows, weight));
   std::vector<float*> scratch_of;

@@ -23,15 +23,15 @@ constexpr std::array<int64_t, 2> kColumns{768, 1'000'000};  // beside 2304
 constexpr int64_t kMostBytes = int64_t{64} << 20;           // that a file may ask for
 constexpr int64_t kMostColumns = 1'000'000;
 
-// Products of kRows rows by one linear layer's weight.
+// Products of kRows rows by one weight.
 template <typename T>
 class PlainProduct {
  public:
-  explicit PlainProduct(const LinearWeights<T>& linear)
-      : linear_(linear), a_(kRows * linear.weight.depth()), c_(kRows * linear.weight.columns()) {}
+  explicit PlainProduct(const kernels::PackedMatrix<T>& weight)
+      : weight_(weight), a_(kRows * weight.depth()), c_(kRows * weight.columns()) {}
 
   double seconds(const CacheBlocks& blocks) {
-    const kernels::PackedMatrix<T> weight = linear_.weight.in_blocks(blocks);
+    const kernels::PackedMatrix<T> weight = weight_.in_blocks(blocks);
     kernels::AlignedFloats scratch(kernels::matmul_scratch<T, T>(kRows, weight));
     const auto start = Clock::now();
     kernels::matmul_on_thread<T, T>({.rows = kRows,
@@ -45,17 +45,17 @@ class PlainProduct {
   }
 
  private:
-  const LinearWeights<T>& linear_;
+  const kernels::PackedMatrix<T>& weight_;
   std::vector<T> a_, c_;
 };
 
 class QuantizedProduct {
  public:
-  explicit QuantizedProduct(const QuantizedLinear& linear)
-      : linear_(linear), a_(kRows * linear.weight.depth()), c_(kRows * linear.weight.columns()) {}
+  explicit QuantizedProduct(const kernels::QuantizedMatrix& weight)
+      : weight_(weight), a_(kRows * weight.depth()), c_(kRows * weight.columns()) {}
 
   double seconds(const CacheBlocks& blocks) {
-    const kernels::QuantizedMatrix weight = linear_.weight.in_blocks(blocks);
+    const kernels::QuantizedMatrix weight = weight_.in_blocks(blocks);
     kernels::AlignedFloats scratch(kernels::int8_matmul_scratch(kRows, weight));
     const auto start = Clock::now();
     kernels::int8_matmul_on_thread<kernels::BFloat16>(
@@ -65,23 +65,21 @@ class QuantizedProduct {
   }
 
  private:
-  const QuantizedLinear& linear_;
+  const kernels::QuantizedMatrix& weight_;
   std::vector<kernels::BFloat16> a_, c_;
 };
 
 template <class Product>
-CacheBlocks best_blocks(Product product, bool has_columns) {
+CacheBlocks best_of(Product& product, const std::vector<CacheBlocks>& candidates) {
+  return candidates[fastest(candidates.size(), [&](size_t i) { return product.seconds(candidates[i]); })];
+}
+
+template <class Product>
+CacheBlocks best_rows(Product& product) {
   product.seconds({});  // touches its memory
-  const auto best_of = [&](const std::vector<CacheBlocks>& candidates) {
-    return candidates[fastest(candidates.size(), [&](size_t i) { return product.seconds(candidates[i]); })];
-  };
   std::vector<CacheBlocks> candidates{{}};
   for (const int64_t kib : kRowsKiB) candidates.push_back({.rows_bytes = kib << 10});
-  const CacheBlocks rows = best_of(candidates);
-  if (!has_columns) return rows;
-  candidates = {rows};
-  for (const int64_t columns : kColumns) candidates.push_back({.rows_bytes = rows.rows_bytes, .columns = columns});
-  return best_of(candidates);
+  return best_of(product, candidates);
 }
 
 std::string processor() { return fmt::format("{} {:08x}", cpu_features().brand, cpu_features().signature); }
@@ -116,6 +114,19 @@ size_t fastest(size_t candidates, const std::function<double(size_t)>& seconds) 
 }
 
 template <typename T>
+CacheBlocks measure_blocks(const kernels::PackedMatrix<T>& weight) {
+  PlainProduct<T> product(weight);
+  std::vector<CacheBlocks> candidates{best_rows(product)};
+  for (const int64_t columns : kColumns) candidates.push_back({candidates[0].rows_bytes, columns});
+  return best_of(product, candidates);
+}
+
+CacheBlocks measure_blocks(const kernels::QuantizedMatrix& weight) {
+  QuantizedProduct product(weight);
+  return best_rows(product);
+}
+
+template <typename T>
 LayerBlocks measure_blocks(const EncoderWeights<T>& weights) {
   LayerBlocks blocks;
   for (size_t i = 0; i < kLinears; ++i) {
@@ -125,11 +136,11 @@ LayerBlocks measure_blocks(const EncoderWeights<T>& weights) {
     };
     const auto plain = first_with(&LayerLinear<T>::plain);
     if (plain != weights.layers.end()) {
-      blocks.plain[i] = best_blocks(PlainProduct<T>(*plain->linears[i].plain), true);
+      blocks.plain[i] = measure_blocks(plain->linears[i].plain->weight);
     }
     const auto quantized = first_with(&LayerLinear<T>::quantized);
     if (quantized != weights.layers.end()) {
-      blocks.quantized[i] = best_blocks(QuantizedProduct(*quantized->linears[i].quantized), false);
+      blocks.quantized[i] = measure_blocks(quantized->linears[i].quantized->weight);
     }
   }
   return blocks;
@@ -167,6 +178,8 @@ std::optional<LayerBlocks> parse_blocks(std::string_view text) {
   return ok && text.empty() ? std::optional(blocks) : std::nullopt;
 }
 
+template CacheBlocks measure_blocks(const kernels::PackedMatrix<float>&);
+template CacheBlocks measure_blocks(const kernels::PackedMatrix<kernels::BFloat16>&);
 template LayerBlocks measure_blocks(const EncoderWeights<float>&);
 template LayerBlocks measure_blocks(const EncoderWeights<kernels::BFloat16>&);
 template void use_blocks(const LayerBlocks&, EncoderWeights<float>&);

@@ -20,8 +20,13 @@ struct LayerBlocks {
   bool operator==(const LayerBlocks&) const = default;
 };
 
-// Multiplies by the weights of the first layer that has the form, on the calling thread: about a second for a model of
-// BERT-base's size. A linear layer's blocks differ from the kernel's own only where that is clearly faster.
+// Multiplies by the weight on the calling thread, some tens of times. The blocks differ from the kernel's own only
+// where that is clearly faster.
+template <typename T>
+kernels::CacheBlocks measure_blocks(const kernels::PackedMatrix<T>& weight);
+kernels::CacheBlocks measure_blocks(const kernels::QuantizedMatrix& weight);
+
+// Of the first layer that has the form: about a second for a model of BERT-base's size.
 template <typename T>
 LayerBlocks measure_blocks(const EncoderWeights<T>& weights);
 
