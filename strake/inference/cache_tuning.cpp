@@ -15,8 +15,8 @@ namespace {
 
 using kernels::CacheBlocks;
 
-constexpr int64_t kRows = 768;                              // of the measured products
-constexpr int kTurns = 3;                                   // of each candidate
+constexpr int64_t kRows = 384;                              // of the measured products
+constexpr int kTurns = 5;                                   // of each candidate
 constexpr double kClearly = 0.97;                           // of the first one's time
 constexpr std::array<int64_t, 3> kRowsKiB{96, 512, 1024};   // beside what kernels do by themselves: 256 or 288
 constexpr std::array<int64_t, 2> kColumns{768, 1'000'000};  // beside 2304
