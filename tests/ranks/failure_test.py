@@ -164,8 +164,9 @@ def test_a_killed_process_ends_the_job_and_the_run_goes_on(inputs, whole, tmp_pa
     os.kill(ranks[victim], signal.SIGKILL)
     code, log = job.end()
     assert code != 0
-    # The launcher names the process that ended first: the other one may notice before it does, and UCX aborts it.
-    assert "signal 9" in log or "signal 6" in log, log
+    # The launcher names the process that ended first: the other one may notice before it does, in the middle of a
+    # transfer, and UCX says why it aborts it. The launcher then gives the signal, or a code of its own.
+    assert any(cause in log for cause in ("signal 9", "signal 6", "returned -1: No such process")), log
     assert not [pid for pid in ranks if is_alive(pid)]
     outcome = run_mpi(2, train_command(inputs, folder, 2, **(RUN | {"ranks": 1, "resume_from_checkpoint": "true"})))
     assert outcome.code == 0, outcome.err
