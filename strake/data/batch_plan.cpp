@@ -1,8 +1,8 @@
 #include "strake/data/batch_plan.h"
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
+#include <utility>
 
 #include "strake/core/error.h"
 
@@ -87,7 +87,7 @@ void BatchPlan::balance(std::vector<MicroBatch>& batches) const {
   for (const MicroBatch& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
   std::vector<size_t> longest_first(all.size());
   std::iota(longest_first.begin(), longest_first.end(), size_t{0});
-  std::ranges::stable_sort(longest_first, std::greater<>(), [&](size_t i) { return length(all[i]); });
+  std::ranges::sort(longest_first, {}, [&](size_t i) { return std::pair(-length(all[i]), i); });
 
   std::vector<int64_t> room(batches.size(), options_.sequences);
   std::vector<int64_t> tokens(batches.size(), 0);
