@@ -8,7 +8,6 @@
 #include "strake/core/clock.h"
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
-#include "strake/core/threads.h"
 
 namespace strake::inference {
 namespace {

@@ -3,7 +3,6 @@
 #include <array>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 

@@ -5,8 +5,8 @@
 namespace strake::kernels {
 
 // How much a matrix product keeps in a core's second-level cache while it walks through the right operand. What is best
-// depends on the processor and is found by measuring (inference/tuning.h); results do not depend on it. 0: what the
-// kernel does by itself, made for caches of 512 KiB to 1 MiB.
+// depends on the processor and is found by measuring (inference/cache_tuning.h); results do not depend on it. 0: what
+// the kernel does by itself, made for caches of 512 KiB to 1 MiB.
 struct CacheBlocks {
   int64_t rows_bytes = 0;  // of the left operand, packed; at least a tile's rows are
   int64_t columns = 0;     // whose sums are kept while the depth is walked through; only fp32 and bf16 without AMX

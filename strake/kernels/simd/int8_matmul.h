@@ -153,8 +153,7 @@ struct Int8Scratch {
       : units(int8_units<U>(b.depth())), row_units(Tiler::units_per_row(units)) {
     const int64_t tiles = (rows + U::kTileRows - 1) / U::kTileRows;
     const int64_t tile_bytes = U::kTileRows * (row_units > 0 ? row_units : 1) * 4;
-    const int64_t most = (b.blocks().rows_bytes == 0 ? kPackedBlockBytes : b.blocks().rows_bytes) / tile_bytes;
-    block_rows = smaller(tiles, most > 0 ? most : 1) * U::kTileRows;
+    block_rows = smaller(tiles, pieces_in(b.blocks().rows_bytes, kPackedBlockBytes, tile_bytes)) * U::kTileRows;
     row_bytes = round_up(b.depth(), kRowAlign);
     scales = round_up(block_rows * row_units + U::Simd::kLanes, 16);
     quantized = scales + round_up(block_rows, 16);

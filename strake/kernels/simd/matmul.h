@@ -217,15 +217,12 @@ template <class U, typename T, typename Out>
 int64_t block_rows(const MatmulPart<T, Out>& part) {
   const int64_t tiles = (part.row_end - part.row_begin + U::kTileRows - 1) / U::kTileRows;
   constexpr int64_t kTileBytes = U::kTileRows * kDepthBlock * 4;
-  const int64_t asked = part.blocks.rows_bytes / kTileBytes;
-  const int64_t most = part.blocks.rows_bytes == 0 ? U::kRowTiles : (asked > 0 ? asked : 1);
-  return equal_pieces(tiles, most) * U::kTileRows;
+  return equal_pieces(tiles, pieces_in(part.blocks.rows_bytes, U::kRowTiles * kTileBytes, kTileBytes)) * U::kTileRows;
 }
 template <class U, typename T, typename Out>
 int64_t block_panels(const MatmulPart<T, Out>& part) {
-  const int64_t columns = part.blocks.columns == 0 ? kGroupColumns : part.blocks.columns;
-  const int64_t most = columns / kTileColumns<U>;
-  return equal_pieces(part.panel_end - part.panel_begin, most > 0 ? most : 1);
+  const int64_t most = pieces_in(part.blocks.columns, kGroupColumns, kTileColumns<U>);
+  return equal_pieces(part.panel_end - part.panel_begin, most);
 }
 
 template <class U, typename T, typename Out>

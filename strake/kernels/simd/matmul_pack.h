@@ -42,6 +42,12 @@ inline int64_t equal_pieces(int64_t count, int64_t most) {
   return (count + pieces - 1) / pieces;
 }
 
+// How many pieces of `size` there is room for in `asked`, or in `own` where nothing is asked for; at least 1.
+inline int64_t pieces_in(int64_t asked, int64_t own, int64_t size) {
+  const int64_t pieces = (asked == 0 ? own : asked) / size;
+  return pieces > 0 ? pieces : 1;
+}
+
 // Lines of an operand: rows of A, columns of B.
 template <typename T>
 struct PanelSource {

@@ -25,9 +25,8 @@ struct TiledScratch {
         // two.
         row_floats(part.piece.blocks * block_steps * kStepUnits + kStepUnits) {
     const int64_t tiles = (part.row_end - part.row_begin + kTiledRows - 1) / kTiledRows;
-    const int64_t bytes = part.blocks.rows_bytes == 0 ? kTiledBlockBytes : part.blocks.rows_bytes;
-    const int64_t most = bytes / (kTiledRows * row_floats * 4);
-    block_rows = smaller(tiles, most > 0 ? most : 1) * kTiledRows;
+    const int64_t most = pieces_in(part.blocks.rows_bytes, kTiledBlockBytes, kTiledRows * row_floats * 4);
+    block_rows = smaller(tiles, most) * kTiledRows;
     tails = block_rows * row_floats;
     sums = tails + (has_tails ? part.piece.blocks * kStepFloats : 0);
     total = sums + (part.sums == nullptr ? kTiledRows * kTiledColumns : 0);
