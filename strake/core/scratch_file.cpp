@@ -54,7 +54,10 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, uint64_t bytes, co
   const int error = bytes == 0 ? 0 : ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
   if (error != 0) {
     ::close(descriptor_);
-    fail(ErrorKind::kIo, "cannot reserve {:.1f} GiB in {}: {}", static_cast<double>(bytes) / (1 << 30), folder.string(),
+    std::error_code unknown;
+    const auto free = std::filesystem::space(folder, unknown).available;
+    fail(ErrorKind::kIo, "cannot reserve {:.1f} MiB in {}, which has {:.1f} MiB free: {}",
+         static_cast<double>(bytes) / (1 << 20), folder.string(), unknown ? 0.0 : static_cast<double>(free) / (1 << 20),
          std::strerror(error));
   }
   if (options.engine != Engine::kThreads) ring_ = IoRing::open(static_cast<unsigned>(depth_) + 1);

@@ -159,8 +159,18 @@ void SafetensorsWriter::write(const at::Tensor& tensor) {
   const Entry& entry = entries_[next_++];
   require(tensor.sizes() == at::IntArrayRef(entry.shape) && tensor.scalar_type() == entry.dtype, ErrorKind::kInternal,
           "tensor '{}' is not as announced", entry.name);
-  const at::Tensor contiguous = tensor.contiguous();
-  file_.write(contiguous.const_data_ptr(), contiguous.nbytes());
+  if (tensor.dim() == 0 || tensor.is_contiguous()) {
+    file_.write(tensor.const_data_ptr(), tensor.nbytes());
+    return;
+  }
+  // What is transposed is put in order a few rows at a time, so that there is no second whole tensor in memory.
+  constexpr size_t kChunk = size_t{1} << 18;  // bytes
+  const int64_t rows = tensor.size(0);
+  const auto rows_at_a_time = static_cast<int64_t>(kChunk * static_cast<size_t>(rows) / tensor.nbytes() + 1);
+  for (int64_t row = 0; row < rows; row += rows_at_a_time) {
+    const at::Tensor ordered = tensor.narrow(0, row, std::min(rows_at_a_time, rows - row)).contiguous();
+    file_.write(ordered.const_data_ptr(), ordered.nbytes());
+  }
 }
 
 void SafetensorsWriter::commit() {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "strake/core/memory.h"
+
 namespace strake::tensors {
 namespace {
 
@@ -50,6 +52,7 @@ class CountingAllocator final : public at::Allocator {
   void add(void* data) {
     if (data == nullptr) return;
     const int64_t size = size_of(data);
+    ask_for_huge_pages(data, static_cast<size_t>(size));
     this_thread.current += size;
     this_thread.peak = std::max(this_thread.peak, this_thread.current);
     const int64_t now = current_.fetch_add(size, std::memory_order_relaxed) + size;

@@ -4,7 +4,7 @@
 
 // Bytes of all CPU tensors of this process, from the moment of track_tensor_memory() on. What libraries and kernels
 // allocate past ATen's allocator (matrix products' workspaces, datasets, files) is not in it. Thread-safe; costs two
-// atomic additions per tensor.
+// atomic additions per tensor. Large tensors are given huge pages, if the system has any.
 namespace strake::tensors {
 
 // Makes ATen's CPU allocator count; a second call does nothing. Call it before the first tensor is made: one that is
