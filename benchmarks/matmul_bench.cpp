@@ -26,6 +26,7 @@
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/layers/node.h"
 #include "strake/tensors/compute_threads.h"
+#include "strake/tensors/tracked_memory.h"
 
 #include "benchmarks/register_peak.h"
 
@@ -175,7 +176,8 @@ void register_all() {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  strake::keep_freed_memory();
+  strake::keep_freed_memory();  // memory as a training run has it
+  strake::tensors::track_tensor_memory();
   const char* threads = std::getenv("STRAKE_NUM_THREADS");
   strake::tensors::set_compute_threads(threads == nullptr ? 1 : strake::threads_per_rank(1));
   benchmark::AddCustomContext("cpu", strake::describe_cpu());

@@ -96,7 +96,7 @@ TEST(BiasActivation, ValuesAreAccurateEverywhereInEveryRung) {
     std::vector<double> want;
     for (const float value : x) want.push_back(formula(kind, value));
     for (const Isa isa : usable_rungs()) {
-      // erf is good to 1.5e-7, times |x| / 2 where it matters (|x| < 5); everything else to a few roundings.
+      // Of gelu the table, of the others a few roundings.
       expect_close(forward(x, no_bias, kind, isa), want, 5e-7, 3e-7,
                    std::string(to_string(isa)) + " activation " + std::to_string(static_cast<int>(kind)));
     }

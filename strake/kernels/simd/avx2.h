@@ -70,6 +70,7 @@ struct Avx2 {
 
   static Float fma(Float a, Float b, Float c) { return _mm256_fmadd_ps(a, b, c); }    // a b + c
   static Float fnma(Float a, Float b, Float c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a b
+  static Float fms(Float a, Float b, Float c) { return _mm256_fmsub_ps(a, b, c); }    // a b - c
   static Float max(Float a, Float b) { return _mm256_max_ps(a, b); }
   static Float min(Float a, Float b) { return _mm256_min_ps(a, b); }
   static Float abs(Float a) { return _mm256_andnot_ps(set(-0.0F), a); }
@@ -77,6 +78,13 @@ struct Avx2 {
   static Float reciprocal(Float a) { return _mm256_div_ps(set(1.0F), a); }
   static Float less_select(Float a, Float b, Float yes, Float no) {  // a < b ? yes : no
     return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+  }
+  // Lane by lane the entry of a table of 16, on 64 bytes, that the lowest 4 bits of `at` name.
+  static Float pick(const float* table, Float at) {
+    const __m256i bits = _mm256_castps_si256(at);
+    const Float low = _mm256_permutevar8x32_ps(_mm256_load_ps(table), bits);
+    const Float high = _mm256_permutevar8x32_ps(_mm256_load_ps(table + 8), bits);
+    return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(bits, 28)));
   }
   static Float bit_or(Float a, Float b) { return _mm256_or_ps(a, b); }
   static bool is_all_zero_bits(Float a) {

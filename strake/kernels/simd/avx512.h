@@ -51,6 +51,7 @@ struct Avx512 {
 
   static Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }    // a b + c
   static Float fnma(Float a, Float b, Float c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a b
+  static Float fms(Float a, Float b, Float c) { return _mm512_fmsub_ps(a, b, c); }    // a b - c
   static Float max(Float a, Float b) { return _mm512_max_ps(a, b); }
   static Float min(Float a, Float b) { return _mm512_min_ps(a, b); }
   static Float abs(Float a) { return _mm512_abs_ps(a); }
@@ -62,6 +63,10 @@ struct Avx512 {
   }
   static Float less_select(Float a, Float b, Float yes, Float no) {  // a < b ? yes : no
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+  }
+  // Lane by lane the entry of a table of 16, on 64 bytes, that the lowest 4 bits of `at` name.
+  static Float pick(const float* table, Float at) {
+    return _mm512_permutexvar_ps(_mm512_castps_si512(at), _mm512_load_ps(table));
   }
   static Float bit_or(Float a, Float b) { return _mm512_or_ps(a, b); }
   static bool is_all_zero_bits(Float a) {

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "strake/kernels/bias_activation_rungs.h"
+#include "strake/kernels/simd/gelu.h"
 #include "strake/kernels/simd/lanes.h"
 #include "strake/kernels/simd/math.h"
 
@@ -12,27 +13,6 @@ namespace {
 constexpr float kTwoRootTwoOverPi = 1.5957691216F;  // 2 sqrt(2 / pi)
 constexpr float kGeluCubic = 0.044715F;
 
-// GELU for results that are rounded to 8 bits: x (1/2 + u P(u^2)) with u = x cut to +-4.4, where the exact factor is
-// within 6e-6 of 0 or 1. P has degree 8 and the least largest absolute error of the product (minimax, made by linear
-// programming), 2.5e-5; fp32 rounding makes that 5.5e-5, or 1.5e-5 relative, in all. NaN stays NaN.
-template <class S>
-inline typename S::Float gelu_for_bfloat16(typename S::Float x) {
-  using Float = typename S::Float;
-  const Float factor = S::max(S::set(-4.4F), x);  // not less, or the rounding of 0 would be multiplied by any x
-  const Float u = S::min(S::set(4.4F), factor);
-  const Float square = u * u;
-  Float p = S::set(3.5690849581326844e-11F);
-  p = S::fma(p, square, S::set(-3.753745314583057e-9F));
-  p = S::fma(p, square, S::set(1.7407353425369365e-7F));
-  p = S::fma(p, square, S::set(-4.72464444101206e-6F));
-  p = S::fma(p, square, S::set(8.429039735347033e-5F));
-  p = S::fma(p, square, S::set(-1.0549742728471756e-3F));
-  p = S::fma(p, square, S::set(9.642956778407097e-3F));
-  p = S::fma(p, square, S::set(-6.607629358768463e-2F));
-  p = S::fma(p, square, S::set(3.98761510848999e-1F));
-  return factor * S::fma(u, p, S::set(0.5F));
-}
-
 // Of a result that is stored as Out.
 template <class S, Activation kKind, class Out>
 inline typename S::Float activate(typename S::Float x) {
@@ -40,7 +20,7 @@ inline typename S::Float activate(typename S::Float x) {
   if constexpr (kKind == Activation::kGelu && std::is_same_v<Out, BFloat16>) {
     return gelu_for_bfloat16<S>(x);
   } else if constexpr (kKind == Activation::kGelu) {
-    return x * normal<S>(x).cdf;
+    return gelu<S>(x);
   } else if constexpr (kKind == Activation::kGeluTanh) {  // (1 + tanh u) / 2 = sigmoid(2 u)
     const Float twice = x * S::fma(x * x, S::set(kTwoRootTwoOverPi * kGeluCubic), S::set(kTwoRootTwoOverPi));
     return x * sigmoid<S>(twice);
