@@ -9,10 +9,13 @@
 #include <chrono>
 #include <climits>
 #include <cstdlib>
+#include <exception>
 #include <span>
 #include <thread>
 
 #include "strake/comm/pmi_server.h"
+#include "strake/comm/rank_guard.h"
+#include "strake/comm/rank_lines.h"
 #include "strake/comm/rank_watch.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
@@ -49,28 +52,31 @@ int element_count(const at::Tensor& values) {
   return static_cast<int>(values.numel());
 }
 
-// What a rank keeps alive where processes were started without a launcher of MPI's.
-struct TorchrunJob {
-  std::unique_ptr<PmiServer> server;  // rank 0
+// What a rank keeps alive to hear of the others.
+struct RankTies {
+  std::unique_ptr<RankRollCall> processes;
+  std::unique_ptr<PmiServer> server;  // rank 0 where there is no launcher of MPI's
   std::shared_ptr<RankWatch> watch;
+  bool has_launcher = true;  // that ends the others
 };
 
 class MpiComm final : public Comm {
  public:
   // Of all ranks.
-  explicit MpiComm(TorchrunJob job) : MpiComm(MPI_COMM_WORLD) { job_ = std::move(job); }
+  explicit MpiComm(RankTies ties) : MpiComm(MPI_COMM_WORLD) { ties_ = std::move(ties); }
   // Takes ownership of `comm`.
   explicit MpiComm(MPI_Comm comm, std::shared_ptr<RankWatch> watch = nullptr) : comm_(comm) {
-    job_.watch = std::move(watch);
+    ties_.watch = std::move(watch);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
   ~MpiComm() override {
-    if (is_aborted_) return;  // MPI would wait for the others
+    // MPI would wait for the others
+    if (is_aborted_ || std::uncaught_exceptions() > exceptions_before_) return;
     if (comm_ == MPI_COMM_WORLD) {
-      job_.watch.reset();
       MPI_Finalize();
+      if (ties_.watch) ties_.watch->leave();
     } else {
       MPI_Comm_free(&comm_);
     }
@@ -160,7 +166,7 @@ class MpiComm final : public Comm {
   }
 
   void check_others() override {
-    if (job_.watch) job_.watch->require_all();
+    if (ties_.watch) ties_.watch->require_all();
   }
 
   at::Tensor share(int64_t, at::ScalarType) override { fail(ErrorKind::kInternal, "processes share no memory"); }
@@ -168,15 +174,16 @@ class MpiComm final : public Comm {
   std::unique_ptr<Comm> split(int color) override {
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, rank_, &part), "split");
-    return std::make_unique<MpiComm>(part, job_.watch);
+    return std::make_unique<MpiComm>(part, ties_.watch);
   }
 
   void abort(ErrorKind kind, const std::string& reason) override {
+    is_aborted_ = true;
+    if (ties_.watch && ties_.watch->has_news()) return;  // another rank did
     log::error("rank {} of {} stops the job: {} error: {}", rank_, size_, to_string(kind), reason);
-    if (job_.watch) {  // the others hear of it when this process ends
-      is_aborted_ = true;
-      return;
-    }
+    if (ties_.watch) ties_.watch->give_up(kind, reason);
+    if (!ties_.has_launcher) return;
+    ties_.watch.reset();
     // Launchers forward output and the abort by different ways; the abort must not be faster.
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     MPI_Abort(MPI_COMM_WORLD, exit_code(kind));
@@ -186,13 +193,23 @@ class MpiComm final : public Comm {
   static constexpr int kUserTag = 1;
   static constexpr int kChunkTag = 2;
 
+  // MPI may notice that a rank is gone before it is told which one.
+  void check_alive(int code, const char* operation) const {
+    if (code != MPI_SUCCESS && ties_.watch) {
+      ties_.watch->wait_for_news();
+      ties_.watch->require_all();
+    }
+    check(code, operation);
+  }
+
   // Waits as a guest on the core: MPI's own waiting spins, and the rank's other threads are computing.
   void finish(std::span<MPI_Request> requests, const char* operation) const {
     int done = 0;
     while (true) {
-      check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE), operation);
+      check_alive(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+                  operation);
       if (done != 0) return;
-      if (job_.watch) job_.watch->require_all();
+      if (ties_.watch) ties_.watch->require_all();
       std::this_thread::yield();
     }
   }
@@ -201,7 +218,7 @@ class MpiComm final : public Comm {
   template <typename Start>
   void run(const char* operation, const Start& start) const {
     std::array<MPI_Request, 1> request{MPI_REQUEST_NULL};
-    check(start(request.data()), operation);
+    check_alive(start(request.data()), operation);
     finish(request, operation);
   }
 
@@ -215,50 +232,84 @@ class MpiComm final : public Comm {
       if (other == rank_) continue;
       if (mine > 0 && other < contributors) {
         const at::Tensor slot = staging[other];
-        check(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), transfer_type(slot), other, kChunkTag, comm_,
-                        &requests.emplace_back()),
-              "reduce_scatter");
+        check_alive(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), transfer_type(slot), other, kChunkTag,
+                              comm_, &requests.emplace_back()),
+                    "reduce_scatter");
       }
       const int64_t theirs = std::min(kStagingElements, layout.size(other) - begin);
       if (theirs <= 0 || rank_ >= contributors) continue;
       const at::Tensor piece = full.narrow(0, layout.begin(other) + begin, theirs);
-      check(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), transfer_type(piece), other, kChunkTag, comm_,
-                      &requests.emplace_back()),
-            "reduce_scatter");
+      check_alive(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), transfer_type(piece), other, kChunkTag,
+                            comm_, &requests.emplace_back()),
+                  "reduce_scatter");
     }
     finish(requests, "reduce_scatter");
   }
 
   MPI_Comm comm_;
-  TorchrunJob job_;
+  RankTies ties_;
+  int exceptions_before_ = std::uncaught_exceptions();
   bool is_aborted_ = false;
   int rank_ = 0;
   int size_ = 1;
 };
 
-TorchrunJob start_torchrun_job(const RankEnvironment& environment) {
+// How long ranks wait at the start for others, or until others have at least a process where they would see it.
+struct Patience {
+  std::chrono::seconds rank{60};
+  std::chrono::seconds process{10};  // a busy machine, or a user with two terminals, starts them seconds apart
+};
+Patience start_patience() {
+  const char* text = std::getenv("STRAKE_START_SECONDS");
+  if (text == nullptr) return {};
+  const std::chrono::seconds given(parse_number(text));
+  require(given.count() > 0, ErrorKind::kUsage, "STRAKE_START_SECONDS={} is not a number of seconds", printable(text));
+  return {.rank = given, .process = std::max(given / 6, std::chrono::seconds(1))};  // as without it
+}
+
+// Returns when all ranks have come.
+RankTies tie_torchrun_ranks(const RankEnvironment& environment) {
   const int port = environment.master_port + 1;
-  TorchrunJob job;
-  if (environment.rank == 0) {
-    job.server = std::make_unique<PmiServer>(environment.master_address, port, environment.size);
+  const Patience patience = start_patience();
+  RankTies ties{.has_launcher = false};
+  if (const auto query = torchrun_processes(environment)) {
+    ties.processes = std::make_unique<RankRollCall>(*query, patience.process);
   }
-  job.watch = std::make_shared<RankWatch>(environment.master_address, port, environment.rank);
+  const PmiJob job{.num_ranks = environment.size, .patience = patience.rank, .processes = ties.processes.get()};
+  int socket = -1;
+  if (environment.rank == 0) {
+    ties.server = std::make_unique<PmiServer>(environment.master_address, port, job);
+    socket = connect_to_pmi_server(environment.master_address, port, {.patience = patience.rank});
+  } else {
+    socket = connect_to_pmi_server(environment.master_address, port, job);
+  }
+  ties.watch = std::make_shared<RankWatch>(socket, environment.rank, RankWatch::Server::kRankZero);
+  ties.watch->wait_for_all(patience.rank);
   ::setenv("PMI_PORT", fmt::format("{}:{}", environment.master_address, port).c_str(), 1);
   ::setenv("PMI_ID", std::to_string(environment.rank).c_str(), 1);
   ::setenv("PMI_RANK", std::to_string(environment.rank).c_str(), 1);
   ::setenv("PMI_SIZE", std::to_string(environment.size).c_str(), 1);
-  return job;
+  return ties;
+}
+
+RankTies tie_ranks(const RankEnvironment& environment) {
+  if (environment.size == 1) return {};
+  if (environment.launcher == "torchrun") return tie_torchrun_ranks(environment);
+  RankTies ties;
+  if (const auto socket = join_rank_guard(environment)) {
+    ties.watch = std::make_shared<RankWatch>(*socket, environment.rank, RankWatch::Server::kGuard);
+  }
+  return ties;
 }
 
 }  // namespace
 
 std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment) {
-  TorchrunJob job;
-  if (environment.launcher == "torchrun" && environment.size > 1) job = start_torchrun_job(environment);
+  RankTies ties = tie_ranks(environment);
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "starting MPI");
   require(provided >= MPI_THREAD_SERIALIZED, ErrorKind::kComm, "this MPI library does not allow calls from threads");
-  auto comm = std::make_unique<MpiComm>(std::move(job));
+  auto comm = std::make_unique<MpiComm>(std::move(ties));
   require(comm->size() == environment.size && comm->rank() == environment.rank, ErrorKind::kComm,
           "{} started rank {} of {}, but the MPI library of this build sees rank {} of {}: use the launcher of the MPI "
           "strake was built with (mpirun.mpich by default)",

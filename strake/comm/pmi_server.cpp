@@ -3,26 +3,27 @@
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
-#include <sstream>
 #include <thread>
 #include <vector>
 
+#include "strake/comm/rank_lines.h"
 #include "strake/core/error.h"
 
 namespace strake::comm {
 namespace {
-
-constexpr size_t kMaxLine = 4096;
 
 struct AddressInfo {
   AddressInfo(const std::string& address, int port) {
@@ -37,32 +38,44 @@ struct AddressInfo {
   addrinfo* first = nullptr;
 };
 
-std::map<std::string, std::string> parse_line(const std::string& line) {
-  std::map<std::string, std::string> fields;
-  std::istringstream words(line);
-  for (std::string word; words >> word;) {
-    const size_t equals = word.find('=');
-    if (equals != std::string::npos) fields[word.substr(0, equals)] = word.substr(equals + 1);
-  }
-  return fields;
+// As TCP may do when nobody listens, if the port is one of those that it gives to those that connect.
+bool is_connected_to_itself(int socket) {
+  sockaddr_storage own{};
+  sockaddr_storage peer{};
+  socklen_t own_length = sizeof(own);
+  socklen_t peer_length = sizeof(peer);
+  ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_length);
+  ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_length);
+  return own_length == peer_length && std::memcmp(&own, &peer, own_length) == 0;
+}
+
+// A host that is gone says nothing: within 15 seconds its connection counts as closed.
+void keep_alive(int socket) {
+  const int on = 1;
+  const int idle_seconds = 5;
+  const int interval_seconds = 2;
+  const int probes = 5;
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(idle_seconds));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(interval_seconds));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
 }  // namespace
 
-bool send_line(int socket, const std::string& line) {
-  const std::string text = line + "\n";
-  return ::send(socket, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
-}
-
 class PmiServer::State {
  public:
-  State(const std::string& address, int port, int num_ranks) : num_ranks_(num_ranks) {
+  State(const std::string& address, int port, const PmiJob& job)
+      : num_ranks_(job.num_ranks),
+        patience_(job.patience),
+        processes_(job.processes),
+        deadline_(std::chrono::steady_clock::now() + job.patience) {
     const AddressInfo info(address, port);
     listener_ = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int on = 1;
     ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     const bool listening =
-        ::bind(listener_, info.first->ai_addr, info.first->ai_addrlen) == 0 && ::listen(listener_, num_ranks + 8) == 0;
+        ::bind(listener_, info.first->ai_addr, info.first->ai_addrlen) == 0 && ::listen(listener_, num_ranks_ + 8) == 0;
     if (!listening) {
       const int reason = errno;
       ::close(listener_);
@@ -76,8 +89,13 @@ class PmiServer::State {
   }
 
   ~State() {
+    let_others_finish();
     closing_ = true;
     acceptor_.join();
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [socket, watch] : watchers_) send_line(socket, "cmd=bye");
+    }
     close_all();
     for (std::thread& thread : connections_) thread.join();
     for (const int socket : sockets_) ::close(socket);
@@ -87,50 +105,142 @@ class PmiServer::State {
   int port() const { return port_; }
 
  private:
+  struct Connection {
+    int socket;
+    std::string pmi_rank;  // if it is MPI's
+    Fields watch;          // if it is a RankWatch's: what it said
+    bool is_rank = false;
+    bool is_done = false;  // the rank's end is no failure any more
+  };
+
+  // Ranks that are in the last steps of MPI's end need the server a little longer than rank 0 does, and those that are
+  // on their way to a job that has ended shall hear why.
+  void let_others_finish() {
+    constexpr int kPauses = 200;
+    for (int pause = 0; pause < kPauses && !is_nobody_left(); ++pause) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  bool is_nobody_left() {
+    const std::lock_guard lock(mutex_);
+    if (first_) {
+      const int dead = came_.contains(first_->rank) ? 0 : 1;
+      return came_.empty() || static_cast<int>(came_.size()) + dead >= num_ranks_;
+    }
+    return !is_rank_zero_done_ || watchers_.empty();
+  }
+
   void accept_ranks() {
     constexpr int kPollMilliseconds = 50;
     while (!closing_) {
+      stop_if_incomplete();
       pollfd waiting{listener_, POLLIN, 0};
       if (::poll(&waiting, 1, kPollMilliseconds) <= 0) continue;
       const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
       if (socket < 0) continue;
+      keep_alive(socket);
       const std::lock_guard lock(mutex_);
       sockets_.push_back(socket);
-      if (rank_died_) ::shutdown(socket, SHUT_RDWR);
       connections_.emplace_back([this, socket] { serve(socket); });
     }
   }
 
-  void serve(int socket) {
-    std::string pending;
-    std::string rank;  // that this is the connection of
-    bool is_rank = false;
-    bool finalized = false;
-    bool open = true;
-    char buffer[kMaxLine];
-    while (open && pending.size() < kMaxLine) {
-      const ssize_t got = ::recv(socket, buffer, sizeof(buffer), 0);
-      if (got <= 0) break;
-      pending.append(buffer, static_cast<size_t>(got));
-      for (size_t end = pending.find('\n'); open && end != std::string::npos; end = pending.find('\n')) {
-        const auto fields = parse_line(pending.substr(0, end));
-        pending.erase(0, end + 1);
-        is_rank = true;
-        const std::string command = fields.contains("cmd") ? fields.at("cmd") : "";
-        if (command == "initack") rank = fields.contains("pmiid") ? fields.at("pmiid") : "";
-        if (command == "watch") rank = fields.contains("rank") ? fields.at("rank") : "";
-        finalized = finalized || command == "finalize" || command == "leave";
-        open = command != "abort" && answer(socket, command, fields);
+  // Ranks wait for each other before they start MPI, whose start has no end without all of them.
+  void stop_if_incomplete() {
+    std::vector<int> missing;
+    {
+      const std::lock_guard lock(mutex_);
+      if (first_ || came_.empty()) return;
+      for (int rank = 0; rank < num_ranks_; ++rank) {
+        if (!came_.contains(rank)) missing.push_back(rank);
       }
     }
-    if (is_rank && !finalized) stop_all(rank);  // a rank died: its peers must not wait for it
+    for (const int rank : missing) {
+      if (const auto end = processes_ == nullptr ? std::nullopt : processes_->end_of(rank)) {
+        return stop_all(gone_news(rank, *end));
+      }
+    }
+    if (missing.empty() || std::chrono::steady_clock::now() < deadline_) return;
+    stop_all(gone_news(missing.front(), fmt::format("it did not come within {} s of the start", patience_.count())));
   }
 
-  bool answer(int socket, const std::string& command, const std::map<std::string, std::string>& fields) {
-    const auto field = [&](const char* name) { return fields.contains(name) ? fields.at(name) : std::string(); };
+  void serve(int socket) {
+    Connection connection{.socket = socket};
+    LineReader lines;
+    // Who comes when the job is over may want to know why, but not for long.
+    pollfd waiting{socket, POLLIN, 0};
+    constexpr int kLateMilliseconds = 200;
+    bool open = !is_stopped() || ::poll(&waiting, 1, kLateMilliseconds) > 0;
+    while (open && lines.receive(socket)) {
+      for (auto line = lines.take(); open && line; line = lines.take()) open = handle(connection, parse_line(*line));
+    }
+    if (connection.is_rank && !connection.is_done) stop_for(connection);
+    ::shutdown(socket, SHUT_RDWR);
+    const std::lock_guard lock(mutex_);
+    watchers_.erase(socket);
+    of_mpi_.erase(socket);
+  }
+
+  bool handle(Connection& connection, const Fields& fields) {
+    const std::string command = field(fields, "cmd");
+    if (command == "watch") return add_watcher(connection, fields);
+    if (!connection.watch.empty()) {
+      connection.is_done = connection.is_done || command == "leave" || command == "fail";
+      if (command == "fail") stop_all(failure_news(connection.watch, fields));
+      if (command == "leave" && field(connection.watch, "rank") == "0") is_rank_zero_done_ = true;
+      return true;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      of_mpi_.insert(connection.socket);
+    }
+    connection.is_rank = connection.is_rank || command == "initack" || command == "init" || command == "abort";
+    connection.is_done = connection.is_done || command == "finalize";
+    if (command == "initack") connection.pmi_rank = field(fields, "pmiid");
+    return command != "abort" && !is_stopped() && answer(connection.socket, command, fields);
+  }
+
+  bool add_watcher(Connection& connection, const Fields& fields) {
+    const int rank = parse_number(field(fields, "rank"));
+    if (rank < 0 || rank >= num_ranks_) return false;
+    connection.watch = fields;
+    connection.is_rank = true;
+    const std::lock_guard lock(mutex_);
+    came_.insert(rank);
+    if (first_) return send_line(connection.socket, stop_line(*first_));
+    watchers_[connection.socket] = connection.watch;
+    if (static_cast<int>(came_.size()) < num_ranks_) return true;
+    for (const auto& [socket, watch] : watchers_) send_line(socket, "cmd=go");
+    return true;
+  }
+
+  // A rank died: its peers must not wait for it.
+  void stop_for(const Connection& connection) {
+    if (!connection.watch.empty()) return stop_all(gone_news(connection.watch));
+    // MPI may give up because another rank has died, whose connections are closed a little later than its memory is
+    // freed: the rank's own watch tells when it ends itself.
+    constexpr int kPauses = 50;
+    for (int pause = 0; pause < kPauses && is_watching(connection.pmi_rank) && !is_stopped(); ++pause) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    stop_all(gone_news(parse_number(connection.pmi_rank), "its MPI ended"));
+  }
+
+  bool is_watching(const std::string& rank) {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(watchers_, [&](const auto& watcher) { return field(watcher.second, "rank") == rank; });
+  }
+
+  bool is_stopped() {
+    const std::lock_guard lock(mutex_);
+    return first_.has_value() || closing_;
+  }
+
+  bool answer(int socket, const std::string& command, const Fields& fields) {
     if (command == "initack") {
       return send_line(socket, "cmd=initack rc=0") && send_line(socket, fmt::format("cmd=set size={}", num_ranks_)) &&
-             send_line(socket, "cmd=set rank=" + field("pmiid")) && send_line(socket, "cmd=set debug=0");
+             send_line(socket, "cmd=set rank=" + field(fields, "pmiid")) && send_line(socket, "cmd=set debug=0");
     }
     if (command == "init") return send_line(socket, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
     if (command == "get_maxes")
@@ -142,26 +252,16 @@ class PmiServer::State {
     }
     if (command == "put") {
       const std::lock_guard lock(mutex_);
-      values_[field("key")] = field("value");
+      values_[field(fields, "key")] = field(fields, "value");
       return send_line(socket, "cmd=put_result rc=0 msg=success");
     }
     if (command == "get") {
       const std::lock_guard lock(mutex_);
-      const auto found = values_.find(field("key"));
+      const auto found = values_.find(field(fields, "key"));
       return send_line(socket, found == values_.end() ? "cmd=get_result rc=-1 msg=key_not_found"
                                                       : "cmd=get_result rc=0 msg=success value=" + found->second);
     }
     if (command == "barrier_in") return enter_barrier(socket);
-    if (command == "watch") {
-      const std::lock_guard lock(mutex_);
-      watchers_.insert(socket);
-      return true;
-    }
-    if (command == "leave") {
-      const std::lock_guard lock(mutex_);
-      watchers_.erase(socket);
-      return true;
-    }
     if (command == "finalize") return send_line(socket, "cmd=finalize_ack rc=0");
     return send_line(socket, fmt::format("cmd={}_result rc=-1 msg=unknown", command));
   }
@@ -175,52 +275,63 @@ class PmiServer::State {
     return true;
   }
 
-  void stop_all(const std::string& rank) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!rank_died_ && !closing_) {
-        for (const int watcher : watchers_) send_line(watcher, "cmd=stop rank=" + rank);
-      }
-    }
-    close_all();
+  // Only the first news count: what follows is mostly their consequence.
+  void stop_all(const RankNews& news) {
+    const std::lock_guard lock(mutex_);
+    if (first_ || closing_) return;
+    first_ = news;
+    for (const auto& [socket, watch] : watchers_) send_line(socket, stop_line(news));
+    // Not those that have not said yet what they are: a rank that is about to watch shall hear the news, too.
+    for (const int socket : of_mpi_) ::shutdown(socket, SHUT_RDWR);
   }
 
   void close_all() {
     const std::lock_guard lock(mutex_);
-    rank_died_ = true;
     for (const int socket : sockets_) ::shutdown(socket, SHUT_RDWR);
   }
 
   int num_ranks_;
+  std::chrono::seconds patience_;
+  RankRollCall* processes_;
+  std::chrono::steady_clock::time_point deadline_;
   int listener_ = -1;
   int port_ = 0;
   std::atomic<bool> closing_{false};
+  std::atomic<bool> is_rank_zero_done_{false};
   std::thread acceptor_;
   std::mutex mutex_;
-  bool rank_died_ = false;  // connections that come later are closed too
+  std::optional<RankNews> first_;  // why the job cannot go on
   std::vector<std::thread> connections_;
   std::vector<int> sockets_;
+  std::set<int> of_mpi_;  // sockets
   std::vector<int> waiting_;
-  std::set<int> watchers_;
+  std::map<int, Fields> watchers_;  // by socket
+  std::set<int> came_;
   std::map<std::string, std::string> values_;
 };
 
-PmiServer::PmiServer(const std::string& address, int port, int num_ranks)
-    : state_(std::make_unique<State>(address, port, num_ranks)) {}
+PmiServer::PmiServer(const std::string& address, int port, const PmiJob& job)
+    : state_(std::make_unique<State>(address, port, job)) {}
 PmiServer::~PmiServer() = default;
 int PmiServer::port() const { return state_->port(); }
 
-int connect_to_pmi_server(const std::string& address, int port) {
+int connect_to_pmi_server(const std::string& address, int port, const PmiJob& job) {
   using namespace std::chrono_literals;
-  const auto deadline = std::chrono::steady_clock::now() + 60s;
-  while (std::chrono::steady_clock::now() < deadline) {
+  const auto deadline = std::chrono::steady_clock::now() + job.patience;
+  do {
     const AddressInfo info(address, port);
     const int socket = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(socket, info.first->ai_addr, info.first->ai_addrlen) == 0) return socket;
+    if (::connect(socket, info.first->ai_addr, info.first->ai_addrlen) == 0 && !is_connected_to_itself(socket)) {
+      keep_alive(socket);
+      return socket;
+    }
     ::close(socket);
-    std::this_thread::sleep_for(50ms);
-  }
-  fail(ErrorKind::kComm, "rank 0 does not answer on {}:{}", address, port);
+    const auto end = job.processes == nullptr ? std::nullopt : job.processes->end_of(0);
+    if (end) throw Error(ErrorKind::kComm, gone_news(0, *end).text);
+    std::this_thread::sleep_for(20ms);
+  } while (std::chrono::steady_clock::now() < deadline);
+  fail(ErrorKind::kComm, "rank 0 did not answer on {}:{} within {} s: it did not start, or is gone", address, port,
+       job.patience.count());
 }
 
 }  // namespace strake::comm

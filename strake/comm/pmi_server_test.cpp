@@ -6,6 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <memory>
+
 #include "strake/core/error.h"
 
 namespace strake::comm {
@@ -41,7 +44,7 @@ class Client {
 };
 
 TEST(PmiServer, RanksExchangeValuesAcrossABarrier) {
-  const PmiServer server("127.0.0.1", 0, 2);
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
   Client a(server.port());
   Client b(server.port());
   EXPECT_EQ(a.ask("cmd=initack pmiid=0"), "cmd=initack rc=0");
@@ -58,7 +61,7 @@ TEST(PmiServer, RanksExchangeValuesAcrossABarrier) {
 }
 
 TEST(PmiServer, ARankThatDiesFreesTheOthers) {
-  const PmiServer server("127.0.0.1", 0, 2);
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
   Client waiting(server.port());
   waiting.say("cmd=barrier_in");
   {
@@ -69,7 +72,7 @@ TEST(PmiServer, ARankThatDiesFreesTheOthers) {
 }
 
 TEST(PmiServer, ARankThatAbortsFreesTheOthersAndThoseThatComeLater) {
-  const PmiServer server("127.0.0.1", 0, 3);
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 3});
   Client waiting(server.port());
   waiting.say("cmd=barrier_in");
   Client aborting(server.port());
@@ -79,9 +82,121 @@ TEST(PmiServer, ARankThatAbortsFreesTheOthersAndThoseThatComeLater) {
   EXPECT_EQ(late.hear(), "");
 }
 
+// A rank that watches.
+struct Watcher : Client {
+  Watcher(int port, int rank) : Client(port) {
+    say(fmt::format("cmd=watch rank={} host=here pid={}", rank, 100 + rank));
+  }
+};
+
+TEST(PmiServer, RanksHearWhenAllHaveCome) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
+  Watcher a(server.port(), 0);
+  Watcher b(server.port(), 1);
+  EXPECT_EQ(a.hear(), "cmd=go");
+  EXPECT_EQ(b.hear(), "cmd=go");
+}
+
+TEST(PmiServer, OnlyTheFirstDeathIsNews) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 3});
+  Watcher watching(server.port(), 0);
+  const std::string told =
+      "cmd=stop rank=1 kind=4 text=rank 1 is gone: the others cannot go on without it (its process 101 on here ended "
+      "without a word: killed, or crashed)";
+  {
+    Watcher second(server.port(), 2);
+    {
+      Watcher first(server.port(), 1);
+      EXPECT_EQ(first.hear(), "cmd=go");
+    }
+    EXPECT_EQ(watching.hear(), "cmd=go");
+    EXPECT_EQ(watching.hear(), told);
+  }
+  Watcher late(server.port(), 2);
+  EXPECT_EQ(late.hear(), told);
+}
+
+TEST(PmiServer, ARankThatGivesUpTellsWhy) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
+  Watcher watching(server.port(), 0);
+  Watcher failing(server.port(), 1);
+  EXPECT_EQ(failing.hear(), "cmd=go");
+  failing.say("cmd=fail kind=3 text=no such file: a b");
+  EXPECT_EQ(failing.hear(), "cmd=stop rank=1 kind=3 text=rank 1 stopped: no such file: a b");
+  EXPECT_EQ(watching.hear(), "cmd=go");
+  EXPECT_EQ(watching.hear(), "cmd=stop rank=1 kind=3 text=rank 1 stopped: no such file: a b");
+}
+
+TEST(PmiServer, ARankThatIsDoneMayEnd) {
+  auto server = std::make_unique<PmiServer>("127.0.0.1", 0, PmiJob{.num_ranks = 2});
+  Watcher watching(server->port(), 0);
+  {
+    Watcher done(server->port(), 1);
+    EXPECT_EQ(done.hear(), "cmd=go");
+    done.say("cmd=leave");
+  }
+  EXPECT_EQ(watching.hear(), "cmd=go");
+  server.reset();
+  EXPECT_EQ(watching.hear(), "cmd=bye");
+}
+
+TEST(PmiServer, TheEndOfARanksMpiWaitsForTheDeathThatCausedIt) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 3});
+  Watcher watching(server.port(), 0);
+  Watcher survivor(server.port(), 2);
+  auto dying = std::make_unique<Watcher>(server.port(), 1);
+  EXPECT_EQ(watching.hear(), "cmd=go");
+  Client mpi_of_survivor(server.port());
+  mpi_of_survivor.ask("cmd=initack pmiid=2");
+  mpi_of_survivor.say("cmd=abort exitcode=6");
+  dying.reset();
+  EXPECT_TRUE(watching.hear().starts_with("cmd=stop rank=1 "));
+}
+
+TEST(PmiServer, ARankThatDoesNotComeIsNamed) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 3, .patience = std::chrono::seconds(1)});
+  Watcher first(server.port(), 0);
+  Watcher last(server.port(), 2);
+  const std::string told =
+      "cmd=stop rank=1 kind=4 text=rank 1 is gone: the others cannot go on without it (it did not come within 1 s of "
+      "the "
+      "start)";
+  EXPECT_EQ(first.hear(), told);
+  EXPECT_EQ(last.hear(), told);
+}
+
+TEST(PmiServer, WhoIsNoRankStopsNothing) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
+  Watcher a(server.port(), 0);
+  {
+    Client stranger(server.port());
+    stranger.ask("GET / HTTP/1.1");
+    Watcher unknown(server.port(), 2);
+    EXPECT_EQ(unknown.hear(), "");
+  }
+  Watcher b(server.port(), 1);
+  EXPECT_EQ(a.hear(), "cmd=go");
+  EXPECT_EQ(b.hear(), "cmd=go");
+}
+
+TEST(PmiServer, RankZeroThatDoesNotComeIsNamed) {
+  int port = 0;
+  {
+    const PmiServer server("127.0.0.1", 0, {.num_ranks = 1});
+    port = server.port();
+  }
+  try {
+    connect_to_pmi_server("127.0.0.1", port, {.patience = std::chrono::seconds(1)});
+    FAIL() << "somebody answered";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(),
+              fmt::format("rank 0 did not answer on 127.0.0.1:{} within 1 s: it did not start, or is gone", port));
+  }
+}
+
 TEST(PmiServer, ABusyPortIsAnError) {
-  const PmiServer server("127.0.0.1", 0, 1);
-  EXPECT_THROW(PmiServer("127.0.0.1", server.port(), 1), Error);
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 1});
+  EXPECT_THROW(PmiServer("127.0.0.1", server.port(), {.num_ranks = 1}), Error);
 }
 
 }  // namespace

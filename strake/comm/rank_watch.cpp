@@ -4,53 +4,151 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <charconv>
-
-#include "strake/comm/pmi_server.h"
-#include "strake/core/error.h"
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
 
 namespace strake::comm {
 namespace {
 
-// What the server says until it closes the connection.
-std::string hear(int socket) {
-  std::string heard;
-  std::array<char, 256> buffer{};
-  for (ssize_t got = 0; (got = ::recv(socket, buffer.data(), buffer.size(), 0)) > 0;) {
-    heard.append(buffer.data(), static_cast<size_t>(got));
+using namespace std::chrono_literals;
+
+// Between the news and the end of this process; also what a dying process waits for news. Others shall stop within two
+// seconds of a death, which a watch hears of within milliseconds.
+constexpr auto kGrace = 1s;
+
+// What to say when this process ends in MPI. Handlers of signals and of exit() reach nothing else.
+struct LastWords {
+  std::atomic<bool> is_watching{false};
+  std::atomic<bool> are_known{false};
+  std::atomic<int> exit_code{0};
+  std::atomic<size_t> length{0};
+  std::array<char, 4096> text{};
+};
+LastWords last_words;
+
+// Only calls that a signal handler may make. Returns if there are no news.
+void await_and_say_last_words() {
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 5'000'000};
+  for (auto waited = 0ms; last_words.is_watching && !last_words.are_known && waited < kGrace; waited += 5ms) {
+    ::nanosleep(&kPause, nullptr);
   }
-  return heard;
+  if (!last_words.is_watching || !last_words.are_known) return;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, last_words.text.data(), last_words.length);
+  ::_exit(last_words.exit_code);
+}
+
+void on_abort(int signal) {
+  await_and_say_last_words();
+  std::signal(signal, SIG_DFL);  // abort() raises it again
+}
+
+void prepare_last_words() {
+  static const bool is_prepared = [] {
+    std::signal(SIGABRT, on_abort);         // UCX: a transfer from a process that is no more
+    std::signal(SIGPIPE, SIG_IGN);          // MPICH's start: a line to a server that is no more
+    std::atexit(await_and_say_last_words);  // MPICH: its errors call exit()
+    return true;
+  }();
+  last_words.are_known = false;
+  last_words.is_watching = is_prepared;
+}
+
+void set_last_words(const RankNews& news) {
+  if (last_words.are_known) return;
+  const std::string text = fmt::format("strake: {} error: {}\n", to_string(news.kind), news.text);
+  last_words.length = std::min(text.size(), last_words.text.size());
+  std::memcpy(last_words.text.data(), text.data(), last_words.length);
+  last_words.exit_code = exit_code(news.kind);
+  last_words.are_known = true;
 }
 
 }  // namespace
 
-RankWatch::RankWatch(const std::string& address, int port, int rank) : socket_(connect_to_pmi_server(address, port)) {
-  send_line(socket_, fmt::format("cmd=watch rank={}", rank));
+RankWatch::RankWatch(int socket, int rank, Server server) : socket_(socket), server_(server) {
+  prepare_last_words();
+  send_line(socket_, watch_line(rank));
   thread_ = std::thread([this] { watch(); });
 }
 
 RankWatch::~RankWatch() {
-  leaving_ = true;
-  send_line(socket_, "cmd=leave");
+  last_words.is_watching = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_leaving_ = true;
+  }
+  changed_.notify_all();
   ::shutdown(socket_, SHUT_RDWR);
   thread_.join();
   ::close(socket_);
 }
 
-void RankWatch::require_all() const {
-  const int gone = gone_;
-  require(gone == kNobody, ErrorKind::kComm, "rank {} is gone: the others cannot go on without it", gone);
+void RankWatch::wait_for_all(std::chrono::seconds patience) {
+  std::unique_lock lock(mutex_);
+  const bool heard = changed_.wait_for(lock, 2 * patience, [this] { return is_complete_ || news_; });
+  lock.unlock();
+  require_all();
+  require(heard, ErrorKind::kComm, "rank 0 does not say within {} s whether all ranks have come", 2 * patience.count());
 }
 
+void RankWatch::wait_for_news() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kGrace, [this] { return news_.has_value(); });
+}
+
+void RankWatch::require_all() const {
+  if (!has_news_) return;
+  const std::lock_guard lock(mutex_);
+  throw Error(news_->kind, news_->text);
+}
+
+void RankWatch::give_up(ErrorKind kind, const std::string& reason) {
+  send_line(socket_, fail_line(kind, reason));
+  wait_for_news();
+}
+
+void RankWatch::leave() { send_line(socket_, "cmd=leave"); }
+
 void RankWatch::watch() {
-  constexpr std::string_view kRank = "cmd=stop rank=";
-  const std::string heard = hear(socket_);
-  if (leaving_) return;
-  const size_t told = heard.find(kRank);
-  int rank = 0;  // whose end ends the server, which cannot tell then
-  if (told != std::string::npos) std::from_chars(heard.data() + told + kRank.size(), heard.data() + heard.size(), rank);
-  gone_ = rank;
+  LineReader lines;
+  while (lines.receive(socket_)) {
+    while (const auto line = lines.take()) {
+      const Fields fields = parse_line(*line);
+      const std::string command = field(fields, "cmd");
+      if (command == "bye") return;
+      if (command == "stop") {
+        hear(parse_news(fields));
+        return end_process_soon();
+      }
+      if (command != "go") continue;
+      const std::lock_guard lock(mutex_);
+      is_complete_ = true;
+      changed_.notify_all();
+    }
+  }
+  if (server_ == Server::kGuard) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_leaving_) return;
+  }
+  hear(gone_news(0, "its process ended without a word: killed, or crashed"));
+  end_process_soon();
+}
+
+void RankWatch::hear(RankNews news) {
+  const std::lock_guard lock(mutex_);
+  set_last_words(news);
+  news_ = std::move(news);
+  has_news_ = true;
+  changed_.notify_all();
+}
+
+void RankWatch::end_process_soon() {
+  std::unique_lock lock(mutex_);
+  if (changed_.wait_for(lock, kGrace, [this] { return is_leaving_; })) return;
+  await_and_say_last_words();
 }
 
 }  // namespace strake::comm

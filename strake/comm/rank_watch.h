@@ -1,33 +1,59 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
+#include "strake/comm/rank_lines.h"
+
 namespace strake::comm {
 
-// Hears of the death of other ranks of the job, where no launcher does: a rank that waits for a dead one in MPI would
-// wait for ever. Keeps a connection to the job's PmiServer.
+// Hears of the death of other ranks of the job: a rank that waits for a dead one in MPI would wait for ever. From the
+// news on this process has a second to end by an Error; then it is ended here, whatever it is doing, with the news on
+// stderr and the exit code of their kind. If MPI aborts the process, which it may do before the news have come, the
+// news are awaited and told first. One object per process.
 class RankWatch {
  public:
-  // Error (kComm) if the server does not answer.
-  RankWatch(const std::string& address, int port, int rank);
-  // From here on ranks may end.
+  enum class Server { kRankZero, kGuard };  // a guard that is gone is no news
+
+  // Takes ownership of `socket`, which is connected to a PmiServer or a guard.
+  RankWatch(int socket, int rank, Server server);
   ~RankWatch();
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
 
-  // Error (kComm) naming a rank that is gone, if there is one. Thread-safe.
+  // Returns when all ranks have come. Error (kComm) that names a rank that did not come, or is gone. `patience` is the
+  // server's: if it says nothing for much longer, it is none.
+  void wait_for_all(std::chrono::seconds patience);
+
+  bool has_news() const { return has_news_; }
+  // Waits a second at most.
+  void wait_for_news();
+  // Error that names the rank that ended the job, if there is one. Thread-safe.
   void require_all() const;
 
- private:
-  static constexpr int kNobody = -1;
+  // Tells the others why this rank ends, and returns when they know.
+  void give_up(ErrorKind kind, const std::string& reason);
+  // This rank is done. Without this word its end is that of the others.
+  void leave();
 
+ private:
   void watch();
+  void hear(RankNews news);
+  void end_process_soon();
 
   int socket_;
-  std::atomic<bool> leaving_{false};
-  std::atomic<int> gone_{kNobody};
+  Server server_;
+  std::atomic<bool> has_news_{false};
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_complete_ = false;  // all ranks have come
+  bool is_leaving_ = false;
+  std::optional<RankNews> news_;
   std::thread thread_;
 };
 

@@ -213,7 +213,8 @@ class ThreadComm final : public Comm {
   void recv(at::Tensor& values, int source) override { group_->recv(values, source, rank_); }
   void barrier() override { group_->wait(); }
   void check_others() override { group_->check_others(); }
-  void abort(ErrorKind /*kind*/, const std::string& reason) override {
+  void abort(ErrorKind kind, const std::string& reason) override {
+    log::error("rank {} of {} stops the job: {} error: {}", rank_, size(), to_string(kind), reason);
     group_->abort(fmt::format("rank {} stopped: {}", rank_, reason));
   }
 
@@ -268,7 +269,8 @@ void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>
     } catch (...) {
       const std::lock_guard lock(mutex);
       // Later errors are mostly "rank r stopped": only the first one is the cause.
-      if (!first_error) first_error = std::current_exception();
+      if (first_error) return;
+      first_error = std::current_exception();
       try {
         throw;
       } catch (const Error& error) {

@@ -9,7 +9,7 @@ namespace strake::comm {
 
 // Runs body(comm) as `ranks` threads of this process, each with its rank for logging and `threads_per_rank` compute
 // threads. Collectives work directly on the other ranks' buffers: a reduce_scatter reads each byte once. If a rank
-// throws, the others' collectives throw too; the first rank's error is rethrown here with its rank as context.
+// throws, the others' collectives throw too; the first rank's error is logged with its rank and rethrown here.
 void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>& body);
 
 }  // namespace strake::comm

@@ -1,0 +1,275 @@
+#include "strake/comm/rank_guard.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "strake/comm/rank_lines.h"
+#include "strake/comm/rank_processes.h"
+#include "strake/core/log.h"
+
+namespace strake::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// The process of mpiexec's that is the parent of this host's ranks, or of what they were wrapped into: it made the
+// socket on which it serves PMI. 0 if there is none.
+int find_launcher() {
+  const char* number = std::getenv("PMI_FD");
+  if (number == nullptr) return 0;
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  const bool known = ::getsockopt(parse_number(number), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+  return known && peer.pid > 0 && peer.uid == ::getuid() ? peer.pid : 0;
+}
+
+// Where the ranks of this launcher meet: a name that ends with its sockets, and is not a file.
+struct MeetingPlace {
+  explicit MeetingPlace(int launcher) {
+    constexpr int kStartTime = 22;
+    const std::string name =
+        fmt::format("strake-ranks-{}-{}-{}", ::getuid(), launcher, process_stat(launcher, kStartTime));
+    address.sun_family = AF_UNIX;
+    name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
+    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+  sockaddr_un address{};
+  socklen_t length = 0;
+};
+
+// The guard's process. It has no threads: epoll tells events in their order, and mpiexec kills the survivors only after
+// it has seen what this one was told first.
+class RankGuard {
+ public:
+  RankGuard(int listener, int launcher, const RankEnvironment& environment)
+      : listener_(listener), launcher_(launcher), on_host_(environment.local_size), size_(environment.size) {
+    add(listener_);
+  }
+
+  void run() {
+    while (!is_over()) {
+      if (is_looking()) find_processes();
+      epoll_event event{};
+      constexpr int kPollMilliseconds = 50;
+      if (::epoll_wait(epoll_, &event, 1, kPollMilliseconds) != 1) continue;
+      const int socket = event.data.fd;
+      if (socket == listener_) {
+        accept_rank();
+      } else if (processes_.contains(socket)) {
+        end_process(socket);
+      } else {
+        hear(socket);
+      }
+    }
+  }
+
+ private:
+  struct Member {
+    LineReader lines;
+    Fields watch;
+    bool is_done = false;
+  };
+
+  void add(int descriptor) const {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = descriptor;
+    ::epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event);
+  }
+
+  bool is_over() const {
+    constexpr auto kStart = 2s;
+    constexpr auto kEnd = 1500ms;  // the ranks end themselves before that
+    const auto now = Clock::now();
+    if (members_.empty() && processes_.empty() && now > start_ + kStart) return true;
+    if (members_.empty() && static_cast<int>(came_.size()) == on_host_) return true;
+    return is_told_ && (members_.empty() || now > told_at_ + kEnd);
+  }
+
+  void accept_rank() {
+    const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (socket < 0) return;
+    ucred peer{};
+    socklen_t length = sizeof(peer);
+    ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+    if (peer.uid != ::getuid()) {
+      ::close(socket);
+      return;
+    }
+    members_.try_emplace(socket);
+    add(socket);
+  }
+
+  void hear(int socket) {
+    Member& member = members_[socket];
+    if (!member.lines.receive(socket)) {
+      if (!member.watch.empty() && !member.is_done) tell(gone_news(member.watch), Voice::kGuard);
+      ::close(socket);
+      members_.erase(socket);
+      return;
+    }
+    while (const auto line = member.lines.take()) {
+      const Fields fields = parse_line(*line);
+      const std::string command = field(fields, "cmd");
+      if (command == "watch") join(member, fields);
+      if (command == "leave") member.is_done = true;
+      if (command == "fail") {
+        member.is_done = true;
+        tell(failure_news(member.watch, fields), Voice::kRank);
+      }
+    }
+  }
+
+  void join(Member& member, const Fields& watch) {
+    member.watch = watch;
+    came_.insert(parse_number(field(watch, "rank")));
+    // A later program of the same mpiexec has a guard of its own.
+    if (static_cast<int>(came_.size()) == on_host_) ::close(std::exchange(listener_, -1));
+  }
+
+  // Processes of ranks that have not come yet, for at most two seconds: mpiexec starts all of them at once.
+  bool is_looking() const { return !is_told_ && !is_searched_ && static_cast<int>(came_.size()) < on_host_; }
+
+  void find_processes() {
+    for (const RankProcess& process : find_rank_processes({.rank_variable = "PMI_RANK", .parent = launcher_}, found_)) {
+      found_.insert(process.rank);
+      processes_[process.descriptor] = {process.rank, process.pid};
+      add(process.descriptor);
+    }
+    is_searched_ = static_cast<int>(found_.size()) >= on_host_;
+    if (is_searched_ || Clock::now() < start_ + 2s) return;
+    is_searched_ = true;
+    for (int rank = 0; rank < size_ && on_host_ == size_; ++rank) {
+      if (found_.contains(rank) || came_.contains(rank)) continue;
+      return tell(gone_news(rank, "its process ended at its start"), Voice::kGuard);
+    }
+  }
+
+  void end_process(int descriptor) {
+    const auto [rank, pid] = processes_[descriptor];
+    processes_.erase(descriptor);
+    ::close(descriptor);
+    if (came_.contains(rank)) return;  // its connection tells
+    tell(gone_news(rank, fmt::format("its process {} ended at its start: killed, or crashed", pid)), Voice::kGuard);
+  }
+
+  enum class Voice { kGuard, kRank };  // a rank that gives up says why itself
+
+  // Only the first news count: what follows is mostly their consequence.
+  void tell(const RankNews& news, Voice says) {
+    if (is_told_) return;
+    is_told_ = true;
+    told_at_ = Clock::now();
+    if (says == Voice::kGuard) {
+      const std::string text = fmt::format("strake: {} error: {}\n", to_string(news.kind), news.text);
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    }
+    for (const auto& [socket, member] : members_) send_line(socket, stop_line(news));
+  }
+
+  int epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
+  int listener_;
+  int launcher_;
+  int on_host_;
+  int size_;
+  Clock::time_point start_ = Clock::now();
+  std::map<int, Member> members_;                 // by socket
+  std::map<int, std::pair<int, int>> processes_;  // by descriptor: rank and process
+  std::set<int> came_;
+  std::set<int> found_;
+  bool is_searched_ = false;
+  bool is_told_ = false;
+  Clock::time_point told_at_;
+};
+
+// Leaves nothing open that others wait for the end of, but stderr.
+void close_all_but(int kept) {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  ::dup2(null, STDIN_FILENO);
+  ::dup2(null, STDOUT_FILENO);
+  std::error_code none;
+  std::set<int> open;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", none)) {
+    open.insert(parse_number(entry.path().filename()));
+  }
+  for (const int descriptor : open) {
+    if (descriptor > STDERR_FILENO && descriptor != kept) ::close(descriptor);
+  }
+}
+
+// In a session of its own, without a parent that would have to wait for it.
+void split_off(int listener, int launcher, const RankEnvironment& environment) {
+  const pid_t between = ::fork();
+  if (between > 0) {
+    ::waitpid(between, nullptr, 0);
+    return;
+  }
+  if (between < 0) return;
+  ::setsid();
+  if (::fork() != 0) ::_exit(0);
+  std::signal(SIGPIPE, SIG_IGN);
+  ::prctl(PR_SET_NAME, "strake-guard");
+  try {
+    close_all_but(listener);
+    std::filesystem::current_path("/");
+    RankGuard(listener, launcher, environment).run();
+  } catch (...) {
+    ::_exit(1);
+  }
+  ::_exit(0);
+}
+
+void start_guard(const MeetingPlace& place, int launcher, const RankEnvironment& environment) {
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const auto deadline = Clock::now() + 1s;  // the guard of an earlier program may just be ending
+  bool bound = false;
+  while (!(bound = ::bind(listener, place.get(), place.length) == 0) && Clock::now() < deadline) {
+    std::this_thread::sleep_for(10ms);
+  }
+  if (bound && ::listen(listener, environment.local_size) == 0) split_off(listener, launcher, environment);
+  ::close(listener);
+}
+
+}  // namespace
+
+std::optional<int> join_rank_guard(const RankEnvironment& environment) {
+  const int launcher = environment.launcher == "MPICH" ? find_launcher() : 0;
+  if (launcher == 0) return std::nullopt;
+  const MeetingPlace place(launcher);
+  if (environment.local_rank == 0) start_guard(place, launcher, environment);
+  const auto deadline =
+      Clock::now() + 30s;  // the first rank loads as long as this one, on a busy machine or a slow disk
+  do {
+    const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::connect(socket, place.get(), place.length) == 0) {
+      ucred peer{};
+      socklen_t length = sizeof(peer);
+      ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+      if (peer.uid == ::getuid()) return socket;
+    }
+    ::close(socket);
+    std::this_thread::sleep_for(10ms);
+  } while (Clock::now() < deadline);
+  log::warning("if a rank dies, nobody will say which one: the ranks' guard does not answer");
+  return std::nullopt;
+}
+
+}  // namespace strake::comm

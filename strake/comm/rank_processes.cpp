@@ -1,0 +1,110 @@
+#include "strake/comm/rank_processes.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "strake/comm/rank_lines.h"
+
+namespace strake::comm {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_process_file(int pid, const char* name) {
+  std::ifstream file(fmt::format("/proc/{}/{}", pid, name), std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+int parent_of(int pid) {
+  constexpr int kParent = 4;
+  return parse_number(process_stat(pid, kParent));
+}
+
+bool is_this_program(int pid) {
+  std::error_code none;
+  const fs::path own = fs::read_symlink("/proc/self/exe", none);
+  return !own.empty() && fs::read_symlink(fmt::format("/proc/{}/exe", pid), none) == own;
+}
+
+// -1: no rank.
+int rank_of(int pid, const RankProcessQuery& query) {
+  if (query.parent != 0 ? parent_of(pid) != query.parent : !is_this_program(pid)) return -1;
+  const std::string variables = '\0' + read_process_file(pid, "environ");
+  const auto has = [&](const std::string& variable) {
+    return variables.find('\0' + variable + '\0') != std::string::npos;
+  };
+  const std::string name = '\0' + query.rank_variable + '=';
+  const size_t found = variables.find(name);
+  if (found == std::string::npos || !std::ranges::all_of(query.shared, has)) return -1;
+  return parse_number(variables.c_str() + found + name.size());
+}
+
+}  // namespace
+
+std::string process_stat(int pid, int number) {
+  const std::string stat = read_process_file(pid, "stat");
+  std::istringstream words(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+  std::string word = "0";
+  constexpr int kFirst = 3;
+  for (int place = kFirst; place <= number; ++place) words >> word;
+  return word;
+}
+
+std::vector<RankProcess> find_rank_processes(const RankProcessQuery& query, const std::set<int>& known) {
+  std::vector<RankProcess> processes;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator("/proc", none)) {
+    const int pid = parse_number(entry.path().filename());
+    const int rank = pid > 0 ? rank_of(pid, query) : -1;
+    if (rank < 0 || known.contains(rank)) continue;
+    const auto descriptor = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
+    if (descriptor >= 0) processes.push_back({.rank = rank, .pid = pid, .descriptor = descriptor});
+  }
+  return processes;
+}
+
+RankRollCall::RankRollCall(RankProcessQuery query, std::chrono::seconds patience)
+    : query_(std::move(query)), patience_(patience) {}
+
+RankRollCall::~RankRollCall() {
+  for (const RankProcess& process : processes_) ::close(process.descriptor);
+}
+
+std::optional<std::string> RankRollCall::end_of(int rank) {
+  auto found = std::ranges::find(processes_, rank, &RankProcess::rank);
+  if (found == processes_.end()) {
+    std::set<int> known;
+    for (const RankProcess& process : processes_) known.insert(process.rank);
+    const std::vector<RankProcess> more = find_rank_processes(query_, known);
+    if (!more.empty()) newest_ = std::chrono::steady_clock::now();
+    processes_.insert(processes_.end(), more.begin(), more.end());
+    found = std::ranges::find(processes_, rank, &RankProcess::rank);
+  }
+  if (found == processes_.end()) {
+    if (std::chrono::steady_clock::now() < newest_ + patience_) return std::nullopt;
+    return fmt::format(
+        "it has no process on this host, {} s after the newest other rank's: killed, or crashed. A launcher that needs "
+        "longer sets STRAKE_START_SECONDS",
+        patience_.count());
+  }
+  pollfd ended{found->descriptor, POLLIN, 0};
+  if (::poll(&ended, 1, 0) != 1) return std::nullopt;
+  return fmt::format("its process {} ended at its start: killed, or crashed", found->pid);
+}
+
+std::optional<RankProcessQuery> torchrun_processes(const RankEnvironment& environment) {
+  const std::string& master = environment.master_address;
+  if (master != "localhost" && master != "::1" && !master.starts_with("127.")) return std::nullopt;
+  return RankProcessQuery{.rank_variable = "RANK",
+                          .shared = {"MASTER_ADDR=" + master, fmt::format("MASTER_PORT={}", environment.master_port),
+                                     fmt::format("WORLD_SIZE={}", environment.size)}};
+}
+
+}  // namespace strake::comm

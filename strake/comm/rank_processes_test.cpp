@@ -1,0 +1,97 @@
+#include "strake/comm/rank_processes.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "strake/core/error.h"
+
+namespace strake::comm {
+namespace {
+
+// `sleep` with some variables, a child of this process.
+class Sleeper {
+ public:
+  explicit Sleeper(const std::string& rank) {
+    std::string name = "sleep";
+    std::string time = "60";
+    std::string own = "STRAKE_TEST_RANK=" + rank;
+    std::string shared = "STRAKE_TEST_JOB=7";
+    char* const arguments[] = {name.data(), time.data(), nullptr};
+    char* const variables[] = {own.data(), shared.data(), nullptr};
+    require(::posix_spawnp(&pid_, "sleep", nullptr, nullptr, arguments, variables) == 0, ErrorKind::kInternal,
+            "sleep does not start");
+  }
+  ~Sleeper() { end(); }
+  Sleeper(const Sleeper&) = delete;
+  Sleeper& operator=(const Sleeper&) = delete;
+
+  void end() {
+    if (pid_ == 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+RankProcessQuery of_job(const std::string& job) {
+  return {.rank_variable = "STRAKE_TEST_RANK", .shared = {"STRAKE_TEST_JOB=" + job}, .parent = ::getpid()};
+}
+
+TEST(RankProcesses, AreKnownByTheirEnvironment) {
+  const Sleeper one("1");
+  const Sleeper ten("10");
+  std::vector<RankProcess> found;
+  while (found.empty()) found = find_rank_processes(of_job("7"), {10});  // until it is the program it was told to be
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].rank, 1);
+  EXPECT_EQ(found[0].pid, one.pid());
+  ::close(found[0].descriptor);
+  EXPECT_TRUE(find_rank_processes(of_job("70"), {}).empty());
+}
+
+TEST(RankProcesses, ARollCallNoticesAnEnd) {
+  Sleeper one("1");
+  RankRollCall calls(of_job("7"), std::chrono::seconds(60));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(calls.end_of(1), std::nullopt);
+  EXPECT_EQ(calls.end_of(2), std::nullopt);
+  const pid_t pid = one.pid();
+  one.end();
+  EXPECT_EQ(calls.end_of(1), fmt::format("its process {} ended at its start: killed, or crashed", pid));
+  EXPECT_EQ(calls.end_of(2), std::nullopt);
+}
+
+TEST(RankProcesses, ARollCallWaitsForProcessesThatComeUpOneByOne) {
+  RankRollCall calls(of_job("7"), std::chrono::seconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  const Sleeper one("1");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_EQ(calls.end_of(2), std::nullopt);  // sees the process of rank 1
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  EXPECT_EQ(calls.end_of(2), std::nullopt);
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  EXPECT_TRUE(calls.end_of(2).has_value());
+  EXPECT_EQ(calls.end_of(1), std::nullopt);
+}
+
+TEST(RankProcesses, OnlyALoopbackMasterHasAllRanksOnThisHost) {
+  RankEnvironment environment{.launcher = "torchrun", .rank = 0, .size = 2, .master_address = "127.0.0.1"};
+  environment.master_port = 29500;
+  ASSERT_TRUE(torchrun_processes(environment).has_value());
+  EXPECT_EQ(torchrun_processes(environment)->shared[1], "MASTER_PORT=29500");
+  environment.master_address = "10.0.0.1";
+  EXPECT_FALSE(torchrun_processes(environment).has_value());
+}
+
+}  // namespace
+}  // namespace strake::comm
