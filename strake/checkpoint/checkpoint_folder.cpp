@@ -48,11 +48,16 @@ void remove_checkpoint(const fs::path& folder) {
   if (error) log::warning("cannot remove {}: {}", folder.string(), error.message());
 }
 
-void verify_files(const fs::path& folder) {
+// Which files of a checkpoint are compared with its manifest.
+enum class Part { kAll, kModel };
+
+bool is_of_optimizer(const std::string& name) { return name.starts_with("optimizer-"); }
+bool is_tensor_file(const std::string& name) {
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
+}
+
+void verify_files(const fs::path& folder, const Json& manifest, Part part) {
   const std::string source = (folder / kManifest).string();
-  require(fs::exists(folder / kManifest), ErrorKind::kIo, "{} has no manifest.json: not a complete checkpoint",
-          folder.string());
-  const Json manifest = read_json(folder / kManifest, kMaxIndexBytes);
   const auto version = get_required<int>(manifest, "format_version", source);
   require(version == kFormatVersion, ErrorKind::kIo, "{}: format_version {} is not {}", source, version,
           kFormatVersion);
@@ -60,12 +65,29 @@ void verify_files(const fs::path& folder) {
   require(files.is_object() && !files.empty(), ErrorKind::kIo, "{}: lists no files", source);
   for (const auto& [name, expected] : files.items()) {
     const fs::path path = resolve_inside(folder, name, source);
+    if (part == Part::kModel && is_of_optimizer(name)) continue;
     const FileSum sum = sum_file(path);
     const auto bytes = get_required<uint64_t>(expected, "bytes", source);
     require(sum.bytes == bytes, ErrorKind::kIo, "{} has {} bytes, the manifest says {}", path.string(), sum.bytes,
             bytes);
     require(sum.crc == get_required<uint32_t>(expected, "crc32c", source), ErrorKind::kIo,
             "{} is damaged: its checksum is not the manifest's", path.string());
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    require(!is_tensor_file(name) || files.contains(name), ErrorKind::kIo,
+            "{} does not belong to this checkpoint: its manifest does not list it. Remove the file",
+            entry.path().string());
+  }
+}
+
+// A manifest that does not parse is damaged, not written by a user.
+template <typename Check>
+void as_damage(const Check& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    fail(ErrorKind::kIo, "{}", error.what());
   }
 }
 
@@ -118,11 +140,29 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
 }
 
 void verify_checkpoint(const fs::path& folder) {
-  try {
-    verify_files(folder);
-  } catch (const Error& error) {
-    // A manifest that does not parse is damaged, not written by a user.
-    fail(ErrorKind::kIo, "{}", error.what());
+  require(fs::exists(folder / kManifest), ErrorKind::kIo, "{} has no manifest.json: not a complete checkpoint",
+          folder.string());
+  as_damage([&] { verify_files(folder, read_json(folder / kManifest, kMaxIndexBytes), Part::kAll); });
+}
+
+void verify_model_files(const fs::path& folder) {
+  if (!fs::exists(folder / kManifest)) return;
+  as_damage([&] {
+    const Json manifest = read_json(folder / kManifest, kMaxIndexBytes);
+    if (manifest.contains("format_version")) verify_files(folder, manifest, Part::kModel);
+  });
+}
+
+void refuse_deepspeed_checkpoint(const fs::path& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_state = name.starts_with("mp_rank_") || name.starts_with("zero_pp_rank_") ||
+                          name.starts_with("bf16_zero_pp_rank_") || name.starts_with("global_step");
+    require(!is_state, ErrorKind::kConfig,
+            "{} is a checkpoint of DeepSpeed ({}): strake goes on only with runs of its own. DeepSpeed's "
+            "zero_to_fp32.py makes weights of it, with which --model_name_or_path starts a new run",
+            folder.string(), name);
   }
 }
 

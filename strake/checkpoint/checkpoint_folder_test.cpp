@@ -77,6 +77,42 @@ TEST_F(CheckpointFolderTest, DamageIsFoundAndTheOlderCheckpointIsTaken) {
   EXPECT_THROW(verify_checkpoint(newest), Error);
 }
 
+TEST_F(CheckpointFolderTest, WeightsOfAnotherCheckpointAreRefused) {
+  for (const char* stray :
+       {"model-00001-of-00002.safetensors", "model.safetensors.index.json", "optimizer-00001-of-00001.safetensors"}) {
+    const fs::path folder = save(1);
+    write_file_atomically(folder / "README.md", "a user's note");
+    verify_checkpoint(folder);
+    write_file_atomically(folder / stray, "weights of step 2");
+    EXPECT_THROW(verify_checkpoint(folder), Error) << stray;
+    EXPECT_THROW(verify_model_files(folder), Error) << stray;
+  }
+}
+
+TEST_F(CheckpointFolderTest, AModelIsComparedWithAManifestOfOursOnly) {
+  CheckpointWriter writer(folder_, 1);
+  write_file_atomically(writer.path() / "model.safetensors", "weights");
+  write_file_atomically(writer.path() / "optimizer-00001-of-00001.safetensors", "states");
+  const fs::path folder = writer.commit();
+  fs::remove(folder / "optimizer-00001-of-00001.safetensors");  // not needed for a model
+  verify_model_files(folder);
+  write_file_atomically(folder / "model.safetensors", "weighty");
+  EXPECT_THROW(verify_model_files(folder), Error);
+  write_file_atomically(folder / "manifest.json", R"({"name": "somebody else's"})");
+  verify_model_files(folder);
+  fs::remove(folder / "manifest.json");
+  verify_model_files(folder);
+}
+
+TEST_F(CheckpointFolderTest, CheckpointsOfDeepSpeedAreNamed) {
+  refuse_deepspeed_checkpoint(save(1));
+  refuse_deepspeed_checkpoint(folder_);
+  fs::create_directories(folder_ / "global_step5");
+  write_file_atomically(folder_ / "global_step5" / "zero_pp_rank_0_mp_rank_00_optim_states.pt", "pickled");
+  EXPECT_THROW(refuse_deepspeed_checkpoint(folder_), Error);
+  EXPECT_THROW(refuse_deepspeed_checkpoint(folder_ / "global_step5"), Error);
+}
+
 TEST_F(CheckpointFolderTest, PruningKeepsTheBestAndTheNewest) {
   for (int64_t step = 1; step <= 5; ++step) save(step);
   prune_checkpoints(folder_, 2, folder_ / "checkpoint-2");

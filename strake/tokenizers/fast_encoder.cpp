@@ -90,13 +90,16 @@ class FastEncoder::Worker {
       const auto added = static_cast<int64_t>(parts.added);
       room = static_cast<size_t>(without_special_tokens({.max_length = *max_length}, added).max_length);
     }
-    encode_text(text, pair ? kNoLimit : room, first_);
+    // One more id than there is room for shows that the text is longer.
+    encode_text(text, pair || room == kNoLimit ? kNoLimit : room + 1, first_);
     second_.clear();
     if (pair) encode_text(*pair, kNoLimit, second_);
-    if (room != kNoLimit) cut(room, pair.has_value());
+    was_cut_ = first_.size() + second_.size() > room;
+    if (was_cut_) cut(room, pair.has_value());
     return emit(parts, ids);
   }
 
+  bool was_cut() const { return was_cut_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }
 
  private:
@@ -108,7 +111,6 @@ class FastEncoder::Worker {
   // Longest first; see truncate_pair.
   void cut(size_t room, bool is_pair) {
     const size_t a = first_.size(), b = second_.size();
-    if (a + b <= room) return;
     if (!is_pair) return first_.truncate(room);
     size_t shorter = std::min(a, b);
     size_t longer = shorter > room ? shorter : std::max(shorter, room - shorter);
@@ -246,6 +248,7 @@ class FastEncoder::Worker {
   std::optional<BertText> bert_;
   Gpt2Words gpt2_;
   bool add_prefix_space_ = false;
+  bool was_cut_ = false;
 
   WordCache cache_;
   std::array<Waiting, 16> queue_{};
@@ -267,6 +270,8 @@ size_t FastEncoder::encode(std::string_view text, std::optional<std::string_view
                            std::optional<int64_t> max_length, std::vector<int32_t>& ids) {
   return worker_->encode(text, pair, max_length, ids);
 }
+
+bool FastEncoder::was_cut() const { return worker_->was_cut(); }
 
 const Tokenizer& FastEncoder::tokenizer() const { return worker_->tokenizer(); }
 

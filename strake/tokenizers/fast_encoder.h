@@ -27,6 +27,9 @@ class FastEncoder {
   size_t encode(std::string_view text, std::optional<std::string_view> pair, std::optional<int64_t> max_length,
                 std::vector<int32_t>& ids);
 
+  // Whether max_length cut the last text, or pair.
+  bool was_cut() const;
+
   const Tokenizer& tokenizer() const;
 
  private:
