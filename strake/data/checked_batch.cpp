@@ -33,15 +33,15 @@ std::shared_ptr<arrow::Array> decoded(const arrow::Array& array, TextEncoding en
 }
 
 template <typename ArrayType>
-void require_utf8(const arrow::Array& array, const std::string& column, const std::string& file, int64_t first_row) {
+void require_utf8(const arrow::Array& array, const std::string& column, const BatchOrigin& origin) {
   const auto& strings = static_cast<const ArrayType&>(array);
   for (int64_t i = 0; i < array.length(); ++i) {
     if (strings.IsNull(i)) continue;
     const std::string_view text = strings.GetView(i);
     const size_t valid = check_utf8(text).valid;
-    require(valid == text.size(), ErrorKind::kData, "{}, row {}, column '{}', byte offset {} of the value: {}", file,
-            first_row + i, printable(column), valid,
-            describe_bad_byte(static_cast<unsigned char>(text[std::min(valid, text.size() - 1)]), TextEncoding::kUtf8));
+    require(valid == text.size(), ErrorKind::kData, "{}, row {}, column '{}', byte offset {} of the value: {}",
+            origin.file, origin.first_row + i, printable(column), valid,
+            describe_bad_byte(static_cast<unsigned char>(text[std::min(valid, text.size() - 1)]), origin.encoding));
   }
 }
 
@@ -56,13 +56,13 @@ std::shared_ptr<arrow::Array> with_encoding(const std::shared_ptr<arrow::Array>&
                                             const BatchOrigin& origin) {
   const bool large = array->type_id() == arrow::Type::LARGE_STRING;
   const auto& [encoding, file, first_row] = origin;
-  if (encoding == TextEncoding::kUtf8) {
-    large ? require_utf8<arrow::LargeStringArray>(*array, column, file, first_row)
-          : require_utf8<arrow::StringArray>(*array, column, file, first_row);
+  if (encoding.value_or(TextEncoding::kUtf8) == TextEncoding::kUtf8) {
+    large ? require_utf8<arrow::LargeStringArray>(*array, column, origin)
+          : require_utf8<arrow::StringArray>(*array, column, origin);
     return array;
   }
-  return large ? decoded<arrow::LargeStringArray, arrow::LargeStringBuilder>(*array, encoding, file, first_row)
-               : decoded<arrow::StringArray, arrow::StringBuilder>(*array, encoding, file, first_row);
+  return large ? decoded<arrow::LargeStringArray, arrow::LargeStringBuilder>(*array, *encoding, file, first_row)
+               : decoded<arrow::StringArray, arrow::StringBuilder>(*array, *encoding, file, first_row);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "strake/data/text_encoding.h"
@@ -11,7 +12,7 @@
 namespace strake::data {
 
 struct BatchOrigin {
-  TextEncoding encoding = TextEncoding::kUtf8;
+  std::optional<TextEncoding> encoding = TextEncoding::kUtf8;  // none: UTF-8, which no flag can change
   std::string file;
   int64_t first_row = 0;
 };

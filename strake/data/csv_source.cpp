@@ -5,6 +5,7 @@
 #include "strake/data/csv_record_reader.h"
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
+#include "strake/data/table_reader.h"
 
 namespace strake::data {
 namespace {
@@ -33,7 +34,7 @@ class CsvSource final : public RowSource {
     SourceRows rows;
     std::vector<arrow::StringBuilder> builders(static_cast<size_t>(schema_->num_fields()));
     int64_t bytes = 0;
-    while (static_cast<int64_t>(rows.lines.size()) < rows_per_chunk_ && bytes < kChunkBytes && records_.next()) {
+    while (static_cast<int64_t>(rows.lines.size()) < rows_per_chunk_ && bytes < kTableBytes && records_.next()) {
       bytes += append(builders);
       rows.lines.push_back(records_.line());
     }

@@ -12,6 +12,7 @@
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
+#include "strake/data/table_reader.h"
 #include "strake/data/text_input.h"
 
 namespace strake::data {
@@ -152,7 +153,7 @@ class JsonLinesSource final : public RowSource {
   Cells read_cells() {
     Cells cells;
     int64_t bytes = 0;
-    while (static_cast<int64_t>(cells.lines.size()) < rows_per_chunk_ && bytes < kChunkBytes) {
+    while (static_cast<int64_t>(cells.lines.size()) < rows_per_chunk_ && bytes < kTableBytes) {
       const auto line = input_.next();
       if (!line) break;
       if (line->find_first_not_of(" \t") == std::string_view::npos) continue;

@@ -1,5 +1,6 @@
 #include <arrow/api.h>
 #include <arrow/io/file.h>
+#include <arrow/util/byte_size.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
@@ -13,6 +14,7 @@
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
+#include "strake/data/table_reader.h"
 #include "strake/data/text_input.h"
 
 namespace strake::data {
@@ -21,25 +23,83 @@ namespace {
 constexpr int64_t kBufferBytes = int64_t{1} << 20;
 constexpr int64_t kMostBytes = int64_t{8} << 30;
 
+constexpr int64_t kDecodedRows = 32;  // at a time: what was encoded as a dictionary may become any number of bytes
+
 // Fewer rows at a time where rows are long, going by the row groups' own sizes.
-int64_t batch_rows(const parquet::FileMetaData& metadata, int64_t rows_per_chunk) {
+int64_t batch_rows(const parquet::FileMetaData& metadata, int64_t most) {
   int64_t longest = 1;
   for (int i = 0; i < metadata.num_row_groups(); ++i) {
     const auto group = metadata.RowGroup(i);
     longest = std::max(longest, group->total_byte_size() / std::max<int64_t>(1, group->num_rows()));
   }
-  return std::clamp<int64_t>(kChunkBytes / longest, 1, rows_per_chunk);
+  return std::clamp<int64_t>(kTableBytes / longest, 1, most);
 }
+
+bool has_dictionary(const arrow::DataType& type) {
+  if (type.id() == arrow::Type::DICTIONARY) return true;
+  return std::ranges::any_of(type.fields(), [](const auto& field) { return has_dictionary(*field->type()); });
+}
+
+template <typename ArrayType>
+void add_lengths(const arrow::Array& array, std::vector<int64_t>& bytes) {
+  const auto& values = static_cast<const ArrayType&>(array);
+  for (int64_t i = 0; i < values.length(); ++i) bytes[static_cast<size_t>(i)] += values.value_length(i);
+}
+
+// Rows of a dictionary have the length of their value, as they will when they are used.
+void add_dictionary_lengths(const arrow::DictionaryArray& array, std::vector<int64_t>& bytes);
+
+void add_bytes(const arrow::Array& array, std::vector<int64_t>& bytes) {
+  switch (array.type_id()) {
+    case arrow::Type::STRING:
+    case arrow::Type::BINARY:
+      return add_lengths<arrow::BinaryArray>(array, bytes);
+    case arrow::Type::LARGE_STRING:
+    case arrow::Type::LARGE_BINARY:
+      return add_lengths<arrow::LargeBinaryArray>(array, bytes);
+    case arrow::Type::DICTIONARY:
+      return add_dictionary_lengths(static_cast<const arrow::DictionaryArray&>(array), bytes);
+    default:
+      const int64_t whole = arrow::util::ReferencedBufferSize(array).ValueOr(0);
+      for (int64_t& of_row : bytes) of_row += whole / std::ssize(bytes);
+  }
+}
+
+void add_dictionary_lengths(const arrow::DictionaryArray& array, std::vector<int64_t>& bytes) {
+  std::vector<int64_t> of_values(static_cast<size_t>(array.dictionary()->length()));
+  if (!of_values.empty()) add_bytes(*array.dictionary(), of_values);
+  for (int64_t i = 0; i < array.length(); ++i) {
+    if (array.IsValid(i)) bytes[static_cast<size_t>(i)] += of_values[static_cast<size_t>(array.GetValueIndex(i))];
+  }
+}
+
+// Rows that were decoded together and not all handed out yet.
+struct DecodedRows {
+  std::shared_ptr<arrow::RecordBatch> batch;
+  std::vector<int64_t> bytes;  // of each row
+  int64_t next = 0;
+
+  bool is_empty() const { return next == std::ssize(bytes); }
+  // The next rows: `most`, or up to the one with which `left` bytes are used up.
+  std::shared_ptr<arrow::RecordBatch> take(int64_t most, int64_t& left) {
+    const int64_t first = next;
+    while (next < std::ssize(bytes) && next - first < most && left > 0) left -= bytes[static_cast<size_t>(next++)];
+    return batch->Slice(first, next - first);
+  }
+};
 
 class ParquetSource final : public RowSource {
  public:
   explicit ParquetSource(const RowSourceOptions& options)
       : file_(options.file.string()),
         encoding_(options.encoding),
+        rows_per_chunk_(options.rows_per_chunk),
         reader_(open_parquet_reader(options.file, options.rows_per_chunk)) {
-    reader_->set_batch_size(batch_rows(*reader_->parquet_reader()->metadata(), options.rows_per_chunk));
     std::shared_ptr<arrow::Schema> whole;
     require_ok(reader_->GetSchema(&whole), file_);
+    has_dictionary_ = has_dictionary(arrow::StructType(whole->fields()));
+    reader_->set_batch_size(batch_rows(*reader_->parquet_reader()->metadata(),
+                                       has_dictionary_ ? rows_per_chunk_ : std::min(kDecodedRows, rows_per_chunk_)));
     if (!options.columns.empty()) leaves_ = leaves_of(*whole, options.columns);
     read_from(0);
   }
@@ -47,12 +107,17 @@ class ParquetSource final : public RowSource {
   std::shared_ptr<arrow::Schema> schema() const override { return batches_->schema(); }
 
   SourceRows next() override {
-    SourceRows rows;
-    rows.batch = guarded(file_, [&] { return value_of(batches_->Next(), file_); });
-    if (!rows.batch) return rows;
-    rows.batch = checked_batch(*rows.batch, {encoding_, file_, first_row_});
-    first_row_ += rows.batch->num_rows();
-    return rows;
+    arrow::RecordBatchVector parts;
+    int64_t rows_left = rows_per_chunk_;
+    int64_t bytes_left = kTableBytes;
+    while (rows_left > 0 && bytes_left > 0 && (!decoded_.is_empty() || decode())) {
+      parts.push_back(decoded_.take(rows_left, bytes_left));
+      rows_left -= parts.back()->num_rows();
+      if (has_dictionary_) break;  // several would have to be made one
+    }
+    if (parts.empty()) return {};
+    return {.batch = parts.size() == 1 ? parts.front() : value_of(arrow::ConcatenateRecordBatches(parts), file_),
+            .lines = {}};
   }
 
   int64_t skip(int64_t rows) override {
@@ -68,6 +133,18 @@ class ParquetSource final : public RowSource {
   }
 
  private:
+  bool decode() {
+    do {
+      const auto batch = guarded(file_, [&] { return value_of(batches_->Next(), file_); });
+      if (!batch) return false;
+      decoded_ = {.batch = checked_batch(*batch, {encoding_, file_, first_row_}),
+                  .bytes = std::vector<int64_t>(static_cast<size_t>(batch->num_rows()))};
+    } while (decoded_.is_empty());
+    first_row_ += std::ssize(decoded_.bytes);
+    for (const auto& column : decoded_.batch->columns()) add_bytes(*column, decoded_.bytes);
+    return true;
+  }
+
   void read_from(int first_group) {
     std::vector<int> groups;
     for (int group = first_group; group < reader_->num_row_groups(); ++group) groups.push_back(group);
@@ -93,10 +170,13 @@ class ParquetSource final : public RowSource {
 
   std::string file_;
   TextEncoding encoding_;
+  int64_t rows_per_chunk_;
+  bool has_dictionary_ = false;
+  DecodedRows decoded_;
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::optional<std::vector<int>> leaves_;  // the columns to read; none: all
   std::shared_ptr<arrow::RecordBatchReader> batches_;
-  int64_t first_row_ = 0;
+  int64_t first_row_ = 0;  // of the next rows to decode
 };
 
 }  // namespace

@@ -19,9 +19,6 @@ struct RowSourceOptions {
   std::shared_ptr<arrow::Schema> schema = nullptr;  // of the file before, for formats that have none of their own
 };
 
-// A chunk also ends when it has this many bytes of text, so that long rows do not need more memory.
-inline constexpr int64_t kChunkBytes = int64_t{32} << 20;
-
 struct SourceRows {
   std::shared_ptr<arrow::RecordBatch> batch;  // null at the end of the file
   std::vector<int64_t> lines;                 // as in Table::Content

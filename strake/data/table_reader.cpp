@@ -28,6 +28,15 @@ std::optional<TableFormat> known_format(const fs::path& file) {
   return std::nullopt;
 }
 
+}  // namespace
+
+bool is_read_of_folder(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return !name.starts_with('.') && !name.starts_with('_') && known_format(file).has_value();
+}
+
+namespace {
+
 std::unique_ptr<RowSource> open_source(TableFormat format, const RowSourceOptions& options) {
   switch (format) {
     case TableFormat::kParquet:
@@ -48,10 +57,9 @@ std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<
   std::vector<fs::path> files;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with('.') || name.starts_with('_') || entry->is_directory()) continue;
-    const std::optional<TableFormat> known = known_format(name);
-    if (known && known == format.value_or(*known)) files.push_back(entry->path());
+    if (!is_read_of_folder(entry->path()) || entry->is_directory()) continue;
+    const std::optional<TableFormat> known = known_format(entry->path());
+    if (known == format.value_or(*known)) files.push_back(entry->path());
   }
   require(!error, ErrorKind::kIo, "cannot list {}: {}", folder.string(), error.message());
   require(!files.empty(), ErrorKind::kData, "{} holds no data files (.parquet, .csv, .tsv, .json, .jsonl or .txt)",

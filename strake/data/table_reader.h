@@ -18,6 +18,12 @@ enum class TableFormat { kParquet, kCsv, kTsv, kJsonLines, kText };
 // From .parquet, .csv, .tsv, .json or .jsonl, .txt; Error (kUsage) naming these otherwise.
 TableFormat format_of(const std::filesystem::path& file);
 
+// Whether a file of this name is read where its folder is an input.
+bool is_read_of_folder(const std::filesystem::path& file);
+
+// A table ends with the row that brings it to so many bytes, so that long rows do not need more memory.
+inline constexpr int64_t kTableBytes = int64_t{16} << 20;
+
 struct TableSource {
   // Files, or folders whose data files (by extension, names with a leading '.' or '_' left out) are read in the order
   // of their names.
@@ -38,7 +44,8 @@ std::vector<std::filesystem::path> expand_paths(const std::vector<std::filesyste
 // Rows of all files: from the footers of Parquet, else by reading them.
 int64_t count_rows(const TableSource& source);
 
-// Reads tables of any size in chunks, in constant memory.
+// Reads tables of any size in chunks, in constant memory: kTableBytes and a row, of Parquet 32 rows, or all rows of a
+// chunk where a column is a dictionary. Where the chunks end depends on the files and the source alone.
 //  Parquet   all types; row order of the file
 //  CSV, TSV  RFC 4180 with a header line; every column is text; an empty field without quotes is null
 //  JSONL     one object per line; the columns are the keys of the first chunk; strings, integers, decimals, booleans

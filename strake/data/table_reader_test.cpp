@@ -328,6 +328,36 @@ TEST_F(TableReaderTest, ARangeOfParquetRowsPassesOverRowGroups) {
   }
 }
 
+TEST_F(TableReaderTest, TablesOfLongRowsEndByTheirBytesInEveryFormat) {
+  constexpr int64_t kRows = 50;
+  constexpr int64_t kRowBytes = kTableBytes / 10 + 1;
+  std::string text;
+  for (int64_t i = 0; i < kRows; ++i) text += fmt::format("{}{}\n", i % 10, std::string(kRowBytes - 1, 'x'));
+  const auto lines = write("long.txt", text);
+  const auto csv = write("long.csv", "text\n" + text);
+  std::vector<fs::path> files = {lines, csv, folder_ / "long.parquet"};
+  {
+    TableReader reader({.paths = {csv}});
+    TableWriter writer(files.back(), {});  // ten values, as a dictionary
+    while (const auto table = reader.next()) writer.append(*table, {});
+    writer.finish();
+  }
+  for (const fs::path& file : files) {
+    for (int repeat = 0; repeat < 2; ++repeat) {  // the cut is the same every time
+      int64_t next = 0;
+      for (const Table& table : read({.paths = {file}})) {
+        EXPECT_EQ(table.num_rows(), 10) << file;
+        const TextColumn column = table.text("text");
+        for (int64_t i = 0; i < table.num_rows(); ++i, ++next) {
+          EXPECT_EQ(column[i].front(), static_cast<char>('0' + next % 10));
+          EXPECT_EQ(std::ssize(column[i]), kRowBytes);
+        }
+      }
+      EXPECT_EQ(next, kRows);
+    }
+  }
+}
+
 TEST_F(TableReaderTest, TablesAreCutAndNarrowed) {
   const Table table = read({.paths = {write("a.csv", "text,id\na,0\nb,1\nc,2\n")}}).at(0);
   const Table part = table.slice(1, 3).select({"id"});

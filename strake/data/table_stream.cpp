@@ -25,6 +25,7 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{8} << 30;  // of batches in memory: forged sizes ask for more
 constexpr int64_t kWriteBytes = int64_t{1} << 16;
+constexpr int kMillisecondsToEnd = 200;  // between the end of the stream and that of the pipe
 
 // Arrays free their memory through it, so it must outlive them all.
 arrow::MemoryPool* bounded_pool() {
@@ -76,12 +77,22 @@ class PipeInput final : public arrow::io::InputStream {
   }
   bool closed() const override { return closed_; }
 
+  // Nothing came after what was read so far.
+  bool is_at_end() const { return at_end_; }
+  // Whether there is more, as far as `milliseconds` show it: whoever writes may leave the pipe open.
+  bool has_more(int milliseconds) {
+    pollfd file{.fd = descriptor_, .events = POLLIN, .revents = 0};
+    char byte = 0;
+    return ::poll(&file, 1, milliseconds) > 0 && ::read(descriptor_, &byte, 1) > 0;
+  }
+
  private:
   // At least one byte; 0 at the end.
-  arrow::Result<int64_t> read_some(char* out, int64_t bytes) const {
+  arrow::Result<int64_t> read_some(char* out, int64_t bytes) {
     while (true) {
       if (arrow::Status status = wait(); !status.ok()) return status;
       const ssize_t got = ::read(descriptor_, out, static_cast<size_t>(bytes));
+      at_end_ = got == 0;
       if (got >= 0) return got;
       const bool is_transient = errno == EINTR || errno == EAGAIN;
       if (!is_transient) return arrow::internal::IOErrorFromErrno(errno, "cannot read: ", std::strerror(errno));
@@ -101,6 +112,7 @@ class PipeInput final : public arrow::io::InputStream {
   int descriptor_;
   const WakeUp& wake_up_;
   int64_t position_ = 0;
+  bool at_end_ = false;
   bool closed_ = false;
 };
 
@@ -146,10 +158,21 @@ struct TableStream::State {
   std::string name;
   std::string output_name;
   WakeUp wake_up;
+  std::shared_ptr<PipeInput> input;
   std::shared_ptr<arrow::RecordBatchReader> reader;
   int64_t batch = 0;
   std::shared_ptr<arrow::io::BufferedOutputStream> output;
   std::shared_ptr<arrow::ipc::RecordBatchWriter> writer;
+
+  // Batches that are missing, or behind the end, must not be passed over in silence.
+  void check_end() const {
+    require(!input->is_at_end(), ErrorKind::kData,
+            "{}: the stream breaks off after {} batches, without its end marker: was whoever writes it killed?", name,
+            batch);
+    require(!input->has_more(kMillisecondsToEnd), ErrorKind::kData,
+            "{}: there are bytes behind the end of the stream, after {} batches: a process scores one stream", name,
+            batch);
+  }
 
   Table table_of(std::shared_ptr<arrow::RecordBatch> rows, std::string file) const {
     auto content = std::make_shared<Table::Content>();
@@ -163,8 +186,8 @@ TableStream::TableStream(int input, int output, std::string name) : state_(std::
   state_->name = std::move(name);
   state_->output_name = "output of " + state_->name;
   guarded(state_->name, [&] {
-    auto in = std::make_shared<PipeInput>(input, state_->wake_up);
-    state_->reader = value_of(arrow::ipc::RecordBatchStreamReader::Open(in, read_options()), state_->name);
+    state_->input = std::make_shared<PipeInput>(input, state_->wake_up);
+    state_->reader = value_of(arrow::ipc::RecordBatchStreamReader::Open(state_->input, read_options()), state_->name);
     state_->output = value_of(arrow::io::BufferedOutputStream::Create(kWriteBytes, arrow::default_memory_pool(),
                                                                       std::make_shared<PipeOutput>(output)),
                               state_->output_name);
@@ -183,9 +206,12 @@ std::optional<Table> TableStream::next() {
   return guarded(name, [&]() -> std::optional<Table> {
     std::shared_ptr<arrow::RecordBatch> rows;
     require_ok(state_->reader->ReadNext(&rows), name);
-    if (!rows) return std::nullopt;
+    if (!rows) {
+      state_->check_end();
+      return std::nullopt;
+    }
     ++state_->batch;
-    return state_->table_of(checked_batch(*rows, {.file = name}), name);
+    return state_->table_of(checked_batch(*rows, {.encoding = std::nullopt, .file = name}), name);
   });
 }
 

@@ -24,7 +24,8 @@ class TableStream {
 
   // A table with the schema of the input and no rows.
   Table no_rows() const;
-  // The next batch, possibly without rows; nullopt at the end of the stream.
+  // The next batch, possibly without rows; nullopt at the end of the stream. Error (kData) if the input ends without
+  // the stream's end marker, or goes on behind it.
   std::optional<Table> next();
   // Makes a next() that waits for input, and all later ones, fail. Any thread may call it.
   void interrupt();

@@ -121,6 +121,36 @@ TEST_F(TableStreamTest, CutAndDamagedStreamsAreRefused) {
   }
 }
 
+TEST_F(TableStreamTest, AStreamWithoutItsEndOrWithMoreBehindItIsRefused) {
+  const fs::path file = write_stream({batch_of({"a"}), batch_of({"b"})});
+  std::ifstream stream(file, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(stream)), {});
+  EXPECT_FALSE(read_all(write("whole", whole)).kind);
+  for (const size_t cut : {1, 4, 7, 8}) {
+    EXPECT_TRUE(read_all(write("cut", whole.substr(0, whole.size() - cut))).says(ErrorKind::kData, "input")) << cut;
+  }
+  EXPECT_TRUE(
+      read_all(write("cut", whole.substr(0, whole.size() - 8))).says(ErrorKind::kData, "without its end marker"));
+  for (const std::string& more : {whole, std::string("x"), std::string(8, '\0')}) {
+    EXPECT_TRUE(read_all(write("more", whole + more)).says(ErrorKind::kData, "bytes behind the end of the stream"));
+  }
+}
+
+TEST_F(TableStreamTest, APipeThatStaysOpenBehindTheEndIsNoError) {
+  const fs::path file = write_stream({batch_of({"a"})});
+  std::ifstream stream(file, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(stream)), {});
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Descriptor in(ends[0]);
+  const Descriptor feeder(ends[1]);
+  const Descriptor out("/dev/null", O_WRONLY);
+  ASSERT_EQ(::write(feeder.get(), whole.data(), whole.size()), static_cast<ssize_t>(whole.size()));
+  TableStream tables(in.get(), out.get(), "input");
+  EXPECT_EQ(tables.next()->num_rows(), 1);
+  EXPECT_FALSE(tables.next());
+}
+
 TEST_F(TableStreamTest, InterruptEndsANextThatWaits) {
   const fs::path file = write_stream({batch_of({"a"})});
   std::ifstream stream(file, std::ios::binary);

@@ -102,7 +102,8 @@ std::optional<size_t> append_decoded(std::string_view bytes, TextEncoding encodi
   return std::nullopt;
 }
 
-std::string describe_bad_byte(unsigned char byte, TextEncoding encoding) {
+std::string describe_bad_byte(unsigned char byte, std::optional<TextEncoding> encoding) {
+  if (!encoding) return fmt::format("byte 0x{:02X} is not valid UTF-8, as Arrow's strings must be", byte);
   if (encoding == TextEncoding::kUtf8) {
     return fmt::format("byte 0x{:02X} is not valid UTF-8; if the file is Windows text, pass --encoding cp1252", byte);
   }

@@ -25,7 +25,8 @@ Utf8Check check_utf8(std::string_view text);
 // and 9D of cp1252, as in Python), or nullopt. Not for kUtf8, which needs no decoding.
 std::optional<size_t> append_decoded(std::string_view bytes, TextEncoding encoding, std::string& out);
 
-// "byte 0x92 is not valid UTF-8; if the file is Windows text, pass --encoding cp1252".
-std::string describe_bad_byte(unsigned char byte, TextEncoding encoding);
+// "byte 0x92 is not valid UTF-8; if the file is Windows text, pass --encoding cp1252"; without an encoding there is no
+// such flag.
+std::string describe_bad_byte(unsigned char byte, std::optional<TextEncoding> encoding);
 
 }  // namespace strake::data

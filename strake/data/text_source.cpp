@@ -2,6 +2,7 @@
 
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
+#include "strake/data/table_reader.h"
 #include "strake/data/text_input.h"
 
 namespace strake::data {
@@ -17,7 +18,7 @@ class TextSource final : public RowSource {
   SourceRows next() override {
     SourceRows rows;
     arrow::StringBuilder builder;
-    while (builder.length() < rows_per_chunk_ && builder.value_data_length() < kChunkBytes) {
+    while (builder.length() < rows_per_chunk_ && builder.value_data_length() < kTableBytes) {
       const auto line = input_.next();
       if (!line) break;
       require_ok(builder.Append(*line), input_.name());

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "strake/data/table.h"
+
+namespace strake::data {
+
+// The texts that each row has in a column of strings, of lists of strings, or, as Hugging Face's SQuAD has them, of
+// objects whose member `text` is one of these, or lists of objects whose `text` is a string. Null is no text. In JSON
+// lines each row may be another one of them. Error (kData) if the column is missing or something else, naming the row
+// where it depends on that.
+std::vector<std::vector<std::string>> text_lists(const Table& table, const std::string& column);
+
+}  // namespace strake::data
