@@ -85,6 +85,7 @@ class Checker {
         result_.values[canonical] = "auto";
         return true;
       case AutoMeaning::kDefault:
+        result_.autos.insert(canonical);
         return true;
       default:
         return false;

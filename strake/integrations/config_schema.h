@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -121,6 +122,7 @@ struct Schema {
 struct CheckedValues {
   std::string source;                  // for messages: a path or "--flag"
   std::map<std::string, Json> values;  // by canonical path, without sections; types as the table says, or "auto"
+  std::set<std::string> autos;         // keys that are "auto" where that means their default: not in `values`
   std::vector<std::string> notices;    // for the user, each once
 
   bool has(const std::string& path) const { return values.contains(path); }

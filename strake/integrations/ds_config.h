@@ -52,6 +52,7 @@ struct DsZero {
   int64_t stage = 0;
   int64_t sub_group_size = 0;
   int64_t param_persistence_threshold = 0;
+  int64_t model_persistence_threshold = 0;
   int64_t hpz_partition_size = 1;  // ranks that share a second copy of the parameters; 1: none
   int64_t mics_shard_size = -1;    // ranks that share one copy of the state; -1: all
   DsOffloadParam offload_param;

@@ -37,9 +37,7 @@ constexpr std::array kKeys{
     honoured("zero_optimization.sub_group_size", kInteger, "1000000000").range(0),
     accepted("zero_optimization.stage3_prefetch_bucket_size", kInteger, "50000000", kOneAhead).range(0),
     honoured("zero_optimization.stage3_param_persistence_threshold", kInteger, "100000").range(0).on_auto(kFlags),
-    accepted("zero_optimization.stage3_model_persistence_threshold", kInteger, "9223372036854775807",
-             "stage3_param_persistence_threshold alone decides")
-        .range(0),
+    honoured("zero_optimization.stage3_model_persistence_threshold", kInteger, "9223372036854775807").range(0),
     accepted("zero_optimization.stage3_max_live_parameters", kInteger, "1000000000", kOneAhead).range(0),
     accepted("zero_optimization.stage3_max_reuse_distance", kInteger, "1000000000",
              "the schedule knows when a block is used next")

@@ -53,6 +53,19 @@ TEST(ResolveDsConfig, DerivesTheThirdBatchNumberFromTheOtherTwo) {
   }
 }
 
+TEST(ResolveDsConfig, HasARowForEveryAuto) {
+  const ResolvedDsConfig config = resolved(R"({"steps_per_print": "auto", "zero_optimization": {"stage": "auto",
+      "sub_group_size": "auto", "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"}})",
+                                           {.options = {}, .hidden_size = 100});
+  EXPECT_EQ(row(config, "zero_optimization.stage").value, 0);
+  EXPECT_EQ(row(config, "zero_optimization.stage").origin, "auto <- default");
+  EXPECT_EQ(row(config, "zero_optimization.sub_group_size").value, 1000000000);
+  EXPECT_EQ(row(config, "zero_optimization.reduce_bucket_size").value, 10000);
+  EXPECT_EQ(row(config, "zero_optimization.stage3_prefetch_bucket_size").value, 9000);
+  for (const char* key : {"steps_per_print", "zero_optimization.reduce_bucket_size"})
+    EXPECT_THAT(row(config, key).origin, HasSubstr("auto, no effect: ")) << key;
+}
+
 TEST(ResolveDsConfig, RefusesBatchNumbersThatDoNotFit) {
   EXPECT_THAT(refusal(R"({"gradient_accumulation_steps": 4})"), HasSubstr("alone does not say how large a batch is"));
   EXPECT_EQ(

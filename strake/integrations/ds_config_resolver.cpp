@@ -10,6 +10,14 @@
 
 namespace strake::integrations {
 
+namespace {
+
+std::string no_effect(const char* origin, const KeyRule& rule) {
+  return fmt::format("{}, no effect: {}", origin, rule.reason);
+}
+
+}  // namespace
+
 DsSettings DsResolver::run() {
   start();
   resolve_batch();
@@ -45,7 +53,9 @@ void DsResolver::start() {
       set(key, "(not shown)", "file, no effect");  // rows are logged and saved
     } else if (value) {
       const bool idle = rule.status != KeyStatus::kHonoured && *value != rule.default_value();
-      set(key, *value, idle ? fmt::format("file, no effect: {}", rule.reason) : "file");
+      set(key, *value, idle ? no_effect("file", rule) : "file");
+    } else if (file_.autos.contains(key)) {
+      set(key, rule.default_value(), rule.status == KeyStatus::kHonoured ? "auto <- default" : no_effect("auto", rule));
     } else if (rule.status == KeyStatus::kHonoured && !key.starts_with("optimizer.") && !key.starts_with("nebula.")) {
       set(key, rule.default_value(), "default");
     }

@@ -87,6 +87,12 @@ void DsResolver::check_schedule(const std::string& type) {
 
 void DsResolver::resolve_zero() {
   const int64_t stage = settings_["zero_optimization.stage"].value.get<int64_t>();
+  for (const auto& [name, share] : {std::pair{"reduce_bucket_size", 1.0}, {"stage3_prefetch_bucket_size", 0.9}}) {
+    const std::string bucket = fmt::format("zero_optimization.{}", name);
+    if (!file_.autos.contains(bucket) || !inputs_.hidden_size) continue;  // as Transformers fills it in
+    const auto hidden = static_cast<double>(*inputs_.hidden_size);
+    settings_[bucket].value = static_cast<int64_t>(share * hidden * hidden);
+  }
   const std::string key = "zero_optimization.stage3_param_persistence_threshold";
   if (!file_.is_auto(key)) return;
   if (stage != 3) return set(key, ds_schema().find(key)->default_value(), "default");
@@ -137,12 +143,17 @@ void DsResolver::check_masters(const std::string& type) {
 }
 
 void DsResolver::check_zero() {
-  check_offload("offload_param", 3);
-  check_offload("offload_optimizer", 1);
+  check_offload("offload_param", training::OffloadOptions::kLowestStageOfParameters);
+  check_offload("offload_optimizer", training::OffloadOptions::kLowestStage);
   const auto integer = [&](const std::string& name) {
     return settings_["zero_optimization." + name].value.get<int64_t>();
   };
   const int64_t stage = integer("stage");
+  if (integer("mics_shard_size") > 0 && integer("zero_hpz_partition_size") > 1)
+    problem(fmt::format(
+        "zero_optimization.mics_shard_size={} and zero_optimization.zero_hpz_partition_size={} contradict each other: "
+        "both say how many ranks share the parameters",
+        integer("mics_shard_size"), integer("zero_hpz_partition_size")));
   const double ratio = settings_["zero_optimization.offload_optimizer.ratio"].value.get<double>();
   if (ratio < 1 && stage != 3)
     problem(fmt::format("zero_optimization.offload_optimizer.ratio={} needs stage 3, not {}", ratio, stage));

@@ -92,6 +92,7 @@ DsZero typed_zero(const DsSettings& settings) {
   return {.stage = zero.integer("stage"),
           .sub_group_size = zero.integer("sub_group_size"),
           .param_persistence_threshold = zero.integer("stage3_param_persistence_threshold"),
+          .model_persistence_threshold = zero.integer("stage3_model_persistence_threshold"),
           .hpz_partition_size = std::max<int64_t>(1, zero.integer("zero_hpz_partition_size")),
           .mics_shard_size = mics > 0 ? mics : -1,
           .offload_param = typed_offload_param(settings),

@@ -1,15 +1,19 @@
 #include "strake/training/memory_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "strake/comm/comm.h"
 #include "strake/models/planned_graph.h"
+#include "strake/training/offloaded_states.h"
 #include "strake/training/placement.h"
+#include "strake/training/replica_copies.h"
 #include "strake/training/units.h"
 
 namespace strake::training {
@@ -50,6 +54,11 @@ class BufferPool {
     }
   }
   void put_back(int64_t bytes) { ++free_[bytes]; }
+  // Frees what was put back.
+  void clear() {
+    for (const auto& [bytes, count] : free_) meter_.give_back(use_, bytes * count);
+    free_.clear();
+  }
 
  private:
   MemoryMeter& meter_;
@@ -74,7 +83,44 @@ class PlannedParameters {
     load(meter);
   }
 
+  // Blocks are written one at a time, and their weights are complete on every rank then. Optimizer states, of which a
+  // rank writes its own, take no more than that.
+  void save(const MemoryPlanRequest& request, MemoryMeter& meter) {
+    buffers_.clear();
+    const auto copied = [&](size_t u) {
+      const bool is_in_place = placements_[u].owns_whole || request.num_ranks == 1;
+      const bool is_there = is_in_place && !placements_[u].is_on_disk && request.options.master == Precision::kFp32;
+      return is_there ? 0 : units_[u].layout.numel() * kFp32;
+    };
+    for (size_t i = 0; i < model_.blocks().size(); ++i) {
+      const std::span<const size_t> units = units_.of_block(i);
+      const auto whole =
+          meter.lend(MemoryUse::kGatherBuffers, units.size() > 1 ? model_.blocks()[i]->layout().numel() * kFp32 : 0);
+      for (const size_t u : units) meter.lend(MemoryUse::kGatherBuffers, copied(u));
+    }
+  }
+
   int64_t shared_bytes() const { return shared_bytes_; }
+  // See ShardedParameters::open_disk.
+  int64_t disk_bytes(const TrainingOptions& options) const {
+    const OffloadOptions& offload = options.sharding.offload;
+    if (!offload.optimizer) return 0;
+    std::vector<at::ScalarType> arrays;
+    if (options.has_master_copies() || offload.parameters) arrays.push_back(scalar_type(options.master));
+    if (options.has_master_copies() && offload.parameters) arrays.push_back(scalar_type(options.precision()));
+    std::array<std::vector<int64_t>, 2> counts;
+    for (const UnitPlacement& unit : placements_) {
+      if (unit.is_on_disk) counts[unit.is_frozen ? 1 : 0].push_back(unit.count);
+    }
+    uint64_t bytes = OffloadedStates::disk_bytes(counts[1], arrays, offload.window_elements);
+    arrays.insert(arrays.end(), optim::Optimizer(options.optimizer_settings()).states().size(),
+                  scalar_type(options.state_precision()));
+    bytes += OffloadedStates::disk_bytes(counts[0], arrays, offload.window_elements);
+    if (is_hybrid_ && offload.parameters) {
+      bytes += ReplicaCopies::disk_bytes(placements_, scalar_type(options.precision()));
+    }
+    return static_cast<int64_t>(bytes);
+  }
   const UnitPlacement& unit(size_t u) const { return placements_[u]; }
 
   void prefetch(size_t i) {
@@ -210,6 +256,7 @@ class PlannedReducer {
     if (request_.num_ranks == 1 && !request_.options.sharding.offload.parameters) arrive();
   }
   void finish() { arrive(); }
+  void release_buffers() { buffers_.clear(); }
 
  private:
   int64_t exchanged_size() const { return element_size(request_.options.reduction); }
@@ -253,10 +300,13 @@ class PlannedRank {
     if (request.options.gradient_accumulation_steps > 1) micro_step(PlannedFold::kAdd);
     // Buffers that the first step leaves are there in the next.
     micro_step(PlannedFold::kOverwrite);
+    reducer_.release_buffers();
+    parameters_.save(request, meter_);
   }
 
   const models::MemoryByUse& peak() const { return meter_.peak(); }
   int64_t shared_bytes() const { return parameters_.shared_bytes(); }
+  int64_t disk_bytes() const { return parameters_.disk_bytes(request_.options); }
 
  private:
   struct Record {
@@ -342,8 +392,10 @@ class PlannedRank {
 MemoryPlan plan_memory(const MemoryPlanRequest& request) {
   // Ranks differ by the pieces of blocks that do not divide evenly; the first has the largest ones.
   const PlannedRank first(request, 0);
-  MemoryPlan plan{
-      .rank = first.peak(), .shared_bytes = first.shared_bytes(), .process_bytes = models::total(first.peak())};
+  MemoryPlan plan{.rank = first.peak(),
+                  .shared_bytes = first.shared_bytes(),
+                  .process_bytes = models::total(first.peak()),
+                  .disk_bytes = first.disk_bytes()};
   if (request.placement == RankPlacement::kProcesses) return plan;
   for (int rank = 1; rank < request.num_ranks; ++rank) {
     plan.process_bytes += models::total(PlannedRank(request, rank).peak()) - plan.shared_bytes;

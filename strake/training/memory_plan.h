@@ -18,11 +18,12 @@ struct MemoryPlanRequest {
   RankPlacement placement = RankPlacement::kThreads;
 };
 
-// The most that tensors will hold while weights are loaded and while steps are taken.
+// The most that tensors will hold while weights are loaded, while steps are taken and while checkpoints are written.
 struct MemoryPlan {
   models::MemoryByUse rank{};  // at its highest moment; of the rank with most
   int64_t shared_bytes = 0;    // part of rank[kParameters] that all ranks of a process have together
   int64_t process_bytes = 0;   // of all ranks of a process, highest moments at the same time
+  int64_t disk_bytes = 0;      // of the rank's scratch files
 
   int64_t rank_bytes() const { return models::total(rank); }
 };

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "strake/models/weights.h"
 #include "strake/tensors/tracked_memory.h"
 #include "strake/training/freezing.h"
+#include "strake/training/run_checkpoint.h"
 #include "strake/training/stepper.h"
 
 namespace strake::training {
@@ -47,25 +49,27 @@ struct Case {
   FreezeRules frozen;
   OnDisk disk = OnDisk::kNothing;
   int64_t group = 1;  // ranks of a group, of hybrid sharding
+  int64_t vocabulary = 1500;
 
   std::string text() const {
-    return fmt::format(
-        "{} {}{} {} rank{} {}{}{}{}{}{}{}, gradients reduced in {}, added up in {}, masters of {}", family, stage.name,
-        disk == OnDisk::kAll      ? " all on disk"
-        : disk == OnDisk::kStates ? " states on disk"
-                                  : "",
-        ranks, ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
-        accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
-        optim == "adamw_torch" ? "" : " " + optim, frozen.freeze.empty() ? "" : " freeze " + frozen.freeze,
-        frozen.train_only.empty() ? "" : " train " + frozen.train_only, to_string(reduction), to_string(sum),
-        to_string(master));
+    return fmt::format("{}{} {}{} {} rank{} {}{}{}{}{}{}{}, gradients reduced in {}, added up in {}, masters of {}",
+                       family, vocabulary > 1500 ? " of many words" : "", stage.name,
+                       disk == OnDisk::kAll      ? " all on disk"
+                       : disk == OnDisk::kStates ? " states on disk"
+                                                 : "",
+                       ranks, ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
+                       accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
+                       optim == "adamw_torch" ? "" : " " + optim,
+                       frozen.freeze.empty() ? "" : " freeze " + frozen.freeze,
+                       frozen.train_only.empty() ? "" : " train " + frozen.train_only, to_string(reduction),
+                       to_string(sum), to_string(master));
   }
 };
 
 std::unique_ptr<models::Model> make_whole_model(const Case& test) {
   if (test.family == "gpt2") {
     return std::make_unique<models::Gpt2>(models::parse_gpt2_config({{"model_type", "gpt2"},
-                                                                     {"vocab_size", 1500},
+                                                                     {"vocab_size", test.vocabulary},
                                                                      {"n_embd", kHidden},
                                                                      {"n_layer", kLayers},
                                                                      {"n_head", 4},
@@ -76,7 +80,7 @@ std::unique_ptr<models::Model> make_whole_model(const Case& test) {
                                                                     "test"));
   }
   models::EncoderConfig config{.model_type = test.family,
-                               .vocab_size = 1500,
+                               .vocab_size = test.vocabulary,
                                .hidden_size = kHidden,
                                .num_hidden_layers = kLayers,
                                .num_attention_heads = 4,
@@ -126,8 +130,8 @@ TrainingOptions options_of(const Case& test) {
           .master = test.master};
 }
 
-// Of rank 0, in initial weights and then two steps. Ranks are threads here, whose highest moments need not be at the
-// same time: what is measured is what the rank's own thread allocates.
+// Of rank 0, in initial weights, then two steps and then what is written of them. Ranks are threads here, whose highest
+// moments need not be at the same time: what is measured is what the rank's own thread allocates.
 int64_t measured_peak(const Case& test) {
   const int64_t per_step = test.ranks * test.accumulation;
   const data::TokenDataset dataset = make_dataset(test.sequences * per_step);
@@ -139,6 +143,8 @@ int64_t measured_peak(const Case& test) {
   }
   const TrainingOptions options = options_of(test);
   int64_t peak = 0;
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("strake_memory_plan_test_{}", ::getpid());
+  std::filesystem::create_directories(folder);
   const auto run = [&](comm::Comm& comm) {
     tensors::reset_peak_tracked_bytes_of_thread();
     const auto model = make_model(test);
@@ -152,7 +158,9 @@ int64_t measured_peak(const Case& test) {
     for (int64_t number = 1; number <= 2; ++number) {
       stepper.run(dataset, step, {.number = number, .learning_rate = 1e-3});
     }
-    if (comm.rank() == 0) peak = tensors::peak_tracked_bytes_of_thread() + parameters.window_bytes();
+    stepper.release_buffers();
+    write_run(*model, parameters, {}, {}, folder);
+    if (comm.rank() == 0) peak = tensors::peak_tracked_bytes_of_thread();
   };
   if (test.ranks == 1) {
     comm::SelfComm self;
@@ -160,6 +168,7 @@ int64_t measured_peak(const Case& test) {
   } else {
     comm::run_ranks(test.ranks, 1, run);
   }
+  std::filesystem::remove_all(folder);
   return peak;
 }
 
@@ -176,9 +185,11 @@ double deviation(const Case& test) {
   tensors::track_tensor_memory();
   const auto planned = static_cast<double>(plan_of(test).rank_bytes());
   auto measured = static_cast<double>(measured_peak(test));
-  // How far communication is behind depends on what else the machine does; each block more is a gradient buffer more.
-  for (int tries = 1; test.ranks > 1 && tries < 5 && std::abs(planned / measured - 1) > kTolerance; ++tries) {
-    measured = static_cast<double>(measured_peak(test));
+  // The plan is of communication that is one block behind, the most that it can be. How far it is depends on what else
+  // the machine does, so that a run may take a gradient buffer less: the highest of several runs counts. One that takes
+  // more than planned is not measured again.
+  for (int tries = 1; test.ranks > 1 && tries < 5 && planned / measured - 1 > kTolerance; ++tries) {
+    measured = std::max(measured, static_cast<double>(measured_peak(test)));
   }
   if (std::getenv("STRAKE_PRINT_MEMORY") != nullptr) {
     fmt::print("{:<50} planned {:8.3f} MiB, measured {:8.3f} MiB, {:+.2f} %\n", test.text(), planned / 1048576,
@@ -285,6 +296,26 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesWithStateOnDisk) {
               .disk = OnDisk::kAll,
               .group = 2};
   EXPECT_NEAR(deviation(frozen), 0, kTolerance) << frozen.text();
+}
+
+// Loading and writing the embeddings, and not a step, take most then.
+TEST_P(PlannedMemory, IsWhatLoadingAndSavingALargeVocabularyTake) {
+  Case test{.family = GetParam(), .stage = kZero3, .recompute = true, .sequences = 1, .vocabulary = 30000};
+  for (const OnDisk disk : {OnDisk::kNothing, OnDisk::kStates, OnDisk::kAll}) {
+    test.disk = disk;
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      test.precision = precision;
+      for (const int ranks : {1, 2}) {
+        test.ranks = ranks;
+        EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+      }
+    }
+  }
+  test.frozen = {.freeze = "", .train_only = "*.bias"};
+  EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+  test.frozen = {};
+  test.sum = test.master = Precision::kBf16;
+  EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
 }
 
 TEST_P(PlannedMemory, IsWhatTrainingTakesWithFrozenParameters) {

@@ -40,13 +40,17 @@ class OffloadedStates {
 
   // One array of a block, whole.
   at::Tensor read(size_t block, int array);
+  // The same into `target` and from `values`, of any dtype: a window at a time, with no other memory.
+  void read(size_t block, int array, const at::Tensor& target);
   void write(size_t block, int array, const at::Tensor& values);
   // The same into memory at a page boundary, with room for whole pages; may run beside another thread's use of other
   // blocks.
   void read_into(size_t block, int array, void* target);
 
   uint64_t disk_bytes() const { return file_.bytes(); }
-  uint64_t buffer_bytes() const { return static_cast<uint64_t>(buffers_.size()) * buffer_bytes_; }
+  // Of such state, without making it.
+  static uint64_t disk_bytes(std::span<const int64_t> counts, const std::vector<at::ScalarType>& arrays,
+                             int64_t window_elements);
 
  private:
   struct Slot {  // a window on disk
@@ -59,15 +63,21 @@ class OffloadedStates {
     }
   };
 
-  std::vector<Slot> layout(std::span<const int64_t> counts, int64_t window_elements) const;
+  static std::vector<Slot> layout(std::span<const int64_t> counts, const std::vector<at::ScalarType>& arrays,
+                                  int64_t window_elements);
   size_t element_bytes(int array) const { return c10::elementSize(dtypes_[static_cast<size_t>(array)]); }
+  std::byte* buffer(size_t i) const { return first_buffer_ + i * buffer_bytes_; }
+  // The elements of a slot's array that are in the first buffer.
+  at::Tensor in_buffer(const Slot& slot, int array) const;
 
   std::vector<at::ScalarType> dtypes_;
   std::vector<Slot> slots_;
   std::vector<int64_t> counts_;
   ScratchFile file_;
-  uint64_t buffer_bytes_;
-  std::vector<AlignedBytes> buffers_;
+  uint64_t buffer_bytes_ = 0;
+  size_t num_buffers_ = 0;
+  at::Tensor memory_;  // of all buffers: from libtorch's allocator, so that it is counted with all tensor memory
+  std::byte* first_buffer_ = nullptr;
 };
 
 }  // namespace strake::training

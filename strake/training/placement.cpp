@@ -17,7 +17,13 @@ void check(const PlacementRequest& request) {
           "hybrid sharding: {} ranks cannot be split into groups of {}", request.num_ranks, sharding.group_size);
 }
 
-UnitPlacement place(const PlacementRequest& request, const Unit& unit, bool is_on_disk) {
+// What depends on the units before it.
+struct Budgets {
+  bool is_on_disk;
+  bool is_persistent;  // small enough to keep its parameters whole in any stage
+};
+
+UnitPlacement place(const PlacementRequest& request, const Unit& unit, const Budgets& budgets) {
   const int64_t numel = unit.layout.numel();
   const ShardingOptions& sharding = request.sharding;
   const ShardingStage& stage = sharding.stage;
@@ -29,13 +35,12 @@ UnitPlacement place(const PlacementRequest& request, const Unit& unit, bool is_o
   placement.owns_whole = stage.optimizer == Kept::kWhole && !placement.is_frozen;
   placement.begin = placement.owns_whole ? 0 : placement.layout.begin(request.rank);
   placement.count = placement.owns_whole ? numel : placement.layout.size(request.rank);
-  placement.is_on_disk = is_on_disk;
-  const bool is_small = numel < sharding.persistence_threshold;
-  placement.keeps_parameters = !is_on_disk || !sharding.offload.parameters || is_small;
+  placement.is_on_disk = budgets.is_on_disk;
+  placement.keeps_parameters = !budgets.is_on_disk || !sharding.offload.parameters || budgets.is_persistent;
   placement.is_shared =
       sharding.share_between_threads && request.is_one_process && !placement.owns_whole && placement.keeps_parameters;
-  placement.is_kept_whole =
-      placement.is_shared || is_small || (stage.gathered != Gathered::kForEachPass && placement.keeps_parameters);
+  placement.is_kept_whole = placement.is_shared || budgets.is_persistent ||
+                            (stage.gathered != Gathered::kForEachPass && placement.keeps_parameters);
   placement.kept_count = numel;
   if (!placement.is_kept_whole) {
     const ShardLayout pieces = is_hybrid ? group_layout(placement.layout, group) : placement.layout;
@@ -54,12 +59,19 @@ std::vector<UnitPlacement> place_units(const PlacementRequest& request) {
   std::array<int64_t, 2> total{};
   for (const Unit& unit : request.units) total[unit.is_frozen() ? 1 : 0] += unit.layout.numel();
   std::array<int64_t, 2> before{};
+  int64_t persistent = 0;
   std::vector<UnitPlacement> placements;
   for (const Unit& unit : request.units) {
     const size_t kind = unit.is_frozen() ? 1 : 0;
     const double limit = offload.ratio * static_cast<double>(total[kind]);
-    placements.push_back(place(request, unit, offload.optimizer && static_cast<double>(before[kind]) < limit));
-    before[kind] += unit.layout.numel();
+    const int64_t numel = unit.layout.numel();
+    const bool is_persistent =
+        numel < request.sharding.persistence_threshold && numel <= request.sharding.most_persistent - persistent;
+    placements.push_back(place(request, unit,
+                               {.is_on_disk = offload.optimizer && static_cast<double>(before[kind]) < limit,
+                                .is_persistent = is_persistent}));
+    before[kind] += numel;
+    if (is_persistent) persistent += numel;
   }
   return placements;
 }

@@ -23,6 +23,10 @@ class ReplicaCopies {
   void write(size_t u, const at::Tensor& whole);
 
   uint64_t disk_bytes() const { return file_.bytes(); }
+  // Of such copies, without making them.
+  static uint64_t disk_bytes(const std::vector<UnitPlacement>& placements, at::ScalarType type) {
+    return size_of(pieces_of(placements, c10::elementSize(type)));
+  }
 
  private:
   struct Piece {

@@ -206,16 +206,6 @@ void ShardedParameters::open_disk_of_frozen(std::vector<at::ScalarType> arrays) 
                                                                             .file = offload.file});
 }
 
-int64_t ShardedParameters::window_bytes() const {
-  uint64_t bytes = 0;
-  for (const auto* disk : {disk_.get(), frozen_disk_.get()}) bytes += disk == nullptr ? 0 : disk->buffer_bytes();
-  return static_cast<int64_t>(bytes);
-}
-
-at::Tensor ShardedParameters::master(size_t u) {
-  return shards_[u].master.defined() ? shards_[u].master : disk_of(shards_[u]).read(u, *master_on_disk_);
-}
-
 at::Tensor ShardedParameters::state(size_t u, size_t k) {
   return shards_[u].is_on_disk ? disk_->read(u, states_on_disk_ + static_cast<int>(k)) : shards_[u].states[k].cpu();
 }
@@ -247,10 +237,8 @@ void ShardedParameters::assign_unit(size_t u, const at::Tensor& whole_fp32) {
   UnitShard& unit = shards_[u];
   const at::Tensor own = own_part(u, whole_fp32);
   if (unit.master.defined()) unit.master.copy_(own);
-  if (unit.is_on_disk && master_on_disk_) {
-    disk_of(unit).write(u, *master_on_disk_, own.to(scalar_type(options_.master)));
-  }
-  if (unit.is_on_disk && rounded_on_disk_) disk_of(unit).write(u, *rounded_on_disk_, own.to(unit.whole.scalar_type()));
+  if (unit.is_on_disk && master_on_disk_) disk_of(unit).write(u, *master_on_disk_, own);
+  if (unit.is_on_disk && rounded_on_disk_) disk_of(unit).write(u, *rounded_on_disk_, own);
   if (copies_ && !unit.keeps_parameters) {
     buffers_.attach(unit.whole);
     window(unit.whole, unit.kept_begin, unit.kept_count).copy_(window(whole_fp32, unit.kept_begin, unit.kept_count));
@@ -267,12 +255,22 @@ void ShardedParameters::assign_unit(size_t u, const at::Tensor& whole_fp32) {
 
 at::Tensor ShardedParameters::whole_weights(size_t i) {
   const auto units = units_.of_block(i);
-  if (units.size() == 1) return gather_whole(units[0], master(units[0]));
+  if (units.size() == 1) return whole_weights_of_unit(units[0]);
   const models::Block& block = *model_.blocks()[i];
   at::Tensor whole = at::zeros({block.layout().numel()});
   for (const size_t u : units) {
-    copy_parameters(block, whole, units_[u], gather_whole(u, master(u)), Copy::kToBlock);
+    copy_parameters(block, whole, units_[u], whole_weights_of_unit(u), Copy::kToBlock);
   }
+  return whole;
+}
+
+// What is on disk is read to where it is gathered.
+at::Tensor ShardedParameters::whole_weights_of_unit(size_t u) {
+  UnitShard& unit = shards_[u];
+  if (unit.master.defined()) return gather_whole(u, unit.master);
+  at::Tensor whole = at::empty({unit.whole.numel()}, at::kFloat);
+  disk_of(unit).read(u, *master_on_disk_, own_part(u, whole));
+  comm_.all_gather(whole, unit.layout);
   return whole;
 }
 
@@ -476,7 +474,7 @@ void ShardedParameters::complete_replica(size_t u) {
 }
 
 at::Tensor ShardedParameters::gather_whole(size_t u, const at::Tensor& own) {
-  if (shards_[u].owns_whole) return own.to(at::kCPU, at::kFloat);
+  if (shards_[u].owns_whole || comm_.size() == 1) return own.to(at::kCPU, at::kFloat);
   at::Tensor whole = at::zeros({shards_[u].whole.numel()}, at::kFloat);
   own_part(u, whole).copy_(own);
   comm_.all_gather(whole, shards_[u].layout);

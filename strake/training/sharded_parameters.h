@@ -60,7 +60,8 @@ class ShardedParameters {
 
   // Sets a block's parameters from a whole fp32 buffer in the block's layout. Collective.
   void assign(size_t i, const at::Tensor& whole_fp32);
-  // The master weights of a block in its layout, in fp32, complete on every rank. Collective.
+  // The master weights of a block in its layout, in fp32, complete on every rank, to be read only: of a lone rank they
+  // may be those that it trains. Collective.
   at::Tensor whole_weights(size_t i);
 
   // Where the gradients of a block's trained parameters go.
@@ -84,20 +85,16 @@ class ShardedParameters {
   // One step of every rank's own part; afterwards all ranks have or can gather the new parameters.
   void update(const Update& update);
 
-  // Of a unit: the own part's master weights and, if it is trained, k-th optimizer state, wherever they are kept;
-  // states are given on the host.
-  at::Tensor master(size_t u);
+  // Of a trained unit: the own part's k-th optimizer state, wherever it is kept, on the host.
   at::Tensor state(size_t u, size_t k);
   void set_state(size_t u, size_t k, const at::Tensor& own);
   // Collective: the whole buffer of a tensor that has the rank's own part, in fp32, complete on every rank, on the
-  // host.
+  // host. To be read only, as whole_weights.
   at::Tensor gather_whole(size_t u, const at::Tensor& own);
   // The rank's own part of a whole buffer.
   at::Tensor own_part(size_t u, const at::Tensor& whole) const;
   // Frees the memory that is kept for the next gathered blocks.
   void release_buffers() { buffers_.clear(); }
-  // Memory of windows of what is on disk; not in tensors.
-  int64_t window_bytes() const;
 
  private:
   void add_unit(const Unit& unit, UnitPlacement placement);
@@ -105,6 +102,7 @@ class ShardedParameters {
   void open_disk_of_frozen(std::vector<at::ScalarType> arrays);
   OffloadedStates& disk_of(const UnitShard& unit) { return unit.is_frozen ? *frozen_disk_ : *disk_; }
   void assign_unit(size_t u, const at::Tensor& whole_fp32);
+  at::Tensor whole_weights_of_unit(size_t u);
   kernels::FlatWindow disk_window(const OffloadedStates::Window& window, std::span<void* const> arrays);
   void hold(size_t u);
   void drop(size_t u);

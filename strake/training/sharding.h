@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 
 #include "strake/core/scratch_file.h"
 
@@ -53,6 +54,10 @@ struct OffloadOptions {
   int64_t window_elements = int64_t{1} << 20;
   int buffers = 4;                            // windows in memory
   static constexpr int kBuffersOfFrozen = 2;  // they are only read
+  // DeepSpeed's rules, by which its configurations are checked and plans are chosen: the lowest stage for states, and
+  // that for parameters, for a share of the states, and for groups of ranks.
+  static constexpr int kLowestStage = 1;
+  static constexpr int kLowestStageOfParameters = 3;
   ScratchFile::Options file = {};
 };
 
@@ -61,6 +66,7 @@ struct ShardingOptions {
   ShardingStage stage = kZero2;
   int64_t group_size = 1;             // hybrid: ranks of a group; divides the number of ranks
   int64_t persistence_threshold = 0;  // elements: smaller blocks keep whole parameters in any stage
+  int64_t most_persistent = std::numeric_limits<int64_t>::max();  // elements of all these blocks together
   bool share_between_threads = true;  // ranks that are threads of one process keep one copy of the parameters
   OffloadOptions offload;
 };

@@ -8,6 +8,7 @@
 
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
+#include "strake/core/memory.h"
 #include "strake/data/collate.h"
 #include "strake/training/tape.h"
 
@@ -73,6 +74,7 @@ void Stepper::update(const StepPlan& plan, const StepReport& report) {
 void Stepper::release_buffers() {
   parameters_.release_buffers();
   reducer_.release_buffers();
+  return_freed_memory();
 }
 
 double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor) {

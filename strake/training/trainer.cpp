@@ -8,6 +8,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
+#include "strake/core/memory.h"
 #include "strake/training/model_files.h"
 
 namespace strake::training {
@@ -90,6 +91,7 @@ void Trainer::plan_length() {
 
 TrainReport Trainer::run() {
   const auto start = Clock::now();
+  return_freed_memory();  // of what was loaded
   const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
   while (state_.step < total_steps_ && !stop_) {
     const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
