@@ -135,6 +135,18 @@ std::vector<data::LabelledSpan> AnswerFinder::finish() {
   return best;
 }
 
+std::vector<data::LabelledSpan> find_answers(const EncodedRows& rows, int64_t row, std::string_view context,
+                                             std::span<const float> logits, const AnswerRules& rules) {
+  AnswerFinder finder(rules, context);
+  for (int64_t window = rows.first_sequence(row); window < rows.first_sequence(row + 1); ++window) {
+    const auto first = static_cast<size_t>(rows.offsets[window]);
+    const auto tokens = static_cast<size_t>(rows.offsets[window + 1]) - first;
+    finder.add_window(logits.first(2 * tokens), std::span(rows.places).subspan(first, tokens));
+    logits = logits.subspan(2 * tokens);
+  }
+  return finder.finish();
+}
+
 void put_answers(std::span<const data::LabelledSpan> answers, std::span<float> numbers) {
   for (auto next = numbers.begin(); next != numbers.end(); next += kNumbersPerAnswer) {
     const auto index = static_cast<size_t>((next - numbers.begin()) / kNumbersPerAnswer);

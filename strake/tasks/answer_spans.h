@@ -70,6 +70,10 @@ class AnswerFinder {
   float empty_score_;
 };
 
+// The answers of row `row` of `rows`, which has windows with places. `logits`: of the row's tokens, more may follow.
+std::vector<data::LabelledSpan> find_answers(const EncodedRows& rows, int64_t row, std::string_view context,
+                                             std::span<const float> logits, const AnswerRules& rules);
+
 // For the journal: 3 numbers per answer, the places as the bits of an int32.
 constexpr int64_t kNumbersPerAnswer = 3;
 // `numbers`: for at least as many answers; the rest is marked as not there.

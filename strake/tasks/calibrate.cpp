@@ -5,229 +5,239 @@
 #include <functional>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
-#include "strake/core/threads.h"
-#include "strake/tensors/compute_threads.h"
+#include "strake/tasks/task_results.h"
 
 namespace strake::tasks {
 namespace {
 
-using inference::Engine;
 using inference::LinearName;
 using inference::Precision;
 using inference::PrecisionPlan;
 
-constexpr int64_t kProbeRows = 256;  // by which linear layers are compared
-constexpr int64_t kFewRows = 200;    // fewer say little of a share of 1 %
-using Logits = std::vector<float>;
+constexpr int64_t kProbeSequences = 256;  // by which linear layers are compared
+constexpr int64_t kFewRows = 200;         // fewer say little of a share of 1 %
+using Numbers = std::vector<float>;
 
-// All rows' tokens and labels.
-struct LabelledTokens {
+std::span<const float> numbers_of(const at::Tensor& outputs) {
+  return {outputs.const_data_ptr<float>(), static_cast<size_t>(outputs.numel())};
+}
+
+// Sum and largest of the differences between some numbers.
+struct Differences {
+  double sum = 0;
+  double max = 0;
+  int64_t count = 0;
+
+  void add(std::span<const float> a, std::span<const float> b) {
+    for (size_t i = 0; i < a.size(); ++i) {
+      const double difference = std::abs(double{a[i]} - double{b[i]});
+      sum += difference;
+      max = std::max(max, difference);
+    }
+    count += std::ssize(a);
+  }
+  double mean() const { return sum / static_cast<double>(count); }
+};
+
+// Some sequences, evenly spread over all rows.
+struct Probe {
   std::vector<int32_t> ids;
   std::vector<int64_t> offsets{0};
   std::vector<int32_t> second_begin;
-  std::vector<Label> labels;
 
-  void add(const EncodedRows& rows) {
-    ids.insert(ids.end(), rows.ids.begin(), rows.ids.end());
-    for (int64_t i = 0; i < rows.num_rows(); ++i) {
-      offsets.push_back(offsets.back() + rows.offsets[i + 1] - rows.offsets[i]);
+  explicit Probe(const std::vector<EncodedRows>& data) {
+    int64_t sequences = 0;
+    for (const EncodedRows& rows : data) sequences += std::ssize(rows.second_begin);
+    const int64_t count = std::min(kProbeSequences, sequences);
+    int64_t before = 0;  // sequences of the tables before
+    for (const EncodedRows& rows : data) {
+      const int64_t end = before + std::ssize(rows.second_begin);
+      while (std::ssize(second_begin) < count && sequences * std::ssize(second_begin) / count < end) {
+        add(rows, sequences * std::ssize(second_begin) / count - before);
+      }
+      before = end;
     }
-    second_begin.insert(second_begin.end(), rows.second_begin.begin(), rows.second_begin.end());
-    labels.insert(labels.end(), rows.labels.begin(), rows.labels.end());
   }
-  int64_t num_rows() const { return std::ssize(offsets) - 1; }
-  inference::PackedTokens tokens() const { return {ids, offsets, second_begin}; }
 
-  // At most `most` rows, evenly spread.
-  LabelledTokens sample(int64_t most) const {
-    const int64_t count = std::min(most, num_rows());
-    LabelledTokens some;
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t row = num_rows() * i / count;
-      some.ids.insert(some.ids.end(), ids.begin() + offsets[row], ids.begin() + offsets[row + 1]);
-      some.offsets.push_back(std::ssize(some.ids));
-      some.second_begin.push_back(second_begin[row]);
-      some.labels.push_back(labels[row]);
-    }
-    return some;
+  Numbers score(inference::Engine& engine) const {
+    const inference::PackedTokens tokens{ids, offsets, second_begin};
+    Numbers outputs(static_cast<size_t>(engine.num_outputs(tokens)));
+    engine.score(tokens, outputs);
+    return outputs;
+  }
+
+ private:
+  void add(const EncodedRows& rows, int64_t sequence) {
+    ids.insert(ids.end(), rows.ids.begin() + rows.offsets[sequence], rows.ids.begin() + rows.offsets[sequence + 1]);
+    offsets.push_back(std::ssize(ids));
+    second_begin.push_back(rows.second_begin[sequence]);
   }
 };
 
 class Calibrator {
  public:
-  explicit Calibrator(const ScoreConfig& config)
+  Calibrator(const ScoreConfig& config, std::string answers_column)
       : config_(config),
         encoder_(models::read_encoder_config(config.model_name_or_path)),
-        text_(text_options(config, ScoringTask::kTextClassification, encoder_)),
-        labels_(LabelMap::of(encoder_)),
-        regression_(labels_.problem() == models::ProblemType::kRegression) {}
-
-  void read_data() {
-    const auto tokenizer = tokenizers::Tokenizer::load(config_.model_name_or_path);
-    const data::TableSource source = make_source(config_.input, config_.text.encoding);
-    for_each_encoded(source, {tokenizer, text_, &labels_}, 1, [&](const EncodedRows& rows) {
-      check_tokens(config_, encoder_, rows, 0, rows.num_rows());
-      data_.add(rows);
-    });
-    require(data_.num_rows() > 0, ErrorKind::kData, "{} has no rows", config_.input.front());
-    if (data_.num_rows() < kFewRows) {
-      log::warning("{} rows say little about a share of 1 % of them: calibrate on some hundred", data_.num_rows());
-    }
+        task_(choose_task(config.task, encoder_, config.model_name_or_path)),
+        text_(text_options(config, task_.task, encoder_)),
+        answers_column_(std::move(answers_column)) {
+    config_.packed_weights = "off";  // three precisions, two of which may never be used
   }
 
   Calibration run() {
-    exact_ = score({.precision = Precision::kFp32});
-    Calibration result{.record = {.model = fingerprint_of(config_.model_name_or_path),
-                                  .rows = data_.num_rows(),
-                                  .metric = regression_ ? "pearson" : "accuracy",
-                                  .bf16 = {},
-                                  .int8 = {}},
-                       .metrics = metrics_of(exact_)};
+    read_and_score_in_fp32();
+    Calibration result{.record = {.task = MeasuredTask::of(task_),
+                                  .model = fingerprint_of(config_.model_name_or_path),
+                                  .rows = num_rows(),
+                                  .metric = exact_->main_metric()},
+                       .metrics = exact_->metrics()};
     PrecisionRecord& record = result.record;
-    record.fp32_metric = metric_of(exact_);
-    record.bf16 = compare(score({.precision = Precision::kBf16}));
+    record.fp32_metric = metric_of(*exact_);
+    record.bf16 = measure({.precision = Precision::kBf16});
     log::info("bf16: {}", describe(record, record.bf16));
+    if (!record.holds(Precision::kBf16, record.bf16)) log::warning("bf16 is not near enough to fp32");
     find_bf16_linears(record);
-    log::info("{}: {}", describe(plan_of(record), encoder_.num_hidden_layers), describe(record, record.int8));
-    if (!record.holds(record.int8)) log::warning("no choice of linear layers brings int8 near enough to fp32");
-    add_metrics("bf16", record.bf16, result.metrics);
-    add_metrics("int8", record.int8, result.metrics);
+    const PrecisionPlan plan{.precision = Precision::kInt8, .bf16_linears = record.bf16_linears};
+    log::info("{}: {}", describe(plan, encoder_.num_hidden_layers), describe(record, record.int8));
+    if (!record.holds(Precision::kInt8, record.int8))
+      log::warning("no choice of linear layers brings int8 near enough to fp32");
+    add_metrics("bf16", record.bf16, record, result.metrics);
+    add_metrics("int8", record.int8, record, result.metrics);
     result.metrics.emplace_back("int8_linears_in_bf16", static_cast<double>(record.bf16_linears.size()));
-    result.score.rows = data_.num_rows();
-    result.score.tokens = std::ssize(data_.ids);
+    result.score.rows = num_rows();
+    for (const EncodedRows& rows : data_) result.score.tokens += std::ssize(rows.ids);
     return result;
   }
 
  private:
-  static PrecisionPlan plan_of(const PrecisionRecord& record) {
-    return {.precision = Precision::kInt8, .bf16_linears = record.bf16_linears};
+  ScoringModel load(const PrecisionPlan& plan) const { return load_scoring_model(config_, plan); }
+
+  void read_and_score_in_fp32() {
+    ScoringModel model = load({.precision = Precision::kFp32});
+    read_data(model);
+    exact_ = score(model, [this](size_t, at::Tensor outputs) { exact_outputs_.push_back(std::move(outputs)); });
   }
 
-  Engine engine(const PrecisionPlan& plan) const {
-    return {config_.model_name_or_path,
-            plan,
-            {.threads = threads_per_rank(1),
-             .tokens_at_a_time = config_.max_tokens_per_batch,
-             .longest_sequence = text_.max_seq_length}};
-  }
-
-  Logits score(Engine& engine, const LabelledTokens& data) const {
-    Logits logits(static_cast<size_t>(data.num_rows() * encoder_.num_labels()));
-    engine.score(data.tokens(), logits);
-    const auto bad = std::ranges::find_if(logits, [](float value) { return !std::isfinite(value); });
-    require(bad == logits.end(), ErrorKind::kNumeric,
-            "row {}: the model's output is not a finite number: are its weights sound?",
-            (bad - logits.begin()) / encoder_.num_labels());
-    return logits;
-  }
-  Logits score(const PrecisionPlan& plan) const {
-    Engine made = engine(plan);
-    return score(made, data_);
-  }
-
-  std::vector<int64_t> classes_of(const Logits& logits) const {
-    std::vector<int64_t> classes;
-    const int64_t labels = encoder_.num_labels();
-    for (auto row = logits.begin(); row != logits.end(); row += labels) {
-      classes.push_back(std::max_element(row, row + labels) - row);
+  void read_data(const ScoringModel& model) {
+    data::TableSource source = make_source(config_.input, config_.text.encoding);
+    std::optional<LabelMap> labels;
+    if (task_.task == ScoringTask::kTextClassification) labels = LabelMap::of(encoder_);
+    for (const std::string& name :
+         {text_.text_column, text_.text_pair_column, labels ? text_.label_column : answers_column_}) {
+      const bool is_new = std::ranges::find(source.columns, name) == source.columns.end();
+      if (!name.empty() && is_new) source.columns.push_back(name);
     }
-    return classes;
-  }
-
-  monitor::NamedValues metrics_of(const Logits& logits) const {
-    if (regression_) {
-      const std::vector<double> predicted(logits.begin(), logits.end());
-      std::vector<double> actual;
-      for (const Label& label : data_.labels) actual.push_back(std::get<float>(label));
-      return monitor::regression_metrics(predicted, actual).named_values();
+    const RowEncoding encoding{model.tokenizer, text_, labels ? &*labels : nullptr, model.places()};
+    for_each_encoded(source, encoding, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
+    require(num_rows() > 0, ErrorKind::kData, "{} has no rows", config_.input.front());
+    if (num_rows() < kFewRows) {
+      log::warning("{} rows say little about a share of 1 % of them: calibrate on some hundred", num_rows());
     }
-    std::vector<int64_t> actual;
-    for (const Label& label : data_.labels) actual.push_back(std::get<int32_t>(label));
-    return monitor::classification_metrics(classes_of(logits), actual, encoder_.num_labels()).named_values();
-  }
-  double metric_of(const Logits& logits) const {
-    const auto metrics = metrics_of(logits);
-    return std::ranges::find(metrics, regression_ ? "pearson" : "accuracy", &monitor::NamedValues::value_type::first)
-        ->second;
   }
 
-  static double mean_difference(const Logits& a, const Logits& b) {
-    return std::transform_reduce(a.begin(), a.end(), b.begin(), 0.0, std::plus<>(),
-                                 [](float x, float y) { return std::abs(double{x} - double{y}); }) /
-           static_cast<double>(a.size());
+  int64_t num_rows() const {
+    return std::transform_reduce(data_.begin(), data_.end(), int64_t{0}, std::plus<>(),
+                                 [](const EncodedRows& rows) { return rows.num_rows(); });
   }
 
-  Closeness compare(const Logits& logits) const {
-    Closeness closeness{.mean_logit_difference = mean_difference(logits, exact_), .metric = metric_of(logits)};
-    for (size_t i = 0; i < logits.size(); ++i) {
-      closeness.max_logit_difference =
-          std::max(closeness.max_logit_difference, std::abs(double{logits[i]} - double{exact_[i]}));
+  // `use` gets the head's numbers for each table of rows.
+  template <typename Use>
+  std::unique_ptr<TaskResults> score(ScoringModel& model, const Use& use) const {
+    std::unique_ptr<TaskResults> results = make_results({task_, text_, encoder_, answers_column_});
+    for (size_t i = 0; i < data_.size(); ++i) {
+      at::Tensor outputs = score_encoded(config_, model, data_[i], 0, data_[i].num_rows());
+      results->add(data_[i], outputs);
+      use(i, std::move(outputs));
     }
-    if (regression_) return closeness;
-    const auto classes = classes_of(logits);
-    const auto exact = classes_of(exact_);
-    const auto same = std::inner_product(classes.begin(), classes.end(), exact.begin(), int64_t{0}, std::plus<>(),
-                                         [](int64_t a, int64_t b) { return a == b ? 1 : 0; });
-    closeness.agreement = static_cast<double>(same) / static_cast<double>(data_.num_rows());
-    return closeness;
+    return results;
   }
 
-  void add_metrics(const std::string& name, const Closeness& closeness, monitor::NamedValues& metrics) const {
-    if (closeness.agreement) metrics.emplace_back(name + "_agreement", *closeness.agreement);
-    metrics.emplace_back(name + (regression_ ? "_pearson" : "_accuracy"), closeness.metric);
-    metrics.emplace_back(name + "_max_logit_difference", closeness.max_logit_difference);
-    metrics.emplace_back(name + "_mean_logit_difference", closeness.mean_logit_difference);
+  static double metric_of(const TaskResults& results) {
+    const monitor::NamedValues metrics = results.metrics();
+    const auto found = std::ranges::find(metrics, results.main_metric(), &monitor::NamedValues::value_type::first);
+    return found == metrics.end() ? 0 : found->second;
   }
 
-  // All linear layers, the one whose quantization changes the logits most first.
-  std::vector<LinearName> by_harm(Engine& engine) const {
+  Closeness measure(ScoringModel& model) const {
+    Differences differences;
+    const auto results = score(model, [&](size_t i, const at::Tensor& outputs) {
+      differences.add(numbers_of(outputs), numbers_of(exact_outputs_[i]));
+    });
+    return {.agreement = results->agreement(*exact_),
+            .max_difference = differences.max,
+            .mean_difference = differences.mean(),
+            .metric = metric_of(*results)};
+  }
+  Closeness measure(const PrecisionPlan& plan) const {
+    ScoringModel model = load(plan);
+    return measure(model);
+  }
+
+  static void add_metrics(const std::string& precision, const Closeness& closeness, const PrecisionRecord& record,
+                          monitor::NamedValues& metrics) {
+    const auto add = [&](const std::string& name, double value) {
+      metrics.emplace_back(precision + "_" + name, value);
+    };
+    const std::string difference = record.task.difference_name();
+    if (closeness.agreement) add(record.task.agreement_name(), *closeness.agreement);
+    if (!record.metric.empty()) add(record.metric, closeness.metric);
+    add("max_" + difference, closeness.max_difference);
+    add("mean_" + difference, closeness.mean_difference);
+  }
+
+  // All linear layers, the one whose quantization changes the head's numbers most first.
+  std::vector<LinearName> by_harm(inference::Engine& engine) const {
     std::vector<LinearName> all;
     for (int64_t layer = 0; layer < encoder_.num_hidden_layers; ++layer) {
       for (int linear = 0; linear < inference::kLinears; ++linear) {
         all.push_back({layer, static_cast<inference::Linear>(linear)});
       }
     }
-    const LabelledTokens probe = data_.sample(kProbeRows);
+    const Probe probe(data_);
     engine.keep_in_bf16(all);
-    const Logits in_bf16 = score(engine, probe);
+    const Numbers in_bf16 = probe.score(engine);
     std::vector<std::pair<double, LinearName>> harm;
     for (const LinearName& name : all) {
       std::vector<LinearName> others = all;
       std::erase(others, name);
       engine.keep_in_bf16(others);
-      harm.emplace_back(mean_difference(score(engine, probe), in_bf16), name);
+      Differences differences;
+      differences.add(probe.score(engine), in_bf16);
+      harm.emplace_back(differences.mean(), name);
     }
     std::ranges::sort(harm, [](const auto& a, const auto& b) { return a.first > b.first; });
     std::ranges::transform(harm, all.begin(), [](const auto& entry) { return entry.second; });
-    log::info("most harmful in int8: {} (mean logit difference {:.2g}), least: {} ({:.2g})", all.front().text(),
+    log::info("most harmful in int8: {} (mean difference {:.2g}), least: {} ({:.2g})", all.front().text(),
               harm.front().first, all.back().text(), harm.back().first);
     return all;
   }
 
   // The shortest beginning of by_harm that keeps the promise, found by bisection.
   void find_bf16_linears(PrecisionRecord& record) const {
-    Engine both = engine({.precision = Precision::kInt8, .forms = PrecisionPlan::Forms::kBoth});
-    record.int8 = compare(score(both, data_));
-    if (record.holds(record.int8)) return;
+    ScoringModel both = load({.precision = Precision::kInt8, .forms = PrecisionPlan::Forms::kBoth});
+    record.int8 = measure(both);
+    if (record.holds(Precision::kInt8, record.int8)) return;
     log::info("int8: {}; looking for linear layers to keep in bf16", describe(record, record.int8));
-    const std::vector<LinearName> order = by_harm(both);
+    const std::vector<LinearName> order = by_harm(both.engine);
     const auto with = [&](int64_t count) {
-      both.keep_in_bf16(std::span(order).first(count));
-      return compare(score(both, data_));
+      both.engine.keep_in_bf16(std::span(order).first(static_cast<size_t>(count)));
+      return measure(both);
     };
     int64_t too_few = 0;
     int64_t enough = std::ssize(order);
     Closeness found = with(enough);
-    if (record.holds(found)) {
+    if (record.holds(Precision::kInt8, found)) {
       while (enough - too_few > 1) {
         const int64_t middle = (too_few + enough) / 2;
         const Closeness closeness = with(middle);
-        if (record.holds(closeness)) {
+        if (record.holds(Precision::kInt8, closeness)) {
           enough = middle;
           found = closeness;
         } else {
@@ -240,23 +250,21 @@ class Calibrator {
     std::ranges::sort(record.bf16_linears);
   }
 
-  const ScoreConfig& config_;
+  ScoreConfig config_;
   models::EncoderConfig encoder_;
+  TaskHead task_;
   TextOptions text_;
-  LabelMap labels_;
-  bool regression_;
-  LabelledTokens data_;
-  Logits exact_;
+  std::string answers_column_;
+  std::vector<EncodedRows> data_;
+  std::unique_ptr<TaskResults> exact_;     // in fp32
+  std::vector<at::Tensor> exact_outputs_;  // for each table of rows
 };
 
 }  // namespace
 
-Calibration calibrate(const ScoreConfig& config) {
+Calibration calibrate(const ScoreConfig& config, const std::string& answers_column) {
   const auto start = Clock::now();
-  tensors::set_compute_threads(threads_per_rank(1));
-  Calibrator calibrator(config);
-  calibrator.read_data();
-  Calibration result = calibrator.run();
+  Calibration result = Calibrator(config, answers_column).run();
   const std::filesystem::path path = std::filesystem::path(config.model_name_or_path) / kPrecisionFile;
   write_file_atomically(path, to_json(result.record).dump(2) + "\n");
   log::info("wrote {}", path.string());

@@ -68,6 +68,14 @@ void print_run(std::ostream& out, const PlannedRun& run, const std::string& mode
   }
 }
 
+// Weights in fp32 whatever the run keeps, and the optimizer's state as the run keeps it.
+int64_t checkpoint_bytes(const PlannedRun& run) {
+  const auto num_states = static_cast<int64_t>(optim::Optimizer(run.options.optimizer_settings()).states().size());
+  const int64_t of_state = training::element_size(run.options.state_precision());
+  return run.model.num_parameters() * static_cast<int64_t>(sizeof(float)) +
+         run.model.num_trained_parameters() * num_states * of_state;
+}
+
 // Arithmetic and communication of a step.
 void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRun& run, double length) {
   const auto row = [&](const char* name, const std::string& value) {
@@ -95,15 +103,11 @@ void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRu
     const double done = training::TrainingFlops(run.model, recomputation)(work);
     row("seconds of arithmetic", fmt::format("{:.3f}", done / run.num_ranks / (config.gflops * 1e9)));
   }
-  const auto num_states = static_cast<int64_t>(optim::Optimizer(run.options.optimizer_settings()).states().size());
-  row("MiB of disk a checkpoint",
-      fmt::format("{:.1f}", static_cast<double>(
-                                4 * (run.model.num_parameters() + num_states * run.model.num_trained_parameters())) /
-                                (1 << 20)));
+  row("MiB of disk a checkpoint", fmt::format("{:.1f}", static_cast<double>(checkpoint_bytes(run)) / (1 << 20)));
 }
 
 void print_recommendation(std::ostream& out, const PlannedRun& run, const MemoryLimit& machine) {
-  const auto fit = cheapest_fit(run, machine.bytes);
+  const auto fit = cheapest_fit(run, machine);
   out << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
   if (fit) out << fmt::format("recommended: {}\n", fit->name);
 }
@@ -169,7 +173,7 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
       .placement = config.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads};
   const MemoryLimit machine =
       config.memory_limit > 0
-          ? MemoryLimit{static_cast<int64_t>(config.memory_limit * (int64_t{1} << 30)), "--memory_limit"}
+          ? MemoryLimit{static_cast<int64_t>(config.memory_limit * (int64_t{1} << 30)), "--memory_limit", {}}
           : memory_limit();
 
   for (const std::string& notice : sharding.notices) out << notice << "\n";
@@ -179,10 +183,10 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
   out << "\n";
   print_step(out, config, run, length);
   out << "\nall stages\n";
-  print_variants(out, stage_variants(run), machine.bytes);
+  print_variants(out, run, machine);
   out << "\n";
   print_recommendation(out, run, machine);
-  out << "Beside tensors a process takes memory for code, libraries, kernels' workspaces and its training data.\n";
+  out << "Training data, which is not known here, comes on top.\n";
   out.flush();
   require_fit(run, asked, machine);
 }

@@ -1,31 +1,52 @@
 #include "strake/tasks/evaluate.h"
 
+#include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "strake/core/error.h"
+#include "strake/core/log.h"
+#include "strake/data/table_reader.h"
+#include "strake/data/text_lists.h"
 #include "strake/tasks/calibrate.h"
+#include "strake/tasks/task_results.h"
 
 namespace strake::tasks {
 namespace {
 
-// Predictions and targets of all rows; only these grow with the input.
-struct Comparison {
-  std::vector<int64_t> predicted_classes, actual_classes;
-  std::vector<double> predicted_numbers, actual_numbers;
+ScoringTask task_of(const ScoreConfig& score) {
+  const models::EncoderConfig encoder = models::read_encoder_config(score.model_name_or_path);
+  return choose_task(score.task, encoder, score.model_name_or_path).task;
+}
 
-  void add(const EncodedRows& rows, const at::Tensor& logits, bool regression) {
-    const at::Tensor best = regression ? logits.squeeze(1).contiguous() : logits.argmax(1).contiguous();
-    for (int64_t i = 0; i < rows.num_rows(); ++i) {
-      if (regression) {
-        predicted_numbers.push_back(best.const_data_ptr<float>()[i]);
-        actual_numbers.push_back(std::get<float>(rows.labels[i]));
-      } else {
-        predicted_classes.push_back(best.const_data_ptr<int64_t>()[i]);
-        actual_classes.push_back(std::get<int32_t>(rows.labels[i]));
-      }
-    }
+void check_flags(const EvaluateConfig& config, ScoringTask task) {
+  const bool classifies = task == ScoringTask::kTextClassification;
+  const bool answers = task == ScoringTask::kQuestionAnswering;
+  require(classifies || config.score.text.label_column == EvaluateConfig().score.text.label_column, ErrorKind::kUsage,
+          "--label_column is of --task text-classification, and the task is {}", to_string(task));
+  require(answers || config.answers_column.empty(), ErrorKind::kUsage,
+          "--answers_column is of --task question-answering, and the task is {}", to_string(task));
+  require(
+      config.calibrate || classifies || answers, ErrorKind::kUsage,
+      "strake evaluate has metrics for text-classification and question-answering; for {} it has --calibrate, which "
+      "compares bf16 and int8 with fp32 and needs no labels",
+      to_string(task));
+}
+
+// The column that is read, which is there; "" if there is none, and none is needed.
+std::string find_answers_column(const EvaluateConfig& config) {
+  std::string column = config.answers_column.empty() ? "answers" : config.answers_column;
+  data::TableReader reader(make_source(config.score.input, config.score.text.encoding));
+  const std::vector<std::string> names = reader.column_names();
+  if (config.calibrate && config.answers_column.empty() && std::ranges::find(names, column) == names.end()) {
+    log::info("there is no column '{}': precisions are compared by their answers alone", column);
+    return "";
   }
-};
+  if (const auto first = reader.next()) data::text_lists(first->slice(0, 0), column);  // before an hour of scoring
+  return column;
+}
 
 }  // namespace
 
@@ -38,26 +59,23 @@ void EvaluateConfig::validate() const {
 
 EvaluateReport evaluate(const EvaluateConfig& config) {
   config.validate();
+  const ScoringTask task = task_of(config.score);
+  check_flags(config, task);
+  const std::string answers_column = task == ScoringTask::kQuestionAnswering ? find_answers_column(config) : "";
   if (config.calibrate) {
-    Calibration calibration = calibrate(config.score);
+    Calibration calibration = calibrate(config.score, answers_column);
     return {.score = std::move(calibration.score), .metrics = std::move(calibration.metrics)};
   }
-  ScoreConfig score = config.score;
-  score.task.task = to_string(ScoringTask::kTextClassification);
-  ScoringModel model = load_scoring_model(score);
-  const LabelMap labels = LabelMap::of(model.engine.config());
-  const bool regression = labels.problem() == models::ProblemType::kRegression;
-  Comparison comparison;
+  ScoringModel model = load_scoring_model(config.score);
+  const models::EncoderConfig& encoder = model.engine.config();
+  std::optional<LabelMap> labels;
+  if (task == ScoringTask::kTextClassification) labels = LabelMap::of(encoder);
+  const auto results = make_results({model.task, model.text, encoder, answers_column});
   EvaluateReport report;
-  report.score = score_rows(config.score, model, &labels, [&](const EncodedRows& rows, const at::Tensor& logits) {
-    comparison.add(rows, logits, regression);
-  });
+  report.score = score_rows(config.score, model, labels ? &*labels : nullptr,
+                            [&](const EncodedRows& rows, const at::Tensor& outputs) { results->add(rows, outputs); });
   require(report.score.rows > 0, ErrorKind::kData, "{} has no rows", config.score.input.front());
-  report.metrics =
-      regression ? monitor::regression_metrics(comparison.predicted_numbers, comparison.actual_numbers).named_values()
-                 : monitor::classification_metrics(comparison.predicted_classes, comparison.actual_classes,
-                                                   model.engine.config().num_labels())
-                       .named_values();
+  report.metrics = results->metrics();
   return report;
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "strake/monitor/evaluation_metrics.h"
 #include "strake/tasks/score_rows.h"
 
@@ -7,11 +9,16 @@ namespace strake::tasks {
 
 struct EvaluateConfig {
   ScoreConfig score{.text = {.label_column = "label"}};
+  std::string answers_column;
   bool calibrate = false;
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     ScoreConfig::visit_fields(self.score, visit);
+    TaskFlags::visit_fields(self.score.task, visit);
+    visit("answers_column", self.answers_column,
+          "of question-answering: column with the true answers: texts, lists of texts, or as Hugging Face's squad has "
+          "them; default: answers, with --calibrate if it is there");
     visit("calibrate", self.calibrate,
           "measure how near bf16 and int8 come to fp32 on these rows, choose the linear layers that int8 leaves in "
           "bf16, and write strake_precision.json beside the model");
@@ -24,8 +31,9 @@ struct EvaluateReport {
   monitor::NamedValues metrics;
 };
 
-// Scores a labelled table and compares: classification or regression metrics, as the model's problem is. With
-// `calibrate` those of fp32, and what calibrate() found.
+// Scores a labelled table and compares: classification or regression metrics, as the model's problem is, or those of
+// answers. With `calibrate` those of fp32, if there are labels, and what calibrate() found. Errors: kUsage for a task
+// without metrics, and for flags of another task.
 EvaluateReport evaluate(const EvaluateConfig& config);
 
 }  // namespace strake::tasks

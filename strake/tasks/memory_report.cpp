@@ -17,33 +17,107 @@ constexpr std::array<const char*, models::kMemoryUses> kUseNames{
 std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)); }
 std::string gibibytes(int64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
-RunVariant variant_of(PlannedRun run, const ShardingStage& stage, bool recomputes, int64_t divisor) {
-  run.options.sharding.stage = stage;
-  run.options.gradient_checkpointing = recomputes;
-  const int64_t sequences = (run.batch.sequences + divisor - 1) / divisor;
+// What differs from the run as it was asked for.
+struct Change {
+  ShardingStage stage;
+  bool recomputes = false;
+  int64_t divisor = 1;  // of micro-batches
+};
+
+enum class OnDisk { kNothing, kStates, kAll };
+
+OnDisk on_disk(const PlannedRun& run) {
+  const training::OffloadOptions& offload = run.options.sharding.offload;
+  return offload.parameters ? OnDisk::kAll : offload.optimizer ? OnDisk::kStates : OnDisk::kNothing;
+}
+
+PlannedRun with_on_disk(PlannedRun run, OnDisk what) {
+  run.options.sharding.offload.optimizer = what != OnDisk::kNothing;
+  run.options.sharding.offload.parameters = what == OnDisk::kAll;
+  return run;
+}
+
+int64_t beside_tensors(const PlannedRun& run, int64_t of_process) {
+  constexpr int64_t kOfThreadRank = int64_t{10} << 20;  // its packed operands, its stack
+  const int64_t more_ranks = run.placement == training::RankPlacement::kThreads ? run.num_ranks - 1 : 0;
+  return run.processes_per_machine() * (of_process + more_ranks * kOfThreadRank + run.data_bytes);
+}
+
+bool fits(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& limit) {
+  return needed_bytes(run, variant, limit) <= limit.bytes;
+}
+
+const char* whose(const MemoryLimit& limit) {
+  return limit.of == MemoryLimit::Of::kMachine ? "memory on a machine" : "address space in a process";
+}
+
+RunVariant variant_of(PlannedRun run, const Change& change) {
+  run.options.sharding.stage = change.stage;
+  run.options.gradient_checkpointing = change.recomputes;
+  const int64_t sequences = (run.batch.sequences + change.divisor - 1) / change.divisor;
   if (run.batch.sequences > 0) {
     run.batch.tokens = (run.batch.tokens * sequences + run.batch.sequences - 1) / run.batch.sequences;
   }
   run.batch.sequences = sequences;
-  if (divisor > 1) run.options.gradient_accumulation_steps *= divisor;
-  RunVariant variant{.name = stage.name,
-                     .stage = stage,
-                     .recomputes = recomputes,
-                     .batch_divisor = divisor,
+  if (change.divisor > 1) run.options.gradient_accumulation_steps *= change.divisor;
+  const OnDisk disk = on_disk(run);
+  RunVariant variant{.name = change.stage.name,
+                     .stage = change.stage,
+                     .has_states_on_disk = disk != OnDisk::kNothing,
+                     .has_parameters_on_disk = disk == OnDisk::kAll,
+                     .recomputes = change.recomputes,
+                     .batch_divisor = change.divisor,
                      .plan = training::plan_memory({.model = run.model,
                                                     .options = run.options,
                                                     .batch = run.batch,
                                                     .num_ranks = run.num_ranks,
                                                     .placement = run.placement})};
-  if (recomputes) variant.name += " with --gradient_checkpointing";
-  if (divisor > 1) {
-    variant.name += fmt::format(", micro-batches of {} sequences and {} times the --gradient_accumulation_steps",
-                                sequences, divisor);
+  if (disk == OnDisk::kStates) variant.name += " with offload_optimizer to nvme";
+  if (disk == OnDisk::kAll) variant.name += " with offload_optimizer and offload_param to nvme";
+  if (change.recomputes) {
+    variant.name += disk == OnDisk::kNothing ? " with --gradient_checkpointing" : " and --gradient_checkpointing";
   }
-  variant.machine_bytes = run.placement == training::RankPlacement::kThreads
-                              ? variant.plan.process_bytes
-                              : variant.plan.rank_bytes() * run.ranks_per_machine;
+  if (change.divisor > 1) {
+    variant.name += fmt::format(", micro-batches of {} sequences and {} times the --gradient_accumulation_steps",
+                                sequences, change.divisor);
+  }
+  const bool is_threads = run.placement == training::RankPlacement::kThreads;
+  variant.machine_bytes = is_threads ? variant.plan.process_bytes : variant.plan.rank_bytes() * run.ranks_per_machine;
+  variant.disk_bytes = variant.plan.disk_bytes * (is_threads ? run.num_ranks : run.ranks_per_machine);
   return variant;
+}
+
+// As configurations are checked: see OffloadOptions.
+bool is_allowed(const PlannedRun& run, int stage) {
+  const training::OffloadOptions& offload = run.options.sharding.offload;
+  if (!offload.optimizer) return true;
+  const bool needs_parameters = offload.parameters || offload.ratio < 1;
+  return stage >= (needs_parameters ? training::OffloadOptions::kLowestStageOfParameters
+                                    : training::OffloadOptions::kLowestStage);
+}
+
+// Layouts that the run may have, those that cost least first.
+std::vector<ShardingStage> allowed_stages(const PlannedRun& run) {
+  std::vector<ShardingStage> stages;
+  for (int stage = 0; stage < static_cast<int>(training::kZeroStages.size()); ++stage) {
+    if (is_allowed(run, stage)) stages.push_back(training::kZeroStages[static_cast<size_t>(stage)]);
+  }
+  const ShardingStage& own = run.options.sharding.stage;
+  if (own.parameters == training::Kept::kGroupShard) stages.push_back(own);
+  return stages;
+}
+
+std::optional<RunVariant> cheapest_fit_with_its_disk(const PlannedRun& run, const MemoryLimit& limit) {
+  for (RunVariant& variant : stage_variants(run)) {
+    if (fits(run, variant, limit)) return std::move(variant);
+  }
+  for (int64_t divisor = 2; divisor < 2 * run.batch.sequences; divisor *= 2) {
+    for (const ShardingStage& stage : allowed_stages(run)) {
+      RunVariant variant = variant_of(run, {.stage = stage, .recomputes = true, .divisor = divisor});
+      if (fits(run, variant, limit)) return variant;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -64,29 +138,35 @@ models::BatchShape largest_batch(const data::TokenDataset& dataset, const traini
   return largest;
 }
 
+int64_t bytes_of(const data::TokenDataset& dataset) {
+  constexpr int64_t kOfToken = 4;
+  constexpr int64_t kOfSequence = 24;  // where it begins, its row, its label, its second part
+  return dataset.total_tokens() * kOfToken + dataset.size() * kOfSequence;
+}
+
 RunVariant plan_of(const PlannedRun& run) {
-  return variant_of(run, run.options.sharding.stage, run.options.gradient_checkpointing, 1);
+  return variant_of(run, {.stage = run.options.sharding.stage, .recomputes = run.options.gradient_checkpointing});
 }
 
 std::vector<RunVariant> stage_variants(const PlannedRun& run) {
   std::vector<RunVariant> variants;
   for (const bool recomputes : {false, true}) {
-    for (const ShardingStage& stage : training::kZeroStages) {
-      variants.push_back(variant_of(run, stage, recomputes, 1));
+    for (const ShardingStage& stage : allowed_stages(run)) {
+      variants.push_back(variant_of(run, {.stage = stage, .recomputes = recomputes}));
     }
   }
   return variants;
 }
 
-std::optional<RunVariant> cheapest_fit(const PlannedRun& run, int64_t machine_bytes) {
-  for (RunVariant& variant : stage_variants(run)) {
-    if (variant.machine_bytes <= machine_bytes) return std::move(variant);
-  }
-  for (int64_t divisor = 2; divisor < 2 * run.batch.sequences; divisor *= 2) {
-    for (const ShardingStage& stage : {training::kZero2, training::kZero3}) {
-      RunVariant variant = variant_of(run, stage, true, divisor);
-      if (variant.machine_bytes <= machine_bytes) return variant;
-    }
+int64_t needed_bytes(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& limit) {
+  if (limit.of == MemoryLimit::Of::kMachine) return variant.machine_bytes + beside_tensors(run, kResidentBesideTensors);
+  return (variant.machine_bytes + beside_tensors(run, kAddressesBesideTensors)) / run.processes_per_machine();
+}
+
+std::optional<RunVariant> cheapest_fit(const PlannedRun& run, const MemoryLimit& limit) {
+  for (const OnDisk disk : {OnDisk::kNothing, OnDisk::kStates, OnDisk::kAll}) {
+    if (disk < on_disk(run)) continue;
+    if (auto variant = cheapest_fit_with_its_disk(with_on_disk(run, disk), limit)) return variant;
   }
   return std::nullopt;
 }
@@ -104,6 +184,8 @@ void print_memory(std::ostream& out, const PlannedRun& run, const RunVariant& va
     row("  of it shared by threads", mebibytes(variant.plan.shared_bytes));
   }
   row("total of a machine", mebibytes(variant.machine_bytes));
+  row("  beside tensors, about", mebibytes(beside_tensors(run, kResidentBesideTensors)));
+  if (variant.disk_bytes > 0) row("scratch disk of a machine", mebibytes(variant.disk_bytes));
 }
 
 void print_plan(std::ostream& out, const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine) {
@@ -113,26 +195,35 @@ void print_plan(std::ostream& out, const PlannedRun& run, const RunVariant& vari
   out << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
 }
 
-void print_variants(std::ostream& out, const std::vector<RunVariant>& variants, int64_t limit_bytes) {
+void print_variants(std::ostream& out, const PlannedRun& run, const MemoryLimit& limit) {
   out << fmt::format("  {:<8} {:>10} {:>12} {:>14} {:>6}\n", "stage", "recompute", "MiB a rank", "MiB a machine",
                      "fits");
-  for (const RunVariant& variant : variants) {
+  for (const RunVariant& variant : stage_variants(run)) {
     out << fmt::format("  {:<8} {:>10} {:>12} {:>14} {:>6}\n", variant.stage.name, variant.recomputes ? "yes" : "no",
                        mebibytes(variant.plan.rank_bytes()), mebibytes(variant.machine_bytes),
-                       variant.machine_bytes <= limit_bytes ? "yes" : "no");
+                       fits(run, variant, limit) ? "yes" : "no");
   }
 }
 
-void require_fit(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine) {
-  if (variant.machine_bytes <= machine.bytes) return;
-  const auto other = cheapest_fit(run, machine.bytes);
-  const std::string advice =
-      other ? fmt::format("the nearest plan that fits takes {}: {}", gibibytes(other->machine_bytes), other->name)
-            : "not even micro-batches of one sequence with zero-3 and --gradient_checkpointing fit";
-  fail(ErrorKind::kUsage, "{}{} takes {} of memory on a machine, more than {} ({}); {}",
+void require_fit(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& limit) {
+  if (fits(run, variant, limit)) return;
+  const auto other = cheapest_fit(run, limit);
+  const int64_t needed = needed_bytes(run, variant, limit);
+  const int64_t tensors =
+      variant.machine_bytes / (limit.of == MemoryLimit::Of::kMachine ? 1 : run.processes_per_machine());
+  std::string advice =
+      "not even micro-batches of one sequence with zero-3, --gradient_checkpointing and all of "
+      "offload_optimizer and offload_param on nvme fit";
+  if (other) {
+    advice = fmt::format("the nearest plan that fits takes {}{}: {}", gibibytes(needed_bytes(run, *other, limit)),
+                         other->disk_bytes > 0 ? fmt::format(" and {} of disk", gibibytes(other->disk_bytes)) : "",
+                         other->name);
+  }
+  fail(ErrorKind::kUsage, "{}{} takes {} of {}, {} of it beside tensors, more than {} ({}); {}",
        run.options.precision() == training::Precision::kFp32 ? ""
                                                              : fmt::format("{} ", to_string(run.options.precision())),
-       variant.name, gibibytes(variant.machine_bytes), gibibytes(machine.bytes), machine.source, advice);
+       variant.name, gibibytes(needed), whose(limit), gibibytes(needed - tensors), gibibytes(limit.bytes), limit.source,
+       advice);
 }
 
 }  // namespace strake::tasks

@@ -19,34 +19,48 @@ struct PlannedRun {
   int num_ranks = 1;
   int ranks_per_machine = 1;
   training::RankPlacement placement = training::RankPlacement::kThreads;
+  int64_t data_bytes = 0;  // of the training data, which every process has
+
+  int processes_per_machine() const { return placement == training::RankPlacement::kThreads ? 1 : ranks_per_machine; }
 };
 
 // Another way to do the same run.
 struct RunVariant {
   std::string name;  // "zero-2", "zero-3 with --gradient_checkpointing"
   training::ShardingStage stage;
+  bool has_states_on_disk = false;
+  bool has_parameters_on_disk = false;
   bool recomputes = false;
   int64_t batch_divisor = 1;  // micro-batches are so many times smaller, and as many times more
   training::MemoryPlan plan;
-  int64_t machine_bytes = 0;  // of all its ranks on one machine
+  int64_t machine_bytes = 0;  // of tensors of all its ranks on one machine
+  int64_t disk_bytes = 0;     // of their scratch files
 };
 
 // The micro-batch with most tokens of a run's first epoch.
 models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
                                  int64_t num_ranks);
 
-RunVariant plan_of(const PlannedRun& run);
-// Stages 0 to 3, first without then with recomputation.
-std::vector<RunVariant> stage_variants(const PlannedRun& run);
-// Of the variants that fit on a machine, the one that costs least: a lower stage before a higher one, any stage before
-// recomputation, and that before smaller micro-batches. None: not even single sequences fit.
-std::optional<RunVariant> cheapest_fit(const PlannedRun& run, int64_t machine_bytes);
+// About what the data takes.
+int64_t bytes_of(const data::TokenDataset& dataset);
 
-// What is held at the run's highest moment, by use, of a rank and of a machine.
+RunVariant plan_of(const PlannedRun& run);
+// Stages 0 to 3 and the run's own layout, first without then with recomputation; with as much on disk as the run, and
+// only those that a run would not be refused for.
+std::vector<RunVariant> stage_variants(const PlannedRun& run);
+// What the run takes of what is limited: with all processes of a machine, or the address space of one, and with what
+// they take beside tensors.
+int64_t needed_bytes(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& limit);
+// Of the variants that fit, the one that costs least: a lower stage before a higher one, any stage before
+// recomputation, that before smaller micro-batches, and those before more state on disk than the run has. None: not
+// even single sequences with everything on disk fit.
+std::optional<RunVariant> cheapest_fit(const PlannedRun& run, const MemoryLimit& limit);
+
+// What is held at the run's highest moment, by use, of a rank and of a machine, and what goes to its disk.
 void print_memory(std::ostream& out, const PlannedRun& run, const RunVariant& variant);
 // The same for a run with its data, and the machine's limit.
 void print_plan(std::ostream& out, const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine);
-void print_variants(std::ostream& out, const std::vector<RunVariant>& variants, int64_t limit_bytes);
+void print_variants(std::ostream& out, const PlannedRun& run, const MemoryLimit& limit);
 
 // Error (kUsage) with limit and nearest plan that fits, if the plan does not.
 void require_fit(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine);

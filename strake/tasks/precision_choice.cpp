@@ -17,53 +17,89 @@ using inference::Precision;
 using inference::PrecisionPlan;
 
 constexpr std::array kNames{"fp32", "bf16", "int8", "auto"};
-constexpr const char* kHowToMeasure = "strake evaluate --calibrate measures it on labelled data and writes the file";
+constexpr const char* kHowToMeasure = "strake evaluate --calibrate measures it and writes the file";
 
-std::optional<PrecisionRecord> read_record(const fs::path& folder, int64_t num_layers) {
-  const fs::path path = folder / kPrecisionFile;
+struct Place {
+  const fs::path& folder;
+  int64_t num_layers;
+  const MeasuredTask& task;
+};
+
+std::optional<PrecisionRecord> read_record(const Place& place) {
+  const fs::path path = place.folder / kPrecisionFile;
   if (!is_there(path)) return std::nullopt;
-  return parse_precision_record(read_json(path, kMaxConfigBytes), num_layers, path.string());
+  return parse_precision_record(read_json(path, kMaxConfigBytes), place.num_layers, path.string());
 }
 
-PrecisionPlan int8_plan(const PrecisionRecord& record) {
-  return {.precision = Precision::kInt8, .bf16_linears = record.bf16_linears};
+PrecisionChoice unmeasured(Precision precision) {
+  return {.plan = {.precision = precision}, .accuracy = {{"measured", false}}};
+}
+const PrecisionChoice kFp32{.plan = {.precision = Precision::kFp32}, .accuracy = {}};
+
+PrecisionChoice measured(Precision precision, const PrecisionRecord& record) {
+  PrecisionChoice choice{.plan = {.precision = precision}, .accuracy = accuracy_json(record, precision)};
+  if (precision == Precision::kInt8) choice.plan.bf16_linears = record.bf16_linears;
+  return choice;
 }
 
-PrecisionPlan choose_int8(const fs::path& folder, int64_t num_layers) {
-  const auto record = read_record(folder, num_layers);
-  if (!record) {
-    log::warning("{} has no {}: nothing is known about its accuracy in int8. {}", folder.string(), kPrecisionFile,
-                 kHowToMeasure);
-    return {.precision = Precision::kInt8};
+void warn_unless_it_holds(Precision precision, const PrecisionRecord& record) {
+  if (record.holds(precision, record.of(precision))) return;
+  log::warning("{} is not near enough to fp32 for this model, says {}: {}", to_string(precision), kPrecisionFile,
+               describe(record, record.of(precision)));
+}
+
+PrecisionChoice choose_int8(const Place& place) {
+  const std::string folder = place.folder.string();
+  const auto record = read_record(place);
+  if (!record || record->task != place.task) {
+    const std::string other = record ? fmt::format(", but one for {}", record->task.text()) : "";
+    log::warning("{} has no {} for {}{}: nothing is known about its accuracy in int8. {}", folder, kPrecisionFile,
+                 place.task.text(), other, kHowToMeasure);
+    return unmeasured(Precision::kInt8);
   }
-  require(record->model == fingerprint_of(folder), ErrorKind::kConfig,
+  require(record->model == fingerprint_of(place.folder), ErrorKind::kConfig,
           "{} was measured for other weights or another config.json than those in this folder. Delete it, or measure "
           "again with strake evaluate --calibrate",
-          (folder / kPrecisionFile).string());
-  if (!record->holds(record->int8)) {
-    log::warning("int8 is not near enough to fp32 for this model, says {}: {}", kPrecisionFile,
-                 describe(*record, record->int8));
-  }
-  return int8_plan(*record);
+          (place.folder / kPrecisionFile).string());
+  warn_unless_it_holds(Precision::kInt8, *record);
+  return measured(Precision::kInt8, *record);
 }
 
-PrecisionPlan choose_freely(const fs::path& folder, int64_t num_layers) {
-  const auto chose = [](PrecisionPlan plan, const std::string& why) {
-    log::info("--precision auto: {}, because {}", to_string(plan.precision), why);
-    return plan;
+bool is_current(const std::optional<PrecisionRecord>& record, const Place& place) {
+  return record && record->task == place.task && record->model == fingerprint_of(place.folder);
+}
+
+PrecisionChoice choose_bf16(const Place& place) {
+  const auto record = read_record(place);
+  if (!is_current(record, place)) return unmeasured(Precision::kBf16);
+  warn_unless_it_holds(Precision::kBf16, *record);
+  return measured(Precision::kBf16, *record);
+}
+
+PrecisionChoice choose_freely(const Place& place) {
+  const auto chose = [](PrecisionChoice choice, const std::string& why) {
+    log::info("--precision auto: {}, because {}", to_string(choice.plan.precision), why);
+    return choice;
   };
-  const auto record = read_record(folder, num_layers);
-  const bool current = record && record->model == fingerprint_of(folder);
-  if (current && record->holds(record->int8)) {
-    return chose(int8_plan(*record), fmt::format("of {}: {}", kPrecisionFile, describe(*record, record->int8)));
+  const auto record = read_record(place);
+  const bool current = is_current(record, place);
+  if (current && record->holds(Precision::kInt8, record->int8)) {
+    return chose(measured(Precision::kInt8, *record),
+                 fmt::format("of {}: {}", kPrecisionFile, describe(*record, record->int8)));
   }
   const bool fast = usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
-  if (!fast) return chose({}, "neither int8 is known to be near enough nor has this processor instructions for bf16");
-  if (current && !record->holds(record->bf16)) {
-    return chose({}, fmt::format("{} says of bf16: {}", kPrecisionFile, describe(*record, record->bf16)));
+  if (!fast)
+    return chose(kFp32, "neither int8 is known to be near enough nor has this processor instructions for bf16");
+  if (current) {
+    const bool holds = record->holds(Precision::kBf16, record->bf16);
+    return chose(holds ? measured(Precision::kBf16, *record) : kFp32,
+                 fmt::format("int8 is not near enough, and {} says of bf16: {}", kPrecisionFile,
+                             describe(*record, record->bf16)));
   }
-  const char* file = !record ? "there is no" : current ? "int8 is not near enough, says" : "for other weights is the";
-  return chose({.precision = Precision::kBf16},
+  const std::string file = !record                      ? "there is no"
+                           : record->task != place.task ? fmt::format("for {} is the", record->task.text())
+                                                        : "for other weights is the";
+  return chose(unmeasured(Precision::kBf16),
                fmt::format("this processor has instructions for it, and {} {}", file, kPrecisionFile));
 }
 
@@ -76,11 +112,13 @@ void PrecisionFlags::validate() const {
           "--bf16 contradicts --precision {}; it is short for --precision bf16", precision);
 }
 
-PrecisionPlan choose_precision(const PrecisionFlags& flags, const fs::path& folder, int64_t num_layers) {
+PrecisionChoice choose_precision(const PrecisionFlags& flags, const fs::path& folder, int64_t num_layers,
+                                 const MeasuredTask& task) {
   flags.validate();
-  if (flags.precision == "auto") return choose_freely(folder, num_layers);
-  if (flags.precision == "int8") return choose_int8(folder, num_layers);
-  return {.precision = flags.bf16 || flags.precision == "bf16" ? Precision::kBf16 : Precision::kFp32};
+  const Place place{folder, num_layers, task};
+  if (flags.precision == "auto") return choose_freely(place);
+  if (flags.precision == "int8") return choose_int8(place);
+  return flags.bf16 || flags.precision == "bf16" ? choose_bf16(place) : kFp32;
 }
 
 std::string describe(const PrecisionPlan& plan, int64_t num_layers) {

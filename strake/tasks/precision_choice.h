@@ -18,12 +18,18 @@ struct PrecisionFlags {
   void validate() const;
 };
 
-// Flags with what the model's folder says. Warns where int8 has no promise. Logs what `auto` chose, and why.
+struct PrecisionChoice {
+  inference::PrecisionPlan plan;
+  Json accuracy;  // accuracy_json(), or {"measured": false}; null of fp32, with which the others are compared
+};
+
+// Flags with what the model's folder says of `task`; what it says of another task is not believed. Warns where nothing
+// is promised. Logs what `auto` chose, and why.
 // Errors (kConfig): a kPrecisionFile that cannot be read, or, with --precision int8, one of another model. `auto` takes
 // int8 or bf16 if the file's measurements hold; without a file bf16 where the processor has instructions for it, else
 // fp32.
-inference::PrecisionPlan choose_precision(const PrecisionFlags& flags, const std::filesystem::path& folder,
-                                          int64_t num_layers);
+PrecisionChoice choose_precision(const PrecisionFlags& flags, const std::filesystem::path& folder, int64_t num_layers,
+                                 const MeasuredTask& task);
 
 // "int8", or "int8 with 2 of 24 linear layers in bf16".
 std::string describe(const inference::PrecisionPlan& plan, int64_t num_layers);

@@ -1,8 +1,10 @@
 #include "strake/tasks/precision_file.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <variant>
 
 #include "strake/core/error.h"
 
@@ -15,13 +17,36 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 // JSON has no NaN: null stands for it.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
-Json to_json(const Closeness& closeness) {
-  Json json{{"max_logit_difference", number(closeness.max_logit_difference)},
-            {"mean_logit_difference", number(closeness.mean_logit_difference)},
-            {"metric", number(closeness.metric)}};
-  if (closeness.agreement) json["agreement"] = *closeness.agreement;
+// The metrics of tasks that have one, and by how much a lower precision may change them.
+struct Metric {
+  ScoringTask task;
+  const char* name;
+  double most_change;
+  bool has_agreement;
+};
+constexpr std::array kMetrics{Metric{ScoringTask::kTextClassification, "accuracy", kMostAccuracyChange, true},
+                              Metric{ScoringTask::kTextClassification, "pearson", kMostPearsonChange, false},
+                              Metric{ScoringTask::kQuestionAnswering, "f1", kMostF1Change, true}};
+
+const Metric* find_metric(ScoringTask task, const std::string& name) {
+  const auto* const found =
+      std::ranges::find_if(kMetrics, [&](const Metric& metric) { return metric.task == task && metric.name == name; });
+  return found == kMetrics.end() ? nullptr : found;
+}
+
+std::string difference_key(const char* which, const MeasuredTask& task) {
+  return fmt::format("{}_{}", which, task.difference_name());
+}
+
+Json to_json(const Closeness& closeness, const PrecisionRecord& record) {
+  Json json{{difference_key("max", record.task), number(closeness.max_difference)},
+            {difference_key("mean", record.task), number(closeness.mean_difference)}};
+  if (!record.metric.empty()) json["metric"] = number(closeness.metric);
+  if (closeness.agreement) json[record.task.agreement_name()] = *closeness.agreement;
   return json;
 }
+
+const char* name_of(inference::Pooling pooling) { return pooling == inference::Pooling::kMean ? "mean" : "cls"; }
 
 Json section(const Json& document, const char* key, const std::string& source) {
   const Json value = get_required<Json>(document, key, source);
@@ -29,15 +54,46 @@ Json section(const Json& document, const char* key, const std::string& source) {
   return value;
 }
 
-Closeness parse_closeness(const Json& document, const char* key, const std::string& source) {
+MeasuredTask parse_measured_task(const Json& document, const std::string& source) {
+  MeasuredTask measured;
+  const auto name = get_or<std::string>(document, "task", to_string(measured.task), source);
+  const auto task = find_task(name);
+  require(task.has_value(), ErrorKind::kConfig, "{}: task '{}' is none that strake scores", source, printable(name));
+  measured.task = *task;
+  const bool pools = measured.task == ScoringTask::kFeatureExtraction;
+  require(pools == document.contains("pooling"), ErrorKind::kConfig, "{}: key 'pooling' {} for {}", source,
+          pools ? "is missing" : "makes no sense", name);
+  if (!pools) return measured;
+  const auto pooling = get_required<std::string>(document, "pooling", source);
+  for (const inference::Pooling known : {inference::Pooling::kMean, inference::Pooling::kFirst}) {
+    if (pooling == name_of(known)) measured.pooling = known;
+  }
+  require(measured.pooling.has_value(), ErrorKind::kConfig, "{}: pooling '{}' is neither mean nor cls", source,
+          printable(pooling));
+  return measured;
+}
+
+Closeness parse_closeness(const Json& document, const char* key, const MeasuredTask& task, const std::string& source) {
   const Json json = section(document, key, source);
-  Closeness closeness{.max_logit_difference = get_or<double>(json, "max_logit_difference", kNaN, source),
-                      .mean_logit_difference = get_or<double>(json, "mean_logit_difference", kNaN, source),
+  Closeness closeness{.max_difference = get_or<double>(json, difference_key("max", task).c_str(), kNaN, source),
+                      .mean_difference = get_or<double>(json, difference_key("mean", task).c_str(), kNaN, source),
                       .metric = get_or<double>(json, "metric", kNaN, source)};
-  if (json.contains("agreement")) closeness.agreement = get_required<double>(json, "agreement", source);
+  const char* agreement = task.agreement_name();
+  if (json.contains(agreement)) closeness.agreement = get_required<double>(json, agreement, source);
   require(!closeness.agreement || (*closeness.agreement >= 0 && *closeness.agreement <= 1), ErrorKind::kConfig,
-          "{}: agreement of {} is {}, which is no share", source, key, closeness.agreement.value_or(0));
+          "{}: {} of {} is {}, which is not from 0 to 1", source, agreement, key, closeness.agreement.value_or(0));
   return closeness;
+}
+
+// "" if the file says that there is none.
+std::string parse_metric(const Json& document, const MeasuredTask& task, const std::string& source) {
+  const bool is_classifier = task.task == ScoringTask::kTextClassification;
+  const bool is_none = !is_classifier && document.contains("metric") && document.at("metric").is_null();
+  if (is_none) return "";
+  const auto metric = get_required<std::string>(document, "metric", source);
+  require(find_metric(task.task, metric) != nullptr, ErrorKind::kConfig, "{}: '{}' is no metric of {}", source,
+          printable(metric), to_string(task.task));
+  return metric;
 }
 
 std::vector<inference::LinearName> parse_linears(const Json& json, int64_t num_layers, const std::string& source) {
@@ -69,9 +125,44 @@ T whole_number(const Json& json, const char* key, const std::string& source) {
 
 }  // namespace
 
-bool PrecisionRecord::holds(const Closeness& closeness) const {
-  const double most = closeness.agreement ? kMostAccuracyChange : kMostPearsonChange;
-  return closeness.agreement.value_or(1) >= kLeastAgreement && std::abs(closeness.metric - fp32_metric) <= most;
+MeasuredTask MeasuredTask::of(const TaskHead& task) {
+  MeasuredTask measured{.task = task.task};
+  if (const auto* pooled = std::get_if<inference::PooledHead>(&task.head)) measured.pooling = pooled->pooling;
+  return measured;
+}
+
+std::string MeasuredTask::text() const {
+  return pooling ? fmt::format("{} with {} pooling", to_string(task), name_of(*pooling)) : to_string(task);
+}
+
+const char* MeasuredTask::agreement_name() const {
+  return task == ScoringTask::kFeatureExtraction ? "centred_cosine" : "agreement";
+}
+
+const char* MeasuredTask::difference_name() const {
+  return task == ScoringTask::kFeatureExtraction ? "number_difference" : "logit_difference";
+}
+
+bool PrecisionRecord::holds(inference::Precision precision, const Closeness& closeness) const {
+  const double least = precision == inference::Precision::kInt8 ? kLeastInt8Agreement : kLeastBf16Agreement;
+  if (closeness.agreement.value_or(1) < least) return false;
+  if (metric.empty()) return closeness.agreement.has_value();
+  return std::abs(closeness.metric - fp32_metric) <= find_metric(task.task, metric)->most_change;
+}
+
+const Closeness& PrecisionRecord::of(inference::Precision precision) const {
+  return precision == inference::Precision::kInt8 ? int8 : bf16;
+}
+
+Json accuracy_json(const PrecisionRecord& record, inference::Precision precision) {
+  Json json = to_json(record.of(precision), record);
+  json["measured"] = true;
+  json["rows"] = record.rows;
+  json["keeps_promise"] = record.holds(precision, record.of(precision));
+  if (record.metric.empty()) return json;
+  json["metric_name"] = record.metric;
+  json["fp32_metric"] = number(record.fp32_metric);
+  return json;
 }
 
 Json to_json(const PrecisionRecord& record) {
@@ -79,16 +170,19 @@ Json to_json(const PrecisionRecord& record) {
   for (const inference::LinearName& name : record.bf16_linears) {
     linears.push_back({{"layer", name.layer}, {"linear", inference::to_string(name.linear)}});
   }
+  const bool has_metric = !record.metric.empty();
   Json document{{"version", kVersion},
+                {"task", to_string(record.task.task)},
                 {"model",
                  {{"weight_bytes", record.model.weight_bytes},
                   {"weight_crc32c", record.model.weight_crc32c},
                   {"config_crc32c", record.model.config_crc32c}}},
                 {"rows", record.rows},
-                {"metric", record.metric},
-                {"fp32", {{"metric", number(record.fp32_metric)}}},
-                {"bf16", to_json(record.bf16)},
-                {"int8", to_json(record.int8)}};
+                {"metric", has_metric ? Json(record.metric) : Json()},
+                {"bf16", to_json(record.bf16, record)},
+                {"int8", to_json(record.int8, record)}};
+  if (record.task.pooling) document["pooling"] = name_of(*record.task.pooling);
+  if (has_metric) document["fp32"] = {{"metric", number(record.fp32_metric)}};
   document["int8"]["bf16_linears"] = std::move(linears);
   return document;
 }
@@ -98,28 +192,47 @@ PrecisionRecord parse_precision_record(const Json& document, int64_t num_layers,
   const auto version = get_required<int64_t>(document, "version", source);
   require(version == kVersion, ErrorKind::kConfig, "{}: version {} is not {}", source, version, kVersion);
   const Json model = section(document, "model", source);
-  PrecisionRecord record{.model = {.weight_bytes = whole_number<int64_t>(model, "weight_bytes", source),
+  const MeasuredTask task = parse_measured_task(document, source);
+  PrecisionRecord record{.task = task,
+                         .model = {.weight_bytes = whole_number<int64_t>(model, "weight_bytes", source),
                                    .weight_crc32c = whole_number<uint32_t>(model, "weight_crc32c", source),
                                    .config_crc32c = whole_number<uint32_t>(model, "config_crc32c", source)},
                          .rows = whole_number<int64_t>(document, "rows", source),
-                         .metric = get_required<std::string>(document, "metric", source),
-                         .fp32_metric = get_or<double>(section(document, "fp32", source), "metric", kNaN, source),
-                         .bf16 = parse_closeness(document, "bf16", source),
-                         .int8 = parse_closeness(document, "int8", source),
+                         .metric = parse_metric(document, task, source),
+                         .bf16 = parse_closeness(document, "bf16", task, source),
+                         .int8 = parse_closeness(document, "int8", task, source),
                          .bf16_linears = parse_linears(section(document, "int8", source), num_layers, source)};
-  const bool classes = record.metric == "accuracy";
-  require(classes || record.metric == "pearson", ErrorKind::kConfig, "{}: metric '{}' is neither accuracy nor pearson",
-          source, printable(record.metric));
-  require(record.bf16.agreement.has_value() == classes && record.int8.agreement.has_value() == classes,
-          ErrorKind::kConfig, "{}: classes have an agreement, numbers have none", source);
+  const Metric* metric = find_metric(task.task, record.metric);
+  if (metric != nullptr) record.fp32_metric = get_or<double>(section(document, "fp32", source), "metric", kNaN, source);
+  const bool expected = metric == nullptr || metric->has_agreement;
+  require(record.bf16.agreement.has_value() == expected && record.int8.agreement.has_value() == expected,
+          ErrorKind::kConfig, "{}: numbers have no agreement, all else has one", source);
   return record;
 }
 
 std::string describe(const PrecisionRecord& record, const Closeness& closeness) {
+  std::string text;
+  if (closeness.agreement) {
+    const double percent = 100 * *closeness.agreement;
+    switch (record.task.task) {
+      case ScoringTask::kTokenClassification:
+        text = fmt::format("{:.2f} % of the tokens of {} rows have fp32's label", percent, record.rows);
+        break;
+      case ScoringTask::kQuestionAnswering:
+        text = fmt::format("{:.2f} % of {} rows have fp32's answer", percent, record.rows);
+        break;
+      case ScoringTask::kFeatureExtraction:
+        text = fmt::format("the centred cosine with fp32's vectors of {} rows is {:.4f}", record.rows,
+                           *closeness.agreement);
+        break;
+      default:
+        text = fmt::format("{:.2f} % of {} rows have fp32's class", percent, record.rows);
+    }
+  }
+  if (record.metric.empty()) return text;
   const std::string metric =
       fmt::format("{} {:.4f} (fp32: {:.4f})", record.metric, closeness.metric, record.fp32_metric);
-  if (!closeness.agreement) return fmt::format("{} on {} rows", metric, record.rows);
-  return fmt::format("{:.2f} % of {} rows have fp32's class, {}", 100 * *closeness.agreement, record.rows, metric);
+  return text.empty() ? fmt::format("{} on {} rows", metric, record.rows) : fmt::format("{}, {}", text, metric);
 }
 
 }  // namespace strake::tasks

@@ -8,42 +8,63 @@
 #include "strake/core/json.h"
 #include "strake/inference/precision.h"
 #include "strake/tasks/model_fingerprint.h"
+#include "strake/tasks/scoring_task.h"
 
 namespace strake::tasks {
 
 // strake_precision.json, which `strake evaluate --calibrate` writes beside a model: how near bf16 and int8 come to fp32
-// on some labelled data, and which linear layers stay in bf16 for it. Nothing in it depends on the processor.
+// on some data, and which linear layers stay in bf16 for it. Nothing in it depends on the processor.
 inline constexpr const char* kPrecisionFile = "strake_precision.json";
 
 // What a lower precision promises of the data that it was measured on.
-inline constexpr double kLeastAgreement = 0.99;  // share of rows with the same class as in fp32
+inline constexpr double kLeastBf16Agreement = 0.998;  // of TaskResults::agreement()
+inline constexpr double kLeastInt8Agreement = 0.99;
 inline constexpr double kMostAccuracyChange = 0.005;
 inline constexpr double kMostPearsonChange = 0.005;
+inline constexpr double kMostF1Change = 0.5;  // of answers, in percent
+
+// What a measurement is of. Another head on the same encoder is another measurement.
+struct MeasuredTask {
+  ScoringTask task = ScoringTask::kTextClassification;
+  std::optional<inference::Pooling> pooling = std::nullopt;  // of feature-extraction
+
+  static MeasuredTask of(const TaskHead& task);
+  bool operator==(const MeasuredTask&) const = default;
+  std::string text() const;             // "feature-extraction with mean pooling"
+  const char* agreement_name() const;   // "agreement" or "centred_cosine"
+  const char* difference_name() const;  // "logit_difference" or "number_difference"
+};
 
 // A precision's results against those of fp32.
 struct Closeness {
-  std::optional<double> agreement;  // share of rows with the same class; none for regression
-  double max_logit_difference = 0;
-  double mean_logit_difference = 0;
+  std::optional<double> agreement;  // none for regression
+  double max_difference = 0;        // of the numbers that the head gives
+  double mean_difference = 0;
   double metric = 0;  // NaN where it is undefined
 };
 
 struct PrecisionRecord {
+  MeasuredTask task;
   ModelFingerprint model;
   int64_t rows = 0;
-  std::string metric;  // "accuracy" or "pearson"
+  std::string metric;  // "accuracy", "pearson", "f1" or "" without one
   double fp32_metric = 0;
   Closeness bf16, int8;
   std::vector<inference::LinearName> bf16_linears;  // of int8
 
-  bool holds(const Closeness& closeness) const;  // the promise
+  // The promise of a precision, bf16 or int8.
+  bool holds(inference::Precision precision, const Closeness& closeness) const;
+  const Closeness& of(inference::Precision precision) const;
 };
 
 Json to_json(const PrecisionRecord& record);
-// Errors (kConfig) name `source` and what is wrong. `num_layers` is the model's.
+// What a run in bf16 or int8 may be expected to give, for its manifest.
+Json accuracy_json(const PrecisionRecord& record, inference::Precision precision);
+// Errors (kConfig) name `source` and what is wrong. `num_layers` is the model's. A file without a task is of text
+// classification.
 PrecisionRecord parse_precision_record(const Json& document, int64_t num_layers, const std::string& source);
 
-// "99.81 % of 1,066 rows have fp32's class, accuracy 0.8912 (fp32: 0.8930)"
+// "99.81 % of 1066 rows have fp32's class, accuracy 0.8912 (fp32: 0.8930)"
 std::string describe(const PrecisionRecord& record, const Closeness& closeness);
 
 }  // namespace strake::tasks

@@ -28,10 +28,22 @@ PrecisionRecord good_record() {
           .rows = 1000,
           .metric = "accuracy",
           .fp32_metric = 0.893,
-          .bf16 = {.agreement = 0.998, .max_logit_difference = 0.02, .mean_logit_difference = 0.001, .metric = 0.892},
-          .int8 = {.agreement = 0.991, .max_logit_difference = 0.3, .mean_logit_difference = 0.01, .metric = 0.89},
+          .bf16 = {.agreement = 0.998, .max_difference = 0.02, .mean_difference = 0.001, .metric = 0.892},
+          .int8 = {.agreement = 0.991, .max_difference = 0.3, .mean_difference = 0.01, .metric = 0.89},
           .bf16_linears = {{0, Linear::kOutput}, {1, Linear::kQkv}}};
 }
+
+// One of a task without a metric.
+PrecisionRecord record_of(const MeasuredTask& task) {
+  PrecisionRecord record = good_record();
+  record.task = task;
+  record.metric = "";
+  record.fp32_metric = record.bf16.metric = record.int8.metric = 0;
+  return record;
+}
+const MeasuredTask kTokens{.task = ScoringTask::kTokenClassification};
+const MeasuredTask kMeanEmbeddings{.task = ScoringTask::kFeatureExtraction, .pooling = inference::Pooling::kMean};
+const MeasuredTask kFirstEmbeddings{.task = ScoringTask::kFeatureExtraction, .pooling = inference::Pooling::kFirst};
 
 PrecisionRecord parsed(const Json& document) { return parse_precision_record(document, kLayers, "file"); }
 
@@ -44,6 +56,63 @@ TEST(PrecisionFile, ReadsWhatItWrites) {
   EXPECT_EQ(to_json(same), to_json(record));
 }
 
+TEST(PrecisionFile, ReadsWhatItWritesOfTasksWithoutAMetric) {
+  for (const MeasuredTask& task : {kTokens, kFirstEmbeddings, MeasuredTask{.task = ScoringTask::kQuestionAnswering}}) {
+    const PrecisionRecord record = record_of(task);
+    EXPECT_TRUE(to_json(record).at("metric").is_null());
+    const PrecisionRecord same = parsed(to_json(record));
+    EXPECT_EQ(same.task, task);
+    EXPECT_EQ(same.metric, "");
+    EXPECT_EQ(same.int8.agreement, record.int8.agreement);
+    EXPECT_EQ(same.int8.max_difference, record.int8.max_difference);
+    EXPECT_EQ(to_json(same), to_json(record));
+    EXPECT_TRUE(same.holds(Precision::kInt8, same.int8));
+    EXPECT_FALSE(same.holds(Precision::kInt8, {.agreement = 0.98}));
+    EXPECT_FALSE(same.holds(Precision::kInt8, {})) << "nothing was measured";
+  }
+}
+
+TEST(PrecisionFile, AllowsHalfAPointOfF1) {
+  PrecisionRecord record = record_of({.task = ScoringTask::kQuestionAnswering});
+  record.metric = "f1";
+  record.fp32_metric = 88;
+  EXPECT_EQ(parsed(to_json(record)).fp32_metric, 88);
+  EXPECT_TRUE(record.holds(Precision::kInt8, {.agreement = 0.99, .metric = 87.5}));
+  EXPECT_FALSE(record.holds(Precision::kInt8, {.agreement = 0.99, .metric = 87.4}));
+  EXPECT_FALSE(record.holds(Precision::kInt8, {.agreement = 0.98, .metric = 88}));
+}
+
+TEST(PrecisionFile, TakesAFileWithoutATaskForOneOfTextClassification) {
+  Json document = to_json(good_record());
+  document.erase("task");
+  EXPECT_EQ(parsed(document).task, MeasuredTask());
+  EXPECT_EQ(parsed(document).int8.max_difference, 0.3) << "under the key that it always had";
+}
+
+TEST(PrecisionFile, RefusesWhatMakesNoSenseForItsTask) {
+  const auto refusal = [](const MeasuredTask& task, const char* key, const Json& value) {
+    Json document = to_json(record_of(task));
+    document[key] = value;
+    return error_text([&] { parsed(document); });
+  };
+  EXPECT_EQ(refusal(kTokens, "rows", 5), "no error");
+  EXPECT_THAT(refusal(kTokens, "task", "fill-mask"), HasSubstr("task 'fill-mask' is none that strake scores"));
+  EXPECT_THAT(refusal(kTokens, "task", 3), HasSubstr("key 'task' has the unexpected value"));
+  EXPECT_THAT(refusal(kTokens, "metric", "accuracy"), HasSubstr("'accuracy' is no metric of token-classification"));
+  EXPECT_THAT(refusal(kTokens, "pooling", "mean"), HasSubstr("key 'pooling' makes no sense for token-classification"));
+  EXPECT_THAT(refusal(kMeanEmbeddings, "pooling", "max"), HasSubstr("pooling 'max' is neither mean nor cls"));
+  EXPECT_THAT(refusal(kMeanEmbeddings, "pooling", nullptr), HasSubstr("key 'pooling' is null"));
+  EXPECT_THAT(refusal(kMeanEmbeddings, "task", "token-classification"), HasSubstr("'pooling' makes no sense"));
+  EXPECT_THAT(refusal(kTokens, "task", "text-classification"), HasSubstr("key 'metric' is null"));
+  EXPECT_THAT(refusal(kTokens, "task", "feature-extraction"), HasSubstr("key 'pooling' is missing"));
+  Json document = to_json(record_of(kTokens));
+  document.erase("metric");
+  EXPECT_THAT(error_text([&] { parsed(document); }), HasSubstr("key 'metric' is missing"));
+  document = to_json(record_of(kTokens));
+  document["int8"].erase("agreement");
+  EXPECT_THAT(error_text([&] { parsed(document); }), HasSubstr("numbers have no agreement"));
+}
+
 TEST(PrecisionFile, WritesNumbersThatAreUndefinedAsNull) {
   PrecisionRecord record = good_record();
   record.metric = "pearson";
@@ -52,7 +121,7 @@ TEST(PrecisionFile, WritesNumbersThatAreUndefinedAsNull) {
   EXPECT_TRUE(to_json(record).at("fp32").at("metric").is_null());
   const PrecisionRecord same = parsed(to_json(record));
   EXPECT_TRUE(std::isnan(same.fp32_metric));
-  EXPECT_FALSE(same.holds(same.int8)) << "a correlation that is undefined promises nothing";
+  EXPECT_FALSE(same.holds(Precision::kInt8, same.int8)) << "a correlation that is undefined promises nothing";
 }
 
 TEST(PrecisionFile, RefusesHostileFiles) {
@@ -68,10 +137,10 @@ TEST(PrecisionFile, RefusesHostileFiles) {
       {"/rows", "many", "key 'rows' has the unexpected value"},
       {"/model", 3, "key 'model' is not an object"},
       {"/model/weight_crc32c", int64_t{1} << 32, "'weight_crc32c' is 4294967296"},
-      {"/metric", "f1", "'f1' is neither accuracy nor pearson"},
-      {"/metric", "pearson", "classes have an agreement"},
+      {"/metric", "f1", "'f1' is no metric of text-classification"},
+      {"/metric", "pearson", "numbers have no agreement"},
       {"/int8", nullptr, "key 'int8' is null"},
-      {"/int8/agreement", 1.5, "is 1.5, which is no share"},
+      {"/int8/agreement", 1.5, "is 1.5, which is not from 0 to 1"},
       {"/int8/agreement", nullptr, "key 'agreement' is null"},
       {"/int8/bf16_linears", "all", "bf16_linears is not a list"},
       {"/int8/bf16_linears/0", 1, "key 'linear' is missing"},
@@ -88,13 +157,23 @@ TEST(PrecisionFile, RefusesHostileFiles) {
 TEST(PrecisionFile, HoldsUpToTheLimitsAndNotBeyond) {
   const PrecisionRecord record = good_record();
   const auto holds = [&](double agreement, double metric) {
-    return record.holds({.agreement = agreement, .metric = metric});
+    return record.holds(Precision::kInt8, {.agreement = agreement, .metric = metric});
   };
   EXPECT_TRUE(holds(0.99, 0.893));
   EXPECT_FALSE(holds(0.9899, 0.893));
   EXPECT_TRUE(holds(1, 0.8881));
   EXPECT_FALSE(holds(1, 0.8879));
   EXPECT_FALSE(holds(1, 0.8981));
+}
+
+TEST(PrecisionFile, PromisesMoreOfBf16ThanOfInt8) {
+  const PrecisionRecord record = good_record();
+  const auto holds = [&](Precision precision, double agreement) {
+    return record.holds(precision, {.agreement = agreement, .metric = 0.893});
+  };
+  EXPECT_TRUE(holds(Precision::kBf16, 0.998));
+  EXPECT_FALSE(holds(Precision::kBf16, 0.9979));
+  EXPECT_TRUE(holds(Precision::kInt8, 0.9979));
 }
 
 TEST(PrecisionFile, FingerprintsWeightsAndConfiguration) {
@@ -118,8 +197,11 @@ class PrecisionChoice : public testing::Test {
     record.model = fingerprint_of(folder_.path());
     folder_.write(kPrecisionFile, to_json(record).dump());
   }
-  PrecisionPlan choose(const std::string& precision) const {
-    return choose_precision({.precision = precision}, folder_.path(), kLayers);
+  PrecisionPlan choose(const std::string& precision, const MeasuredTask& task = {}) const {
+    return choose_precision({.precision = precision}, folder_.path(), kLayers, task).plan;
+  }
+  Json accuracy(const std::string& precision) const {
+    return choose_precision({.precision = precision}, folder_.path(), kLayers, {}).accuracy;
   }
 
   ModelFolder folder_{models::small_config()};
@@ -129,7 +211,7 @@ TEST_F(PrecisionChoice, TakesWhatTheFlagsSay) {
   EXPECT_EQ(choose("").precision, Precision::kFp32);
   EXPECT_EQ(choose("fp32").precision, Precision::kFp32);
   EXPECT_EQ(choose("bf16").precision, Precision::kBf16);
-  EXPECT_EQ(choose_precision({.bf16 = true}, folder_.path(), kLayers).precision, Precision::kBf16);
+  EXPECT_EQ(choose_precision({.bf16 = true}, folder_.path(), kLayers, {}).plan.precision, Precision::kBf16);
   EXPECT_EQ(choose("int8").precision, Precision::kInt8);
   EXPECT_TRUE(choose("int8").bf16_linears.empty());
 }
@@ -139,6 +221,35 @@ TEST_F(PrecisionChoice, RefusesUnknownNamesAndContradictions) {
   EXPECT_THAT(error_text([] { PrecisionFlags{.precision = "int8", .bf16 = true}.validate(); }),
               HasSubstr("--bf16 contradicts --precision int8"));
   EXPECT_EQ(error_text([] { PrecisionFlags{.precision = "bf16", .bf16 = true}.validate(); }), "no error");
+}
+
+TEST_F(PrecisionChoice, SaysWhatIsKnownOfTheAccuracy) {
+  EXPECT_TRUE(accuracy("fp32").is_null()) << "it is what the others are compared with";
+  for (const char* precision : {"bf16", "int8"}) EXPECT_EQ(accuracy(precision), Json({{"measured", false}}));
+  PrecisionRecord record = good_record();
+  record.bf16.agreement = 0.99;
+  write(record);
+  const Json int8 = accuracy("int8");
+  EXPECT_EQ(int8.at("measured"), true);
+  EXPECT_EQ(int8.at("rows"), 1000);
+  EXPECT_EQ(int8.at("agreement"), 0.991);
+  EXPECT_EQ(int8.at("metric_name"), "accuracy");
+  EXPECT_EQ(int8.at("metric"), 0.89);
+  EXPECT_EQ(int8.at("fp32_metric"), 0.893);
+  EXPECT_EQ(int8.at("max_logit_difference"), 0.3);
+  EXPECT_EQ(int8.at("keeps_promise"), true);
+  EXPECT_EQ(accuracy("bf16").at("agreement"), 0.99);
+  EXPECT_EQ(accuracy("bf16").at("keeps_promise"), false);
+  EXPECT_EQ(accuracy("auto"), int8);
+}
+
+TEST_F(PrecisionChoice, TakesNeitherWhereNoneIsNearEnough) {
+  PrecisionRecord record = good_record();
+  record.bf16.agreement = 0.99;
+  record.int8.agreement = 0.98;
+  write(record);
+  EXPECT_EQ(choose("auto").precision, Precision::kFp32);
+  EXPECT_TRUE(accuracy("auto").is_null());
 }
 
 TEST_F(PrecisionChoice, KeepsLinearsInBf16ThatTheFileNames) {
@@ -157,6 +268,19 @@ TEST_F(PrecisionChoice, DoesNotTrustAFileThatWasMeasuredForAnotherModel) {
   EXPECT_THAT(error_text([&] { choose("int8"); }), HasSubstr("was measured for other weights"));
   EXPECT_NE(choose("auto").precision, Precision::kInt8);
   EXPECT_EQ(choose("bf16").precision, Precision::kBf16);
+}
+
+TEST_F(PrecisionChoice, DoesNotTrustAFileThatWasMeasuredForAnotherTask) {
+  write(good_record());
+  EXPECT_TRUE(choose("int8", kMeanEmbeddings).bf16_linears.empty());
+  EXPECT_NE(choose("auto", kMeanEmbeddings).precision, Precision::kInt8);
+  write(record_of(kMeanEmbeddings));
+  for (const char* precision : {"int8", "auto"}) {
+    EXPECT_EQ(choose(precision, kMeanEmbeddings).bf16_linears, good_record().bf16_linears) << precision;
+  }
+  EXPECT_TRUE(choose("int8", kFirstEmbeddings).bf16_linears.empty());
+  EXPECT_NE(choose("auto", kFirstEmbeddings).precision, Precision::kInt8);
+  EXPECT_NE(choose("auto").precision, Precision::kInt8);
 }
 
 TEST_F(PrecisionChoice, AutoTakesNothingThatIsKnownToBeTooFar) {

@@ -13,6 +13,7 @@
 #include "strake/core/threads.h"
 #include "strake/core/version.h"
 #include "strake/tasks/model_fingerprint.h"
+#include "strake/tasks/output_check.h"
 #include "strake/tasks/prediction_columns.h"
 #include "strake/tasks/prediction_job.h"
 #include "strake/tasks/prediction_output.h"
@@ -63,7 +64,7 @@ Json identity_of(const PredictConfig& config, const ScoringModel& model, const s
                 {"output_columns", columns},
                 {"keep_columns", config.keep_columns},
                 {"shard", config.shard},
-                {"rows_per_file", config.rows_per_file}};
+                {"rows_per_file", config.rows_of_file()}};
   if (text.doc_stride) identity["doc_stride"] = *text.doc_stride;
   for (size_t i = 0; i < files.size(); ++i) identity[fmt::format("input file {:05}", i)] = files[i];
   return identity;
@@ -79,11 +80,14 @@ std::map<std::string, std::string> metadata_of(const PredictConfig& config, cons
   return metadata;
 }
 
-void write_manifest(const OutputPlace& place, const Json& identity, const PredictReport& report,
-                    const std::vector<fs::path>& files) {
+void write_manifest(const OutputPlace& place, const Json& identity, const ScoringModel& model,
+                    const PredictReport& report, const std::vector<fs::path>& files) {
   Json manifest = to_json(report);
   manifest["job"] = identity;
   manifest["threads"] = threads_per_rank(1);
+  const inference::MemoryUse memory = model.engine.memory();
+  manifest["memory_bytes"] = {
+      {"weights", memory.weights}, {"activations", memory.activations}, {"tables", stream_memory(model).bytes}};
   for (const fs::path& file : files) manifest["files"].push_back(file.filename().string());
   write_file_atomically(place.manifest(), manifest.dump(2) + "\n");
 }
@@ -99,7 +103,8 @@ std::optional<PredictReport> finished_report(const OutputPlace& place, const Jso
   }
   return PredictReport{.score = {.rows = get_required<int64_t>(manifest, "rows", source),
                                  .tokens = get_required<int64_t>(manifest, "tokens", source),
-                                 .precision = get_required<std::string>(manifest, "precision", source)},
+                                 .precision = get_required<std::string>(manifest, "precision", source),
+                                 .accuracy = get_or<Json>(manifest, "accuracy", {}, source)},
                        .resumes = get_required<int64_t>(manifest, "resumes", source)};
 }
 
@@ -130,7 +135,7 @@ void score_and_write(const Task& task, PredictionJob& job, PredictReport& report
   cut(source, Shard::parse(task.config.shard));
   PredictionOutput output(
       task.place, task.columns, task.kept,
-      {.rows_per_file = task.config.rows_per_file, .metadata = metadata_of(task.config, task.identity)});
+      {.rows_per_file = task.config.rows_of_file(), .metadata = metadata_of(task.config, task.identity)});
   score_into({task.config.score, task.model, job.journal(), output}, source, report);
   const std::vector<std::string> found = describe_files(task.files);
   for (size_t i = 0; i < found.size(); ++i) {
@@ -143,7 +148,7 @@ void score_and_write(const Task& task, PredictionJob& job, PredictReport& report
   report.seconds_waiting_for_output += seconds_since(scored);
   report.score.seconds = seconds_since(task.start);
   report.peak_resident_bytes = peak_resident_bytes();
-  write_manifest(task.place, task.identity, report, output.files());
+  write_manifest(task.place, task.identity, task.model, report, output.files());
   task.place.mark_success(task.identity);
 }
 
@@ -156,7 +161,7 @@ void PredictConfig::validate() const {
       score.text.label_column.empty(), ErrorKind::kUsage,
       "--label_column {}: predict needs no labels and keeps all columns; to compare with labels use strake evaluate",
       score.text.label_column);
-  require(rows_per_file > 0, ErrorKind::kUsage, "--rows_per_file {} must be positive", rows_per_file);
+  require(rows_of_file() > 0, ErrorKind::kUsage, "--rows_per_file {} must be positive", rows_of_file());
   check_output_columns(output_columns);
   const KeptColumns kept(keep_columns);
   Shard::parse(shard);
@@ -167,6 +172,7 @@ Json to_json(const PredictReport& report) {
   const auto rate = [&](int64_t count) { return seconds > 0 ? static_cast<double>(count) / seconds : 0.0; };
   return {{"output", report.output},
           {"precision", report.score.precision},
+          {"accuracy", report.score.accuracy},
           {"rows", report.score.rows},
           {"tokens", report.score.tokens},
           {"rows_scored", report.rows_scored},
@@ -178,6 +184,7 @@ Json to_json(const PredictReport& report) {
           {"seconds_waiting_for_input", report.seconds_waiting_for_input},
           {"seconds_waiting_for_output", report.seconds_waiting_for_output},
           {"peak_resident_bytes", report.peak_resident_bytes},
+          {"rows_cut", report.rows_cut},
           {"resumes", report.resumes}};
 }
 
@@ -185,12 +192,20 @@ PredictReport predict(const PredictConfig& config) {
   config.validate();
   const OutputPlace place(config.output, Shard::parse(config.shard));
   const std::string name = place.is_folder() ? config.output : place.data_file(0).string();
+  require(place.is_folder() || !config.rows_per_file, ErrorKind::kUsage,
+          "--rows_per_file {} is for an output folder: write --output {}/, or leave it out", config.rows_of_file(),
+          config.output);
+  check_output(place, config.score.input, config.score.model_name_or_path);
   if (place.is_folder()) strake::create_directories(place.folder());
   PredictionJob job(place.job_folder(), name);
   const auto loading = Clock::now();
   auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));
   ScoringModel model = load_scoring_model(config.score);
   const std::string loaded = fingerprint.get().text();  // here, so that errors of loading come first
+  const StreamMemory memory = stream_memory(model);
+  log::info("{:.0f} MB at most for {} tables from input to output, of {} rows or {:.0f} MB each, and a row group",
+            static_cast<double>(memory.bytes) / 1e6, memory.tables, data::TableSource().rows_per_chunk,
+            static_cast<double>(data::kTableBytes) / 1e6);
   const auto start = Clock::now();
   Task task{.config = config,
             .place = place,
@@ -216,7 +231,9 @@ PredictReport predict(const PredictConfig& config) {
   job.open(task.identity, numbers_per_row(model),
            config.overwrite_output ? PredictionJob::Leftover::kDelete : PredictionJob::Leftover::kContinue);
 
-  PredictReport report{.score = {.load_seconds = seconds_between(loading, start), .precision = model.precision},
+  PredictReport report{.score = {.load_seconds = seconds_between(loading, start),
+                                 .precision = model.precision,
+                                 .accuracy = model.accuracy},
                        .resumes = job.resumes(),
                        .output = name,
                        .manifest = place.manifest().string()};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct PredictConfig {
   std::vector<std::string> output_columns;
   std::vector<std::string> keep_columns;
   std::string shard;
-  int64_t rows_per_file = 1'000'000;
+  std::optional<int64_t> rows_per_file;
   bool overwrite_output = false;
 
   template <typename Self, typename Visitor>
@@ -32,11 +33,12 @@ struct PredictConfig {
         "and end, or, as by default with --top_k above 1, answers");
     visit("keep_columns", self.keep_columns, "columns of the input to write; default: all, \"\": none");
     visit("shard", self.shard, "score one part of the rows: 2/8 is the third of eight");
-    visit("rows_per_file", self.rows_per_file, "of the files in an output folder");
+    visit("rows_per_file", self.rows_per_file, "of the files in an output folder; default: 1000000");
     visit("overwrite_output", self.overwrite_output,
           "delete what an earlier run left, finished in a folder or interrupted, and start over");
   }
   void validate() const;
+  int64_t rows_of_file() const { return rows_per_file.value_or(1'000'000); }
 };
 
 struct PredictReport {
@@ -47,6 +49,7 @@ struct PredictReport {
   double seconds_waiting_for_output = 0;  // in which nothing was scored because writing lagged behind
   uint64_t peak_resident_bytes = 0;
   int64_t resumes = 0;
+  int64_t rows_cut = 0;  // with more tokens than --max_seq_length, of those that this run tokenized
   std::string output;    // the file, or the folder
   std::string manifest;  // JSON with all of this
 };

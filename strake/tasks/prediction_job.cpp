@@ -43,6 +43,27 @@ void remove_files_of_job(const fs::path& folder) {
   }
 }
 
+struct JobState {
+  Json job;
+  int64_t starts = 0;
+};
+
+JobState read_state(const fs::path& file) {
+  try {
+    const Json state = read_json(file, kMaxIndexBytes);
+    JobState found{.job = get_required<Json>(state, "job", file.string()),
+                   .starts = get_required<int64_t>(state, "starts", file.string())};
+    require(found.job.is_object(), ErrorKind::kConfig, "'job' is not an object");
+    return found;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kConfig) throw;
+    fail(ErrorKind::kData,
+         "{} is damaged, so that nobody knows what the interrupted run was about; pass --overwrite_output to delete "
+         "what it scored and start over",
+         file.string());
+  }
+}
+
 }  // namespace
 
 PredictionJob::PredictionJob(fs::path folder, std::string output)
@@ -84,9 +105,9 @@ void PredictionJob::open(const Json& identity, int64_t num_labels, Leftover left
   if (leftover == Leftover::kDelete || !is_there(state)) remove_files_of_job(folder_);
   int64_t starts = 0;
   if (is_there(state)) {
-    const Json before = read_json(state, kMaxIndexBytes);
-    require_same(get_required<Json>(before, "job", state.string()), identity);
-    starts = get_required<int64_t>(before, "starts", state.string());
+    const auto [before, count] = read_state(state);
+    require_same(before, identity);
+    starts = count;
   }
   journal_ = std::make_unique<PredictionJournal>(folder_ / kJournalName, num_labels);
   write_file_atomically(state, Json{{"job", identity}, {"starts", starts + 1}}.dump(2) + "\n");

@@ -19,7 +19,7 @@
 namespace strake::tasks {
 namespace {
 
-constexpr uint64_t kMagic = 0x326c6e726a6b7473;  // "stkjrnl2"
+constexpr uint64_t kMagic = 0x336c6e726a6b7473;  // "stkjrnl3"
 constexpr int64_t kMostRows = int64_t{1} << 24;  // of a record
 
 struct Header {
@@ -55,13 +55,13 @@ bool write_at(int file, const void* data, uint64_t bytes, uint64_t offset) {
 
 }  // namespace
 
-// checksum: of the numbers and what stands before it here.
+// texts: the CRC-32C of the rows' checksums. checksum: of the numbers and what stands before it here.
 struct PredictionJournal::Record {
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t tokens = 0;
   int64_t numbers = 0;
-  uint32_t unused = 0;
+  uint32_t texts = 0;
   uint32_t checksum = 0;
 
   uint32_t checksum_of(std::span<const float> numbers) const {
@@ -82,6 +82,7 @@ PredictionJournal::PredictionJournal(std::filesystem::path path, int64_t width)
   }
   found_end_ = end_;
   read_offset_ = sizeof(Header);
+  compare_offset_ = sizeof(Header);
   rows_ = rows_found_;
 }
 
@@ -145,9 +146,30 @@ void PredictionJournal::read(std::span<float> numbers) {
   }
 }
 
+std::optional<PredictionJournal::Rows> PredictionJournal::find_other_texts(std::span<const uint32_t> texts) {
+  while (!texts.empty()) {
+    Record record;
+    require(read_record(compare_offset_, found_end_, record), ErrorKind::kInternal, "{}: compared beyond its end",
+            path_.string());
+    const auto part = texts.first(static_cast<size_t>(std::min(record.rows - compared_rows_, std::ssize(texts))));
+    compared_texts_ = crc32c(part.data(), part.size_bytes(), compared_texts_);
+    compared_rows_ += std::ssize(part);
+    texts = texts.subspan(part.size());
+    if (compared_rows_ < record.rows) continue;
+    if (compared_texts_ != record.texts) return Rows{record.first_row, record.first_row + record.rows};
+    compare_offset_ += sizeof(Record) + static_cast<uint64_t>(record.numbers) * sizeof(float);
+    compared_rows_ = 0;
+    compared_texts_ = 0;
+  }
+  return std::nullopt;
+}
+
 void PredictionJournal::append(const Scored& scored) {
-  Record record{
-      .first_row = rows_, .rows = scored.rows, .tokens = scored.tokens, .numbers = std::ssize(scored.numbers)};
+  Record record{.first_row = rows_,
+                .rows = std::ssize(scored.texts),
+                .tokens = scored.tokens,
+                .numbers = std::ssize(scored.numbers),
+                .texts = crc32c(scored.texts.data(), scored.texts.size_bytes())};
   const bool fits = width_ == kAnyWidth || record.rows * width_ == record.numbers;
   require(fits && record.rows > 0 && record.rows <= kMostRows, ErrorKind::kInternal,
           "{}: a record of {} numbers for {} rows of {}", path_.string(), record.numbers, record.rows, width_);

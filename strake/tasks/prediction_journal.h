@@ -4,14 +4,16 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 namespace strake::tasks {
 
 // The numbers of the rows scored so far, logits for one, in order, in a file that is only ever appended to: a
 // write-ahead log. What append() has returned for survives the process, and but for the last second's also the machine.
-// A record that was cut by a crash is recognised by its checksum (CRC-32C) and dropped with all that follows. 16 bytes,
-// then per record 40 bytes and its numbers. Reading and appending may happen in two threads.
+// A record that was cut by a crash is recognised by its checksum (CRC-32C) and dropped with all that follows. A record
+// also has a checksum of the texts that were scored, so that numbers never go to other texts. 16 bytes, then per record
+// 40 bytes and its numbers. Reading and appending may happen in two threads.
 class PredictionJournal {
  public:
   static constexpr int64_t kAnyWidth = 0;  // rows have as many numbers as they like, and tell how many
@@ -28,9 +30,18 @@ class PredictionJournal {
   // The next numbers of the rows found.
   void read(std::span<float> numbers);
 
+  // Rows of the job, [begin, end).
+  struct Rows {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  // `texts`: checksums of the next rows found, in any pieces. The first record that had other ones, once all of its
+  // rows were given.
+  std::optional<Rows> find_other_texts(std::span<const uint32_t> texts);
+
   // What was scored: at least one row.
   struct Scored {
-    int64_t rows = 0;
+    std::span<const uint32_t> texts;  // a checksum of each row
     std::span<const float> numbers;
     int64_t tokens = 0;
   };
@@ -56,8 +67,11 @@ class PredictionJournal {
   int64_t rows_found_ = 0;
   int64_t tokens_found_ = 0;
   std::atomic<int64_t> rows_ = 0;
-  uint64_t read_offset_ = 0;  // of the next number to read
-  int64_t read_left_ = 0;     // numbers of its record
+  uint64_t read_offset_ = 0;     // of the next number to read
+  int64_t read_left_ = 0;        // numbers of its record
+  uint64_t compare_offset_ = 0;  // of the record with the next row to compare
+  int64_t compared_rows_ = 0;    // of this record
+  uint32_t compared_texts_ = 0;  // their checksum
 };
 
 }  // namespace strake::tasks

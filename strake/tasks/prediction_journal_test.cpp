@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +35,13 @@ class PredictionJournalTest : public testing::Test {
   }
   static void append(PredictionJournal& journal, int64_t rows, int64_t tokens) {
     const std::vector<float> values = numbers(journal.rows() * 3, rows * 3);
-    journal.append({.rows = rows, .numbers = values, .tokens = tokens});
+    journal.append({.texts = texts(journal.rows(), rows), .numbers = values, .tokens = tokens});
+  }
+  // Checksums of rows first, first + 1, ...
+  static std::vector<uint32_t> texts(int64_t first, int64_t count) {
+    std::vector<uint32_t> checksums(static_cast<size_t>(count));
+    std::iota(checksums.begin(), checksums.end(), 7 * static_cast<uint32_t>(first));
+    return checksums;
   }
   static std::vector<float> numbers(int64_t first, int64_t count) {
     std::vector<float> values(static_cast<size_t>(count));
@@ -111,10 +120,10 @@ TEST_F(PredictionJournalTest, RowsOfAnyWidthAreReadInOrder) {
   const std::vector<float> all = numbers(0, 7);
   {
     PredictionJournal journal(path_, PredictionJournal::kAnyWidth);
-    journal.append({.rows = 2, .numbers = std::span(all).first(3), .tokens = 5});
-    journal.append({.rows = 1, .numbers = none, .tokens = 1});
-    journal.append({.rows = 4, .numbers = std::span(all).subspan(3), .tokens = 9});
-    EXPECT_THROW(journal.append({.rows = 0, .numbers = none, .tokens = 1}), Error);
+    journal.append({.texts = texts(0, 2), .numbers = std::span(all).first(3), .tokens = 5});
+    journal.append({.texts = texts(2, 1), .numbers = none, .tokens = 1});
+    journal.append({.texts = texts(3, 4), .numbers = std::span(all).subspan(3), .tokens = 9});
+    EXPECT_THROW(journal.append({.texts = {}, .numbers = none, .tokens = 1}), Error);
   }
   PredictionJournal journal(path_, PredictionJournal::kAnyWidth);
   EXPECT_EQ(journal.rows_found(), 7);
@@ -126,9 +135,38 @@ TEST_F(PredictionJournalTest, RowsOfAnyWidthAreReadInOrder) {
   EXPECT_EQ(PredictionJournal(path_, 1).rows_found(), 0);
 }
 
+TEST_F(PredictionJournalTest, TheRecordWithOtherTextsIsFoundInAnyPieces) {
+  write_records(4);
+  std::vector<uint32_t> same(10);
+  for (int64_t first = 0, rows = 1; rows <= 4; first += rows++) {
+    std::ranges::copy(texts(first, rows), same.begin() + first);
+  }
+  const std::vector<int64_t> first_rows = {0, 1, 3, 6, 10};
+  for (const size_t rows_at_once : {1, 3, 4, 10}) {
+    for (size_t changed = 0; changed <= same.size(); ++changed) {
+      std::vector<uint32_t> given = same;
+      if (changed < same.size()) given[changed] += 1;
+      PredictionJournal journal(path_, 3);
+      std::optional<PredictionJournal::Rows> other;
+      for (size_t row = 0; row < given.size() && !other; row += rows_at_once) {
+        const size_t count = std::min(rows_at_once, given.size() - row);
+        other = journal.find_other_texts(std::span(given).subspan(row, count));
+      }
+      ASSERT_EQ(other.has_value(), changed < same.size());
+      if (!other) continue;
+      const auto record = std::ranges::upper_bound(first_rows, static_cast<int64_t>(changed));
+      EXPECT_EQ(other->begin, record[-1]);
+      EXPECT_EQ(other->end, record[0]);
+    }
+  }
+  PredictionJournal journal(path_, 3);
+  EXPECT_FALSE(journal.find_other_texts(same));
+  EXPECT_THROW(journal.find_other_texts(same), Error);  // beyond what was found
+}
+
 TEST_F(PredictionJournalTest, RefusesRowsOfAnotherWidth) {
   PredictionJournal journal(path_, 3);
-  EXPECT_THROW(journal.append({.rows = 2, .numbers = numbers(0, 5), .tokens = 1}), Error);
+  EXPECT_THROW(journal.append({.texts = texts(0, 2), .numbers = numbers(0, 5), .tokens = 1}), Error);
 }
 
 TEST_F(PredictionJournalTest, AFileThatCannotBeOpenedIsNamed) {

@@ -46,7 +46,14 @@ OutputPlace::OutputPlace(const std::string& output, const Shard& shard) : shard_
   std::error_code error;
   require(!path.has_filename() || !fs::is_directory(path, error), ErrorKind::kUsage,
           "--output {} is a folder: write {}/ to fill it with files", output, output);
-  if (path.has_filename()) name_ = path.stem().string() + shard.suffix() + path.extension().string();
+  if (!path.has_filename()) return;
+  name_ = path.stem().string() + shard.suffix() + path.extension().string();
+  const fs::path link = data_file(0);
+  if (!fs::is_symlink(link, error)) return;
+  const fs::path real = fs::canonical(link, error);
+  require(!error, ErrorKind::kUsage, "--output {} is a symbolic link that leads to no file", link.string());
+  folder_ = real.parent_path();
+  name_ = real.filename().string();
 }
 
 fs::path OutputPlace::data_file(int64_t part) const {

@@ -24,6 +24,8 @@ namespace strake::tasks {
 // Readers of folders pass over names that begin with '_' or '.'.
 class OutputPlace {
  public:
+  // A symbolic link to a file stands for that file: all of this is beside it. Error (kUsage) for one that leads
+  // nowhere.
   OutputPlace(const std::string& output, const Shard& shard);
 
   bool is_folder() const { return name_.empty(); }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "strake/core/clock.h"
+#include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
 #include "strake/data/task_queue.h"
@@ -23,10 +24,18 @@ constexpr int64_t kChunksPerRecord = 16;  // of --max_tokens_per_batch, for each
 constexpr size_t kMostTasks = 2;          // of writing that wait
 constexpr double kSecondsPerMessage = 30;
 
+int tokenizing_threads() {
+  constexpr int kThreadsPerTokenizer = 16;
+  return 1 + threads_per_rank(1) / kThreadsPerTokenizer;
+}
+
 std::span<float> numbers_of(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
 }
 std::span<const float> numbers_of(const std::vector<float>& numbers) { return numbers; }
+
+// Two for each thread that tokenizes, one that is read and one that is scored.
+int64_t tables_read() { return 2 * int64_t{tokenizing_threads()} + 2; }
 
 class Scorer {
  public:
@@ -44,34 +53,48 @@ class Scorer {
     const int64_t first_new_row = source.first_row + journal_.rows_found();
     const auto encode = [&](const data::Table& table) {
       const int64_t found = std::clamp<int64_t>(first_new_row - table.first_row(), 0, table.num_rows());
-      return Window{pool.encode(table, model_.text, nullptr, found), found};
+      return Window{pool.encode(table, model_.text, nullptr, found), text_checksums(table, model_.text), found};
     };
     data::TaskQueue writing(kMostTasks);
     auto left = Clock::now();
     const auto score = [&](const Window& window) {
       report.seconds_waiting_for_input += seconds_since(left);
+      require_same_texts(window, source.first_row);
       if (has_row_numbers(model_)) {
         score_window(window, writing, report);
       } else {
         score_tokens(window, writing, report);
       }
+      report.rows_cut += std::ssize(window.rows.cut_rows);
       tell_progress(report);
       left = Clock::now();
     };
-    constexpr int kThreadsPerTokenizer = 16;
     data::ordered_parallel_map([&] { return reader.next(); }, encode, score,
-                               {.workers = 1 + threads_per_rank(1) / kThreadsPerTokenizer});
+                               {.workers = tokenizing_threads(), .max_in_flight = tables_read()});
     writing.finish();
     report.seconds_waiting_for_output = writing.seconds_waited();
-    warn_of_cut_rows(rows_cut_, model_.text.max_seq_length);
+    warn_of_cut_rows(report.rows_cut, model_.text.max_seq_length);
     report.score.tokens = journal_.tokens_found() + report.tokens_scored;
   }
 
  private:
   struct Window {
     EncodedRows rows;
-    int64_t found = 0;  // rows at the beginning that are in the journal
+    std::vector<uint32_t> texts;  // a checksum of each row
+    int64_t found = 0;            // rows at the beginning that are in the journal
   };
+
+  // The input may have changed where its size, its time and its ends do not show it.
+  void require_same_texts(const Window& window, int64_t first_row_of_job) {
+    const auto other = journal_.find_other_texts(std::span(window.texts).first(static_cast<size_t>(window.found)));
+    if (!other) return;
+    const data::Table& table = window.rows.table;
+    const int64_t first = first_row_of_job + other->begin - table.first_row();
+    fail(ErrorKind::kData,
+         "the input has changed: texts of the {} rows from {} on are not those that the interrupted run scored; pass "
+         "--overwrite_output to delete what it scored and start over, or bring the old input back",
+         other->end - other->begin, table.where(std::max<int64_t>(0, first)));
+  }
 
   int64_t record_end(const EncodedRows& rows, int64_t begin) const {
     const auto end = std::ranges::upper_bound(rows.offsets, rows.first_token(begin) + tokens_per_record_);
@@ -87,8 +110,9 @@ class Scorer {
     for (int64_t begin = window.found; begin < rows.num_rows(); begin = end) {
       end = record_end(rows, begin);
       const int64_t tokens = rows.first_token(end) - rows.first_token(begin);
-      writing.push([this, count = end - begin, numbers = score(begin, end), tokens] {
-        journal_.append({.rows = count, .numbers = numbers_of(numbers), .tokens = tokens});
+      const auto texts = window.texts.begin() + begin;
+      writing.push([this, texts = std::vector(texts, texts + (end - begin)), numbers = score(begin, end), tokens] {
+        journal_.append({.texts = texts, .numbers = numbers_of(numbers), .tokens = tokens});
       });
       report.rows_scored += end - begin;
       report.tokens_scored += tokens;
@@ -122,7 +146,6 @@ class Scorer {
       std::ranges::move(part, std::back_inserter(entities));
       return numbers;
     });
-    rows_cut_ += std::ssize(rows.cut_rows);
     writing.push([this, table = rows.table, entities = std::move(entities)] { output_.append(table, entities); });
   }
 
@@ -138,12 +161,30 @@ class Scorer {
   PredictionJournal& journal_;
   PredictionOutput& output_;
   int64_t tokens_per_record_;
-  int64_t rows_cut_ = 0;
   Clock::time_point start_ = Clock::now();
   Clock::time_point told_ = start_;
 };
 
 }  // namespace
+
+StreamMemory stream_memory(const ScoringModel& model) {
+  const int64_t rows = data::TableSource().rows_per_chunk;
+  const int64_t read = tables_read();
+  const auto written = static_cast<int64_t>(kMostTasks) + 1;
+  const int64_t length = model.text.max_seq_length;
+  // A token has a byte of text or more; windows share some.
+  const int64_t stride = model.text.doc_stride.value_or(0);
+  const int64_t tokens =
+      model.text.doc_stride ? data::kTableBytes / (length - stride) * length + rows * length : rows * length;
+  const auto of_token =
+      static_cast<int64_t>(sizeof(int32_t) + (model.places() == Places::kNone ? 0 : sizeof(TokenPlace)));
+  // Twice more as columns of what is being written.
+  const int64_t of_row = has_row_numbers(model) ? numbers_per_row(model) * static_cast<int64_t>(sizeof(float))
+                                                : length * static_cast<int64_t>(sizeof(data::LabelledSpan));
+  return {.tables = read + written,
+          .bytes = (read + written) * data::kTableBytes + read * tokens * of_token + (written + 3) * rows * of_row +
+                   data::TableWriterOptions().bytes_per_group};
+}
 
 void score_into(const ScoringRun& run, const data::TableSource& source, PredictReport& report) {
   Scorer(run).run(source, report);

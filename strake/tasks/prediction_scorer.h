@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "strake/data/table_reader.h"
 #include "strake/tasks/predict.h"
 #include "strake/tasks/prediction_journal.h"
@@ -13,6 +15,15 @@ struct ScoringRun {
   PredictionJournal& journal;
   PredictionOutput& output;
 };
+
+// What a run has in memory beside the model, at most: tables with tokens and results on their way from the input to the
+// output, and a row group of the output. On top come what of a row is beyond data::kTableBytes and, of windows, the
+// repeated questions.
+struct StreamMemory {
+  int64_t tables = 0;
+  int64_t bytes = 0;
+};
+StreamMemory stream_memory(const ScoringModel& model);
 
 // Scores what of `source` is not in the journal and appends all of it to the output, which it does not finish. Reading
 // and tokenizing, scoring, and writing overlap. Fills rows, tokens and waiting times of the report.

@@ -18,21 +18,16 @@ std::span<float> numbers_of_row(const at::Tensor& numbers, int64_t row) {
 }
 
 // `logits`: [T, 2], of the tokens of rows [begin, end).
-at::Tensor find_answers(const ScoringModel& model, const EncodedRows& rows, int64_t begin, int64_t end,
-                        const at::Tensor& logits) {
+at::Tensor answer_numbers(const ScoringModel& model, const EncodedRows& rows, int64_t begin, int64_t end,
+                          const at::Tensor& logits) {
   const data::TextColumn contexts = rows.table.text(model.text.text_pair_column);
   const at::Tensor numbers = at::empty({end - begin, numbers_per_row(model)}, at::kFloat);
   const std::span<const float> values(logits.const_data_ptr<float>(), static_cast<size_t>(logits.numel()));
   const int64_t first_token = rows.first_token(begin);
   for (int64_t row = begin; row < end; ++row) {
-    AnswerFinder finder(model.task.answers, contexts[row]);
-    for (int64_t window = rows.first_sequence(row); window < rows.first_sequence(row + 1); ++window) {
-      const int64_t token = rows.offsets[window];
-      const auto tokens = static_cast<size_t>(rows.offsets[window + 1] - token);
-      finder.add_window(values.subspan(2 * (token - first_token), 2 * tokens),
-                        std::span(rows.places).subspan(token, tokens));
-    }
-    put_answers(finder.finish(), numbers_of_row(numbers, row - begin));
+    const auto of_row = values.subspan(2 * (rows.first_token(row) - first_token));
+    put_answers(find_answers(rows, row, contexts[row], of_row, model.task.answers),
+                numbers_of_row(numbers, row - begin));
   }
   return numbers;
 }
@@ -49,7 +44,7 @@ int64_t numbers_per_row(const ScoringModel& model) {
 at::Tensor row_numbers(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                        int64_t end) {
   const at::Tensor outputs = score_encoded(config, model, rows, begin, end);
-  return finds_answers(model) ? find_answers(model, rows, begin, end, outputs) : outputs;
+  return finds_answers(model) ? answer_numbers(model, rows, begin, end, outputs) : outputs;
 }
 
 ScoredRows scored_rows(const ScoringModel& model, const data::Table& table, const at::Tensor& numbers) {

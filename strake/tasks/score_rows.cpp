@@ -6,6 +6,7 @@
 #include <cmath>
 #include <span>
 
+#include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/clock.h"
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
@@ -90,32 +91,36 @@ void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encode
           config.model_name_or_path, largest == ids.end() ? 0 : *largest, encoder.vocab_size);
 }
 
-ScoringModel load_scoring_model(const ScoreConfig& config) {
+ScoringModel load_scoring_model(const ScoreConfig& config, const std::optional<inference::PrecisionPlan>& given) {
   const auto start = Clock::now();
   const int threads = threads_per_rank(1);
   tensors::set_compute_threads(threads);
+  checkpoint::verify_model_files(config.model_name_or_path);
   const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
   const int64_t layers = encoder.num_hidden_layers;
   const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
   const TextOptions text = text_options(config, task.task, encoder);
-  require(task.task == ScoringTask::kTextClassification || config.precision.precision != "auto", ErrorKind::kUsage,
-          "--precision auto goes by what strake evaluate --calibrate measured, which is not there for {}: choose fp32, "
-          "bf16 or int8",
-          to_string(task.task));
-  const inference::PrecisionPlan plan = choose_precision(config.precision, config.model_name_or_path, layers);
+  const PrecisionChoice choice =
+      given ? PrecisionChoice{.plan = *given, .accuracy = {}}
+            : choose_precision(config.precision, config.model_name_or_path, layers, MeasuredTask::of(task));
   ScoringModel model{
       .engine = {config.model_name_or_path,
-                 plan,
+                 choice.plan,
                  {.threads = threads,
                   .tokens_at_a_time = config.max_tokens_per_batch,
                   .longest_sequence = text.max_seq_length},
                  task.head,
                  config.packed_weights == "off" ? inference::PackedWeights::kOff : inference::PackedWeights::kKept},
       .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
-      .plan = plan,
+      .plan = choice.plan,
       .task = task,
       .text = text,
-      .precision = describe(plan, layers)};
+      .precision = describe(choice.plan, layers),
+      .accuracy = choice.accuracy};
+  const int64_t added = model.tokenizer->spec().post_processor.added(!text.text_pair_column.empty());
+  require(text.max_seq_length >= added, ErrorKind::kUsage,
+          "--max_seq_length {} is less than the {} special tokens that the tokenizer adds to every text",
+          text.max_seq_length, added);
   model.load_seconds = seconds_since(start);
   const inference::MemoryUse memory = model.engine.memory();
   log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", task.text(), threads,
@@ -154,16 +159,16 @@ at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const E
 }
 
 ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,
-                       const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink) {
+                       const std::function<void(const EncodedRows&, const at::Tensor& outputs)>& sink) {
   const auto start = Clock::now();
-  ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision};
+  ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision, .accuracy = model.accuracy};
   const data::TableSource source = make_source(config.input, model.text.encoding);
   const auto score = [&](const EncodedRows& rows) {
     sink(rows, score_encoded(config, model, rows, 0, rows.num_rows()));
     report.rows += rows.num_rows();
     report.tokens += std::ssize(rows.ids);
   };
-  for_each_encoded(source, {model.tokenizer, model.text, labels}, 1, score);
+  for_each_encoded(source, {model.tokenizer, model.text, labels, model.places()}, 1, score);
   report.seconds = seconds_since(start);
   return report;
 }

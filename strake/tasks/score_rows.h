@@ -35,14 +35,16 @@ struct ScoreConfig {
     visit("text_column", self.text.text_column, "column with the text");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
     visit("label_column", self.text.label_column, "column with the label, if there is one");
-    visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
+    visit("encoding", self.text.encoding,
+          "of CSV, JSONL and text files, and of strings in Parquet files: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.max_seq_length,
           "tokens after which a text is cut, special ones included; default: 128. Of question-answering: tokens of the "
           "windows that a text is cut into; default: 384, or the model's positions");
     visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens that a core computes at a time");
     visit("precision", self.precision.precision,
-          "fp32 (as if left out), bf16, int8, or auto: the fastest one that is known to be near enough to fp32. strake "
-          "evaluate --calibrate finds out");
+          "fp32 (as if left out), bf16, int8, or auto: int8 or bf16 if strake evaluate --calibrate has found it near "
+          "enough "
+          "to fp32; without that bf16, on processors with instructions for it");
     visit("bf16", self.precision.bf16, "the same as --precision bf16");
     visit("packed_weights", self.packed_weights,
           "auto: keep the weights as this processor multiplies them in strake_packed/ beside the model, so that later "
@@ -58,6 +60,7 @@ struct ScoreReport {
   double load_seconds = 0;  // model and tokenizer
   double seconds = 0;       // everything else
   std::string precision;    // "int8 with 2 of 24 linear layers in bf16"
+  Json accuracy;            // of PrecisionChoice
 };
 
 // What --model_name_or_path names, ready to score on all cores.
@@ -68,7 +71,8 @@ struct ScoringModel {
   TaskHead task;
   TextOptions text;
   double load_seconds = 0;
-  std::string precision;  // as in ScoreReport
+  std::string precision;  // these two as in ScoreReport
+  Json accuracy;
 
   Places places() const;
 };
@@ -78,15 +82,17 @@ TextOptions text_options(const ScoreConfig& config, ScoringTask task, const mode
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end);
-ScoringModel load_scoring_model(const ScoreConfig& config);
+// `plan`: in the place of the one that the flags ask for.
+ScoringModel load_scoring_model(const ScoreConfig& config,
+                                const std::optional<inference::PrecisionPlan>& plan = std::nullopt);
 
 // What the head gives, fp32 [rows or tokens, width], for rows [begin, end). Errors (kData, kNumeric) name file and row.
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                          int64_t end);
 
 // Scores rows in constant memory: tables of some thousand rows are read and tokenized ahead of the one that is scored.
-// `labels` may be null. `sink` gets the tables in order with logits fp32 [rows, num_labels].
+// `labels` may be null. `sink` gets the tables in order with what the head gives for all of their sequences or tokens.
 ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,
-                       const std::function<void(const EncodedRows&, const at::Tensor& logits)>& sink);
+                       const std::function<void(const EncodedRows&, const at::Tensor& outputs)>& sink);
 
 }  // namespace strake::tasks

@@ -1,5 +1,6 @@
 #include "strake/tasks/scoring_task.h"
 
+#include <algorithm>
 #include <array>
 #include <system_error>
 #include <utility>
@@ -21,11 +22,9 @@ constexpr std::array kTasks{ScoringTask::kTextClassification, ScoringTask::kToke
                             ScoringTask::kQuestionAnswering, ScoringTask::kFeatureExtraction};
 
 ScoringTask parse_task(const std::string& name) {
+  if (const auto task = find_task(name)) return *task;
   std::vector<std::string> known;
-  for (const ScoringTask task : kTasks) {
-    if (name == to_string(task)) return task;
-    known.emplace_back(to_string(task));
-  }
+  for (const ScoringTask task : kTasks) known.emplace_back(to_string(task));
   fail(ErrorKind::kUsage, "--task {}: the tasks that strake scores are {}{}", printable(name), fmt::join(known, ", "),
        did_you_mean(name, known));
 }
@@ -159,6 +158,11 @@ const char* to_string(ScoringTask task) {
     default:
       return "feature-extraction";
   }
+}
+
+std::optional<ScoringTask> find_task(std::string_view name) {
+  const auto* const found = std::ranges::find_if(kTasks, [&](ScoringTask task) { return name == to_string(task); });
+  return found == kTasks.end() ? std::nullopt : std::optional(*found);
 }
 
 void TaskFlags::validate() const {

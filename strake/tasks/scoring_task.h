@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strake/inference/head.h"
@@ -16,6 +17,7 @@ namespace strake::tasks {
 enum class ScoringTask { kTextClassification, kTokenClassification, kQuestionAnswering, kFeatureExtraction };
 
 const char* to_string(ScoringTask task);  // "text-classification", ...
+std::optional<ScoringTask> find_task(std::string_view name);
 
 // How entities are made of tokens; the names are those of Transformers' aggregation strategies.
 enum class Aggregation { kSimple, kNone };

@@ -1,6 +1,8 @@
 #include "strake/tasks/sharding_flags.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 
 #include "strake/core/error.h"
 #include "strake/integrations/ds_config_resolve.h"
@@ -25,6 +27,7 @@ training::ShardingOptions sharding_of(const integrations::DsZero& zero, const Ra
   training::ShardingOptions sharding{.stage = training::kZeroStages.at(static_cast<size_t>(zero.stage))};
   if (zero.stage < 3) return sharding;
   sharding.persistence_threshold = zero.param_persistence_threshold;
+  sharding.most_persistent = zero.model_persistence_threshold;
   const int64_t group = zero.mics_shard_size > 0 ? zero.mics_shard_size : zero.hpz_partition_size;
   if (group <= 1 || group == ranks.world) return sharding;
   require(ranks.world % group == 0, ErrorKind::kConfig,
@@ -35,8 +38,16 @@ training::ShardingOptions sharding_of(const integrations::DsZero& zero, const Ra
   return sharding;
 }
 
+// A number that is brought into what strake can do, which is said where it changes the file's number.
+int64_t within(const char* key, int64_t wish, int64_t least, int64_t most, std::vector<std::string>& notices) {
+  const int64_t number = std::clamp(wish, least, most);
+  if (number != wish) notices.push_back(fmt::format("{} {}: {} is used", key, wish, number));
+  return number;
+}
+
 // Parameters lie beside the optimizer's state, in one scratch file of each rank.
-training::OffloadOptions offload_of(const DsConfig& config, const std::string& source) {
+training::OffloadOptions offload_of(const DsConfig& config, const std::string& source,
+                                    std::vector<std::string>& notices) {
   const integrations::DsOffloadOptimizer& optimizer = config.zero.offload_optimizer;
   const integrations::DsOffloadParam& parameters = config.zero.offload_param;
   training::OffloadOptions offload{.optimizer = optimizer.device == DsDevice::kNvme,
@@ -54,13 +65,31 @@ training::OffloadOptions offload_of(const DsConfig& config, const std::string& s
           parameters.nvme_path, optimizer.nvme_path);
   constexpr int64_t kStep = tensors::ShardLayout::kAlignment;
   constexpr int64_t kLargestWindow = int64_t{1} << 20;
-  offload.window_elements = std::clamp(config.zero.sub_group_size / kStep * kStep, kStep, kLargestWindow);
-  offload.buffers = static_cast<int>(std::clamp<int64_t>(optimizer.buffer_count, 2, 64));
+  // DeepSpeed's default is far more than a window should be: only a number that is too small is worth a word.
+  offload.window_elements = std::min(within("zero_optimization.sub_group_size", config.zero.sub_group_size, kStep,
+                                            std::numeric_limits<int64_t>::max(), notices) /
+                                         kStep * kStep,
+                                     kLargestWindow);
+  offload.buffers = static_cast<int>(
+      within("zero_optimization.offload_optimizer.buffer_count", optimizer.buffer_count, 2, 64, notices));
   constexpr int64_t kPage = ScratchFile::kAlignment;
-  offload.file.block_bytes =
-      static_cast<size_t>(std::clamp(config.aio.block_size / kPage * kPage, kPage, int64_t{1} << 28));
-  offload.file.depth = static_cast<int>(std::clamp<int64_t>(config.aio.queue_depth, 1, 32));
+  offload.file.block_bytes = static_cast<size_t>(
+      within("aio.block_size", config.aio.block_size, kPage, int64_t{1} << 28, notices) / kPage * kPage);
+  offload.file.depth = static_cast<int>(within("aio.queue_depth", config.aio.queue_depth, 1, 32, notices));
   return offload;
+}
+
+// What moves state or activations away from a GPU.
+void refuse_offload_of_gpus(const integrations::CheckedValues& file) {
+  constexpr std::array kKeys{"zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device",
+                             "activation_checkpointing.cpu_checkpointing"};
+  for (const char* key : kKeys) {
+    const auto found = file.values.find(key);
+    const bool is_asked_for = found != file.values.end() && found->second != "none" && found->second != false;
+    require(!is_asked_for, ErrorKind::kConfig,
+            "{}: {} = {} with --device cuda is not there yet: all state and activations stay on the GPU", file.source,
+            key, found == file.values.end() ? "" : found->second.dump());
+  }
 }
 
 // A scheduler waits for the number of steps, which follows from the batch sizes that the file resolves to.
@@ -96,12 +125,15 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
     throw;
   }
   config.training.sharding = sharding_of(resolved.config.zero, run.ranks);
-  config.training.sharding.offload = offload_of(resolved.config, resolved.source);
+  config.training.sharding.offload = offload_of(resolved.config, resolved.source, resolved.notices);
   const auto& zero = resolved.config.zero;
   if (zero.offload_param.device == DsDevice::kCpu || zero.offload_optimizer.device == DsDevice::kCpu) {
     resolved.notices.push_back("offload to cpu: without a GPU all state is in CPU memory anyway");
   }
-  return {.table = format_table(resolved.rows), .record = to_json(resolved), .notices = resolved.notices};
+  return {.source = resolved.source,
+          .table = format_table(resolved.rows),
+          .record = to_json(resolved),
+          .notices = resolved.notices};
 }
 
 ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
@@ -115,7 +147,7 @@ ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
   }
   config.training.sharding = sharding;
   if (fsdp.activation_checkpointing) config.training.gradient_checkpointing = true;
-  ShardingRequest request{.table = {}, .record = {}, .notices = fsdp.notices};
+  ShardingRequest request{.source = "--fsdp", .table = {}, .record = {}, .notices = fsdp.notices};
   if (fsdp.offload) request.notices.push_back("offload: without a GPU all state is in CPU memory anyway");
   return request;
 }
@@ -126,8 +158,14 @@ void check_sharding_flags(const TrainConfig& config) {
   require(config.deepspeed.empty() || config.fsdp.empty(), ErrorKind::kUsage,
           "--deepspeed and --fsdp contradict each other");
   require(config.fsdp_config.empty() || !config.fsdp.empty(), ErrorKind::kUsage, "--fsdp_config needs --fsdp");
-  if (!config.deepspeed.empty()) integrations::parse_ds_config(config.deepspeed);
-  if (!config.fsdp.empty()) integrations::parse_fsdp(config.fsdp, config.fsdp_config);
+  if (!config.deepspeed.empty()) {
+    const integrations::CheckedValues file = integrations::parse_ds_config(config.deepspeed);
+    if (config.trains_on_gpus()) refuse_offload_of_gpus(file);
+  }
+  if (config.fsdp.empty()) return;
+  const bool offloads = integrations::parse_fsdp(config.fsdp, config.fsdp_config).offload;
+  require(!offloads || !config.trains_on_gpus(), ErrorKind::kConfig,
+          "--fsdp offload with --device cuda is not there yet: all state stays on the GPU");
 }
 
 ShardingRequest apply_sharding_flags(TrainConfig& config, const RunFacts& run) {

@@ -13,6 +13,7 @@ struct TrainConfig;
 
 // What --deepspeed or --fsdp make of a run.
 struct ShardingRequest {
+  std::string source;                // of the settings, for messages
   std::string table;                 // of the resolved settings, for people; empty without --deepspeed
   nlohmann::ordered_json record;     // the same for ds_config_resolved.json; null without --deepspeed
   std::vector<std::string> notices;  // to be logged once

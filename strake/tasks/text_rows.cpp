@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <span>
 
+#include "strake/core/crc32c.h"
 #include "strake/core/error.h"
+#include "strake/core/log.h"
 #include "strake/data/text_pipeline.h"
 
 namespace strake::tasks {
@@ -119,6 +121,7 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
         rows.second_begin.push_back(
             static_cast<int32_t>(encoder.encode(texts[row], pair, options.max_seq_length, rows.ids)));
         rows.offsets.push_back(std::ssize(rows.ids));
+        if (encoder.was_cut()) rows.cut_rows.push_back(row);
       } else if (options.doc_stride) {
         encode_windows(encoder.tokenizer(), texts[row], *pair, request, rows);
       } else {
@@ -161,6 +164,27 @@ EncodedRows EncoderPool::encode(const data::Table& table, const TextOptions& opt
   return rows;
 }
 
+void warn_of_cut_rows(int64_t rows, int64_t max_seq_length) {
+  if (rows == 0) return;
+  log::warning("{} row{} had more than --max_seq_length {} tokens: the rest of {} was left out", rows,
+               rows == 1 ? "" : "s", max_seq_length, rows == 1 ? "it" : "them");
+}
+
+std::vector<uint32_t> text_checksums(const data::Table& table, const TextOptions& options) {
+  std::vector<uint32_t> checksums(static_cast<size_t>(table.num_rows()));
+  for (const std::string& name : {options.text_column, options.text_pair_column}) {
+    if (name.empty()) continue;
+    const data::TextColumn texts = table.text(name);
+    for (int64_t row = 0; row < texts.size(); ++row) {
+      uint32_t& checksum = checksums[static_cast<size_t>(row)];
+      const uint64_t length = texts.is_null(row) ? UINT64_MAX : texts[row].size();
+      checksum = crc32c(&length, sizeof(length), checksum);
+      checksum = crc32c(texts[row].data(), texts[row].size(), checksum);
+    }
+  }
+  return checksums;
+}
+
 int64_t EncodedRows::row_of_sequence(int64_t sequence) const {
   if (first_sequences.empty()) return sequence;
   return std::ranges::upper_bound(first_sequences, sequence) - first_sequences.begin() - 1;
@@ -177,7 +201,7 @@ data::TokenRow EncodedRows::token_row(int64_t i) const {
 void for_each_encoded(const data::TableSource& source, const RowEncoding& encoding, int workers,
                       const std::function<void(EncodedRows)>& sink) {
   data::TableReader reader(source);
-  EncoderPool pool(encoding.tokenizer);
+  EncoderPool pool(encoding.tokenizer, encoding.places);
   const auto work = [&](const data::Table& table) { return pool.encode(table, encoding.options, encoding.labels); };
   data::ordered_parallel_map([&] { return reader.next(); }, work, sink, {.workers = workers});
 }

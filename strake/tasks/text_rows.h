@@ -46,7 +46,7 @@ struct EncodedRows {
   std::vector<int32_t> second_begin;     // per sequence: first token of type 1, or the sequence's length
   std::vector<Label> labels;             // per row; empty if unlabelled
   std::vector<TokenPlace> places;        // per token, if they are asked for
-  std::vector<int64_t> cut_rows;         // those with more than max_seq_length tokens, if places are asked for
+  std::vector<int64_t> cut_rows;         // those with more than max_seq_length tokens, unless they become windows
   std::vector<int64_t> first_sequences;  // rows + 1; empty if every row is one sequence
 
   int64_t num_rows() const { return std::ssize(first_sequences.empty() ? offsets : first_sequences) - 1; }
@@ -79,10 +79,17 @@ class EncoderPool {
   std::vector<std::unique_ptr<tokenizers::FastEncoder>> free_;
 };
 
+// CRC-32C of the text, or both texts, of each row, with their lengths.
+std::vector<uint32_t> text_checksums(const data::Table& table, const TextOptions& options);
+
+// Says of how many rows only a part was looked at; nothing of none.
+void warn_of_cut_rows(int64_t rows, int64_t max_seq_length);
+
 struct RowEncoding {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   const TextOptions& options;
   const LabelMap* labels = nullptr;  // null: rows get no labels
+  Places places = Places::kNone;
 };
 
 // Reads, tokenizes on `workers` threads and hands over rows in their order, in constant memory.

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "strake/core/error.h"
-#include "strake/core/log.h"
 
 namespace strake::tasks {
 namespace {
@@ -134,12 +133,6 @@ std::vector<data::LabelledSpan> read_entities(const std::function<void(std::span
                         .end = std::bit_cast<int32_t>(numbers[3])});
   }
   return entities;
-}
-
-void warn_of_cut_rows(int64_t rows, int64_t max_seq_length) {
-  if (rows == 0) return;
-  log::warning("{} row{} had more than --max_seq_length {} tokens: nothing was looked for in the rest of {}", rows,
-               rows == 1 ? "" : "s", max_seq_length, rows == 1 ? "it" : "them");
 }
 
 }  // namespace strake::tasks

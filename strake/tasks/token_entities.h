@@ -27,7 +27,4 @@ void append_numbers(const std::vector<data::LabelledSpan>& entities, const Entit
 std::vector<data::LabelledSpan> read_entities(const std::function<void(std::span<float>)>& read,
                                               const EntityRules& rules);
 
-// Says of how many rows only a part was looked at; nothing of none.
-void warn_of_cut_rows(int64_t rows, int64_t max_seq_length);
-
 }  // namespace strake::tasks

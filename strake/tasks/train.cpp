@@ -2,7 +2,13 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <iostream>
+#include <system_error>
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/mpi_comm.h"
@@ -41,10 +47,17 @@ bool wants_resume(const TrainConfig& config) {
 std::optional<fs::path> find_resume(const TrainConfig& config) {
   if (!wants_resume(config)) return std::nullopt;
   const std::string& wish = config.resume_from_checkpoint;
-  if (wish == "true" || wish == "True" || wish == "last") {
+  constexpr std::array kNewest{"true", "True", "last", "latest"};
+  if (std::ranges::find(kNewest, wish) != kNewest.end()) {
     const auto newest = checkpoint::newest_sound_checkpoint(config.output_dir);
     if (!newest) log::info("no checkpoint in {}: starting from the beginning", config.output_dir);
     return newest ? std::optional(newest->path) : std::nullopt;
+  }
+  checkpoint::refuse_deepspeed_checkpoint(wish);
+  if (!checkpoint::list_checkpoints(wish).empty()) {  // a run's folder
+    const auto newest = checkpoint::newest_sound_checkpoint(wish);
+    require(newest.has_value(), ErrorKind::kIo, "--resume_from_checkpoint {}: none of its checkpoints is sound", wish);
+    return newest->path;
   }
   checkpoint::verify_checkpoint(wish);
   return fs::path(wish);
@@ -188,6 +201,17 @@ std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
   return config.trains_language_model() ? make_causal_lm_job(config, workers) : make_classifier_job(config, workers);
 }
 
+// Before any work is done, and for --dry_run too.
+void check_offload_folder(const training::OffloadOptions& offload, const std::string& source) {
+  if (!offload.optimizer && !offload.parameters) return;
+  require(fs::is_directory(offload.folder), ErrorKind::kConfig,
+          "{}: zero_optimization.offload_optimizer.nvme_path: {} {}, expected a folder on the disk to use", source,
+          offload.folder.string(), fs::exists(offload.folder) ? "is no folder" : "does not exist");
+  require(::access(offload.folder.c_str(), W_OK) == 0, ErrorKind::kIo,
+          "{}: zero_optimization.offload_optimizer.nvme_path: cannot write into {}: {}", source,
+          offload.folder.string(), std::generic_category().message(errno));
+}
+
 ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, const TrainJob& job) {
   const auto total_steps = [&](const training::TrainingOptions& options) {
     return training::total_steps(options, job.train_data(), ranks.world);
@@ -195,6 +219,8 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
   ShardingRequest request =
       apply_sharding_flags(config, {.ranks = ranks, .hidden_size = job.hidden_size(), .total_steps = total_steps});
   config.training.validate();
+  if (config.trains_on_gpus()) training::require_gpus_can(config.training);
+  check_offload_folder(config.training.sharding.offload, request.source);
   for (const std::string& notice : request.notices) log::info("{}", notice);
   if (!request.table.empty()) log::info("settings of --deepspeed:\n{}", request.table);
   if (!config.deepspeed.empty() || !config.fsdp.empty()) {
@@ -229,7 +255,8 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const RankCoun
                        .batch = largest_batch(job.train_data(), config.training, ranks.world),
                        .num_ranks = static_cast<int>(ranks.world),
                        .ranks_per_machine = static_cast<int>(ranks.per_node),
-                       .placement = placement};
+                       .placement = placement,
+                       .data_bytes = bytes_of(job.train_data())};
   const RunVariant variant = plan_of(run);
   const MemoryLimit machine = memory_limit();
   if (config.dry_run && log::rank() == 0) tell_plan(run, variant, machine);
@@ -358,7 +385,9 @@ training::TrainReport train(const TrainConfig& given) {
                  under_launcher ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads);
     if (config.dry_run) return {};
     if (!mpi || mpi->rank() == 0) check_output_folder(config);
-    const Start start{.resume_from = find_resume(config),
+    const std::optional<fs::path> resume_from = find_resume(config);
+    if (!resume_from && !job->weights().empty()) checkpoint::verify_model_files(job->weights());
+    const Start start{.resume_from = resume_from,
                       .fingerprint = run_fingerprint(config, *job, num_ranks),
                       .first_rank = under_launcher ? environment->rank - environment->local_rank : 0,
                       .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};

@@ -61,8 +61,9 @@ struct TrainConfig {
     visit("output_dir", self.output_dir, "folder for checkpoints, the final model and logs");
     visit("overwrite_output_dir", self.overwrite_output_dir,
           "start anew in a folder that has checkpoints: they are deleted");
-    visit("resume_from_checkpoint", self.resume_from_checkpoint,
-          "a checkpoint folder, or true for the newest sound one");
+    visit(
+        "resume_from_checkpoint", self.resume_from_checkpoint,
+        "a checkpoint folder; a run's folder, for its newest sound checkpoint; true or latest, for that of output_dir");
     visit("ranks", self.ranks, "data-parallel ranks, as threads of this process");
     visit("device", self.device, "cpu, or cuda: one GPU for each rank");
     visit("deepspeed", self.deepspeed, "a ds_config.json (file or inline JSON): ZeRO stage, batch sizes, precision");

@@ -65,7 +65,7 @@ ScoreReport work(const WorkerConfig& config) {
   data::TableStream stream(STDIN_FILENO, STDOUT_FILENO, "standard input");
   begin_output(model, stream, columns, kept);
 
-  ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision};
+  ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision, .accuracy = model.accuracy};
   EncoderPool pool(model.tokenizer, model.places());
   int64_t rows_cut = 0;
   const auto encode = [&](const data::Table& table) {

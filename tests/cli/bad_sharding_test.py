@@ -126,6 +126,31 @@ BAD_TOGETHER = [
         ["zero_optimization.mics_shard_size=3 does not divide 4 ranks"],
     ),
     (
+        {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2, "mics_shard_size": 2}},
+        {"ranks": 4},
+        ["mics_shard_size=2 and zero_optimization.zero_hpz_partition_size=2 contradict each other"],
+    ),
+    (
+        {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/no/such/folder"}}},
+        {"dry_run": True},
+        ["offload_optimizer.nvme_path: /no/such/folder does not exist, expected a folder on the disk to use"],
+    ),
+    (
+        {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": __file__}}},
+        {},
+        [f"offload_optimizer.nvme_path: {__file__} is no folder, expected a folder on the disk to use"],
+    ),
+    (
+        {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}},
+        {"device": "cuda"},
+        ['zero_optimization.offload_optimizer.device = "cpu" with --device cuda is not there yet'],
+    ),
+    (
+        {"activation_checkpointing": {"cpu_checkpointing": True}},
+        {"device": "cuda"},
+        ["activation_checkpointing.cpu_checkpointing = true with --device cuda is not there yet"],
+    ),
+    (
         {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}},
         {"ranks": 2},
         ["zero_optimization.zero_hpz_partition_size=4 does not divide 2 ranks"],

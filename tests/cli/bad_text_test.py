@@ -41,6 +41,8 @@ def test_parquet_strings_that_are_not_utf8(place):
     table = place.path / "latin.parquet"
     parquet.write_table(pyarrow.table({"text": values}), table)
     place.refuses(DATA, place.predict(input=table), f"{table}, row 1, column 'text'", "0xE9", "--encoding cp1252")
+    rows = predict(place.shared / "classifier", table, place.output, encoding="cp1252")
+    assert rows["text"] == ["good", "caf\u00e9"]
 
 
 def test_utf16_file(place):

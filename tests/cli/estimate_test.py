@@ -1,10 +1,11 @@
 """strake estimate and the plan that strake train makes: what is told, what is refused, and what runs really take."""
 
+import json
 import re
 
 import pytest
 from program import command, run, strake
-from tiny_models import make_model, reviews, write_table
+from tiny_models import make_language_model, make_model, reviews, write_table
 
 USAGE = 2
 MIB = 2**20
@@ -44,7 +45,8 @@ def test_the_parts_add_up(folder, precision):
 def test_a_plan_that_does_not_fit_names_one_that_does(folder):
     flags = {"model_name_or_path": folder / "bert", "max_seq_length": 64, "per_device_train_batch_size": 512}
     told = strake("estimate", **flags).out
-    limit = 0.5 * number(told, "total of a machine") / 1024
+    beside = number(told, "beside tensors, about")
+    limit = (0.5 * number(told, "total of a machine") + beside) / 1024
     outcome = run(command("estimate", **flags, memory_limit=limit))
     assert outcome.code == USAGE
     assert "(--memory_limit)" in outcome.err
@@ -53,6 +55,46 @@ def test_a_plan_that_does_not_fit_names_one_that_does(folder):
     hopeless = run(command("estimate", **flags, memory_limit=1e-6))
     assert hopeless.code == USAGE
     assert "not even micro-batches of one sequence" in hopeless.err
+
+
+NVME = {"device": "nvme", "nvme_path": "/tmp"}
+GPT2 = {"task": "causal-lm", "model_type": "gpt2", "bf16": True, "per_device_train_batch_size": 1}
+
+
+def test_the_nearest_plan_may_have_its_state_on_disk():
+    outcome = run(command("estimate", **GPT2, memory_limit=1.1))
+    assert outcome.code == USAGE
+    plan = "zero-3 with offload_optimizer and offload_param to nvme and --gradient_checkpointing"
+    assert re.search(rf"fits takes 1\.0\d GiB and 1\.\d+ GiB of disk: {plan}\n", outcome.err)
+    zero = {"stage": 3, "offload_optimizer": NVME, "offload_param": NVME}
+    flags = {"deepspeed": json.dumps({"zero_optimization": zero}), "gradient_checkpointing": True}
+    assert f"recommended: {plan}\n" in strake("estimate", **GPT2, **flags, memory_limit=1.1).out
+
+
+@pytest.mark.parametrize(
+    ("zero", "stages"),
+    [
+        ({"stage": 1, "offload_optimizer": NVME}, ["zero-1", "zero-2", "zero-3"]),
+        ({"stage": 3, "offload_optimizer": NVME, "offload_param": NVME}, ["zero-3"]),
+        ({"stage": 3, "offload_optimizer": NVME | {"ratio": 0.5}}, ["zero-3"]),
+        ({"stage": 3, "mics_shard_size": 2}, ["zero-0", "zero-1", "zero-2", "zero-3", "hybrid"]),
+        ({"stage": 3, "mics_shard_size": 2, "offload_optimizer": NVME}, ["zero-1", "zero-2", "zero-3", "hybrid"]),
+    ],
+)
+def test_only_layouts_that_a_run_may_have_are_told_and_recommended(zero, stages):
+    flags = {"deepspeed": json.dumps({"zero_optimization": zero}), "ranks": 4, "processes": True}
+    told = strake("estimate", **GPT2, **flags, memory_limit=256).out
+    assert re.findall(r"^ +(zero-\d|hybrid) +no +[\d.]+", told, re.MULTILINE) == stages
+    assert f"recommended: {stages[0]}" in told
+
+
+def test_a_process_takes_memory_beside_its_tensors():
+    told = strake("estimate", **GPT2).out
+    gib = (number(told, "total of a machine") + number(told, "beside tensors, about")) / 1024
+    assert run(command("estimate", **GPT2, memory_limit=gib + 0.01)).code == 0
+    outcome = run(command("estimate", **GPT2, memory_limit=gib - 0.01))
+    assert outcome.code == USAGE
+    assert "beside tensors" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -92,3 +134,56 @@ def test_a_dry_run_tells_the_plan_and_the_run_its_peak(folder, tmp_path):
     assert "(1 rank)" in done.out
     # Tensors of a few dozen bytes, which a model as small as this one has relatively many of, are not planned.
     assert planned == pytest.approx(measured, rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory):
+    """Flags of a run whose embeddings, of GPT-2's 50257 words, are nine tenths of its weights."""
+    folder = tmp_path_factory.mktemp("language_model")
+    make_language_model(folder / "gpt2")
+    return {
+        "task": "causal-lm",
+        "model_type": "gpt2",
+        "tokenizer_name": folder / "gpt2",
+        "config_overrides": "n_embd=128,n_layer=2,n_head=2",
+        "train_file": write_table(folder / "train.txt", reviews(12)),
+        "block_size": 32,
+        "per_device_train_batch_size": 2,
+        "max_steps": 2,
+        "bf16": True,
+        "gradient_checkpointing": True,
+    }
+
+
+@pytest.mark.parametrize("on_disk", [["offload_optimizer"], ["offload_optimizer", "offload_param"]])
+def test_a_run_with_its_state_on_disk_takes_what_was_planned_saving_included(language_model, tmp_path, on_disk):
+    nvme = {"device": "nvme", "nvme_path": str(tmp_path)}
+    zero = {"stage": 3} | dict.fromkeys(on_disk, nvme)
+    flags = language_model | {
+        "deepspeed": json.dumps({"zero_optimization": zero}),
+        "output_dir": tmp_path / "out",
+        "save_strategy": "steps",
+        "save_steps": 1,
+    }
+    planned = number(strake("train", **flags, dry_run=True).out, "total of a machine") * MIB
+    measured = number(strake("train", **flags).out, "peak_tracked_bytes +=")
+    assert (tmp_path / "out" / "checkpoint-1").is_dir()
+    assert planned == pytest.approx(measured, rel=0.03)
+
+
+PURE = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
+
+
+@pytest.mark.parametrize(
+    "precision",
+    [{}, {"bf16": True}, {"bf16": True, "deepspeed": json.dumps({"bf16": PURE})}, {"optim": "lion", "bf16": True}],
+    ids=["fp32", "bf16", "bf16-alone", "one-state"],
+)
+def test_a_checkpoint_is_as_large_as_was_told(language_model, tmp_path, precision):
+    plain = {name: value for name, value in language_model.items() if name != "bf16"}
+    shape = {name: plain[name] for name in ("task", "model_type", "config_overrides")}
+    told = number(strake("estimate", **shape, **precision).out, "MiB of disk a checkpoint") * MIB
+    flags = plain | precision | {"output_dir": tmp_path / "out", "max_steps": 1, "save_strategy": "epoch"}
+    strake("train", **flags)
+    written = sum(path.stat().st_size for path in (tmp_path / "out" / "checkpoint-1").glob("*.safetensors"))
+    assert told == pytest.approx(written, rel=0.005), "but for names and shapes"

@@ -186,7 +186,6 @@ def test_a_pooling_outside_of_the_folder_is_refused(inputs, tmp_path):
         ({"task": "fill-mask"}, "the tasks that strake scores are text-classification"),
         ({"task": "feature-extraction", "pooling": "max"}, "--pooling max: mean and cls are supported"),
         ({"task": "text-classification", "pooling": "mean"}, "are of --task feature-extraction"),
-        ({"task": "feature-extraction", "precision": "auto"}, "which is not there for feature-extraction"),
         (
             {"task": "feature-extraction", "output_columns": "logits"},
             "the task is feature-extraction, which has embedding",
@@ -282,8 +281,7 @@ def test_a_classifier_is_no_tagger(tagging, tmp_path):
     model = make_model(tmp_path / "model", head=True)
     flags = tagging | {"model_name_or_path": model, "task": "token-classification"}
     refused(USAGE, "whose task is text-classification", output=tmp_path / "out.parquet", **flags)
-    evaluated = {"model_name_or_path": tagging["model_name_or_path"], "input": tagging["input"], "max_seq_length": 32}
-    refused(USAGE, "whose task is token-classification", verb="evaluate", **evaluated)
+    refused(USAGE, "whose task is token-classification", verb="evaluate", task="text-classification", **tagging)
 
 
 def test_heads_that_are_not_computed_are_named(tmp_path):
@@ -426,7 +424,6 @@ def test_windows_have_at_most_the_positions_of_the_model(reading, tmp_path):
         ({"top_k": 0}, "--top_k 0 must be positive"),
         ({"max_answer_len": 0}, "--max_answer_len 0 must be positive"),
         ({"max_seq_length": 65}, "--max_seq_length 65 is more than the model's"),
-        ({"precision": "auto"}, "which is not there for question-answering"),
         ({"output_columns": "entities"}, "the task is question-answering, which has answer, score"),
         ({"task": "feature-extraction", "top_k": 2}, "--top_k is of --task question-answering"),
         ({"max_answer_length": 30}, "it is called --max_answer_len here"),
@@ -437,8 +434,7 @@ def test_flags_that_do_not_fit_answers_are_refused(reading, tmp_path, flags, nam
     refused(USAGE, named, output=tmp_path / "out.parquet", **(reading | flags))
 
 
-def test_a_reader_is_not_evaluated_and_no_other_model_is_a_reader(reading, tagging, tmp_path):
-    refused(USAGE, "whose task is question-answering", verb="evaluate", **reading)
+def test_no_other_model_is_a_reader(reading, tagging, tmp_path):
     flags = tagging | {"task": "question-answering"}
     refused(USAGE, "whose task is token-classification", output=tmp_path / "out.parquet", **flags)
     flags = tagging | {"context_column": "text"}

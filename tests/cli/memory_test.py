@@ -1,5 +1,6 @@
 """Tables may be larger than memory: ten times the rows take no more of it."""
 
+import json
 import os
 import subprocess
 
@@ -22,6 +23,42 @@ def peak_bytes(line):
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, message
     return usage.ru_maxrss * 1024
+
+
+def with_bound(model, table, output, **flags):
+    """Peak memory of a predict run, and what its manifest says of it."""
+    line = command("predict", model_name_or_path=model, input=table, output=output, max_seq_length=32, **flags)
+    peak = peak_bytes(line)
+    return peak, json.loads((output.parent / f"_{output.name}.manifest.json").read_text())["memory_bytes"]
+
+
+def write_long_rows(file, rows):
+    """One text of 20 KB so often, without the memory for it here: a child's peak begins with that of this process."""
+    text = ("the film was good " * 1200)[:20_000]
+    if file.suffix == ".csv":
+        with file.open("w") as out:
+            out.write("text\n")
+            out.writelines(f"{text}\n" for _ in range(rows))
+        return
+    values = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), [text])
+    keep_type = file.stem.endswith("dictionary")  # else it is read as a column of strings
+    pyarrow.parquet.write_table(pyarrow.table({"text": values}), file, store_schema=keep_type)
+
+
+@pytest.mark.parametrize("kind", [".parquet", "-dictionary.parquet", ".csv"])
+def test_long_rows_stay_within_the_memory_that_is_named_at_the_start(folder, tmp_path, kind):
+    """16,000 rows of 20 KB; in the Parquet files they are one value of a dictionary, and the files are small."""
+
+    def measured(rows):
+        file = tmp_path / f"{rows}{kind}"
+        write_long_rows(file, rows)
+        return with_bound(folder / "model", file, tmp_path / f"{rows}-out.parquet")
+
+    (alone, bound), (many, _) = measured(1), measured(16_000)
+    mebibytes = [round(value / 2**20) for value in (alone, many, bound["tables"])]
+    print(f"{kind}: {mebibytes[0]} MiB with one row, {mebibytes[1]} with all; at most {mebibytes[2]} more")
+    assert bound["weights"] > 0 and bound["activations"] > 0
+    assert many - alone < bound["tables"] < 250 * 2**20  # of 320 MB of text
 
 
 @pytest.fixture(scope="module")

@@ -98,6 +98,30 @@ def test_auto_takes_int8_once_it_is_known_to_be_near(folder, model):
     assert "--precision auto: int8, because of" in after.err and "of 250 rows have fp32's class" in after.err
 
 
+def test_each_run_writes_what_is_known_of_its_accuracy(folder, model, tmp_path):
+    def accuracy(precision):
+        probabilities(model, folder, tmp_path / f"{precision}.parquet", precision=precision, overwrite_output=True)
+        return json.loads((tmp_path / f"_{precision}.parquet.manifest.json").read_text())["accuracy"]
+
+    assert accuracy("int8") == {"measured": False}
+    found = calibrate(model, folder)
+    assert accuracy("fp32") is None
+    known = accuracy("int8")
+    assert known["measured"] and known["keeps_promise"] and known["rows"] == 250
+    assert known["agreement"] == found["int8_agreement"]
+    assert known["metric_name"] == "accuracy" and known["metric"] == found["int8_accuracy"]
+    assert known["fp32_metric"] == found["accuracy"]
+
+
+def test_arithmetic_and_the_metric_called_precision_are_two_things(folder, model):
+    table = folder / "check.parquet"
+    found = summary("evaluate", model_name_or_path=model, input=table, max_seq_length=32, precision="int8")
+    assert found["arithmetic"] == "int8"
+    assert 0 <= found["precision"] <= 1
+    shown = attempt("evaluate", model, folder, precision="int8").out
+    assert [line.split()[0] for line in shown.splitlines() if line.split()].count("precision") == 1
+
+
 def test_int8_without_a_calibration_says_that_it_promises_nothing(folder, model):
     outcome = attempt("evaluate", model, folder, precision="int8")
     assert outcome.code == 0

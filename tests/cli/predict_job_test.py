@@ -5,7 +5,9 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
+import socket
 import subprocess
 
 import pyarrow
@@ -139,6 +141,34 @@ def test_going_on_with_an_input_that_changed_is_refused(inputs, tmp_path, change
     assert "input file 00000" in outcome.err and named in outcome.err and "--overwrite_output" in outcome.err
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_texts_that_changed_in_the_middle_of_an_input_are_not_given_old_numbers(inputs, tmp_path, kind):
+    """Path, size, time, beginning and end of the file are as before."""
+    rows = [row | {"text": f"{row['number']:06} {row['text']}", "more": "x" * 50} for row in reviews(ROWS)]
+    table = tmp_path / f"in.{kind}"
+    if kind == "csv":
+        write_table(table, rows)
+    else:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), table, compression="none", use_dictionary=False)
+    flags = inputs | {"input": table}
+    output = tmp_path / "scored.parquet"
+    interrupt(flags, output)
+    times, before = table.stat(), table.read_bytes()
+    place = before.index(b"001500 ")
+    assert 1 << 16 < place < len(before) - (1 << 16)
+    table.write_bytes(before[:place] + b"zzzzzz" + before[place + 6 :])
+    os.utime(table, ns=(times.st_atime_ns, times.st_mtime_ns))
+    outcome = run(command("predict", output=output, **flags))
+    assert outcome.code == DATA
+    first = int(re.search(rf"texts of the \d+ rows from {re.escape(str(table))}, row (\d+)", outcome.err)[1])
+    assert 1400 < first <= 1500
+    assert "--overwrite_output" in outcome.err
+    assert not output.exists()
+    table.write_bytes(before)
+    os.utime(table, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert summary("predict", output=output, **flags)["rows_scored"] < ROWS  # nothing was lost
+
+
 def test_going_on_with_other_kernels_is_refused(inputs, interrupted):
     """Their bits differ."""
     line = command("predict", output=interrupted, **inputs)
@@ -172,6 +202,19 @@ def test_an_input_that_changes_while_it_is_read_is_an_error(inputs, tmp_path):
     assert process.returncode == DATA, message
     assert f"the input changed while it was read: it was {table}" in message
     assert not output.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"job": 3, "starts": 1}', b'{"job": {}}', b"\xff\0"])
+def test_a_damaged_state_is_named_and_can_be_deleted(inputs, whole, interrupted, content):
+    state = interrupted.parent / ".scored.parquet.job" / "state.json"
+    state.write_bytes(content)
+    outcome = run(command("predict", output=interrupted, **inputs))
+    assert outcome.code == DATA
+    assert f"{state} is damaged" in outcome.err and "--overwrite_output" in outcome.err
+    assert "parse" not in outcome.err and "[json" not in outcome.err
+    assert state.read_bytes() == content
+    strake("predict", output=interrupted, overwrite_output=True, **inputs)
+    assert interrupted.read_bytes() == whole.read_bytes()
 
 
 def test_overwriting_starts_over(inputs, whole, interrupted):
@@ -214,6 +257,97 @@ def test_a_second_process_is_refused(inputs, tmp_path):
     assert outcome.code == USAGE
     assert "scored.parquet: another process is writing it" in outcome.err
     strake("predict", output=tmp_path / "scored.parquet", **inputs)
+
+
+# What an output may not replace
+
+
+def refused_output(output, *named, code=USAGE, **flags):
+    """Refused before anything is loaded or written."""
+    folder = pathlib.Path(output).parent
+    before = files_in(folder)
+    outcome = run(command("predict", output=output, **flags))
+    assert outcome.code == code, outcome.err
+    assert all(name in outcome.err for name in named), outcome.err
+    assert "kernels" not in outcome.err  # the line that tells what was loaded
+    assert files_in(folder) == before
+    return outcome
+
+
+@pytest.fixture
+def folder(inputs, tmp_path):
+    """Of inputs, a hard and a symbolic link to one of them, and a copy of the model."""
+    (tmp_path / "in").mkdir()
+    shutil.copy(inputs["input"], tmp_path / "in" / "a.parquet")
+    os.link(tmp_path / "in" / "a.parquet", tmp_path / "hard.parquet")
+    (tmp_path / "link.parquet").symlink_to(tmp_path / "in" / "a.parquet")
+    shutil.copytree(inputs["model_name_or_path"], tmp_path / "model")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["in/../in/a.parquet", "hard.parquet", "link.parquet"])
+@pytest.mark.parametrize("of", ["in", "in/a.parquet", "hard.parquet", "link.parquet"])
+def test_the_input_is_never_the_output(inputs, folder, name, of):
+    refused_output(f"{folder}/{name}", "--output", "input", **(inputs | {"input": folder / of}))
+
+
+def test_the_same_file_with_overwrite_and_shards(inputs, folder):
+    flags = inputs | {"input": folder / "in" / "a.parquet"}
+    refused_output(folder / "in" / "a.parquet", "would replace the input", overwrite_output=True, **flags)
+    shutil.copy(inputs["input"], folder / "in" / "a-00000-of-00002.parquet")
+    flags["input"] = folder / "in" / "a-00000-of-00002.parquet"
+    refused_output(folder / "in" / "a.parquet", "would replace the input", shard="0/2", **flags)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "vocab.txt", "strake_packed/some.file"])
+def test_files_of_the_model_are_not_replaced(inputs, folder, name):
+    (folder / "model" / "strake_packed").mkdir(exist_ok=True)
+    (folder / "model" / "strake_packed" / "some.file").write_bytes(b"x")
+    flags = inputs | {"model_name_or_path": folder / "model"}
+    refused_output(folder / "model" / name, f"{name} would replace a file of the model", **flags)
+
+
+def test_an_output_beside_the_models_files_may_be_replaced_by_the_next_one(inputs, folder):
+    flags = inputs | {"model_name_or_path": folder / "model", "output": folder / "model" / "scored.parquet"}
+    strake("predict", **flags)
+    strake("predict", **flags)
+
+
+def test_what_is_no_regular_file_is_not_replaced(inputs, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for name in ("fifo", "socket"):
+            (tmp_path / f"link-to-{name}").symlink_to(tmp_path / name)
+            for output in (tmp_path / name, tmp_path / f"link-to-{name}"):
+                refused_output(output, f"{name} is no regular file", overwrite_output=True, **inputs)
+    assert (tmp_path / "fifo").is_fifo() and (tmp_path / "socket").is_socket()
+
+
+def test_a_symbolic_link_is_followed(inputs, whole, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    real, link = tmp_path / "elsewhere" / "real.parquet", tmp_path / "link.parquet"
+    real.write_bytes(b"of an earlier run")
+    link.symlink_to("elsewhere/real.parquet")
+    strake("predict", output=link, **inputs)
+    assert link.is_symlink()
+    assert real.read_bytes() == whole.read_bytes()
+    assert {path.name for path in real.parent.iterdir()} == {"real.parquet", "_real.parquet.manifest.json"}
+    (tmp_path / "dangling.parquet").symlink_to("nowhere/real.parquet")
+    refused_output(tmp_path / "dangling.parquet", "dangling.parquet is a symbolic link that leads to no file", **inputs)
+
+
+def test_an_output_is_not_made_where_the_next_start_would_read_it(inputs, folder):
+    flags = inputs | {"input": folder / "in"}
+    for output in (f"{folder}/in/scored.parquet", f"{folder}/in/scored.txt", f"{folder}/in/"):
+        refused_output(output, f"{folder}/in, so that the next start would read it", **flags)
+    strake("predict", output=folder / "in" / "scored", **flags)  # names that are not read are no matter
+    strake("predict", output=f"{folder}/in/scored-too/", **flags)
+
+
+def test_an_output_folder_does_not_delete_its_input(inputs, tmp_path):
+    table = shutil.copy(inputs["input"], tmp_path / "part-00000.parquet")
+    refused_output(f"{tmp_path}/", "holds the input", overwrite_output=True, **(inputs | {"input": table}))
 
 
 # Shards
@@ -390,14 +524,30 @@ def test_columns_of_the_input_are_kept_as_asked(inputs, whole, tmp_path, kept, f
         ({"keep_columns": "txt"}, DATA, "there is no column 'txt'"),
         ({"output_columns": "score"}, DATA, "the column 'score' that would be added already exists"),
         ({"rows_per_file": 0}, USAGE, "--rows_per_file 0"),
+        ({"rows_per_file": 9}, USAGE, "--rows_per_file 9 is for an output folder: write --output"),
+        ({"max_seq_length": 1}, USAGE, "--max_seq_length 1 is less than the 2 special tokens"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_columns_that_make_no_sense(inputs, tmp_path, flags, code, named):
-    outcome = run(command("predict", output=tmp_path / "scored.parquet", **inputs, **flags))
+    outcome = run(command("predict", output=tmp_path / "scored.parquet", **(inputs | flags)))
     assert outcome.code == code
     assert named in outcome.err
     assert files_in(tmp_path) == {}
+
+
+def test_cut_texts_are_counted_and_told(inputs, tmp_path):
+    words = [3, 8, 9, 30, 8]
+    table = tmp_path / "in.parquet"
+    parquet.write_table(pyarrow.table({"text": [" ".join(["good"] * count) for count in words]}), table)
+    flags = inputs | {"input": table, "max_seq_length": 10, "output": tmp_path / "out.parquet", "summary_json": True}
+    outcome = run(command("predict", **flags))
+    assert "2 rows had more than --max_seq_length 10 tokens" in outcome.err
+    assert json.loads(outcome.out)["rows_cut"] == manifest_of(tmp_path / "out.parquet")["rows_cut"] == 2
+    outcome = run(command("predict", text_pair_column="text", **(flags | {"max_seq_length": 19})))
+    assert "2 rows had more than" in outcome.err  # pairs of 2 * 8 + 3 tokens fit
+    outcome = run(command("predict", **(flags | {"max_seq_length": 32})))
+    assert "had more than" not in outcome.err and json.loads(outcome.out)["rows_cut"] == 0
 
 
 # Manifest

@@ -218,6 +218,28 @@ def test_what_is_no_stream_is_refused(model):
             assert "standard input" in err.decode()
 
 
+def test_a_stream_without_its_end_and_what_comes_behind_it_are_refused(model):
+    whole = stream_of([pyarrow.record_batch({"text": ["a", "b"]})])
+    end = whole[-8:]
+    for content, named in (
+        (whole[:-8], "without its end marker"),
+        (whole + whole, "bytes behind the end"),
+        (whole + b"garbage", "bytes behind the end"),
+    ):
+        with Worker(model) as worker:
+            out, err = worker.process.communicate(content, timeout=30)
+        assert worker.process.returncode == DATA, err.decode()
+        assert "standard input" in err.decode() and named in err.decode()
+        assert not out.endswith(end)  # the output has no end either
+
+
+def test_text_that_is_not_utf8_names_no_flag_that_is_not_there(model):
+    values = pyarrow.array([b"good", b"caf\xe9"], pyarrow.binary()).view(pyarrow.string())
+    code, message = failed(model, stream_of([pyarrow.record_batch({"text": values})])[:-8])
+    assert code == DATA
+    assert "batch 0, row 1, column 'text'" in message and "0xE9" in message and "--encoding" not in message
+
+
 def test_a_driver_that_has_gone_is_an_error(model, expected):
     content = stream_of(batches_of(expected.select(["text"]).replace_schema_metadata(), 10))
     with Worker(model) as worker:

@@ -4,7 +4,7 @@ encoder/                     a small random BERT without a classifier, 64 positi
 reader/                      a small random BERT that finds answers to questions
 gpt2/                        a small random GPT-2, 64 positions
 train.parquet, test.parquet  text, label and other columns
-questions.parquet            question, context and number
+questions.parquet            question, context, number, and answers as in SQuAD
 new.csv                      id and text, in Windows-1252
 """
 
@@ -22,7 +22,12 @@ def main():
     tiny_models.write_table("train.parquet", tiny_models.reviews(96))
     tiny_models.write_table("test.parquet", tiny_models.reviews(24, seed=2))
     questions = [
-        {"number": row["number"], "question": "what was good?", "context": row["text"]}
+        {
+            "number": row["number"],
+            "question": "what was good?",
+            "context": row["text"],
+            "answers": {"text": row["text"].split()[:1], "answer_start": [0]},
+        }
         for row in tiny_models.reviews(24, seed=3, longest=80)
     ]
     tiny_models.write_table("questions.parquet", questions)

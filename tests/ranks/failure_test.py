@@ -16,7 +16,7 @@ import time
 import pytest
 from layout_test import free_port
 from program import BINARY, MPIEXEC, OPEN_MPI_SETTINGS, environment, files_in, run, run_mpi
-from refusals import COMMUNICATION, FILE
+from refusals import COMMUNICATION, FILE, USAGE
 from resume_test import assert_same_end, logged_steps, train_command
 from tiny_models import training_inputs
 
@@ -263,7 +263,13 @@ def remove(path):
     path.unlink()
 
 
+def add(path):
+    """Weights of another step, under a name that is read first."""
+    shutil.copy(path.parent.parent / "model.safetensors", path)
+
+
 DAMAGES = [
+    (add, "model.safetensors"),
     (cut, MODEL_PART),
     (cut, OPTIMIZER_PART),
     (flip, MODEL_PART),
@@ -297,6 +303,37 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_else_passed_over(inputs, wh
     assert outcome.code == 0, outcome.err
     assert f"{folder / LAST} is not used" in outcome.err
     assert_same_end(folder, whole)
+
+
+@pytest.mark.parametrize("verb", ["train", "predict"])
+def test_a_damaged_checkpoint_is_no_model(inputs, whole, tmp_path, verb):
+    folder = shutil.copytree(whole / LAST, tmp_path / LAST)
+    flip(folder / MODEL_PART)
+    if verb == "train":
+        line = train_command(inputs | {"model_name_or_path": folder}, tmp_path / "run", 2, **RUN)
+    else:
+        line = ["predict", "--model_name_or_path", folder, "--input", inputs["validation_file"], "--output"]
+        line = [BINARY, *line, tmp_path / "scored.parquet", "--text_column", "text"]
+    outcome = run(line)
+    assert outcome.code == FILE, outcome.err
+    assert f"{folder / MODEL_PART} is damaged" in outcome.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("wish", ["latest", "run"])
+def test_the_newest_checkpoint_has_more_than_one_name(inputs, whole, tmp_path, wish):
+    folder = shutil.copytree(whole, tmp_path / "run")
+    shutil.rmtree(folder / LAST)
+    outcome = run(train_command(inputs, folder, 2, **RUN, resume_from_checkpoint=folder if wish == "run" else wish))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(folder, whole)
+
+
+def test_checkpoints_of_deepspeed_are_refused_by_name(inputs, tmp_path):
+    (tmp_path / "theirs" / "global_step5").mkdir(parents=True)
+    (tmp_path / "theirs" / "latest").write_text("global_step5")
+    outcome = run(train_command(inputs, tmp_path / "run", 1, **RUN, resume_from_checkpoint=tmp_path / "theirs"))
+    assert outcome.code == USAGE, outcome.err
+    assert "is a checkpoint of DeepSpeed (global_step5)" in outcome.err.splitlines()[-1]
 
 
 # Other stages and numbers of ranks

@@ -1,11 +1,20 @@
 """A language model with tied weights and dropout has the same bits however its batches are spread over ranks."""
 
+import json
+import tempfile
+
 import pytest
-from program import losses, metrics, strake
+from program import command, losses, metrics, run, run_mpi
 from tiny_models import make_language_model, reviews, write_table
 
 MICRO_BATCHES = 4
-SETTINGS = {"plain": {}, "bf16": {"bf16": True}, "fp16": {"fp16": True}, "untied": {}}
+SETTINGS = {
+    "plain": {},
+    "clipped": {"max_grad_norm": 0.05},
+    "bf16": {"bf16": True},
+    "fp16": {"fp16": True},
+    "untied": {},
+}
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +29,8 @@ def folder(tmp_path_factory):
     return folder
 
 
-def train(folder, output, ranks, model="tied", **flags):
-    strake(
+def train(folder, output, ranks, model="tied", processes=False, **flags):
+    line = command(
         "train",
         task="causal-lm",
         model_name_or_path=folder / model,
@@ -29,7 +38,7 @@ def train(folder, output, ranks, model="tied", **flags):
         validation_file=folder / "validation.jsonl",
         eval_strategy="epoch",
         output_dir=output,
-        ranks=ranks,
+        ranks=1 if processes else ranks,
         gradient_accumulation_steps=MICRO_BATCHES // ranks,
         per_device_train_batch_size=3,
         block_size=24,
@@ -40,6 +49,8 @@ def train(folder, output, ranks, model="tied", **flags):
         save_strategy="no",
         **flags,
     )
+    outcome = run_mpi(ranks, line) if processes else run(line)
+    assert outcome.code == 0, outcome.err
     evaluations = [(e["step"], e["eval_loss"], e["eval_perplexity"]) for e in metrics(output) if "eval_loss" in e]
     assert len(evaluations) == 2
     assert len(losses(output)) > 6
@@ -59,6 +70,31 @@ def alone(folder, tmp_path_factory):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_ranks_as_threads(folder, alone, tmp_path, ranks, setting):
     assert train(folder, tmp_path, ranks, **flags_of(setting)) == alone[setting]
+
+
+def zero(stage, **more):
+    section = {"stage": stage, "stage3_param_persistence_threshold": 0} | more
+    return {"deepspeed": json.dumps({"zero_optimization": section})}
+
+
+NVME = {"device": "nvme", "nvme_path": tempfile.gettempdir()}
+LAYOUTS = {
+    "zero0": (2, zero(0)),
+    "zero1": (2, zero(1)),
+    "zero3": (4, zero(3)),
+    "states_on_disk": (2, zero(2, offload_optimizer=NVME)),
+    "all_on_disk": (2, zero(3, offload_optimizer=NVME, offload_param=NVME) | {"gradient_checkpointing": True}),
+    "processes_zero0": (2, zero(0) | {"processes": True}),
+    "processes_zero3": (2, zero(3) | {"processes": True, "gradient_checkpointing": True}),
+    "processes_hybrid": (4, zero(3, mics_shard_size=2) | {"processes": True}),
+}
+
+
+@pytest.mark.parametrize("setting", ["clipped", "bf16", "fp16"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_stage_gives_the_same_bits(folder, alone, tmp_path, layout, setting):
+    ranks, flags = LAYOUTS[layout]
+    assert train(folder, tmp_path, ranks, **flags_of(setting), **flags) == alone[setting]
 
 
 def test_recomputing_activations_changes_nothing(folder, alone, tmp_path):

@@ -3,6 +3,8 @@
 import json
 import os
 import pathlib
+import re
+import resource
 import signal
 import uuid
 
@@ -10,7 +12,8 @@ import pytest
 from program import command, losses, run
 from tiny_models import make_language_model, reviews, write_table
 
-LIMIT = 1536 << 20  # bytes; 57 million parameters have 18 bytes of state each in bf16, and a program needs some, too
+LIMIT = 1536 << 20  # bytes; 96 million parameters have 18 bytes of state each in bf16, and a program needs some, too
+ADDRESSES = 2048 << 20  # of what `ulimit -v` limits, libraries take most of 700 MiB
 GROUPS = pathlib.Path("/sys/fs/cgroup/memory")  # version 1
 UNIFIED = pathlib.Path("/sys/fs/cgroup")  # version 2
 
@@ -33,14 +36,14 @@ def limited():
     group.rmdir()
 
 
-def test_state_on_disk_trains_what_does_not_fit(tmp_path, limited):
-    make_language_model(tmp_path / "gpt2")
-    flags = {
+def flags_of(folder, layers):
+    make_language_model(folder / "gpt2")
+    return {
         "task": "causal-lm",
         "model_type": "gpt2",
-        "tokenizer_name": tmp_path / "gpt2",
-        "config_overrides": "n_embd=768,n_head=4,n_layer=8",
-        "train_file": write_table(tmp_path / "train.txt", reviews(12)),
+        "tokenizer_name": folder / "gpt2",
+        "config_overrides": f"n_embd=768,n_head=4,n_layer={layers}",
+        "train_file": write_table(folder / "train.txt", reviews(12)),
         "block_size": 32,
         "per_device_train_batch_size": 2,
         "max_steps": 2,
@@ -48,9 +51,35 @@ def test_state_on_disk_trains_what_does_not_fit(tmp_path, limited):
         "save_strategy": "no",
         "bf16": True,
     }
-    nvme = {"device": "nvme", "nvme_path": str(tmp_path)}
+
+
+def on_disk_in(folder):
+    nvme = {"device": "nvme", "nvme_path": str(folder)}
     zero = {"stage": 3, "offload_optimizer": nvme, "offload_param": nvme}
-    on_disk = {"gradient_checkpointing": True, "deepspeed": json.dumps({"zero_optimization": zero})}
+    return {"gradient_checkpointing": True, "deepspeed": json.dumps({"zero_optimization": zero})}
+
+
+def test_gpt2_trains_in_two_gibibytes_of_addresses(tmp_path):
+    flags = flags_of(tmp_path, layers=12)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+
+    refused = run(command("train", **flags, output_dir=tmp_path / "memory"), timeout=300, preexec_fn=limit)
+    assert refused.code == 2
+    assert "more than 2.00 GiB (ulimit -v)" in refused.err
+    assert re.search(
+        r"nearest plan that fits takes [\d.]+ GiB and [\d.]+ GiB of disk: zero-\d with .*nvme", refused.err
+    )
+    line = command("train", **flags, **on_disk_in(tmp_path), output_dir=tmp_path / "disk")
+    outcome = run(line, timeout=300, preexec_fn=limit)
+    assert outcome.code == 0, outcome.err
+    assert len(losses(tmp_path / "disk")) == 2
+
+
+def test_state_on_disk_trains_what_does_not_fit(tmp_path, limited):
+    flags = flags_of(tmp_path, layers=8)
+    on_disk = on_disk_in(tmp_path)
     line = command("train", **flags, **on_disk, output_dir=tmp_path / "disk")
     outcome = run(line, timeout=300, preexec_fn=limited)
     assert outcome.code == 0, outcome.err

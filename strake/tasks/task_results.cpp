@@ -1,0 +1,209 @@
+#include "strake/tasks/task_results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "strake/core/error.h"
+#include "strake/data/text_lists.h"
+#include "strake/tasks/answer_spans.h"
+#include "strake/tasks/squad_metrics.h"
+
+namespace strake::tasks {
+namespace {
+
+std::span<const float> numbers_of(const at::Tensor& outputs) {
+  return {outputs.const_data_ptr<float>(), static_cast<size_t>(outputs.numel())};
+}
+
+// Index of the first of the largest numbers of each row.
+std::vector<int64_t> largest_of_rows(const at::Tensor& outputs) {
+  const auto width = static_cast<size_t>(outputs.size(1));
+  std::vector<int64_t> classes;
+  for (auto rest = numbers_of(outputs); !rest.empty(); rest = rest.subspan(width)) {
+    const auto row = rest.first(width);
+    classes.push_back(std::ranges::max_element(row) - row.begin());
+  }
+  return classes;
+}
+
+template <typename Value>
+double share_of_equals(const std::vector<Value>& a, const std::vector<Value>& b) {
+  require(a.size() == b.size(), ErrorKind::kInternal, "{} results are compared with {}", a.size(), b.size());
+  require(!a.empty(), ErrorKind::kData, "the texts have no tokens to compare");
+  const auto same = std::inner_product(a.begin(), a.end(), b.begin(), int64_t{0}, std::plus<>(),
+                                       [](const Value& x, const Value& y) { return x == y ? 1 : 0; });
+  return static_cast<double>(same) / static_cast<double>(a.size());
+}
+
+class ClassResults final : public TaskResults {
+ public:
+  explicit ClassResults(int64_t num_classes) : num_classes_(num_classes) {}
+
+  void add(const EncodedRows& rows, const at::Tensor& outputs) override {
+    std::ranges::copy(largest_of_rows(outputs), std::back_inserter(predicted_));
+    for (const Label& label : rows.labels) actual_.push_back(std::get<int32_t>(label));
+  }
+  monitor::NamedValues metrics() const override {
+    return monitor::classification_metrics(predicted_, actual_, num_classes_).named_values();
+  }
+  std::string main_metric() const override { return "accuracy"; }
+  std::optional<double> agreement(const TaskResults& exact) const override {
+    return share_of_equals(predicted_, dynamic_cast<const ClassResults&>(exact).predicted_);
+  }
+
+ private:
+  int64_t num_classes_;
+  std::vector<int64_t> predicted_, actual_;
+};
+
+class NumberResults final : public TaskResults {
+ public:
+  void add(const EncodedRows& rows, const at::Tensor& outputs) override {
+    std::ranges::copy(numbers_of(outputs), std::back_inserter(predicted_));
+    for (const Label& label : rows.labels) actual_.push_back(std::get<float>(label));
+  }
+  monitor::NamedValues metrics() const override {
+    return monitor::regression_metrics(predicted_, actual_).named_values();
+  }
+  std::string main_metric() const override { return "pearson"; }
+  std::optional<double> agreement(const TaskResults& /*exact*/) const override { return std::nullopt; }
+
+ private:
+  std::vector<double> predicted_, actual_;
+};
+
+class TokenResults final : public TaskResults {
+ public:
+  void add(const EncodedRows& rows, const at::Tensor& outputs) override {
+    const std::vector<int64_t> classes = largest_of_rows(outputs);
+    for (size_t token = 0; token < classes.size(); ++token) {
+      if (!rows.places[token].is_outside) classes_.push_back(classes[token]);
+    }
+  }
+  std::optional<double> agreement(const TaskResults& exact) const override {
+    return share_of_equals(classes_, dynamic_cast<const TokenResults&>(exact).classes_);
+  }
+
+ private:
+  std::vector<int64_t> classes_;  // of the text's tokens
+};
+
+class AnswerResults final : public TaskResults {
+ public:
+  explicit AnswerResults(const ResultsOf& what)
+      : rules_(what.task.answers),
+        context_column_(what.text.text_pair_column),
+        truth_column_(what.answers_column),
+        version_(rules_.impossible == AnswerRules::Impossible::kAllowed ? SquadVersion::kTwo : SquadVersion::kOne) {}
+
+  void add(const EncodedRows& rows, const at::Tensor& outputs) override {
+    const data::TextColumn contexts = rows.table.text(context_column_);
+    const std::span<const float> logits = numbers_of(outputs);
+    for (int64_t row = 0; row < rows.num_rows(); ++row) {
+      answers_.push_back(
+          find_answers(rows, row, contexts[row], logits.subspan(2 * rows.first_token(row)), rules_).front().label);
+    }
+    if (truth_column_.empty()) return;
+    const std::vector<std::vector<std::string>> truths = data::text_lists(rows.table, truth_column_);
+    const auto found = std::span(answers_).last(truths.size());
+    for (size_t row = 0; row < truths.size(); ++row) {
+      const AnswerScore score = score_answer(found[row], truths[row], version_);
+      sum_.exact_match += score.exact_match;
+      sum_.f1 += score.f1;
+    }
+  }
+  monitor::NamedValues metrics() const override {
+    if (truth_column_.empty()) return {};
+    const auto rows = static_cast<double>(answers_.size());
+    return {{"exact_match", 100 * sum_.exact_match / rows}, {"f1", 100 * sum_.f1 / rows}};
+  }
+  std::string main_metric() const override { return truth_column_.empty() ? "" : "f1"; }
+  std::optional<double> agreement(const TaskResults& exact) const override {
+    return share_of_equals(answers_, dynamic_cast<const AnswerResults&>(exact).answers_);
+  }
+
+ private:
+  AnswerRules rules_;
+  std::string context_column_;
+  std::string truth_column_;
+  SquadVersion version_;
+  std::vector<std::string> answers_;  // the best one of each row
+  AnswerScore sum_;
+};
+
+class EmbeddingResults final : public TaskResults {
+ public:
+  void add(const EncodedRows& /*rows*/, const at::Tensor& outputs) override {
+    width_ = static_cast<size_t>(outputs.size(1));
+    for (auto rest = numbers_of(outputs); !rest.empty(); rest = rest.subspan(width_)) {
+      const auto row = rest.first(width_);
+      const double length = std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
+      for (const float value : row) {
+        directions_.push_back(length > 0 ? static_cast<float>(double{value} / length) : 0);
+      }
+    }
+  }
+
+  std::optional<double> agreement(const TaskResults& exact) const override {
+    const auto& other = dynamic_cast<const EmbeddingResults&>(exact);
+    require(directions_.size() == other.directions_.size(), ErrorKind::kInternal, "{} numbers are compared with {}",
+            directions_.size(), other.directions_.size());
+    const size_t rows = directions_.size() / width_;
+    const std::vector<double> mean = other.mean();
+    double sum = 0;
+    for (size_t row = 0; row < rows; ++row) sum += cosine(direction(row), other.direction(row), mean);
+    return std::clamp(sum / static_cast<double>(rows), 0.0, 1.0);  // below 0: as far as can be
+  }
+
+ private:
+  std::span<const float> direction(size_t row) const { return std::span(directions_).subspan(row * width_, width_); }
+
+  std::vector<double> mean() const {
+    const size_t rows = directions_.size() / width_;
+    std::vector<double> mean(width_);
+    for (size_t i = 0; i < directions_.size(); ++i) mean[i % width_] += directions_[i] / static_cast<double>(rows);
+    return mean;
+  }
+
+  static double cosine(std::span<const float> a, std::span<const float> b, std::span<const double> mean) {
+    double aa = 0;
+    double bb = 0;
+    double ab = 0;
+    for (size_t i = 0; i < mean.size(); ++i) {
+      const double x = a[i] - mean[i];
+      const double y = b[i] - mean[i];
+      aa += x * x;
+      bb += y * y;
+      ab += x * y;
+    }
+    return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
+  }
+
+  size_t width_ = 1;
+  std::vector<float> directions_;  // each of length 1
+};
+
+}  // namespace
+
+std::unique_ptr<TaskResults> make_results(const ResultsOf& what) {
+  switch (what.task.task) {
+    case ScoringTask::kTokenClassification:
+      return std::make_unique<TokenResults>();
+    case ScoringTask::kQuestionAnswering:
+      return std::make_unique<AnswerResults>(what);
+    case ScoringTask::kFeatureExtraction:
+      return std::make_unique<EmbeddingResults>();
+    default:
+      if (what.encoder.problem() == models::ProblemType::kRegression) return std::make_unique<NumberResults>();
+      return std::make_unique<ClassResults>(what.encoder.num_labels());
+  }
+}
+
+}  // namespace strake::tasks
