@@ -22,10 +22,11 @@ test: build ## Set up, build and run every test
 	@tools/setup.sh test
 	@ctest --test-dir build --output-on-failure
 
-bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, linears, inference, latency, prepare, memory or all)
+bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, linears, inference, latency, prepare, memory, accuracy or all)
 	@tools/setup.sh test bench
-	@[ $(BENCH) = memory ] || .venv/bin/python benchmarks/run.py $(BENCH)
+	@[ $(BENCH) = memory -o $(BENCH) = accuracy ] || .venv/bin/python benchmarks/run.py $(BENCH)
 	@[ $(BENCH) != memory -a $(BENCH) != all ] || .venv/bin/python benchmarks/memory.py
+	@[ $(BENCH) != accuracy -a $(BENCH) != all ] || { tools/setup.sh demo && .venv/bin/python benchmarks/accuracy.py; }
 
 lint: build ## clang-format, ruff, include layers, sizes, clang-tidy on what changed (TIDY=all, none or a revision)
 	@tools/setup.sh lint

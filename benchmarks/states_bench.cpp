@@ -23,8 +23,10 @@
 #include <vector>
 
 #include "strake/core/error.h"
+#include "strake/core/memory.h"
 #include "strake/kernels/global_norm.h"
 #include "strake/kernels/optimizer_pass.h"
+#include "strake/tensors/tracked_memory.h"
 #include "strake/training/offloaded_states.h"
 
 namespace strake {
@@ -140,6 +142,8 @@ void measure_offload(std::string_view what, const std::string& folder) {
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "";
   const std::string folder = argc > 2 ? argv[2] : ".";
+  strake::keep_freed_memory();  // memory as a training run has it
+  strake::tensors::track_tensor_memory();
   if (what == "adam" || what == "adam_step") {
     strake::measure_memory(what);
   } else if (what == "disk") {
