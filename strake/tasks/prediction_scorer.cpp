@@ -36,6 +36,7 @@ std::span<const float> numbers_of(const std::vector<float>& numbers) { return nu
 
 // Two for each thread that tokenizes, one that is read and one that is scored.
 int64_t tables_read() { return 2 * int64_t{tokenizing_threads()} + 2; }
+constexpr int64_t kInParts = 1;  // the one that is read is there twice: its parts, and made one
 
 class Scorer {
  public:
@@ -182,8 +183,8 @@ StreamMemory stream_memory(const ScoringModel& model) {
   const int64_t of_row = has_row_numbers(model) ? numbers_per_row(model) * static_cast<int64_t>(sizeof(float))
                                                 : length * static_cast<int64_t>(sizeof(data::LabelledSpan));
   return {.tables = read + written,
-          .bytes = (read + written) * data::kTableBytes + read * tokens * of_token + (written + 3) * rows * of_row +
-                   data::TableWriterOptions().bytes_per_group};
+          .bytes = (read + kInParts + written) * data::kTableBytes + read * tokens * of_token +
+                   (written + 3) * rows * of_row + data::TableWriterOptions().bytes_per_group};
 }
 
 void score_into(const ScoringRun& run, const data::TableSource& source, PredictReport& report) {
