@@ -6,9 +6,12 @@
 #include <chrono>
 
 #include "strake/core/cpu_features.h"
+#include "strake/kernels/simd/amx.h"
 
 namespace strake::benchmarks {
 namespace {
+
+using kernels::Amx;
 
 constexpr int kSums = 16;      // hides a latency of 8 cycles with two units
 constexpr int kSumsAvx2 = 12;  // of sixteen registers
@@ -121,6 +124,35 @@ double best_flops(double flops_per_round, const Round& rounds) {
   }
 }
 
+// Four sums of two tiles by two, as products have them.
+template <typename Add>
+double tiles_peak(double numbers_a_row, const Add& add) {
+  alignas(64) static uint8_t numbers[4][1024];  // as bf16: within [0.5, 2)
+  for (int i = 0; i < 4 * 1024; ++i) {
+    const auto noise = static_cast<uint8_t>((i * 2654435761U) >> 19);
+    numbers[i / 1024][i % 1024] = i % 2 == 0 ? noise : static_cast<uint8_t>(0x3F - (noise & 0x80));
+  }
+  Amx tiles;
+  Amx::zero<0>(), Amx::zero<1>(), Amx::zero<2>(), Amx::zero<3>();
+  Amx::load<4>(numbers[0], 64), Amx::load<5>(numbers[1], 64);
+  Amx::load<6>(numbers[2], 64), Amx::load<7>(numbers[3], 64);
+  return best_flops(4 * 2 * 16 * 16 * numbers_a_row, [&] {
+    for (int i = 0; i < kRounds; ++i) add();
+  });
+}
+
+double int8_tiles_peak() {
+  return tiles_peak(64, [] {
+    Amx::add_int8<0, 4, 6>(), Amx::add_int8<1, 4, 7>(), Amx::add_int8<2, 5, 6>(), Amx::add_int8<3, 5, 7>();
+  });
+}
+
+double bf16_tiles_peak() {
+  return tiles_peak(32, [] {
+    Amx::add_bf16<0, 4, 6>(), Amx::add_bf16<1, 4, 7>(), Amx::add_bf16<2, 5, 6>(), Amx::add_bf16<3, 5, 7>();
+  });
+}
+
 }  // namespace
 
 double fp32_register_peak() {
@@ -129,10 +161,12 @@ double fp32_register_peak() {
 }
 
 double bf16_register_peak() {
+  if (usable(Isa::kAmx)) return bf16_tiles_peak();
   return cpu_features().avx512_bf16 ? best_flops(kSums * 32 * 2, bf16_rounds_avx512) : fp32_register_peak();
 }
 
 double int8_register_peak() {
+  if (usable(Isa::kAmx)) return int8_tiles_peak();
   if (cpu_features().avx512_vnni) return best_flops(kSums * 64 * 2, int8_rounds_avx512_vnni);
   if (cpu_features().avx512) return best_flops(kSums * 32 * 2, int8_rounds_avx512);
   return cpu_features().avx2 ? best_flops(kSumsAvx2 * 16 * 2, int8_rounds_avx2) : fp32_register_peak();

@@ -2,7 +2,7 @@
 # shared inline function for the whole program, which would then crash on older processors.
 # Usage: cmake -DNM=<nm> -DOBJECTS=<object files separated by |> -P check_isa_objects.cmake
 string(REPLACE "|" ";" objects "${OBJECTS}")
-list(FILTER objects INCLUDE REGEX "/(avx[0-9]+|amx)/")
+list(FILTER objects INCLUDE REGEX "\\.dir/(\\./)?(avx[0-9]+|amx)/")  # not a folder above the build of that name
 list(LENGTH objects count)
 if(count EQUAL 0)
   message(FATAL_ERROR "no AVX2 or AVX-512 object files among: ${OBJECTS}")

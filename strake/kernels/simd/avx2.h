@@ -59,6 +59,14 @@ struct Avx2 {
     store(copy, v);
     for (int i = 0; i < part.n; ++i) p[i] = copy[i];
   }
+  template <typename T>
+  static void store_two(T* p, Float a, Float b) {
+    store(p, a);
+    store(p + kLanes, b);
+  }
+  // What a load would find where v was stored.
+  static Float as_stored(const float*, Float v) { return v; }
+  static Float as_stored(const BFloat16*, Float v) { return widen(narrow(v)); }
   static void store(Half* p, Float v, Full = {}) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }

@@ -42,6 +42,22 @@ struct Avx512 {
   static void store(float* p, Float v, Part part) { _mm512_mask_storeu_ps(p, lanes(part), v); }
   static void store(BFloat16* p, Float v, Full = {}) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(v)); }
   static void store(BFloat16* p, Float v, Part part) { _mm256_mask_storeu_epi16(p, lanes(part), narrow(v)); }
+  static void store_two(float* p, Float a, Float b) {
+    store(p, a);
+    store(p + kLanes, b);
+  }
+  static void store_two(BFloat16* p, Float a, Float b) {
+    alignas(64) static constexpr uint16_t kUpperHalves[] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
+                                                            23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
+                                                            45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+    const Int which = _mm512_load_si512(kUpperHalves);
+    _mm512_storeu_si512(p, _mm512_permutex2var_epi16(rounded(a), which, rounded(b)));
+  }
+  // What a load would find where v was stored.
+  static Float as_stored(const float*, Float v) { return v; }
+  static Float as_stored(const BFloat16*, Float v) {
+    return _mm512_castsi512_ps(_mm512_and_si512(rounded(v), set_int(0xFFFF0000)));
+  }
   static void store(Half* p, Float v, Full = {}) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
@@ -153,14 +169,15 @@ struct Avx512 {
     return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
   }
   static Float widen(__m256i v) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16)); }
-  // The instruction VCVTNEPS2BF16 is not used: it flushes denormal numbers to zero.
-  static __m256i narrow(Float v) {
+  // To bf16, in the upper halves; the lower ones are undefined. The instruction VCVTNEPS2BF16 is not used: it flushes
+  // denormal numbers to zero.
+  static Int rounded(Float v) {
     const Int bits = _mm512_castps_si512(v);
     const Int odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), set_int(1));
-    const Int rounded = _mm512_srli_epi32(add(bits, add(odd, set_int(0x7FFF))), 16);
     const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, set_int(0x7FC0)));
+    return _mm512_mask_mov_epi32(add(bits, add(odd, set_int(0x7FFF))), nan, set_int(0x7FC00000));
   }
+  static __m256i narrow(Float v) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded(v), 16)); }
 };
 
 }  // namespace

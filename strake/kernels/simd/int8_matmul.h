@@ -1,7 +1,7 @@
 #pragma once
 
 #include "strake/kernels/int8_matmul_rungs.h"
-#include "strake/kernels/simd/bias_activation.h"
+#include "strake/kernels/simd/int8_store.h"
 #include "strake/kernels/simd/lanes.h"
 #include "strake/kernels/simd/matmul_pack.h"
 
@@ -10,10 +10,6 @@
 // packed row. A Tiler packs and multiplies tiles.
 namespace strake::kernels {
 namespace {
-
-constexpr int kInt8TileVectors = 2;  // of B, side by side
-template <class U>
-constexpr int64_t kInt8TileColumns = int64_t{kInt8TileVectors} * U::Simd::kLanes;
 
 constexpr int64_t kPackedBlockBytes = int64_t{256} << 10;  // of A at a time, if not said otherwise
 constexpr int64_t kRowAlign = 64;                          // bytes of quantized rows that are read at once, at most
@@ -71,63 +67,66 @@ inline int64_t int8_units(int64_t depth) {
   return round_up(depth, U::kDepthStep) / U::kDepthPerUnit;
 }
 
+// A packed block of rows.
+struct Int8Rows {
+  const float* a;
+  int64_t rows;
+  int64_t units;
+};
+struct Int8Panel {
+  const int8_t* b;
+  const int32_t* first_sums;  // [columns of a tile]
+  const int8_t* next;         // the panel after it, or null
+  int64_t column;
+};
+// Rows of sums that are whole, in a block and in a panel that begins at the column.
+struct Int8Sums {
+  const int32_t* sums;  // [rows, columns of a tile]
+  int64_t row;
+  int64_t column;
+  int64_t rows;
+};
+
+// Where a tile of rows is packed: by way of rows in row-major order, or not.
+struct Int8PackedTile {
+  int8_t* quantized;  // [rows of a tile, row_bytes]
+  int64_t row_bytes;
+  int64_t units;
+  float* to;
+};
+
 // Tiles of vectors. A tile's rows are packed as [units, rows] units.
 template <class U>
 struct VectorTiler {
+  static constexpr int64_t kSums = U::kTileRows * kInt8TileColumns<U>;
+
   static int64_t units_per_row(int64_t units) { return units; }
-  static void pack(const int8_t* quantized, int64_t row_bytes, int64_t rows, int64_t units, float* to) {
-    const PanelSource<int8_t> from{.data = quantized, .stride = row_bytes, .along_depth = true};
-    pack_lines_along<U>(from, {.lines = rows, .pitch = rows, .depth = row_bytes}, 0, units, to);
+  static int8_t* place_of_row(int64_t row, const Int8PackedTile& tile) { return tile.quantized + row * tile.row_bytes; }
+  static void pack(int64_t rows, const Int8PackedTile& tile) {
+    const PanelSource<int8_t> from{.data = tile.quantized, .stride = tile.row_bytes, .along_depth = true};
+    pack_lines_along<U>(from, {.lines = rows, .pitch = rows, .depth = tile.row_bytes}, 0, tile.units, tile.to);
   }
-  static void multiply(int64_t rows, const Int8TileProduct& product) { int8_tile_of_rows<U>(rows, product); }
+
+  template <class Finish>
+  class Walk {
+   public:
+    Walk(int32_t* sums, const Finish& finish) : sums_(sums), finish_(finish) {}
+    void multiply(const Int8Rows& block, const Int8Panel& panel) {
+      const float* a = block.a;
+      for (int64_t row = 0; row < block.rows; row += U::kTileRows) {
+        const int64_t rows = smaller(U::kTileRows, block.rows - row);
+        int8_tile_of_rows<U>(rows, {a, panel.b, panel.first_sums, block.units, sums_});
+        finish_({sums_, row, panel.column, rows});
+        a += rows * block.units;
+      }
+    }
+    void finish_all() {}
+
+   private:
+    int32_t* const sums_;
+    const Finish& finish_;
+  };
 };
-
-// Where a tile's sums go.
-template <typename Out>
-struct Int8TileResult {
-  const int32_t* sums;         // [rows, tile columns]
-  const float* row_scales;     // [rows]
-  const float* column_scales;  // [tile columns]
-  const float* bias;           // [columns], or null
-  Out* c;
-  int64_t c_stride;
-  int64_t rows;
-  int64_t columns;
-};
-
-template <class U, Activation kKind, typename Out>
-[[gnu::noinline]] void store_dequantized(const Int8TileResult<Out>& tile) {
-  using S = typename U::Simd;
-  const int32_t* sums = tile.sums;
-  for (int64_t r = 0; r < tile.rows; ++r, sums += kInt8TileColumns<U>) {
-    const typename S::Float row_scale = S::set(tile.row_scales[r]);
-    Out* const c = tile.c + r * tile.c_stride;
-    for_each_vector<S>(tile.columns, [&](int64_t j, auto lanes) {
-      const typename S::Float bias = tile.bias == nullptr ? S::zero() : S::load(tile.bias + j, lanes);
-      const typename S::Float value =
-          S::fma(U::sums_as_float(sums + j), row_scale * S::load(tile.column_scales + j), bias);
-      S::store(c + j, activate<S, kKind, Out>(value), lanes);
-    });
-  }
-}
-
-template <class U, typename Out>
-void finish_int8_tile(const Int8TileResult<Out>& tile, const std::optional<Activation>& activation) {
-  switch (activation.value_or(Activation::kIdentity)) {
-    case Activation::kGelu:
-      return store_dequantized<U, Activation::kGelu>(tile);
-    case Activation::kGeluTanh:
-      return store_dequantized<U, Activation::kGeluTanh>(tile);
-    case Activation::kRelu:
-      return store_dequantized<U, Activation::kRelu>(tile);
-    case Activation::kSilu:
-      return store_dequantized<U, Activation::kSilu>(tile);
-    case Activation::kTanh:
-      return store_dequantized<U, Activation::kTanh>(tile);
-    case Activation::kIdentity:
-      return store_dequantized<U, Activation::kIdentity>(tile);
-  }
-}
 
 constexpr uint32_t kInfinityBits = 0x7F80;  // of a BFloat16's magnitude
 
@@ -158,7 +157,7 @@ struct Int8Scratch {
     scales = round_up(block_rows * row_units + U::Simd::kLanes, 16);
     quantized = scales + round_up(block_rows, 16);
     sums = quantized + U::kTileRows * row_bytes / 4;
-    total = sums + U::kTileRows * kInt8TileColumns<U>;
+    total = sums + Tiler::kSums;
   }
   int64_t units, row_units, block_rows, row_bytes;
   int64_t scales, quantized, sums, total;
@@ -172,18 +171,20 @@ class Int8Product {
         cut_(part.args.rows, part.b),
         packed_(part.scratch),
         scales_(part.scratch + cut_.scales),
-        quantized_(reinterpret_cast<int8_t*>(part.scratch + cut_.quantized)),
-        sums_(reinterpret_cast<int32_t*>(part.scratch + cut_.sums)) {}
+        quantized_(reinterpret_cast<int8_t*>(part.scratch + cut_.quantized)) {}
 
   int64_t run() {
+    const auto finish = [this](const Int8Sums& sums) { store(sums); };
+    typename Tiler::template Walk<decltype(finish)> walk(reinterpret_cast<int32_t*>(part_.scratch + cut_.sums), finish);
     const int64_t tiles = (part_.args.rows + U::kTileRows - 1) / U::kTileRows;
     const int64_t step = equal_pieces(tiles, cut_.block_rows / U::kTileRows) * U::kTileRows;
-    for (int64_t row = 0; row < part_.args.rows; row += step) {
-      const int64_t end = smaller(row + step, part_.args.rows);
-      pack_rows(row, end);
+    for (begin_ = 0; begin_ < part_.args.rows; begin_ += step) {
+      const int64_t end = smaller(begin_ + step, part_.args.rows);
+      pack_rows(begin_, end);
       for (int64_t column = part_.column_begin; column < part_.column_end; column += kInt8TileColumns<U>) {
-        multiply_panel(row, end, column);
+        walk.multiply({packed_, end - begin_, cut_.units}, panel_at(column));
       }
+      walk.finish_all();
     }
     return first_bad_;
   }
@@ -194,45 +195,44 @@ class Int8Product {
     float* to = packed_;
     for (int64_t row = begin; row < end; row += U::kTileRows) {
       const int64_t rows = smaller(U::kTileRows, end - row);
+      const Int8PackedTile tile{quantized_, cut_.row_bytes, cut_.units, to};
       for (int64_t r = 0; r < rows; ++r) {
-        const float scale =
-            quantize_row<U>(part_.args.a + (row + r) * part_.args.a_stride, depth, quantized_ + r * cut_.row_bytes);
+        const BFloat16* const a = part_.args.a + (row + r) * part_.args.a_stride;
+        const float scale = quantize_row<U>(a, depth, Tiler::place_of_row(r, tile));
         if (scale != scale && first_bad_ == kAllRowsFinite) first_bad_ = row + r;
         scales_[row - begin + r] = scale;
       }
-      tiler_.pack(quantized_, cut_.row_bytes, rows, cut_.units, to);
+      Tiler::pack(rows, tile);
       to += rows * cut_.row_units;
     }
   }
 
-  void multiply_panel(int64_t begin, int64_t end, int64_t column) {
+  Int8Panel panel_at(int64_t column) const {
+    const int64_t bytes = kInt8TileColumns<U> * cut_.units * U::kDepthPerUnit;
+    const int8_t* const b = part_.b.panels() + column / kInt8TileColumns<U> * bytes;
+    const bool is_last = column + kInt8TileColumns<U> >= part_.column_end;
+    return {b, part_.b.corrections() + column, is_last ? nullptr : b + bytes, column};
+  }
+
+  void store(const Int8Sums& sums) const {
     const Int8Matmul<Out>& args = part_.args;
-    const int8_t* const b = part_.b.panels() + column * cut_.units * U::kDepthPerUnit;
-    const int64_t columns = smaller(kInt8TileColumns<U>, part_.b.columns() - column);
-    const float* a = packed_;
-    for (int64_t row = begin; row < end; row += U::kTileRows) {
-      const int64_t rows = smaller(U::kTileRows, end - row);
-      tiler_.multiply(rows, {a, b, part_.b.corrections() + column, cut_.units, sums_});
-      finish_int8_tile<U, Out>({.sums = sums_,
-                                .row_scales = scales_ + (row - begin),
-                                .column_scales = part_.b.scales() + column,
-                                .bias = args.bias == nullptr ? nullptr : args.bias + column,
-                                .c = args.c + row * args.c_stride + column,
-                                .c_stride = args.c_stride,
-                                .rows = rows,
-                                .columns = columns},
-                               args.activation);
-      a += rows * cut_.row_units;
-    }
+    finish_int8_tile<U, Out>({.sums = sums.sums,
+                              .row_scales = scales_ + sums.row,
+                              .column_scales = part_.b.scales() + sums.column,
+                              .bias = args.bias == nullptr ? nullptr : args.bias + sums.column,
+                              .c = args.c + (begin_ + sums.row) * args.c_stride + sums.column,
+                              .c_stride = args.c_stride,
+                              .rows = sums.rows,
+                              .columns = smaller(kInt8TileColumns<U>, part_.b.columns() - sums.column)},
+                             args.activation);
   }
 
   const Int8MatmulPart<Out>& part_;
   Int8Scratch<U, Tiler> cut_;
-  Tiler tiler_;
   float* packed_;
   float* scales_;
   int8_t* quantized_;
-  int32_t* sums_;
+  int64_t begin_ = 0;  // the first of the packed rows
   int64_t first_bad_ = kAllRowsFinite;
 };
 

@@ -1,14 +1,18 @@
 #pragma once
 
+#include <cstring>
+
+#include "strake/kernels/simd/amx_vectors.h"
 #include "strake/kernels/simd/int8_avx512.h"
 #include "strake/kernels/simd/int8_matmul.h"
-#include "strake/kernels/simd/tiles.h"
+#include "strake/kernels/simd/tile_walk.h"
 
 namespace strake::kernels {
 namespace {
 
 // int8 products of tiles; quantization and what follows a product are those of AVX-512.
 struct Int8TileUnits : Int8Avx512 {
+  using Simd = AmxVectors;
   static constexpr int kTileRows = 2 * kTileSide;
   static constexpr int kDepthPerUnit = 4;
   static constexpr int kDepthStep = kTileRowBytes;
@@ -20,30 +24,43 @@ struct Int8TileUnits : Int8Avx512 {
 template <class Tiles>
 class Int8Tiler {
  public:
+  static constexpr int64_t kSums = kWalkSums;
+
   static int64_t units_per_row(int64_t units) { return units + 16; }
-  static void pack(const int8_t* quantized, int64_t row_bytes, int64_t rows, int64_t units, float* to) {
-    const int64_t vectors = units * 4 / 64;
-    for (int64_t row = 0; row < Int8TileUnits::kTileRows; ++row, to += units_per_row(units)) {
-      for (int64_t i = 0; i < vectors; ++i) {
-        const __m512i numbers =
-            row < rows ? _mm512_loadu_si512(quantized + row * row_bytes + i * 64) : _mm512_setzero_si512();
-        _mm512_storeu_si512(to + i * 16, numbers);
-      }
+  static int8_t* place_of_row(int64_t row, const Int8PackedTile& tile) {
+    return reinterpret_cast<int8_t*>(tile.to + row * units_per_row(tile.units));
+  }
+  static void pack(int64_t rows, const Int8PackedTile& tile) {
+    for (int64_t row = rows; row < Int8TileUnits::kTileRows; ++row) {
+      std::memset(place_of_row(row, tile), 0, static_cast<size_t>(tile.units * 4));
     }
   }
-  void multiply(int64_t rows, const Int8TileProduct& product) {
-    const TiledProduct tiled{.a = product.a,
-                             .a_stride = units_per_row(product.units) * 4,
-                             .b = product.b,
-                             .steps = product.units / kTileSide,
-                             .sums = product.sums,
-                             .continued = false};
-    if (rows > kTileSide) return multiply_tiles<Int8Numbers, true>(tiles_, tiled);
-    multiply_tiles<Int8Numbers, false>(tiles_, tiled);
-  }
 
- private:
-  Tiles tiles_;
+  template <class Finish>
+  class Walk {
+   public:
+    Walk(int32_t* sums, const Finish& finish) : store_{finish}, walk_(sums, store_) {}
+    void multiply(const Int8Rows& block, const Int8Panel& panel) {
+      walk_.multiply({.a = reinterpret_cast<const char*>(block.a),
+                      .stride = units_per_row(block.units) * 4,
+                      .rows = block.rows,
+                      .steps = block.units / kTileSide},
+                     {.b = reinterpret_cast<const char*>(panel.b),
+                      .next = reinterpret_cast<const char*>(panel.next),
+                      .column = panel.column});
+    }
+    void finish_all() { walk_.finish_all(); }
+
+   private:
+    struct Store {
+      const Finish& finish;
+      void operator()(const TiledSums& sums) const {
+        finish({reinterpret_cast<const int32_t*>(sums.sums), sums.row, sums.column, sums.rows});
+      }
+    };
+    Store store_;
+    TileWalk<Int8Numbers, Tiles, Store> walk_;
+  };
 };
 
 }  // namespace

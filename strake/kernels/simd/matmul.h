@@ -79,8 +79,27 @@ struct TilePlace {
   int64_t columns;
 };
 
+// c = finished(sums) of whole rows of a tile, which are two vectors wide.
+template <class S, typename T, typename Out, class Finished>
+inline void store_whole_rows(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile,
+                             const Finished& finished) {
+  typename S::Float bias[2] = {S::zero(), S::zero()};
+  if (result.bias != nullptr) {
+    bias[0] = S::load(result.bias + at.column), bias[1] = S::load(result.bias + at.column + S::kLanes);
+  }
+  const int64_t begin = at.row * result.stride + at.column;
+  for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
+    const typename S::Float sums[2] = {S::load(tile), S::load(tile + S::kLanes)};
+    if (result.product != nullptr) S::store_two(result.product + begin + r * result.stride, sums[0], sums[1]);
+    S::store_two(result.c + begin + r * result.stride, finished(sums[0], bias[0]), finished(sums[1], bias[1]));
+  }
+}
+
 template <class S, typename T, typename Out>
 [[gnu::noinline]] void store_sums(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
+  if (at.columns == kTileVectors * S::kLanes && result.store == Store::kOverwrite && result.bias != nullptr) {
+    return store_whole_rows<S>(result, at, tile, [](auto sum, auto bias) { return sum + bias; });
+  }
   for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
     Out* const c = result.c + (at.row + r) * result.stride + at.column;
     for_each_vector<S>(at.columns, [&](int64_t j, auto lanes) {
@@ -94,17 +113,21 @@ template <class S, typename T, typename Out>
   }
 }
 
+// The activation takes what a stored product would give it.
 template <class S, Activation kKind, typename T, typename Out>
 [[gnu::noinline]] void store_activated(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
+  const auto finished = [&](auto sum, auto bias) {
+    const auto product = S::as_stored(result.c, sum);
+    return activate<S, kKind, Out>(result.bias == nullptr ? product : product + bias);
+  };
+  if (at.columns == kTileVectors * S::kLanes) return store_whole_rows<S>(result, at, tile, finished);
   for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
     const int64_t begin = (at.row + r) * result.stride + at.column;
     for_each_vector<S>(at.columns, [&](int64_t j, auto lanes) {
-      // Stored and read again: the activation takes what a stored product would give it.
-      Out* const product = (result.product == nullptr ? result.c : result.product) + begin + j;
-      S::store(product, S::load(tile + j), lanes);
-      typename S::Float value = S::load(product, lanes);
-      if (result.bias != nullptr) value = value + S::load(result.bias + at.column + j, lanes);
-      S::store(result.c + begin + j, activate<S, kKind, Out>(value), lanes);
+      const typename S::Float sum = S::load(tile + j);
+      const typename S::Float bias = result.bias == nullptr ? S::zero() : S::load(result.bias + at.column + j, lanes);
+      if (result.product != nullptr) S::store(result.product + begin + j, sum, lanes);
+      S::store(result.c + begin + j, finished(sum, bias), lanes);
     });
   }
 }

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
+
+#include "strake/kernels/simd/amx_vectors.h"
 #include "strake/kernels/simd/bfloat16_pairs.h"
 #include "strake/kernels/simd/matmul.h"
-#include "strake/kernels/simd/tiles.h"
+#include "strake/kernels/simd/tile_walk.h"
 
 // bf16 products of tiles: panels of B are those of AVX512-BF16, A is packed row by row, and a tile's sums go on from
 // block to block of the depth. A block is taken in steps of 16 units, with the last one filled with 0.
@@ -29,7 +32,7 @@ struct TiledScratch {
     block_rows = smaller(tiles, most) * kTiledRows;
     tails = block_rows * row_floats;
     sums = tails + (has_tails ? part.piece.blocks * kStepFloats : 0);
-    total = sums + (part.sums == nullptr ? kTiledRows * kTiledColumns : 0);
+    total = sums + (part.sums == nullptr ? kWalkSums : 0);
   }
   DepthBlocks blocks;
   int64_t block_steps;
@@ -39,30 +42,46 @@ struct TiledScratch {
   int64_t tails = 0, sums = 0, total = 0;
 };
 
-// Up to 16 rows of units [begin, end); other rows, and units up to the next multiple of a step, are 0.
-inline void pack_tile_rows(const PanelSource<BFloat16>& from, const PanelShape& shape, int64_t begin, int64_t end,
-                           float* to) {
-  using Pairs = BFloat16Pairs;
+// Packs up to 16 rows of units [begin, end); other rows, and units up to the next multiple of a step, are 0.
+inline void pack_contiguous_rows(const PanelSource<BFloat16>& from, const PanelShape& shape, int64_t begin, int64_t end,
+                                 float* to) {
   const int64_t depth_end = smaller(2 * end, shape.depth);
+  for (int64_t i = 0; i < kTileSide; ++i) {
+    const BFloat16* const row = from.data + i * from.stride;
+    float* const line = to + i * shape.pitch;
+    for (int64_t unit = begin; unit < end; unit += kStepUnits) {
+      const bool none = i >= shape.lines;
+      const __m512 step = none ? _mm512_setzero_ps() : BFloat16Pairs::along(row + 2 * unit, depth_end - 2 * unit);
+      _mm512_storeu_ps(line + unit - begin, step);
+    }
+  }
+}
+
+inline void pack_contiguous_depths(const PanelSource<BFloat16>& from, const PanelShape& shape, int64_t begin,
+                                   int64_t end, float* to) {
+  const int64_t depth_end = smaller(2 * end, shape.depth);
+  const auto pairs = [&](int64_t k, auto lanes) {
+    return BFloat16Pairs::across(from.data + k * from.stride, from.stride, depth_end - k, lanes);
+  };
   for (int64_t unit = begin; unit < end; unit += kStepUnits, to += kStepUnits) {
     __m512 block[kTileSide];
     for (int64_t i = 0; i < kTileSide; ++i) {
-      const int64_t k = 2 * (from.along_depth ? unit : unit + i);
-      const bool none = from.along_depth ? i >= shape.lines : k >= depth_end;
-      if (none) {
+      const int64_t k = 2 * (unit + i);
+      if (k >= depth_end) {
         block[i] = _mm512_setzero_ps();
-      } else if (from.along_depth) {
-        block[i] = Pairs::along(from.data + i * from.stride + k, depth_end - k);
-      } else if (shape.lines == kTileSide) {
-        block[i] = Pairs::across(from.data + k * from.stride, from.stride, depth_end - k, Full{});
       } else {
-        const Part lanes{static_cast<int>(shape.lines)};
-        block[i] = Pairs::across(from.data + k * from.stride, from.stride, depth_end - k, lanes);
+        block[i] = shape.lines == kTileSide ? pairs(k, Full{}) : pairs(k, Part{static_cast<int>(shape.lines)});
       }
     }
-    if (!from.along_depth) Avx512::transpose(block);
+    Avx512::transpose(block);
     for (int64_t i = 0; i < kTileSide; ++i) _mm512_storeu_ps(to + i * shape.pitch, block[i]);
   }
+}
+
+inline void pack_tile_rows(const PanelSource<BFloat16>& from, const PanelShape& shape, int64_t begin, int64_t end,
+                           float* to) {
+  if (from.along_depth) return pack_contiguous_rows(from, shape, begin, end, to);
+  pack_contiguous_depths(from, shape, begin, end, to);
 }
 
 template <class Tiles, typename Out>
@@ -76,8 +95,9 @@ class TiledPart {
         units_(cut_.blocks.begin(part.piece.first_block + part.piece.blocks) - first_unit_) {}
 
   void run() {
-    const int64_t tiles = (part_.row_end - part_.row_begin + kTiledRows - 1) / kTiledRows;
-    const int64_t rows = equal_pieces(tiles, cut_.block_rows / kTiledRows) * kTiledRows;
+    if (!cut_.has_tails && part_.sums == nullptr) return walk();
+    const int64_t rows = block_rows();
+    tiles_.emplace();
     for (int64_t row = part_.row_begin; row < part_.row_end; row += rows) {
       const int64_t end = smaller(row + rows, part_.row_end);
       pack_rows(row, end);
@@ -86,6 +106,40 @@ class TiledPart {
   }
 
  private:
+  // All of the depth is here, in whole steps.
+  void walk() {
+    int64_t begin = 0;
+    const auto finish = [&](const TiledSums& sums) {
+      const int64_t column = part_.piece.first_column + sums.column;
+      const int64_t columns = smaller(kTiledColumns, part_.piece.columns - sums.column);
+      finish_tile<AmxVectors>(part_.args.result, {begin + sums.row, column, sums.rows, columns},
+                              reinterpret_cast<const float*>(sums.sums));
+    };
+    TileWalk<BFloat16Numbers, Tiles, decltype(finish)> walk(part_.scratch + cut_.sums, finish);
+    const int64_t rows = block_rows();
+    for (begin = part_.row_begin; begin < part_.row_end; begin += rows) {
+      const int64_t end = smaller(begin + rows, part_.row_end);
+      pack_rows(begin, end);
+      for (int64_t panel = part_.panel_begin; panel < part_.panel_end; ++panel) {
+        const float* const b = part_.panels + panel * units_ * kTiledColumns;
+        const float* const next = panel + 1 < part_.panel_end ? b + units_ * kTiledColumns : nullptr;
+        walk.multiply({.a = reinterpret_cast<const char*>(part_.scratch),
+                       .stride = cut_.row_floats * 4,
+                       .rows = end - begin,
+                       .steps = units_ / kStepUnits},
+                      {.b = reinterpret_cast<const char*>(b),
+                       .next = reinterpret_cast<const char*>(next),
+                       .column = panel * kTiledColumns});
+      }
+      walk.finish_all();
+    }
+  }
+
+  int64_t block_rows() const {
+    const int64_t tiles = (part_.row_end - part_.row_begin + kTiledRows - 1) / kTiledRows;
+    return equal_pieces(tiles, cut_.block_rows / kTiledRows) * kTiledRows;
+  }
+
   int64_t block_begin(int64_t block) const { return cut_.blocks.begin(part_.piece.first_block + block) - first_unit_; }
   int64_t block_units(int64_t block) const { return block_begin(block + 1) - block_begin(block); }
 
@@ -127,7 +181,7 @@ class TiledPart {
       const int64_t rows = smaller(kTiledRows, end - row);
       continued_ = part_.piece.first_block > 0;
       multiply_tile(rows, part_.scratch + (row - begin) * cut_.row_floats, b, sums);
-      if (last) finish_tile<Avx512>(part_.args.result, {row, column, rows, columns}, sums);
+      if (last) finish_tile<AmxVectors>(part_.args.result, {row, column, rows, columns}, sums);
     }
   }
 
@@ -148,15 +202,16 @@ class TiledPart {
     const TiledProduct product{
         .a = a, .a_stride = cut_.row_floats * 4, .b = b, .steps = steps, .sums = sums, .continued = continued_};
     continued_ = true;
-    if (rows > kTileSide) return multiply_tiles<BFloat16Numbers, true>(tiles_, product);
-    multiply_tiles<BFloat16Numbers, false>(tiles_, product);
+    const auto nothing = [] {};
+    if (rows > kTileSide) return multiply_tiles<BFloat16Numbers, true>(*tiles_, product, nothing);
+    multiply_tiles<BFloat16Numbers, false>(*tiles_, product, nothing);
   }
 
   const MatmulPart<BFloat16, Out>& part_;
   TiledScratch cut_;
   int64_t panels_, first_unit_, units_;
   bool continued_ = false;
-  Tiles tiles_;
+  std::optional<Tiles> tiles_;
 };
 
 template <typename Out>

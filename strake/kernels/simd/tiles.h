@@ -44,9 +44,9 @@ constexpr int64_t kTiledColumns = 2 * kTileSide;
 constexpr int64_t kTiledRowBytes = kTiledColumns * 4;  // of B and of sums
 
 // Four sums, two tiles of A, two of B: each loaded tile is used twice, all sums stay in tiles. B is the operand that
-// the other rows of A need again.
-template <class Numbers, bool kTwoRows, class Tiles>
-inline void multiply_tiles(Tiles& tiles, const TiledProduct& product) {
+// the other rows of A need again. meanwhile() is called once a step: vectors work while the unit multiplies.
+template <class Numbers, bool kTwoRows, class Tiles, class Meanwhile>
+inline void multiply_tiles(Tiles& tiles, const TiledProduct& product, Meanwhile&& meanwhile) {
   const char* a = static_cast<const char*>(product.a);
   const char* b = static_cast<const char*>(product.b);
   char* const sums = static_cast<char*>(product.sums);
@@ -79,6 +79,7 @@ inline void multiply_tiles(Tiles& tiles, const TiledProduct& product) {
     }
     a += kTileRowBytes;
     b += kTileSide * kTiledRowBytes;
+    meanwhile();
   }
   tiles.template store<0>(sums, kTiledRowBytes);
   tiles.template store<1>(sums + kTileRowBytes, kTiledRowBytes);

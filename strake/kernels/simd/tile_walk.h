@@ -1,0 +1,127 @@
+#pragma once
+
+#include "strake/kernels/simd/tiles.h"
+
+// The way through a block of rows times one panel of B after the other.
+//
+// The depth is walked through in pieces so short that a panel's piece stays in the first-level cache while the rows
+// come from the second; a few tiles' sums wait there meanwhile. The unit that multiplies tiles works beside the vector
+// units, so between its steps some rows of the tile before go to where they belong, and the next panel, which no
+// hardware sees coming, is asked for.
+namespace strake::kernels {
+namespace {
+
+constexpr int64_t kWalkRows = 2 * kTileSide;  // of a tile
+constexpr int64_t kWalkSteps = 12;            // of the depth at a time: 24 KiB of a panel
+constexpr int64_t kWalkTiles = 4;             // whose sums wait where the depth is cut
+constexpr int64_t kWalkStored = 16;           // rows that are stored at a time, at least
+constexpr int64_t kWalkSums = (kWalkTiles + 1) * kWalkRows * kTiledColumns;  // of 32 bits: one more is being stored
+
+struct TiledRows {
+  const char* a;   // packed: rows of `steps` times 64 bytes
+  int64_t stride;  // bytes
+  int64_t rows;
+  int64_t steps;
+};
+struct TiledPanel {
+  const char* b;     // [steps, 16 units, 32 columns] of 32 bits
+  const char* next;  // the panel after it, or null
+  int64_t column;
+};
+// Rows of sums that are whole.
+struct TiledSums {
+  const char* sums = nullptr;  // [rows, 32] of 32 bits
+  int64_t row = 0;
+  int64_t column = 0;
+  int64_t rows = 0;
+
+  TiledSums part(int64_t begin, int64_t end) const {
+    return {sums + begin * kTiledRowBytes, row + begin, column, end - begin};
+  }
+};
+
+// finish(TiledSums) stores some rows. The last ones wait until finish_all().
+template <class Numbers, class Tiles, class Finish>
+class TileWalk {
+ public:
+  TileWalk(void* sums, const Finish& finish) : sums_(static_cast<char*>(sums)), finish_(finish) {}
+
+  void multiply(const TiledRows& rows, const TiledPanel& panel) {
+    const int64_t pieces = rows.steps > kWalkSteps ? (rows.steps + kWalkSteps - 1) / kWalkSteps : 1;
+    const int64_t piece = (rows.steps + pieces - 1) / pieces;
+    const int64_t group = (pieces == 1 ? 1 : kWalkTiles) * kWalkRows;
+    prefetch(panel.next, rows);
+    for (int64_t begin = 0; begin < rows.rows; begin += group) {
+      const int64_t end = begin + group < rows.rows ? begin + group : rows.rows;
+      for (int64_t i = 0; i < pieces; ++i) {
+        const int64_t step = i * piece;
+        const int64_t steps = i + 1 < pieces ? piece : rows.steps - step;
+        for (int64_t row = begin; row < end; row += kWalkRows) {
+          const int64_t place = turn_ + (row - begin) / kWalkRows;
+          char* const sums = sums_ + (place > kWalkTiles ? place - kWalkTiles - 1 : place) * kTileBytes;
+          multiply_tile({.a = rows.a + row * rows.stride + step * kTileRowBytes,
+                         .a_stride = rows.stride,
+                         .b = panel.b + step * kTileSide * kTiledRowBytes,
+                         .steps = steps,
+                         .sums = sums,
+                         .continued = step > 0},
+                        end - row);
+          if (i + 1 == pieces) add({sums, row, panel.column, end - row < kWalkRows ? end - row : kWalkRows}, piece);
+        }
+      }
+      turn_ += (end - begin + kWalkRows - 1) / kWalkRows;
+      if (turn_ > kWalkTiles) turn_ -= kWalkTiles + 1;
+    }
+  }
+
+  void finish_all() {
+    if (done_ < whole_.rows) finish_(whole_.part(done_, whole_.rows));
+    done_ = whole_.rows;
+  }
+
+ private:
+  static constexpr int64_t kTileBytes = kWalkRows * kTiledRowBytes;
+
+  void multiply_tile(const TiledProduct& product, int64_t rows) {
+    const auto meanwhile = [this] { work(); };
+    if (rows > kTileSide) return multiply_tiles<Numbers, true>(tiles_, product, meanwhile);
+    multiply_tiles<Numbers, false>(tiles_, product, meanwhile);
+  }
+
+  // To be stored within the next `steps` steps.
+  void add(const TiledSums& whole, int64_t steps) {
+    finish_all();
+    whole_ = whole, done_ = 0;
+    rows_a_step_ = steps * kWalkStored > whole.rows ? kWalkStored : (whole.rows + steps) / (steps + 1);
+  }
+
+  void prefetch(const char* panel, const TiledRows& rows) {
+    const int64_t bytes = panel == nullptr ? 0 : rows.steps * kTileSide * kTiledRowBytes;
+    const int64_t steps = (rows.rows + kWalkRows - 1) / kWalkRows * rows.steps;
+    next_ = panel, next_end_ = panel + bytes;
+    lines_a_step_ = steps > 0 ? (bytes / kTileRowBytes + steps - 1) / steps : 0;
+  }
+
+  void work() {
+    for (int64_t i = 0; i < lines_a_step_ && next_ < next_end_; ++i, next_ += kTileRowBytes) {
+      __builtin_prefetch(next_, 0, 2);
+    }
+    if (done_ == whole_.rows) return;
+    const int64_t end = done_ + rows_a_step_ < whole_.rows ? done_ + rows_a_step_ : whole_.rows;
+    finish_(whole_.part(done_, end));
+    done_ = end;
+  }
+
+  char* const sums_;  // kWalkSums
+  const Finish& finish_;
+  int64_t turn_ = 0;  // where the next tile's sums are
+  TiledSums whole_;
+  int64_t done_ = 0;  // of its rows
+  int64_t rows_a_step_ = 0;
+  const char *next_ = nullptr, *next_end_ = nullptr;
+  int64_t lines_a_step_ = 0;
+  Tiles tiles_;
+};
+
+}  // namespace
+}  // namespace strake::kernels
