@@ -187,7 +187,9 @@ inline RowSum exp_row(float* row, int64_t visible, const unsigned char* bits) {
   const Float shift = S::set(maximum);
   Float sum = S::zero();
   for_each_vector<S>(visible, [&](int64_t j, auto lanes) {
-    const Float p = exp<S>(S::load_or(lowest, row + j, lanes) - shift);
+    // Lanes behind the last become 0 afterwards: the exponential of -infinity goes by way of denormal numbers, which
+    // cost Intel's processors a hundred cycles.
+    const Float p = S::first(exp<S>(S::load_or(shift, row + j, lanes) - shift), lanes);
     sum = sum + p;
     S::store(row + j, bits == nullptr ? p : S::keep(p, bits_at<S>(bits, j)));
   });
@@ -330,9 +332,9 @@ struct SoftmaxRow {
 template <class S>
 inline void softmax_gradient_row(const SoftmaxRow& row) {
   using Float = typename S::Float;
-  const Float lowest = S::set(-kInfinity);
+  const Float lse = S::set(row.lse);
   for_each_vector<S>(row.visible, [&](int64_t j, auto lanes) {
-    const Float p = exp<S>(S::load_or(lowest, row.p + j, lanes) - S::set(row.lse));
+    const Float p = S::first(exp<S>(S::load_or(lse, row.p + j, lanes) - lse), lanes);
     Float factor = S::set(row.scale);
     if (row.bits != nullptr) factor = S::keep(factor, bits_at<S>(row.bits, j));
     const Float dp = factor * S::load_or(S::zero(), row.dp + j, lanes);
