@@ -50,8 +50,6 @@ std::string brand_string() {
 
 CpuFeatures detect() {
   CpuFeatures f;
-  const Registers vendor = cpuid(0);
-  f.is_amd = vendor.ebx == 0x68747541;  // "Auth" of AuthenticAMD
   f.brand = brand_string();
   const Registers leaf1 = cpuid(1);
   f.signature = leaf1.eax;

@@ -19,7 +19,6 @@ struct CpuFeatures {
   bool avx512_bf16 = false;  // VDPBF16PS
   bool amx_bf16 = false;
   bool amx_int8 = false;
-  bool is_amd = false;
   std::string brand;
   uint32_t signature = 0;  // family, model and stepping, as CPUID gives them: brands of virtual machines say little
 };

@@ -25,7 +25,7 @@ namespace strake::inference {
 inline constexpr int64_t kLongest = 60;
 
 // Sizes are multiples of nothing in the kernels. The depth of the last product has several blocks.
-inline Json config_of(const std::string& family) {
+inline Json config_of(const std::string& family, const Json& changes = Json::object()) {
   Json config{{"model_type", family},
               {"vocab_size", 211},
               {"max_position_embeddings", 70},
@@ -40,14 +40,15 @@ inline Json config_of(const std::string& family) {
                    {"intermediate_size", 1050},
                    {"type_vocab_size", family == "bert" ? 2 : 1}});
   }
+  config.update(changes);
   return config;
 }
 
 // A classifier with random weights, biases and norms included.
 class RandomModel {
  public:
-  explicit RandomModel(const std::string& family)
-      : folder_(config_of(family)), model_(models::read_encoder_config(folder_.path())) {
+  explicit RandomModel(const std::string& family, const Json& changes = Json::object())
+      : folder_(config_of(family, changes)), model_(models::read_encoder_config(folder_.path())) {
     std::vector<tensors::NamedTensor> weights;
     for (const auto& block : model_.blocks()) {
       at::Tensor flat = at::zeros({block->layout().numel()});

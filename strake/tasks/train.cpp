@@ -232,7 +232,7 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
 
 const char* matrix_products(const TrainConfig& config) {
   if (config.trains_on_gpus()) return "of libtorch on GPUs";
-  return to_string(models::layers::matmul_library(scalar_type(config.training.precision())));
+  return to_string(models::layers::matmul_library());
 }
 
 void log_environment(const TrainConfig& config, const TrainJob& job, int num_ranks, int threads) {

@@ -41,25 +41,18 @@ std::optional<MatmulLibrary> forced_library() {
   fail(ErrorKind::kUsage, "STRAKE_MATMUL={} is none of {}", name, fmt::join(kLibraryNames, ", "));
 }
 
-// On AMD processors our own kernels: their results do not depend on the batch and they allocate no workspace. For speed
-// alone there is little to choose: benchmarks/matmul_bench.cpp, the three products of RoBERTa-base's layers together on
-// a Zen 5, has oneDNN's time at 0.99 (fp32) and 1.01 (bf16) of ours with one thread, which is within the noise, and at
-// 1.04 and 1.07 with two. oneDNN is ahead in most input gradients, we are in most weight gradients. MKL is slow there.
-// With AMX our own kernels for bf16: fine-tuning RoBERTa-base takes 0.84 of the time with ATen's products (which are
-// oneDNN's there). fp32 is MKL's on Intel, where it takes 0.92 of ours. Other processors were not measured.
-MatmulLibrary choose_library(Isa own_kernels) {
+// Our own kernels wherever there are some for vectors: a row's result does not depend on the rows beside it, nor on the
+// number of threads, which all promises of equal bits build upon, and they allocate no workspace. What that costs was
+// measured as steps of fine-tuning RoBERTa-base: on a Zen 5 oneDNN's products take the same time (MKL's twice as long);
+// on an Intel with AMX MKL's take 0.92 of it in fp32, ATen's 1.19 in bf16.
+MatmulLibrary choose_library() {
   // oneDNN keeps the machine code of the last 1024 shapes. Packed batches differ in length from step to step, so all
   // but the present step's are dead weight, several hundred megabytes of it.
   ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64", 0);
   const std::optional<MatmulLibrary> forced = forced_library();
-  const bool has_onednn = find_linear_pointwise().has_value();
-  require(forced != MatmulLibrary::kOnednn || has_onednn, ErrorKind::kUsage,
+  require(forced != MatmulLibrary::kOnednn || find_linear_pointwise().has_value(), ErrorKind::kUsage,
           "STRAKE_MATMUL=onednn: this libtorch lacks the operator");
-  if (forced) return *forced;
-  if (own_kernels == Isa::kAvx512Bf16 && usable(Isa::kAmx)) return MatmulLibrary::kStrake;
-  if (!cpu_features().is_amd) return MatmulLibrary::kAten;
-  if (usable(own_kernels)) return MatmulLibrary::kStrake;
-  return has_onednn ? MatmulLibrary::kOnednn : MatmulLibrary::kAten;
+  return forced.value_or(usable(Isa::kAvx2) ? MatmulLibrary::kStrake : MatmulLibrary::kAten);
 }
 
 at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
@@ -135,20 +128,17 @@ int64_t fp32_sums(int64_t numel, int64_t element_size) {
   return element_size < kFp32 ? numel * kFp32 : 0;
 }
 
-bool copies_operands(int64_t element_size) {
-  return matmul_library(element_size == sizeof(float) ? at::kFloat : at::kBFloat16) == MatmulLibrary::kOnednn;
-}
+bool copies_operands() { return matmul_library() == MatmulLibrary::kOnednn; }
 
 }  // namespace
 
-MatmulLibrary matmul_library(c10::ScalarType dtype) {
-  static const MatmulLibrary for_fp32 = choose_library(Isa::kAvx512);
-  static const MatmulLibrary for_bf16 = choose_library(Isa::kAvx512Bf16);
-  return dtype == at::kBFloat16 ? for_bf16 : for_fp32;
+MatmulLibrary matmul_library() {
+  static const MatmulLibrary library = choose_library();
+  return library;
 }
 
 MatmulLibrary matmul_library_for(const at::Tensor& operand) {
-  return operand.is_cuda() ? MatmulLibrary::kAten : matmul_library(operand.scalar_type());
+  return operand.is_cuda() ? MatmulLibrary::kAten : matmul_library();
 }
 
 const char* to_string(MatmulLibrary library) { return kLibraryNames.at(static_cast<size_t>(library)); }
@@ -225,12 +215,11 @@ ActivatedLinear activated_linear_product(const LinearOperands& operands, kernels
 }
 
 int64_t linear_input_gradient_workspace(int64_t tokens, int64_t inputs, int64_t element_size) {
-  return copies_operands(element_size) ? fp32_sums(tokens * inputs, element_size) : 0;
+  return copies_operands() ? fp32_sums(tokens * inputs, element_size) : 0;
 }
 
 int64_t linear_weight_gradient_workspace(int64_t tokens, int64_t outputs, int64_t inputs, int64_t element_size) {
-  return copies_operands(element_size) ? tokens * outputs * element_size + fp32_sums(outputs * inputs, element_size)
-                                       : 0;
+  return copies_operands() ? tokens * outputs * element_size + fp32_sums(outputs * inputs, element_size) : 0;
 }
 
 int64_t widened_products_workspace(int64_t tokens, int64_t outputs, int64_t inputs) {

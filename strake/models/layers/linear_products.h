@@ -19,7 +19,7 @@ enum class MatmulLibrary {
 };
 
 // What suits this machine (choose_library says why), or what STRAKE_MATMUL=strake|onednn|aten says.
-MatmulLibrary matmul_library(c10::ScalarType dtype);
+MatmulLibrary matmul_library();
 // The same for a product with this operand; of GPUs' tensors, ATen's, which has tensor cores for fp16 too.
 MatmulLibrary matmul_library_for(const at::Tensor& operand);
 const char* to_string(MatmulLibrary library);  // as in STRAKE_MATMUL

@@ -19,7 +19,7 @@ int64_t element_size(const PlannedGraph& graph) {
 bool multiplies_in_place(const PlannedGraph& graph) {
   if (graph.widens_products()) return false;
   const auto dtype = graph.element_size() == sizeof(float) ? at::kFloat : at::kBFloat16;
-  return can_multiply_in_place(dtype, matmul_library(dtype));
+  return can_multiply_in_place(dtype, matmul_library());
 }
 
 void use_linear_workspace(PlannedGraph& graph, const ProductShape& shape) { graph.use(copies(graph, shape)); }
