@@ -92,9 +92,10 @@ class Calibrator {
   }
 
   Calibration run() {
-    read_and_score_in_fp32();
+    const MeasuredWith with = read_and_score_in_fp32();
     Calibration result{.record = {.task = MeasuredTask::of(task_),
                                   .model = fingerprint_of(config_.model_name_or_path),
+                                  .with = with,
                                   .rows = num_rows(),
                                   .metric = exact_->main_metric()},
                        .metrics = exact_->metrics()};
@@ -119,10 +120,11 @@ class Calibrator {
  private:
   ScoringModel load(const PrecisionPlan& plan) const { return load_scoring_model(config_, plan); }
 
-  void read_and_score_in_fp32() {
+  MeasuredWith read_and_score_in_fp32() {
     ScoringModel model = load({.precision = Precision::kFp32});
     read_data(model);
     exact_ = score(model, [this](size_t, at::Tensor outputs) { exact_outputs_.push_back(std::move(outputs)); });
+    return MeasuredWith::of(*model.tokenizer, text_.max_seq_length);
   }
 
   void read_data(const ScoringModel& model) {

@@ -9,11 +9,12 @@
 #include "strake/inference/precision.h"
 #include "strake/tasks/model_fingerprint.h"
 #include "strake/tasks/scoring_task.h"
+#include "strake/tokenizers/tokenizer.h"
 
 namespace strake::tasks {
 
 // strake_precision.json, which `strake evaluate --calibrate` writes beside a model: how near bf16 and int8 come to fp32
-// on some data, and which linear layers stay in bf16 for it. Nothing in it depends on the processor.
+// on some data, and which linear layers stay in bf16 for it.
 inline constexpr const char* kPrecisionFile = "strake_precision.json";
 
 // What a lower precision promises of the data that it was measured on.
@@ -35,6 +36,15 @@ struct MeasuredTask {
   const char* difference_name() const;  // "logit_difference" or "number_difference"
 };
 
+// What a measurement depends on beside model and task.
+struct MeasuredWith {
+  std::string tokenizer_fingerprint;
+  int64_t max_seq_length = 0;
+  std::string kernels;  // the best instruction set: others round a little differently
+
+  static MeasuredWith of(const tokenizers::Tokenizer& tokenizer, int64_t max_seq_length);
+};
+
 // A precision's results against those of fp32.
 struct Closeness {
   std::optional<double> agreement;  // none for regression
@@ -46,6 +56,7 @@ struct Closeness {
 struct PrecisionRecord {
   MeasuredTask task;
   ModelFingerprint model;
+  std::optional<MeasuredWith> with;  // files of earlier versions do not say
   int64_t rows = 0;
   std::string metric;  // "accuracy", "pearson", "f1" or "" without one
   double fp32_metric = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/clock.h"
@@ -100,9 +101,13 @@ ScoringModel load_scoring_model(const ScoreConfig& config, const std::optional<i
   const int64_t layers = encoder.num_hidden_layers;
   const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
   const TextOptions text = text_options(config, task.task, encoder);
+  auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
   const PrecisionChoice choice =
       given ? PrecisionChoice{.plan = *given, .accuracy = {}}
-            : choose_precision(config.precision, config.model_name_or_path, layers, MeasuredTask::of(task));
+            : choose_precision(config.precision, {.folder = config.model_name_or_path,
+                                                  .num_layers = layers,
+                                                  .task = MeasuredTask::of(task),
+                                                  .with = MeasuredWith::of(*tokenizer, text.max_seq_length)});
   ScoringModel model{
       .engine = {config.model_name_or_path,
                  choice.plan,
@@ -111,7 +116,7 @@ ScoringModel load_scoring_model(const ScoreConfig& config, const std::optional<i
                   .longest_sequence = text.max_seq_length},
                  task.head,
                  config.packed_weights == "off" ? inference::PackedWeights::kOff : inference::PackedWeights::kKept},
-      .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
+      .tokenizer = std::move(tokenizer),
       .plan = choice.plan,
       .task = task,
       .text = text,

@@ -5,7 +5,7 @@ import shutil
 
 import numpy
 import pytest
-from program import command, predict, run, strake, summary
+from program import command, environment, predict, run, strake, summary
 from tiny_models import change_weights, make_model, reviews, word_piece_vocabulary, write_table
 
 RECORD = "strake_precision.json"
@@ -128,13 +128,62 @@ def test_int8_without_a_calibration_says_that_it_promises_nothing(folder, model)
     assert "nothing is known about its accuracy in int8" in outcome.err and "--calibrate" in outcome.err
 
 
+def is_not_trusted(model, folder, why):
+    outcome = attempt("evaluate", model, folder, precision="int8")
+    assert outcome.code == 2 and why in outcome.err and "measure again with strake evaluate --calibrate" in outcome.err
+    outcome = attempt("evaluate", model, folder, precision="auto")
+    assert outcome.code == 0 and why in outcome.err and "--precision auto: int8" not in outcome.err
+    found = summary(
+        "evaluate", model_name_or_path=model, input=folder / "check.parquet", max_seq_length=32, precision="bf16"
+    )
+    assert not found["accuracy_of_arithmetic"]["measured"] and why in found["accuracy_of_arithmetic"]["why"]
+
+
 def test_a_calibration_of_other_weights_is_not_trusted(folder, model):
     calibrate(model, folder)
     change_weights(model, lambda name, array: array * 1.0001)
-    outcome = attempt("evaluate", model, folder, precision="int8")
-    assert outcome.code == 2 and "was measured for other weights" in outcome.err
-    outcome = attempt("evaluate", model, folder, precision="auto")
-    assert outcome.code == 0 and "for other weights is the" in outcome.err
+    is_not_trusted(model, folder, "was measured for other weights")
+
+
+def test_a_calibration_with_another_tokenizer_is_not_trusted(folder, model):
+    calibrate(model, folder)
+    words = word_piece_vocabulary()
+    (model / "vocab.txt").write_text("\n".join([*words[:-1], "?!"]) + "\n")
+    is_not_trusted(model, folder, "was measured with another tokenizer")
+    calibrate(model, folder)
+    assert "--precision auto: int8" in attempt("evaluate", model, folder, precision="auto").err
+
+
+def test_a_calibration_that_does_not_say_what_it_was_measured_with_is_not_trusted(folder, model):
+    calibrate(model, folder)
+    record = json.loads((model / RECORD).read_text())
+    del record["measured_with"]
+    (model / RECORD).write_text(json.dumps(record))
+    is_not_trusted(model, folder, "is of an earlier version of strake")
+
+
+def test_other_conditions_than_those_of_the_calibration_are_told(folder, model, tmp_path):
+    calibrate(model, folder)
+
+    def notices(max_seq_length, isa=None):
+        flags = {"model_name_or_path": model, "input": folder / "check.parquet", "max_seq_length": max_seq_length}
+        line = command("predict", precision="int8", output=tmp_path / "out.parquet", **flags)
+        outcome = run(line, env=environment(STRAKE_ISA=isa) if isa else None)
+        assert outcome.code == 0
+        accuracy = json.loads((tmp_path / "_out.parquet.manifest.json").read_text())["accuracy"]
+        assert accuracy["measured"] and accuracy["max_seq_length"] == 32
+        told = accuracy.get("notices", [])
+        assert all(notice in outcome.err for notice in told)
+        return told
+
+    assert notices(32) == []
+    (longer,) = notices(48)
+    assert "measured with --max_seq_length 32, and this run has 48: nothing is known of longer texts" in longer
+    kernels = json.loads((model / RECORD).read_text())["measured_with"]["kernels"]
+    if kernels == "reference":
+        pytest.skip("this processor has only the reference kernels")
+    (other,) = notices(32, isa="reference")
+    assert f"measured with the kernels {kernels}, and this run has reference" in other
 
 
 def test_linears_that_the_file_names_stay_in_bf16(folder, model, tmp_path):
