@@ -160,7 +160,8 @@ std::span<const Verb> verbs() {
            "    the same class for 99 % of the rows and an accuracy within 0.5 points (a Pearson correlation within\n"
            "    0.005); the same label for 99 % of the tokens; the same answer for 99 % of the rows and, with true\n"
            "    answers, an F1 within 0.5 points; embeddings with a mean cosine of 0.99 once fp32's mean is taken\n"
-           "    from them. Linear layers stay in bf16 until int8 is. Takes some passes over the data"},
+           "    from them. Linear layers stay in bf16 until int8 is. Takes some passes over the data; of fewer than\n"
+           "    500 rows --precision auto does not rely on it"},
           &run_evaluate},
       Verb{{"prepare", "Tokenize text into Parquet once, for many training runs.",
             "Example:\n"

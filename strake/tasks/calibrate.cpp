@@ -21,7 +21,6 @@ using inference::Precision;
 using inference::PrecisionPlan;
 
 constexpr int64_t kProbeSequences = 256;  // by which linear layers are compared
-constexpr int64_t kFewRows = 200;         // fewer say little of a share of 1 %
 using Numbers = std::vector<float>;
 
 std::span<const float> numbers_of(const at::Tensor& outputs) {
@@ -139,8 +138,11 @@ class Calibrator {
     const RowEncoding encoding{model.tokenizer, text_, labels ? &*labels : nullptr, model.places()};
     for_each_encoded(source, encoding, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
     require(num_rows() > 0, ErrorKind::kData, "{} has no rows", config_.input.front());
-    if (num_rows() < kFewRows) {
-      log::warning("{} rows say little about a share of 1 % of them: calibrate on some hundred", num_rows());
+    if (num_rows() < kFewestRows) {
+      log::warning(
+          "{} rows are too few to promise anything of others: --precision auto relies on a calibration of {} or "
+          "more",
+          num_rows(), kFewestRows);
     }
   }
 

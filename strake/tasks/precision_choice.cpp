@@ -67,6 +67,11 @@ PrecisionChoice measured(Precision precision, const PrecisionRecord& record, con
   if (!record.holds(precision, record.of(precision))) {
     log::warning("{} is not near enough to fp32 for this model, says {}: {}", to_string(precision), kPrecisionFile,
                  describe(record, record.of(precision)));
+  } else if (!record.has_enough_rows()) {
+    log::warning(
+        "{} was measured on {} rows, which are too few to promise anything of others: take {} or more with "
+        "strake evaluate --calibrate",
+        to_string(precision), record.rows, kFewestRows);
   }
   const std::vector<std::string> notices = notices_about(*record.with, planned.with);
   for (const std::string& notice : notices) log::warning("{} of {}: {}", kPrecisionFile, to_string(precision), notice);
@@ -112,15 +117,18 @@ PrecisionChoice choose_freely(const PlannedScoring& planned) {
     return fast ? chose(unmeasured(Precision::kBf16, doubt), "this processor has instructions for it, and " + unknown)
                 : chose(kFp32, "this processor has no instructions for bf16, and " + unknown);
   }
-  if (record->holds(Precision::kInt8, record->int8)) {
+  const bool int8_holds = record->holds(Precision::kInt8, record->int8);
+  if (int8_holds && record->has_enough_rows()) {
     return chose(measured(Precision::kInt8, *record, planned),
                  fmt::format("of {}: {}", kPrecisionFile, describe(*record, record->int8)));
   }
-  if (!fast) return chose(kFp32, "int8 is not near enough, and this processor has no instructions for bf16");
+  const std::string no_int8 = !int8_holds ? "int8 is not near enough"
+                                          : fmt::format("int8 was measured on {} rows, and {} are needed to rely on it",
+                                                        record->rows, kFewestRows);
+  if (!fast) return chose(kFp32, no_int8 + ", and this processor has no instructions for bf16");
   const bool holds = record->holds(Precision::kBf16, record->bf16);
-  return chose(
-      holds ? measured(Precision::kBf16, *record, planned) : kFp32,
-      fmt::format("int8 is not near enough, and {} says of bf16: {}", kPrecisionFile, describe(*record, record->bf16)));
+  return chose(holds ? measured(Precision::kBf16, *record, planned) : kFp32,
+               fmt::format("{}, and {} says of bf16: {}", no_int8, kPrecisionFile, describe(*record, record->bf16)));
 }
 
 }  // namespace

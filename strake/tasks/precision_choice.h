@@ -36,9 +36,12 @@ struct PlannedScoring {
 // Flags with what the kPrecisionFile in the model's folder says. It is not believed if it was measured for another
 // task, model or tokenizer, or does not say for which. Of another --max_seq_length or other kernels it is believed,
 // with a warning, and "notices" in the accuracy say so. Warns where nothing is promised. Logs what `auto` chose, and
-// why. Errors (kConfig): a file that cannot be read, or, with --precision int8, one that is not believed for another
-// reason than its task. `auto` takes int8 or bf16 if the file's measurements hold; without a file that it believes bf16
-// where the processor has instructions for it, else fp32.
+// why.
+//
+// `auto` takes int8 if the file's measurement of enough rows holds; else bf16 where the processor has instructions for
+// it, unless the file says that it is not near enough; else fp32.
+// Errors (kConfig): a file that cannot be read, or, with --precision int8, one that is not believed for another reason
+// than its task.
 PrecisionChoice choose_precision(const PrecisionFlags& flags, const PlannedScoring& planned);
 
 // "int8", or "int8 with 2 of 24 linear layers in bf16".

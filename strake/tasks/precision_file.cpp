@@ -179,7 +179,8 @@ Json accuracy_json(const PrecisionRecord& record, inference::Precision precision
     json["max_seq_length"] = record.with->max_seq_length;
     json["kernels"] = record.with->kernels;
   }
-  json["keeps_promise"] = record.holds(precision, record.of(precision));
+  json["enough_rows"] = record.has_enough_rows();
+  json["keeps_promise"] = record.has_enough_rows() && record.holds(precision, record.of(precision));
   if (record.metric.empty()) return json;
   json["metric_name"] = record.metric;
   json["fp32_metric"] = number(record.fp32_metric);

@@ -362,6 +362,26 @@ TEST_F(PrecisionChoice, AutoTakesNothingThatIsKnownToBeTooFar) {
   EXPECT_EQ(choose("auto").precision, Precision::kFp32);
 }
 
+TEST_F(PrecisionChoice, AutoReliesOnEnoughRowsOnly) {
+  PrecisionRecord record = good_record();
+  record.rows = 500;
+  write(record);
+  EXPECT_EQ(choose("auto").precision, Precision::kInt8);
+  EXPECT_EQ(accuracy("int8").at("enough_rows"), true);
+  record.rows = 499;
+  write(record);
+  EXPECT_EQ(choose("auto").precision, kFast ? Precision::kBf16 : Precision::kFp32);
+  for (const char* precision : {"bf16", "int8"}) {
+    EXPECT_EQ(accuracy(precision).at("rows"), 499);
+    EXPECT_EQ(accuracy(precision).at("enough_rows"), false);
+    EXPECT_EQ(accuracy(precision).at("keeps_promise"), false);
+  }
+  EXPECT_EQ(choose("int8").bf16_linears, good_record().bf16_linears) << "asked for by name";
+  record.bf16.agreement = 0.99;
+  write(record);
+  EXPECT_EQ(choose("auto").precision, Precision::kFp32) << "few rows can tell that it is too far";
+}
+
 TEST_F(PrecisionChoice, RefusesAFileThatCannotBeRead) {
   folder_.write(kPrecisionFile, "{\"version\": 1, \"version\": 1}");
   for (const char* precision : {"int8", "auto"}) {

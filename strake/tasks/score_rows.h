@@ -42,9 +42,8 @@ struct ScoreConfig {
           "windows that a text is cut into; default: 384, or the model's positions");
     visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens that a core computes at a time");
     visit("precision", self.precision.precision,
-          "fp32 (as if left out), bf16, int8, or auto: int8 or bf16 if strake evaluate --calibrate has found it near "
-          "enough "
-          "to fp32; without that bf16, on processors with instructions for it");
+          "fp32 (as if left out), bf16, int8, or auto: int8 if strake evaluate --calibrate has found it near enough to "
+          "fp32 on 500 rows or more; else bf16 on processors with instructions for it, unless it was found too far");
     visit("bf16", self.precision.bf16, "the same as --precision bf16");
     visit("packed_weights", self.packed_weights,
           "auto: keep the weights as this processor multiplies them in strake_packed/ beside the model, so that later "

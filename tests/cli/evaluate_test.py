@@ -17,7 +17,7 @@ from refusals import DATA, USAGE
 from tiny_models import GOOD, change_weights, make_model, make_reader, make_tagger, reviews, write_table
 
 RECORD = "strake_precision.json"
-ROWS = 250
+ROWS = 500  # the fewest of a calibration that auto relies on
 
 
 @pytest.fixture(scope="module")

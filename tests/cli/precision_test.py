@@ -9,6 +9,7 @@ from program import command, environment, predict, run, strake, summary
 from tiny_models import change_weights, make_model, reviews, word_piece_vocabulary, write_table
 
 RECORD = "strake_precision.json"
+ROWS = 500  # the fewest that auto relies on
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +17,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("precision")
     make_model(folder / "base", dropout=0.1)
     write_table(folder / "train.parquet", reviews(200))
-    write_table(folder / "check.parquet", reviews(250, seed=2))
+    write_table(folder / "check.parquet", reviews(ROWS, seed=2))
     for label, output in (("label", "classifier"), ("score", "regressor")):
         strake(
             "train",
@@ -74,7 +75,7 @@ def test_batch_size_does_not_change_scores_in_int8(folder, model, tmp_path, toke
 def test_calibration_is_what_evaluate_says_of_each_precision(folder, model):
     result = calibrate(model, folder)
     record = json.loads((model / RECORD).read_text())
-    assert record["rows"] == result["rows"] == 250
+    assert record["rows"] == result["rows"] == ROWS
     for precision in ("bf16", "int8"):
         alone = summary(
             "evaluate",
@@ -95,7 +96,7 @@ def test_auto_takes_int8_once_it_is_known_to_be_near(folder, model):
     calibrate(model, folder)
     after = attempt("evaluate", model, folder, precision="auto")
     assert after.code == 0
-    assert "--precision auto: int8, because of" in after.err and "of 250 rows have fp32's class" in after.err
+    assert "--precision auto: int8, because of" in after.err and f"of {ROWS} rows have fp32's class" in after.err
 
 
 def test_each_run_writes_what_is_known_of_its_accuracy(folder, model, tmp_path):
@@ -107,7 +108,7 @@ def test_each_run_writes_what_is_known_of_its_accuracy(folder, model, tmp_path):
     found = calibrate(model, folder)
     assert accuracy("fp32") is None
     known = accuracy("int8")
-    assert known["measured"] and known["keeps_promise"] and known["rows"] == 250
+    assert known["measured"] and known["keeps_promise"] and known["rows"] == ROWS
     assert known["agreement"] == found["int8_agreement"]
     assert known["metric_name"] == "accuracy" and known["metric"] == found["int8_accuracy"]
     assert known["fp32_metric"] == found["accuracy"]
@@ -184,6 +185,23 @@ def test_other_conditions_than_those_of_the_calibration_are_told(folder, model, 
         pytest.skip("this processor has only the reference kernels")
     (other,) = notices(32, isa="reference")
     assert f"measured with the kernels {kernels}, and this run has reference" in other
+
+
+def test_auto_does_not_rely_on_a_calibration_of_few_rows(folder, model, tmp_path):
+    write_table(tmp_path / "check.parquet", reviews(ROWS - 1, seed=2))
+    told = attempt("evaluate", model, tmp_path, calibrate=True)
+    assert told.code == 0
+    assert f"--precision auto relies on a calibration of {ROWS} or more" in told.err
+    outcome = attempt("evaluate", model, folder, precision="auto")
+    assert "--precision auto: int8" not in outcome.err
+    assert f"because int8 was measured on {ROWS - 1} rows, and {ROWS} are needed to rely on it" in outcome.err
+    output = tmp_path / "out.parquet"
+    outcome = attempt("predict", model, folder, precision="int8", output=output)
+    assert outcome.code == 0 and f"int8 was measured on {ROWS - 1} rows, which are too few" in outcome.err
+    accuracy = json.loads((tmp_path / "_out.parquet.manifest.json").read_text())["accuracy"]
+    assert accuracy["measured"] and not accuracy["enough_rows"] and not accuracy["keeps_promise"]
+    told = attempt("evaluate", model, folder, calibrate=True)
+    assert "too few" not in told.err and "--precision auto relies" not in told.err
 
 
 def test_linears_that_the_file_names_stay_in_bf16(folder, model, tmp_path):
