@@ -149,7 +149,9 @@ void verify_model_files(const fs::path& folder) {
   if (!fs::exists(folder / kManifest)) return;
   as_damage([&] {
     const Json manifest = read_json(folder / kManifest, kMaxIndexBytes);
-    if (manifest.contains("format_version")) verify_files(folder, manifest, Part::kModel);
+    if (!manifest.contains("format_version")) return;
+    verify_files(folder, manifest, Part::kModel);
+    log::info("{}: its files have the checksums of {}", folder.string(), kManifest);
   });
 }
 

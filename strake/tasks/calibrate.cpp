@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
@@ -91,6 +92,7 @@ class Calibrator {
   }
 
   Calibration run() {
+    checkpoint::verify_model_files(config_.model_name_or_path);  // once, not for each precision
     const MeasuredWith with = read_and_score_in_fp32();
     Calibration result{.record = {.task = MeasuredTask::of(task_),
                                   .model = fingerprint_of(config_.model_name_or_path),
@@ -117,7 +119,7 @@ class Calibrator {
   }
 
  private:
-  ScoringModel load(const PrecisionPlan& plan) const { return load_scoring_model(config_, plan); }
+  ScoringModel load(const PrecisionPlan& plan) const { return load_verified_model(config_, plan); }
 
   MeasuredWith read_and_score_in_fp32() {
     ScoringModel model = load({.precision = Precision::kFp32});

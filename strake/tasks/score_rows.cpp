@@ -92,11 +92,19 @@ void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encode
           config.model_name_or_path, largest == ids.end() ? 0 : *largest, encoder.vocab_size);
 }
 
-ScoringModel load_scoring_model(const ScoreConfig& config, const std::optional<inference::PrecisionPlan>& given) {
+ScoringModel load_scoring_model(const ScoreConfig& config) {
+  const auto start = Clock::now();
+  checkpoint::verify_model_files(config.model_name_or_path);
+  const double verify_seconds = seconds_since(start);
+  ScoringModel model = load_verified_model(config, std::nullopt);
+  model.load_seconds += verify_seconds;
+  return model;
+}
+
+ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<inference::PrecisionPlan>& given) {
   const auto start = Clock::now();
   const int threads = threads_per_rank(1);
   tensors::set_compute_threads(threads);
-  checkpoint::verify_model_files(config.model_name_or_path);
   const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
   const int64_t layers = encoder.num_hidden_layers;
   const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);

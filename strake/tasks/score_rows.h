@@ -81,9 +81,10 @@ TextOptions text_options(const ScoreConfig& config, ScoringTask task, const mode
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end);
-// `plan`: in the place of the one that the flags ask for.
-ScoringModel load_scoring_model(const ScoreConfig& config,
-                                const std::optional<inference::PrecisionPlan>& plan = std::nullopt);
+// Compares the files of a checkpoint with its manifest first.
+ScoringModel load_scoring_model(const ScoreConfig& config);
+// The same where that was done. `plan`: in the place of the one that the flags ask for.
+ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<inference::PrecisionPlan>& plan);
 
 // What the head gives, fp32 [rows or tokens, width], for rows [begin, end). Errors (kData, kNumeric) name file and row.
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,

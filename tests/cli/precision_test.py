@@ -6,6 +6,7 @@ import shutil
 import numpy
 import pytest
 from program import command, environment, predict, run, strake, summary
+from refusals import FILE
 from tiny_models import change_weights, make_model, reviews, word_piece_vocabulary, write_table
 
 RECORD = "strake_precision.json"
@@ -88,6 +89,25 @@ def test_calibration_is_what_evaluate_says_of_each_precision(folder, model):
         assert result[f"{precision}_agreement"] == record[precision]["agreement"] >= 0.99
         assert 0 < record[precision]["mean_logit_difference"] < record[precision]["max_logit_difference"] < 1
     assert result["accuracy"] == record["fp32"]["metric"]
+
+
+def test_the_files_of_a_checkpoint_are_compared_with_its_sums_once(folder, tmp_path):
+    strake(
+        "train",
+        model_name_or_path=folder / "base",
+        train_file=folder / "train.parquet",
+        max_seq_length=32,
+        max_steps=2,
+        save_steps=2,
+        output_dir=tmp_path,
+    )
+    told = attempt("evaluate", tmp_path / "checkpoint-2", folder, calibrate=True)
+    assert told.code == 0
+    assert told.err.count("checkpoint-2: its files have the checksums of manifest.json") == 1
+    with (tmp_path / "checkpoint-2/vocab.txt").open("a") as file:
+        file.write("more\n")
+    told = attempt("evaluate", tmp_path / "checkpoint-2", folder, calibrate=True)
+    assert told.code == FILE and "vocab.txt has" in told.err
 
 
 def test_auto_takes_int8_once_it_is_known_to_be_near(folder, model):
