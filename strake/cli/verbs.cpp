@@ -59,6 +59,7 @@ std::vector<TableRow> score_rows(const tasks::ScoreReport& report) {
   return {{"arithmetic", report.precision},
           {"rows", count_text(report.rows)},
           {"tokens", count_text(report.tokens)},
+          {"rows_cut", count_text(report.rows_cut)},
           {"seconds", decimals(report.seconds)},
           {"rows_per_second", decimals(per_second(report.rows, report.seconds))},
           {"tokens_per_second", decimals(per_second(report.tokens, report.seconds))}};
@@ -69,6 +70,7 @@ Json score_json(const tasks::ScoreReport& report) {
           {"accuracy_of_arithmetic", report.accuracy},
           {"rows", report.rows},
           {"tokens", report.tokens},
+          {"rows_cut", report.rows_cut},
           {"seconds", report.seconds},
           {"load_seconds", report.load_seconds}};
 }

@@ -114,7 +114,11 @@ class Calibrator {
     add_metrics("int8", record.int8, record, result.metrics);
     result.metrics.emplace_back("int8_linears_in_bf16", static_cast<double>(record.bf16_linears.size()));
     result.score.rows = num_rows();
-    for (const EncodedRows& rows : data_) result.score.tokens += std::ssize(rows.ids);
+    for (const EncodedRows& rows : data_) {
+      result.score.tokens += std::ssize(rows.ids);
+      result.score.rows_cut += std::ssize(rows.cut_rows);
+    }
+    warn_of_cut_rows(result.score.rows_cut, text_.max_seq_length);
     return result;
   }
 

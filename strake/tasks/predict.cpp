@@ -184,7 +184,7 @@ Json to_json(const PredictReport& report) {
           {"seconds_waiting_for_input", report.seconds_waiting_for_input},
           {"seconds_waiting_for_output", report.seconds_waiting_for_output},
           {"peak_resident_bytes", report.peak_resident_bytes},
-          {"rows_cut", report.rows_cut},
+          {"rows_cut", report.score.rows_cut},
           {"resumes", report.resumes}};
 }
 

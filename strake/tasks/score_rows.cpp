@@ -180,8 +180,10 @@ ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const Lab
     sink(rows, score_encoded(config, model, rows, 0, rows.num_rows()));
     report.rows += rows.num_rows();
     report.tokens += std::ssize(rows.ids);
+    report.rows_cut += std::ssize(rows.cut_rows);
   };
   for_each_encoded(source, {model.tokenizer, model.text, labels, model.places()}, 1, score);
+  warn_of_cut_rows(report.rows_cut, model.text.max_seq_length);
   report.seconds = seconds_since(start);
   return report;
 }

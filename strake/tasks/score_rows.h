@@ -56,6 +56,7 @@ struct ScoreConfig {
 struct ScoreReport {
   int64_t rows = 0;
   int64_t tokens = 0;
+  int64_t rows_cut = 0;     // with more tokens than --max_seq_length, of those that this run tokenized
   double load_seconds = 0;  // model and tokenizer
   double seconds = 0;       // everything else
   std::string precision;    // "int8 with 2 of 24 linear layers in bf16"
