@@ -20,11 +20,6 @@ constexpr std::string_view kTemporaryPrefix = ".checkpoint-";
 constexpr const char* kManifest = "manifest.json";
 constexpr int kFormatVersion = 1;
 
-struct FileSum {
-  uint64_t bytes = 0;
-  uint32_t crc = 0;
-};
-
 FileSum sum_file(const fs::path& path) {
   const MappedFile file(path);
   return {file.size(), crc32c(file.bytes().data(), file.size())};
