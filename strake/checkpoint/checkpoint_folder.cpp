@@ -20,11 +20,6 @@ constexpr std::string_view kTemporaryPrefix = ".checkpoint-";
 constexpr const char* kManifest = "manifest.json";
 constexpr int kFormatVersion = 1;
 
-struct FileSum {
-  uint64_t bytes = 0;
-  uint32_t crc = 0;
-};
-
 FileSum sum_file(const fs::path& path) {
   const MappedFile file(path);
   return {file.size(), crc32c(file.bytes().data(), file.size())};
@@ -149,7 +144,9 @@ void verify_model_files(const fs::path& folder) {
   if (!fs::exists(folder / kManifest)) return;
   as_damage([&] {
     const Json manifest = read_json(folder / kManifest, kMaxIndexBytes);
-    if (manifest.contains("format_version")) verify_files(folder, manifest, Part::kModel);
+    if (!manifest.contains("format_version")) return;
+    verify_files(folder, manifest, Part::kModel);
+    log::info("{}: its files have the checksums of {}", folder.string(), kManifest);
   });
 }
 

@@ -59,6 +59,7 @@ std::vector<TableRow> score_rows(const tasks::ScoreReport& report) {
   return {{"arithmetic", report.precision},
           {"rows", count_text(report.rows)},
           {"tokens", count_text(report.tokens)},
+          {"rows_cut", count_text(report.rows_cut)},
           {"seconds", decimals(report.seconds)},
           {"rows_per_second", decimals(per_second(report.rows, report.seconds))},
           {"tokens_per_second", decimals(per_second(report.tokens, report.seconds))}};
@@ -69,6 +70,7 @@ Json score_json(const tasks::ScoreReport& report) {
           {"accuracy_of_arithmetic", report.accuracy},
           {"rows", report.rows},
           {"tokens", report.tokens},
+          {"rows_cut", report.rows_cut},
           {"seconds", report.seconds},
           {"load_seconds", report.load_seconds}};
 }
@@ -160,7 +162,8 @@ std::span<const Verb> verbs() {
            "    the same class for 99 % of the rows and an accuracy within 0.5 points (a Pearson correlation within\n"
            "    0.005); the same label for 99 % of the tokens; the same answer for 99 % of the rows and, with true\n"
            "    answers, an F1 within 0.5 points; embeddings with a mean cosine of 0.99 once fp32's mean is taken\n"
-           "    from them. Linear layers stay in bf16 until int8 is. Takes some passes over the data"},
+           "    from them. Linear layers stay in bf16 until int8 is. Takes some passes over the data; of fewer than\n"
+           "    500 rows --precision auto does not rely on it"},
           &run_evaluate},
       Verb{{"prepare", "Tokenize text into Parquet once, for many training runs.",
             "Example:\n"

@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "strake/core/crc32c.h"
 #include "strake/core/error.h"
 
 namespace strake::data {
@@ -52,7 +53,7 @@ class ParquetOutput {
 
   void write(const std::shared_ptr<arrow::RecordBatch>& batch);
   // At least one batch, possibly without rows, must have been written.
-  void finish(const std::map<std::string, std::string>& metadata);
+  FileSum finish(const std::map<std::string, std::string>& metadata);
   const std::string& name() const;
 
  private:

@@ -25,10 +25,11 @@ class AtomicFileStream final : public arrow::io::OutputStream {
       if (!error_) error_ = error;
       return arrow::Status::IOError(error.what());
     }
-    position_ += bytes;
+    sum_ = {.bytes = sum_.bytes + static_cast<uint64_t>(bytes),
+            .crc = crc32c(data, static_cast<size_t>(bytes), sum_.crc)};
     return arrow::Status::OK();
   }
-  arrow::Result<int64_t> Tell() const override { return position_; }
+  arrow::Result<int64_t> Tell() const override { return static_cast<int64_t>(sum_.bytes); }
   arrow::Status Close() override {
     closed_ = true;
     return arrow::Status::OK();
@@ -36,11 +37,12 @@ class AtomicFileStream final : public arrow::io::OutputStream {
   bool closed() const override { return closed_; }
 
   void commit() { file_.commit(); }
+  const FileSum& sum() const { return sum_; }
   const std::optional<Error>& error() const { return error_; }
 
  private:
   AtomicFile file_;
-  int64_t position_ = 0;
+  FileSum sum_;
   bool closed_ = false;
   std::optional<Error> error_;
 };
@@ -114,7 +116,7 @@ void ParquetOutput::write(const std::shared_ptr<arrow::RecordBatch>& batch) {
   });
 }
 
-void ParquetOutput::finish(const std::map<std::string, std::string>& metadata) {
+FileSum ParquetOutput::finish(const std::map<std::string, std::string>& metadata) {
   require(state_->writer != nullptr, ErrorKind::kInternal, "{}: finished before anything was written", state_->name);
   guarded(state_->name, [&] {
     if (!metadata.empty()) {
@@ -125,6 +127,7 @@ void ParquetOutput::finish(const std::map<std::string, std::string>& metadata) {
     state_->require_written(state_->writer->Close());
     state_->stream->commit();
   });
+  return state_->stream->sum();
 }
 
 }  // namespace strake::data

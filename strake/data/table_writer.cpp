@@ -25,6 +25,6 @@ void TableWriter::append(const Table& table, std::span<const ExtraColumn> extra)
   state_->output.write(with_columns(table, extra, state_->output.name()));
 }
 
-void TableWriter::finish() { state_->output.finish(state_->metadata); }
+FileSum TableWriter::finish() { return state_->output.finish(state_->metadata); }
 
 }  // namespace strake::data

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "strake/core/crc32c.h"
 #include "strake/data/table.h"
 
 namespace strake::data {
@@ -63,8 +64,8 @@ class TableWriter {
   TableWriter& operator=(TableWriter&&) noexcept;
 
   void append(const Table& table, std::span<const ExtraColumn> extra);
-  // At least one table, possibly without rows, must have been appended.
-  void finish();
+  // At least one table, possibly without rows, must have been appended. Returns what the file is then.
+  FileSum finish();
 
  private:
   struct State;

@@ -205,6 +205,16 @@ TEST_F(TableWriterTest, RowGroupsAreCutByRowsAndByBytes) {
   EXPECT_EQ(groups({.bytes_per_group = 20000}), 7);  // 3 chunks of 50 x (100 + 4) bytes fit into each
 }
 
+TEST_F(TableWriterTest, FinishingReturnsSizeAndChecksum) {
+  const fs::path in = write("in.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+  const fs::path out = folder_ / "out.parquet";
+  TableWriter writer(out, {.rows_per_group = 1, .metadata = {{"strake.model", "m"}}});
+  writer.append(*TableReader({.paths = {in}}).next(), {});
+  const FileSum sum = writer.finish();
+  EXPECT_EQ(sum.bytes, fs::file_size(out));
+  EXPECT_EQ(sum.crc, crc32c_of_file(out, 0, static_cast<int64_t>(sum.bytes)));
+}
+
 TEST_F(TableWriterTest, UnfinishedAndFailedFilesLeaveTheOldOneAlone) {
   const auto out = write("out.parquet", "old");
   TableReader reader({.paths = {write("a.csv", "text\none\n")}});

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
@@ -21,7 +22,6 @@ using inference::Precision;
 using inference::PrecisionPlan;
 
 constexpr int64_t kProbeSequences = 256;  // by which linear layers are compared
-constexpr int64_t kFewRows = 200;         // fewer say little of a share of 1 %
 using Numbers = std::vector<float>;
 
 std::span<const float> numbers_of(const at::Tensor& outputs) {
@@ -92,9 +92,11 @@ class Calibrator {
   }
 
   Calibration run() {
-    read_and_score_in_fp32();
+    checkpoint::verify_model_files(config_.model_name_or_path);  // once, not for each precision
+    const MeasuredWith with = read_and_score_in_fp32();
     Calibration result{.record = {.task = MeasuredTask::of(task_),
                                   .model = fingerprint_of(config_.model_name_or_path),
+                                  .with = with,
                                   .rows = num_rows(),
                                   .metric = exact_->main_metric()},
                        .metrics = exact_->metrics()};
@@ -112,17 +114,22 @@ class Calibrator {
     add_metrics("int8", record.int8, record, result.metrics);
     result.metrics.emplace_back("int8_linears_in_bf16", static_cast<double>(record.bf16_linears.size()));
     result.score.rows = num_rows();
-    for (const EncodedRows& rows : data_) result.score.tokens += std::ssize(rows.ids);
+    for (const EncodedRows& rows : data_) {
+      result.score.tokens += std::ssize(rows.ids);
+      result.score.rows_cut += std::ssize(rows.cut_rows);
+    }
+    warn_of_cut_rows(result.score.rows_cut, text_.max_seq_length);
     return result;
   }
 
  private:
-  ScoringModel load(const PrecisionPlan& plan) const { return load_scoring_model(config_, plan); }
+  ScoringModel load(const PrecisionPlan& plan) const { return load_verified_model(config_, plan); }
 
-  void read_and_score_in_fp32() {
+  MeasuredWith read_and_score_in_fp32() {
     ScoringModel model = load({.precision = Precision::kFp32});
     read_data(model);
     exact_ = score(model, [this](size_t, at::Tensor outputs) { exact_outputs_.push_back(std::move(outputs)); });
+    return MeasuredWith::of(*model.tokenizer, text_.max_seq_length);
   }
 
   void read_data(const ScoringModel& model) {
@@ -137,8 +144,11 @@ class Calibrator {
     const RowEncoding encoding{model.tokenizer, text_, labels ? &*labels : nullptr, model.places()};
     for_each_encoded(source, encoding, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
     require(num_rows() > 0, ErrorKind::kData, "{} has no rows", config_.input.front());
-    if (num_rows() < kFewRows) {
-      log::warning("{} rows say little about a share of 1 % of them: calibrate on some hundred", num_rows());
+    if (num_rows() < kFewestRows) {
+      log::warning(
+          "{} rows are too few to promise anything of others: --precision auto relies on a calibration of {} or "
+          "more",
+          num_rows(), kFewestRows);
     }
   }
 

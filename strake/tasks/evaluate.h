@@ -20,8 +20,8 @@ struct EvaluateConfig {
           "of question-answering: column with the true answers: texts, lists of texts, or as Hugging Face's squad has "
           "them; default: answers, with --calibrate if it is there");
     visit("calibrate", self.calibrate,
-          "measure how near bf16 and int8 come to fp32 on these rows, choose the linear layers that int8 leaves in "
-          "bf16, and write strake_precision.json beside the model");
+          "measure how near bf16 and int8 come to fp32 on these rows, 500 or more for --precision auto to rely on it, "
+          "choose the linear layers that int8 leaves in bf16, and write strake_precision.json beside the model");
   }
   void validate() const;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
@@ -19,88 +20,115 @@ using inference::PrecisionPlan;
 constexpr std::array kNames{"fp32", "bf16", "int8", "auto"};
 constexpr const char* kHowToMeasure = "strake evaluate --calibrate measures it and writes the file";
 
-struct Place {
-  const fs::path& folder;
-  int64_t num_layers;
-  const MeasuredTask& task;
-};
-
-std::optional<PrecisionRecord> read_record(const Place& place) {
-  const fs::path path = place.folder / kPrecisionFile;
+std::optional<PrecisionRecord> read_record(const PlannedScoring& planned) {
+  const fs::path path = planned.folder / kPrecisionFile;
   if (!is_there(path)) return std::nullopt;
-  return parse_precision_record(read_json(path, kMaxConfigBytes), place.num_layers, path.string());
+  return parse_precision_record(read_json(path, kMaxConfigBytes), planned.num_layers, path.string());
 }
 
-PrecisionChoice unmeasured(Precision precision) {
-  return {.plan = {.precision = precision}, .accuracy = {{"measured", false}}};
+// Why a record is not believed, as the end of a sentence about its file; "" if it is.
+std::string doubt_about(const PrecisionRecord& record, const PlannedScoring& planned) {
+  if (record.task != planned.task) return fmt::format("was measured for {}", record.task.text());
+  if (!record.with) return "is of an earlier version of strake and does not say with which tokenizer it was measured";
+  if (record.with->tokenizer_fingerprint != planned.with.tokenizer_fingerprint) {
+    return "was measured with another tokenizer than the one in this folder";
+  }
+  if (record.model != fingerprint_of(planned.folder)) {
+    return "was measured for other weights or another config.json than those in this folder";
+  }
+  return "";
+}
+
+// What a record that is believed was measured with, where this run does otherwise.
+std::vector<std::string> notices_about(const MeasuredWith& measured, const MeasuredWith& now) {
+  std::vector<std::string> notices;
+  if (measured.max_seq_length != now.max_seq_length) {
+    notices.push_back(fmt::format(
+        "it was measured with --max_seq_length {}, and this run has {}{}", measured.max_seq_length, now.max_seq_length,
+        now.max_seq_length > measured.max_seq_length ? ": nothing is known of longer texts" : ""));
+  }
+  if (measured.kernels != now.kernels) {
+    notices.push_back(fmt::format("it was measured with the kernels {}, and this run has {}: they round differently",
+                                  printable(measured.kernels), now.kernels));
+  }
+  return notices;
+}
+
+PrecisionChoice unmeasured(Precision precision, const std::string& doubt = "") {
+  PrecisionChoice choice{.plan = {.precision = precision}, .accuracy = {{"measured", false}}};
+  if (!doubt.empty()) choice.accuracy["why"] = fmt::format("{} {}", kPrecisionFile, doubt);
+  return choice;
 }
 const PrecisionChoice kFp32{.plan = {.precision = Precision::kFp32}, .accuracy = {}};
 
-PrecisionChoice measured(Precision precision, const PrecisionRecord& record) {
+PrecisionChoice measured(Precision precision, const PrecisionRecord& record, const PlannedScoring& planned) {
   PrecisionChoice choice{.plan = {.precision = precision}, .accuracy = accuracy_json(record, precision)};
   if (precision == Precision::kInt8) choice.plan.bf16_linears = record.bf16_linears;
+  if (!record.holds(precision, record.of(precision))) {
+    log::warning("{} is not near enough to fp32 for this model, says {}: {}", to_string(precision), kPrecisionFile,
+                 describe(record, record.of(precision)));
+  } else if (!record.has_enough_rows()) {
+    log::warning(
+        "{} was measured on {} rows, which are too few to promise anything of others: take {} or more with "
+        "strake evaluate --calibrate",
+        to_string(precision), record.rows, kFewestRows);
+  }
+  const std::vector<std::string> notices = notices_about(*record.with, planned.with);
+  for (const std::string& notice : notices) log::warning("{} of {}: {}", kPrecisionFile, to_string(precision), notice);
+  if (!notices.empty()) choice.accuracy["notices"] = notices;
   return choice;
 }
 
-void warn_unless_it_holds(Precision precision, const PrecisionRecord& record) {
-  if (record.holds(precision, record.of(precision))) return;
-  log::warning("{} is not near enough to fp32 for this model, says {}: {}", to_string(precision), kPrecisionFile,
-               describe(record, record.of(precision)));
-}
-
-PrecisionChoice choose_int8(const Place& place) {
-  const std::string folder = place.folder.string();
-  const auto record = read_record(place);
-  if (!record || record->task != place.task) {
+PrecisionChoice choose_int8(const PlannedScoring& planned) {
+  const auto record = read_record(planned);
+  if (!record || record->task != planned.task) {
     const std::string other = record ? fmt::format(", but one for {}", record->task.text()) : "";
-    log::warning("{} has no {} for {}{}: nothing is known about its accuracy in int8. {}", folder, kPrecisionFile,
-                 place.task.text(), other, kHowToMeasure);
-    return unmeasured(Precision::kInt8);
+    log::warning("{} has no {} for {}{}: nothing is known about its accuracy in int8. {}", planned.folder.string(),
+                 kPrecisionFile, planned.task.text(), other, kHowToMeasure);
+    return unmeasured(Precision::kInt8, record ? doubt_about(*record, planned) : "");
   }
-  require(record->model == fingerprint_of(place.folder), ErrorKind::kConfig,
-          "{} was measured for other weights or another config.json than those in this folder. Delete it, or measure "
-          "again with strake evaluate --calibrate",
-          (place.folder / kPrecisionFile).string());
-  warn_unless_it_holds(Precision::kInt8, *record);
-  return measured(Precision::kInt8, *record);
+  const std::string doubt = doubt_about(*record, planned);
+  require(doubt.empty(), ErrorKind::kConfig, "{} {}. Delete it, or measure again with strake evaluate --calibrate",
+          (planned.folder / kPrecisionFile).string(), doubt);
+  return measured(Precision::kInt8, *record, planned);
 }
 
-bool is_current(const std::optional<PrecisionRecord>& record, const Place& place) {
-  return record && record->task == place.task && record->model == fingerprint_of(place.folder);
+PrecisionChoice choose_bf16(const PlannedScoring& planned) {
+  const auto record = read_record(planned);
+  if (!record) return unmeasured(Precision::kBf16);
+  const std::string doubt = doubt_about(*record, planned);
+  if (doubt.empty()) return measured(Precision::kBf16, *record, planned);
+  log::warning("{} {}: nothing is known about its accuracy in bf16. {}", (planned.folder / kPrecisionFile).string(),
+               doubt, kHowToMeasure);
+  return unmeasured(Precision::kBf16, doubt);
 }
 
-PrecisionChoice choose_bf16(const Place& place) {
-  const auto record = read_record(place);
-  if (!is_current(record, place)) return unmeasured(Precision::kBf16);
-  warn_unless_it_holds(Precision::kBf16, *record);
-  return measured(Precision::kBf16, *record);
-}
-
-PrecisionChoice choose_freely(const Place& place) {
+PrecisionChoice choose_freely(const PlannedScoring& planned) {
   const auto chose = [](PrecisionChoice choice, const std::string& why) {
     log::info("--precision auto: {}, because {}", to_string(choice.plan.precision), why);
     return choice;
   };
-  const auto record = read_record(place);
-  const bool current = is_current(record, place);
-  if (current && record->holds(Precision::kInt8, record->int8)) {
-    return chose(measured(Precision::kInt8, *record),
+  const bool fast = usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
+  const auto record = read_record(planned);
+  const std::string doubt = record ? doubt_about(*record, planned) : "";
+  if (!record || !doubt.empty()) {
+    const std::string unknown = record ? fmt::format("{} {}: {}", kPrecisionFile, doubt, kHowToMeasure)
+                                       : fmt::format("there is no {}", kPrecisionFile);
+    return fast ? chose(unmeasured(Precision::kBf16, doubt), "this processor has instructions for it, and " + unknown)
+                : chose(kFp32, "this processor has no instructions for bf16, and " + unknown);
+  }
+  const bool int8_holds = record->holds(Precision::kInt8, record->int8);
+  if (int8_holds && record->has_enough_rows()) {
+    return chose(measured(Precision::kInt8, *record, planned),
                  fmt::format("of {}: {}", kPrecisionFile, describe(*record, record->int8)));
   }
-  const bool fast = usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
-  if (!fast)
-    return chose(kFp32, "neither int8 is known to be near enough nor has this processor instructions for bf16");
-  if (current) {
-    const bool holds = record->holds(Precision::kBf16, record->bf16);
-    return chose(holds ? measured(Precision::kBf16, *record) : kFp32,
-                 fmt::format("int8 is not near enough, and {} says of bf16: {}", kPrecisionFile,
-                             describe(*record, record->bf16)));
-  }
-  const std::string file = !record                      ? "there is no"
-                           : record->task != place.task ? fmt::format("for {} is the", record->task.text())
-                                                        : "for other weights is the";
-  return chose(unmeasured(Precision::kBf16),
-               fmt::format("this processor has instructions for it, and {} {}", file, kPrecisionFile));
+  const std::string no_int8 = !int8_holds ? "int8 is not near enough"
+                                          : fmt::format("int8 was measured on {} rows, and {} are needed to rely on it",
+                                                        record->rows, kFewestRows);
+  if (!fast) return chose(kFp32, no_int8 + ", and this processor has no instructions for bf16");
+  const bool holds = record->holds(Precision::kBf16, record->bf16);
+  return chose(holds ? measured(Precision::kBf16, *record, planned) : kFp32,
+               fmt::format("{}, and {} says of bf16: {}", no_int8, kPrecisionFile, describe(*record, record->bf16)));
 }
 
 }  // namespace
@@ -112,13 +140,11 @@ void PrecisionFlags::validate() const {
           "--bf16 contradicts --precision {}; it is short for --precision bf16", precision);
 }
 
-PrecisionChoice choose_precision(const PrecisionFlags& flags, const fs::path& folder, int64_t num_layers,
-                                 const MeasuredTask& task) {
+PrecisionChoice choose_precision(const PrecisionFlags& flags, const PlannedScoring& planned) {
   flags.validate();
-  const Place place{folder, num_layers, task};
-  if (flags.precision == "auto") return choose_freely(place);
-  if (flags.precision == "int8") return choose_int8(place);
-  return flags.bf16 || flags.precision == "bf16" ? choose_bf16(place) : kFp32;
+  if (flags.precision == "auto") return choose_freely(planned);
+  if (flags.precision == "int8") return choose_int8(planned);
+  return flags.bf16 || flags.precision == "bf16" ? choose_bf16(planned) : kFp32;
 }
 
 std::string describe(const PrecisionPlan& plan, int64_t num_layers) {

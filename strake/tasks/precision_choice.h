@@ -20,16 +20,29 @@ struct PrecisionFlags {
 
 struct PrecisionChoice {
   inference::PrecisionPlan plan;
-  Json accuracy;  // accuracy_json(), or {"measured": false}; null of fp32, with which the others are compared
+  // accuracy_json(), perhaps with "notices", or "measured": false, perhaps with "why"; null of fp32, with which the
+  // others are compared.
+  Json accuracy;
 };
 
-// Flags with what the model's folder says of `task`; what it says of another task is not believed. Warns where nothing
-// is promised. Logs what `auto` chose, and why.
-// Errors (kConfig): a kPrecisionFile that cannot be read, or, with --precision int8, one of another model. `auto` takes
-// int8 or bf16 if the file's measurements hold; without a file bf16 where the processor has instructions for it, else
-// fp32.
-PrecisionChoice choose_precision(const PrecisionFlags& flags, const std::filesystem::path& folder, int64_t num_layers,
-                                 const MeasuredTask& task);
+// What is to be scored, and with what.
+struct PlannedScoring {
+  std::filesystem::path folder;
+  int64_t num_layers = 0;
+  MeasuredTask task;
+  MeasuredWith with;
+};
+
+// Flags with what the kPrecisionFile in the model's folder says. It is not believed if it was measured for another
+// task, model or tokenizer, or does not say for which. Of another --max_seq_length or other kernels it is believed,
+// with a warning, and "notices" in the accuracy say so. Warns where nothing is promised. Logs what `auto` chose, and
+// why.
+//
+// `auto` takes int8 if the file's measurement of enough rows holds; else bf16 where the processor has instructions for
+// it, unless the file says that it is not near enough; else fp32.
+// Errors (kConfig): a file that cannot be read, or, with --precision int8, one that is not believed for another reason
+// than its task.
+PrecisionChoice choose_precision(const PrecisionFlags& flags, const PlannedScoring& planned);
 
 // "int8", or "int8 with 2 of 24 linear layers in bf16".
 std::string describe(const inference::PrecisionPlan& plan, int64_t num_layers);

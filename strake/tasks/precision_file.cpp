@@ -6,6 +6,7 @@
 #include <limits>
 #include <variant>
 
+#include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
 
 namespace strake::tasks {
@@ -71,6 +72,16 @@ MeasuredTask parse_measured_task(const Json& document, const std::string& source
   require(measured.pooling.has_value(), ErrorKind::kConfig, "{}: pooling '{}' is neither mean nor cls", source,
           printable(pooling));
   return measured;
+}
+
+std::optional<MeasuredWith> parse_measured_with(const Json& document, const std::string& source) {
+  if (!document.contains("measured_with")) return std::nullopt;
+  const Json json = section(document, "measured_with", source);
+  const auto length = get_required<int64_t>(json, "max_seq_length", source);
+  require(length > 0, ErrorKind::kConfig, "{}: key 'max_seq_length' is {}", source, length);
+  return MeasuredWith{.tokenizer_fingerprint = get_required<std::string>(json, "tokenizer_fingerprint", source),
+                      .max_seq_length = length,
+                      .kernels = get_required<std::string>(json, "kernels", source)};
 }
 
 Closeness parse_closeness(const Json& document, const char* key, const MeasuredTask& task, const std::string& source) {
@@ -143,6 +154,12 @@ const char* MeasuredTask::difference_name() const {
   return task == ScoringTask::kFeatureExtraction ? "number_difference" : "logit_difference";
 }
 
+MeasuredWith MeasuredWith::of(const tokenizers::Tokenizer& tokenizer, int64_t max_seq_length) {
+  return {.tokenizer_fingerprint = tokenizer.fingerprint(),
+          .max_seq_length = max_seq_length,
+          .kernels = to_string(best_isa())};
+}
+
 bool PrecisionRecord::holds(inference::Precision precision, const Closeness& closeness) const {
   const double least = precision == inference::Precision::kInt8 ? kLeastInt8Agreement : kLeastBf16Agreement;
   if (closeness.agreement.value_or(1) < least) return false;
@@ -158,7 +175,12 @@ Json accuracy_json(const PrecisionRecord& record, inference::Precision precision
   Json json = to_json(record.of(precision), record);
   json["measured"] = true;
   json["rows"] = record.rows;
-  json["keeps_promise"] = record.holds(precision, record.of(precision));
+  if (record.with) {
+    json["max_seq_length"] = record.with->max_seq_length;
+    json["kernels"] = record.with->kernels;
+  }
+  json["enough_rows"] = record.has_enough_rows();
+  json["keeps_promise"] = record.has_enough_rows() && record.holds(precision, record.of(precision));
   if (record.metric.empty()) return json;
   json["metric_name"] = record.metric;
   json["fp32_metric"] = number(record.fp32_metric);
@@ -181,6 +203,11 @@ Json to_json(const PrecisionRecord& record) {
                 {"metric", has_metric ? Json(record.metric) : Json()},
                 {"bf16", to_json(record.bf16, record)},
                 {"int8", to_json(record.int8, record)}};
+  if (record.with) {
+    document["measured_with"] = {{"tokenizer_fingerprint", record.with->tokenizer_fingerprint},
+                                 {"max_seq_length", record.with->max_seq_length},
+                                 {"kernels", record.with->kernels}};
+  }
   if (record.task.pooling) document["pooling"] = name_of(*record.task.pooling);
   if (has_metric) document["fp32"] = {{"metric", number(record.fp32_metric)}};
   document["int8"]["bf16_linears"] = std::move(linears);
@@ -197,6 +224,7 @@ PrecisionRecord parse_precision_record(const Json& document, int64_t num_layers,
                          .model = {.weight_bytes = whole_number<int64_t>(model, "weight_bytes", source),
                                    .weight_crc32c = whole_number<uint32_t>(model, "weight_crc32c", source),
                                    .config_crc32c = whole_number<uint32_t>(model, "config_crc32c", source)},
+                         .with = parse_measured_with(document, source),
                          .rows = whole_number<int64_t>(document, "rows", source),
                          .metric = parse_metric(document, task, source),
                          .bf16 = parse_closeness(document, "bf16", task, source),

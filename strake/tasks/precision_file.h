@@ -9,11 +9,12 @@
 #include "strake/inference/precision.h"
 #include "strake/tasks/model_fingerprint.h"
 #include "strake/tasks/scoring_task.h"
+#include "strake/tokenizers/tokenizer.h"
 
 namespace strake::tasks {
 
 // strake_precision.json, which `strake evaluate --calibrate` writes beside a model: how near bf16 and int8 come to fp32
-// on some data, and which linear layers stay in bf16 for it. Nothing in it depends on the processor.
+// on some data, and which linear layers stay in bf16 for it.
 inline constexpr const char* kPrecisionFile = "strake_precision.json";
 
 // What a lower precision promises of the data that it was measured on.
@@ -22,6 +23,9 @@ inline constexpr double kLeastInt8Agreement = 0.99;
 inline constexpr double kMostAccuracyChange = 0.005;
 inline constexpr double kMostPearsonChange = 0.005;
 inline constexpr double kMostF1Change = 0.5;  // of answers, in percent
+// Fewer rows say nothing of others. One of 500 is the 0.2 % that may differ in bf16; where none of 500 differs, at most
+// 0.6 % of others do, with a confidence of 95 % (3 / rows).
+inline constexpr int64_t kFewestRows = 500;
 
 // What a measurement is of. Another head on the same encoder is another measurement.
 struct MeasuredTask {
@@ -35,6 +39,15 @@ struct MeasuredTask {
   const char* difference_name() const;  // "logit_difference" or "number_difference"
 };
 
+// What a measurement depends on beside model and task.
+struct MeasuredWith {
+  std::string tokenizer_fingerprint;
+  int64_t max_seq_length = 0;
+  std::string kernels;  // the best instruction set: others round a little differently
+
+  static MeasuredWith of(const tokenizers::Tokenizer& tokenizer, int64_t max_seq_length);
+};
+
 // A precision's results against those of fp32.
 struct Closeness {
   std::optional<double> agreement;  // none for regression
@@ -46,14 +59,17 @@ struct Closeness {
 struct PrecisionRecord {
   MeasuredTask task;
   ModelFingerprint model;
+  std::optional<MeasuredWith> with;  // files of earlier versions do not say
   int64_t rows = 0;
   std::string metric;  // "accuracy", "pearson", "f1" or "" without one
   double fp32_metric = 0;
   Closeness bf16, int8;
   std::vector<inference::LinearName> bf16_linears;  // of int8
 
-  // The promise of a precision, bf16 or int8.
+  // The promise of a precision, bf16 or int8, on the rows that were measured.
   bool holds(inference::Precision precision, const Closeness& closeness) const;
+  // They are enough to expect the same of others.
+  bool has_enough_rows() const { return rows >= kFewestRows; }
   const Closeness& of(inference::Precision precision) const;
 };
 

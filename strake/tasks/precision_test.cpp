@@ -23,8 +23,11 @@ using testing::HasSubstr;
 
 constexpr int64_t kLayers = 2;
 
+const MeasuredWith kWith{.tokenizer_fingerprint = "0123abcd", .max_seq_length = 64, .kernels = "avx512_bf16"};
+
 PrecisionRecord good_record() {
   return {.model = {.weight_bytes = 5, .weight_crc32c = 0xFFFFFFFF, .config_crc32c = 7},
+          .with = kWith,
           .rows = 1000,
           .metric = "accuracy",
           .fp32_metric = 0.893,
@@ -89,6 +92,14 @@ TEST(PrecisionFile, TakesAFileWithoutATaskForOneOfTextClassification) {
   EXPECT_EQ(parsed(document).int8.max_difference, 0.3) << "under the key that it always had";
 }
 
+TEST(PrecisionFile, TakesAFileThatDoesNotSayWhatItWasMeasuredWith) {
+  Json document = to_json(good_record());
+  EXPECT_EQ(parsed(document).with->max_seq_length, 64);
+  document.erase("measured_with");
+  EXPECT_FALSE(parsed(document).with.has_value());
+  EXPECT_EQ(to_json(parsed(document)), document);
+}
+
 TEST(PrecisionFile, RefusesWhatMakesNoSenseForItsTask) {
   const auto refusal = [](const MeasuredTask& task, const char* key, const Json& value) {
     Json document = to_json(record_of(task));
@@ -137,6 +148,10 @@ TEST(PrecisionFile, RefusesHostileFiles) {
       {"/rows", "many", "key 'rows' has the unexpected value"},
       {"/model", 3, "key 'model' is not an object"},
       {"/model/weight_crc32c", int64_t{1} << 32, "'weight_crc32c' is 4294967296"},
+      {"/measured_with", "here", "key 'measured_with' is not an object"},
+      {"/measured_with", {{"max_seq_length", 64}}, "key 'tokenizer_fingerprint' is missing"},
+      {"/measured_with/max_seq_length", 0, "key 'max_seq_length' is 0"},
+      {"/measured_with/kernels", 3, "key 'kernels' has the unexpected value"},
       {"/metric", "f1", "'f1' is no metric of text-classification"},
       {"/metric", "pearson", "numbers have no agreement"},
       {"/int8", nullptr, "key 'int8' is null"},
@@ -190,6 +205,8 @@ TEST(PrecisionFile, FingerprintsWeightsAndConfiguration) {
   EXPECT_NE(fingerprint_of(folder.path()).config_crc32c, two.config_crc32c);
 }
 
+const bool kFast = usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
+
 class PrecisionChoice : public testing::Test {
  protected:
   PrecisionChoice() { folder_.write("model.safetensors", "weights"); }
@@ -197,11 +214,24 @@ class PrecisionChoice : public testing::Test {
     record.model = fingerprint_of(folder_.path());
     folder_.write(kPrecisionFile, to_json(record).dump());
   }
-  PrecisionPlan choose(const std::string& precision, const MeasuredTask& task = {}) const {
-    return choose_precision({.precision = precision}, folder_.path(), kLayers, task).plan;
+  PlannedScoring planned(const MeasuredTask& task = {}, const MeasuredWith& with = kWith) const {
+    return {.folder = folder_.path(), .num_layers = kLayers, .task = task, .with = with};
   }
-  Json accuracy(const std::string& precision) const {
-    return choose_precision({.precision = precision}, folder_.path(), kLayers, {}).accuracy;
+  PrecisionPlan choose(const std::string& precision, const MeasuredTask& task = {}) const {
+    return choose_precision({.precision = precision}, planned(task)).plan;
+  }
+  Json accuracy(const std::string& precision, const MeasuredWith& with = kWith) const {
+    return choose_precision({.precision = precision}, planned({}, with)).accuracy;
+  }
+  // A record is not believed; `why` is said.
+  void expect_doubt(const std::string& why, const MeasuredWith& with = kWith) const {
+    EXPECT_THAT(error_text([&] { accuracy("int8", with); }), AllOf(HasSubstr(why), HasSubstr("evaluate --calibrate")));
+    EXPECT_THAT(accuracy("bf16", with).at("why").get<std::string>(), HasSubstr(why));
+    const auto automatic = choose_precision({.precision = "auto"}, planned({}, with));
+    EXPECT_EQ(automatic.plan.precision, kFast ? Precision::kBf16 : Precision::kFp32);
+    if (kFast) {
+      EXPECT_THAT(automatic.accuracy.at("why").get<std::string>(), HasSubstr(why));
+    }
   }
 
   ModelFolder folder_{models::small_config()};
@@ -211,7 +241,7 @@ TEST_F(PrecisionChoice, TakesWhatTheFlagsSay) {
   EXPECT_EQ(choose("").precision, Precision::kFp32);
   EXPECT_EQ(choose("fp32").precision, Precision::kFp32);
   EXPECT_EQ(choose("bf16").precision, Precision::kBf16);
-  EXPECT_EQ(choose_precision({.bf16 = true}, folder_.path(), kLayers, {}).plan.precision, Precision::kBf16);
+  EXPECT_EQ(choose_precision({.bf16 = true}, planned()).plan.precision, Precision::kBf16);
   EXPECT_EQ(choose("int8").precision, Precision::kInt8);
   EXPECT_TRUE(choose("int8").bf16_linears.empty());
 }
@@ -265,9 +295,46 @@ TEST_F(PrecisionChoice, KeepsLinearsInBf16ThatTheFileNames) {
 TEST_F(PrecisionChoice, DoesNotTrustAFileThatWasMeasuredForAnotherModel) {
   write(good_record());
   folder_.write("model.safetensors", "weightz");
-  EXPECT_THAT(error_text([&] { choose("int8"); }), HasSubstr("was measured for other weights"));
-  EXPECT_NE(choose("auto").precision, Precision::kInt8);
+  expect_doubt("was measured for other weights");
   EXPECT_EQ(choose("bf16").precision, Precision::kBf16);
+}
+
+TEST_F(PrecisionChoice, DoesNotTrustAFileThatWasMeasuredWithAnotherTokenizer) {
+  write(good_record());
+  EXPECT_EQ(choose("auto").precision, Precision::kInt8);
+  MeasuredWith with = kWith;
+  with.tokenizer_fingerprint = "0123abce";
+  expect_doubt("was measured with another tokenizer", with);
+}
+
+TEST_F(PrecisionChoice, DoesNotTrustAFileThatDoesNotSayWhatItWasMeasuredWith) {
+  PrecisionRecord record = good_record();
+  record.with = std::nullopt;
+  write(record);
+  expect_doubt("is of an earlier version of strake and does not say with which tokenizer");
+}
+
+TEST_F(PrecisionChoice, TellsWhatIsOtherwiseThanWhereItWasMeasured) {
+  write(good_record());
+  const auto notices = [&](int64_t max_seq_length, const char* kernels) -> Json {
+    const MeasuredWith with{kWith.tokenizer_fingerprint, max_seq_length, kernels};
+    const Json known = accuracy("int8", with);
+    EXPECT_EQ(known.at("measured"), true);
+    EXPECT_EQ(known.at("max_seq_length"), 64);
+    EXPECT_EQ(known.at("kernels"), "avx512_bf16");
+    EXPECT_EQ(accuracy("auto", with), known) << "nevertheless it is relied on";
+    EXPECT_EQ(accuracy("bf16", with).contains("notices"), known.contains("notices"));
+    return known.value("notices", Json::array());
+  };
+  EXPECT_EQ(notices(64, "avx512_bf16"), Json::array());
+  const Json longer = notices(65, "avx512_bf16");
+  ASSERT_EQ(longer.size(), 1);
+  EXPECT_EQ(longer[0],
+            "it was measured with --max_seq_length 64, and this run has 65: nothing is known of longer texts");
+  const Json shorter = notices(63, "amx");
+  ASSERT_EQ(shorter.size(), 2);
+  EXPECT_EQ(shorter[0], "it was measured with --max_seq_length 64, and this run has 63");
+  EXPECT_THAT(shorter[1].get<std::string>(), HasSubstr("with the kernels avx512_bf16, and this run has amx"));
 }
 
 TEST_F(PrecisionChoice, DoesNotTrustAFileThatWasMeasuredForAnotherTask) {
@@ -284,16 +351,35 @@ TEST_F(PrecisionChoice, DoesNotTrustAFileThatWasMeasuredForAnotherTask) {
 }
 
 TEST_F(PrecisionChoice, AutoTakesNothingThatIsKnownToBeTooFar) {
-  const bool fast = usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
-  EXPECT_EQ(choose("auto").precision, fast ? Precision::kBf16 : Precision::kFp32);
+  EXPECT_EQ(choose("auto").precision, kFast ? Precision::kBf16 : Precision::kFp32);
   PrecisionRecord record = good_record();
   record.int8.agreement = 0.9;
   write(record);
-  EXPECT_EQ(choose("auto").precision, fast ? Precision::kBf16 : Precision::kFp32);
+  EXPECT_EQ(choose("auto").precision, kFast ? Precision::kBf16 : Precision::kFp32);
   EXPECT_EQ(choose("int8").precision, Precision::kInt8) << "asked for by name";
   record.bf16.metric = 0.5;
   write(record);
   EXPECT_EQ(choose("auto").precision, Precision::kFp32);
+}
+
+TEST_F(PrecisionChoice, AutoReliesOnEnoughRowsOnly) {
+  PrecisionRecord record = good_record();
+  record.rows = 500;
+  write(record);
+  EXPECT_EQ(choose("auto").precision, Precision::kInt8);
+  EXPECT_EQ(accuracy("int8").at("enough_rows"), true);
+  record.rows = 499;
+  write(record);
+  EXPECT_EQ(choose("auto").precision, kFast ? Precision::kBf16 : Precision::kFp32);
+  for (const char* precision : {"bf16", "int8"}) {
+    EXPECT_EQ(accuracy(precision).at("rows"), 499);
+    EXPECT_EQ(accuracy(precision).at("enough_rows"), false);
+    EXPECT_EQ(accuracy(precision).at("keeps_promise"), false);
+  }
+  EXPECT_EQ(choose("int8").bf16_linears, good_record().bf16_linears) << "asked for by name";
+  record.bf16.agreement = 0.99;
+  write(record);
+  EXPECT_EQ(choose("auto").precision, Precision::kFp32) << "few rows can tell that it is too far";
 }
 
 TEST_F(PrecisionChoice, RefusesAFileThatCannotBeRead) {

@@ -81,15 +81,30 @@ std::map<std::string, std::string> metadata_of(const PredictConfig& config, cons
 }
 
 void write_manifest(const OutputPlace& place, const Json& identity, const ScoringModel& model,
-                    const PredictReport& report, const std::vector<fs::path>& files) {
+                    const PredictReport& report, const std::vector<WrittenFile>& files) {
   Json manifest = to_json(report);
   manifest["job"] = identity;
   manifest["threads"] = threads_per_rank(1);
   const inference::MemoryUse memory = model.engine.memory();
   manifest["memory_bytes"] = {
       {"weights", memory.weights}, {"activations", memory.activations}, {"tables", stream_memory(model).bytes}};
-  for (const fs::path& file : files) manifest["files"].push_back(file.filename().string());
+  for (const WrittenFile& file : files) manifest["files"].push_back(to_json(file));
   write_file_atomically(place.manifest(), manifest.dump(2) + "\n");
+}
+
+// Whether the files that a manifest lists are there. Error (kData) where only some are, or others than were written.
+bool are_sound(const std::vector<WrittenFile>& files, const OutputPlace& place) {
+  const auto is_gone = [&](const WrittenFile& file) { return !is_there(place.folder() / file.name); };
+  if (std::ranges::all_of(files, is_gone)) return false;
+  for (const WrittenFile& file : files) {
+    const std::string difference = file.difference_in(place.folder());
+    require(
+        difference.empty(), ErrorKind::kData,
+        "{} {}, though {} says that the output is complete: bring the file back, or pass --overwrite_output to score "
+        "everything again",
+        (place.folder() / file.name).string(), difference, place.manifest().string());
+  }
+  return true;
 }
 
 // A finished job with this identity in an output folder: a scheduler that starts it again has nothing left to do.
@@ -98,9 +113,7 @@ std::optional<PredictReport> finished_report(const OutputPlace& place, const Jso
   const std::string source = place.manifest().string();
   const Json manifest = read_json(place.manifest(), kMaxIndexBytes);
   if (get_or<Json>(manifest, "job", {}, source) != identity) return std::nullopt;
-  for (const std::string& name : get_required<std::vector<std::string>>(manifest, "files", source)) {
-    if (!is_there(place.folder() / name)) return std::nullopt;
-  }
+  if (!are_sound(parse_written_files(manifest, source), place)) return std::nullopt;
   return PredictReport{.score = {.rows = get_required<int64_t>(manifest, "rows", source),
                                  .tokens = get_required<int64_t>(manifest, "tokens", source),
                                  .precision = get_required<std::string>(manifest, "precision", source),
@@ -184,7 +197,7 @@ Json to_json(const PredictReport& report) {
           {"seconds_waiting_for_input", report.seconds_waiting_for_input},
           {"seconds_waiting_for_output", report.seconds_waiting_for_output},
           {"peak_resident_bytes", report.peak_resident_bytes},
-          {"rows_cut", report.rows_cut},
+          {"rows_cut", report.score.rows_cut},
           {"resumes", report.resumes}};
 }
 

@@ -49,7 +49,6 @@ struct PredictReport {
   double seconds_waiting_for_output = 0;  // in which nothing was scored because writing lagged behind
   uint64_t peak_resident_bytes = 0;
   int64_t resumes = 0;
-  int64_t rows_cut = 0;  // with more tokens than --max_seq_length, of those that this run tokenized
   std::string output;    // the file, or the folder
   std::string manifest;  // JSON with all of this
 };

@@ -149,8 +149,7 @@ void PredictionOutput::append(const data::Table& table, const ScoredRows& scored
   int64_t begin = 0;
   do {
     if (!writer_) {
-      files_.push_back(place_.data_file(std::ssize(files_)));
-      writer_.emplace(files_.back(), data::TableWriterOptions{.metadata = options_.metadata});
+      writer_.emplace(place_.data_file(std::ssize(files_)), data::TableWriterOptions{.metadata = options_.metadata});
       rows_in_file_ = 0;
     }
     const int64_t end = begin + std::min(rows - begin, options_.rows_per_file - rows_in_file_);
@@ -163,8 +162,9 @@ void PredictionOutput::append(const data::Table& table, const ScoredRows& scored
 
 void PredictionOutput::finish() {
   if (!writer_) return;
-  writer_->finish();
+  const FileSum sum = writer_->finish();
   writer_.reset();
+  files_.push_back(WrittenFile::of(place_.data_file(std::ssize(files_)), rows_in_file_, sum));
 }
 
 }  // namespace strake::tasks

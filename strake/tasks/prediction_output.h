@@ -12,6 +12,7 @@
 #include "strake/data/table_writer.h"
 #include "strake/tasks/prediction_columns.h"
 #include "strake/tasks/shard.h"
+#include "strake/tasks/written_file.h"
 
 namespace strake::tasks {
 
@@ -70,14 +71,14 @@ class PredictionOutput {
   void append(const data::Table& table, const ScoredRows& scored);
   // At least one table, possibly without rows, must have been appended.
   void finish();
-  const std::vector<std::filesystem::path>& files() const { return files_; }
+  const std::vector<WrittenFile>& files() const { return files_; }  // those that are complete
 
  private:
   OutputPlace place_;
   PredictionColumns columns_;
   KeptColumns kept_;
   OutputOptions options_;
-  std::vector<std::filesystem::path> files_;
+  std::vector<WrittenFile> files_;
   std::optional<data::TableWriter> writer_;
   int64_t rows_in_file_ = 0;
 };

@@ -66,7 +66,7 @@ class Scorer {
       } else {
         score_tokens(window, writing, report);
       }
-      report.rows_cut += std::ssize(window.rows.cut_rows);
+      report.score.rows_cut += std::ssize(window.rows.cut_rows);
       tell_progress(report);
       left = Clock::now();
     };
@@ -74,7 +74,7 @@ class Scorer {
                                {.workers = tokenizing_threads(), .max_in_flight = tables_read()});
     writing.finish();
     report.seconds_waiting_for_output = writing.seconds_waited();
-    warn_of_cut_rows(report.rows_cut, model_.text.max_seq_length);
+    warn_of_cut_rows(report.score.rows_cut, model_.text.max_seq_length);
     report.score.tokens = journal_.tokens_found() + report.tokens_scored;
   }
 

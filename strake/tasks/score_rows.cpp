@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/clock.h"
@@ -91,18 +92,30 @@ void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encode
           config.model_name_or_path, largest == ids.end() ? 0 : *largest, encoder.vocab_size);
 }
 
-ScoringModel load_scoring_model(const ScoreConfig& config, const std::optional<inference::PrecisionPlan>& given) {
+ScoringModel load_scoring_model(const ScoreConfig& config) {
+  const auto start = Clock::now();
+  checkpoint::verify_model_files(config.model_name_or_path);
+  const double verify_seconds = seconds_since(start);
+  ScoringModel model = load_verified_model(config, std::nullopt);
+  model.load_seconds += verify_seconds;
+  return model;
+}
+
+ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<inference::PrecisionPlan>& given) {
   const auto start = Clock::now();
   const int threads = threads_per_rank(1);
   tensors::set_compute_threads(threads);
-  checkpoint::verify_model_files(config.model_name_or_path);
   const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
   const int64_t layers = encoder.num_hidden_layers;
   const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
   const TextOptions text = text_options(config, task.task, encoder);
+  auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
   const PrecisionChoice choice =
       given ? PrecisionChoice{.plan = *given, .accuracy = {}}
-            : choose_precision(config.precision, config.model_name_or_path, layers, MeasuredTask::of(task));
+            : choose_precision(config.precision, {.folder = config.model_name_or_path,
+                                                  .num_layers = layers,
+                                                  .task = MeasuredTask::of(task),
+                                                  .with = MeasuredWith::of(*tokenizer, text.max_seq_length)});
   ScoringModel model{
       .engine = {config.model_name_or_path,
                  choice.plan,
@@ -111,7 +124,7 @@ ScoringModel load_scoring_model(const ScoreConfig& config, const std::optional<i
                   .longest_sequence = text.max_seq_length},
                  task.head,
                  config.packed_weights == "off" ? inference::PackedWeights::kOff : inference::PackedWeights::kKept},
-      .tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path),
+      .tokenizer = std::move(tokenizer),
       .plan = choice.plan,
       .task = task,
       .text = text,
@@ -167,8 +180,10 @@ ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const Lab
     sink(rows, score_encoded(config, model, rows, 0, rows.num_rows()));
     report.rows += rows.num_rows();
     report.tokens += std::ssize(rows.ids);
+    report.rows_cut += std::ssize(rows.cut_rows);
   };
   for_each_encoded(source, {model.tokenizer, model.text, labels, model.places()}, 1, score);
+  warn_of_cut_rows(report.rows_cut, model.text.max_seq_length);
   report.seconds = seconds_since(start);
   return report;
 }

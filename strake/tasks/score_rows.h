@@ -42,9 +42,8 @@ struct ScoreConfig {
           "windows that a text is cut into; default: 384, or the model's positions");
     visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens that a core computes at a time");
     visit("precision", self.precision.precision,
-          "fp32 (as if left out), bf16, int8, or auto: int8 or bf16 if strake evaluate --calibrate has found it near "
-          "enough "
-          "to fp32; without that bf16, on processors with instructions for it");
+          "fp32 (as if left out), bf16, int8, or auto: int8 if strake evaluate --calibrate has found it near enough to "
+          "fp32 on 500 rows or more; else bf16 on processors with instructions for it, unless it was found too far");
     visit("bf16", self.precision.bf16, "the same as --precision bf16");
     visit("packed_weights", self.packed_weights,
           "auto: keep the weights as this processor multiplies them in strake_packed/ beside the model, so that later "
@@ -57,6 +56,7 @@ struct ScoreConfig {
 struct ScoreReport {
   int64_t rows = 0;
   int64_t tokens = 0;
+  int64_t rows_cut = 0;     // with more tokens than --max_seq_length, of those that this run tokenized
   double load_seconds = 0;  // model and tokenizer
   double seconds = 0;       // everything else
   std::string precision;    // "int8 with 2 of 24 linear layers in bf16"
@@ -82,9 +82,10 @@ TextOptions text_options(const ScoreConfig& config, ScoringTask task, const mode
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end);
-// `plan`: in the place of the one that the flags ask for.
-ScoringModel load_scoring_model(const ScoreConfig& config,
-                                const std::optional<inference::PrecisionPlan>& plan = std::nullopt);
+// Compares the files of a checkpoint with its manifest first.
+ScoringModel load_scoring_model(const ScoreConfig& config);
+// The same where that was done. `plan`: in the place of the one that the flags ask for.
+ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<inference::PrecisionPlan>& plan);
 
 // What the head gives, fp32 [rows or tokens, width], for rows [begin, end). Errors (kData, kNumeric) name file and row.
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,

@@ -67,21 +67,20 @@ ScoreReport work(const WorkerConfig& config) {
 
   ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision, .accuracy = model.accuracy};
   EncoderPool pool(model.tokenizer, model.places());
-  int64_t rows_cut = 0;
   const auto encode = [&](const data::Table& table) {
     return interrupting(stream, [&] { return pool.encode(table, model.text, nullptr); });
   };
   const auto score = [&](const EncodedRows& rows) {
     interrupting(stream, [&] {
       stream.write(kept.of(rows.table), columns.of(score_batch(config, model, rows)));
-      rows_cut += std::ssize(rows.cut_rows);
+      report.rows_cut += std::ssize(rows.cut_rows);
       report.rows += rows.num_rows();
       report.tokens += std::ssize(rows.ids);
     });
   };
   data::ordered_parallel_map([&] { return stream.next(); }, encode, score, {.workers = 1});
   stream.finish();
-  warn_of_cut_rows(rows_cut, model.text.max_seq_length);
+  warn_of_cut_rows(report.rows_cut, model.text.max_seq_length);
   report.seconds = seconds_since(start);
   log::info("{} rows and {} tokens in {:.1f} s", report.rows, report.tokens, report.seconds);
   return report;

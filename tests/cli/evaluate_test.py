@@ -17,7 +17,7 @@ from refusals import DATA, USAGE
 from tiny_models import GOOD, change_weights, make_model, make_reader, make_tagger, reviews, write_table
 
 RECORD = "strake_precision.json"
-ROWS = 250
+ROWS = 500  # the fewest of a calibration that auto relies on
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +225,21 @@ def test_columns_without_texts_are_refused(folder, tmp_path):
 )
 def test_flags_that_do_not_fit_the_task_are_refused(folder, model, flags, named):
     refused(USAGE, named, model_name_or_path=folder / model, input=folder / "texts.parquet", **flags)
+
+
+@pytest.mark.parametrize("calibrates", [None, True])
+def test_cut_texts_are_counted_and_told(folder, copy, tmp_path, calibrates):
+    rows = [{"text": " ".join(["good"] * count), "label": "LABEL_0"} for count in (3, 8, 9, 30, 8)]
+    table = write_table(tmp_path / "in.parquet", rows)
+    flags = {"model_name_or_path": copy("classifier"), "input": table, "calibrate": calibrates}
+    line = command("evaluate", max_seq_length=10, **flags)
+    outcome = run([*line, "--summary_json"])
+    assert json.loads(outcome.out)["rows_cut"] == 2
+    assert outcome.err.count("2 rows had more than --max_seq_length 10 tokens") == 1
+    assert "rows_cut" in run(line).out
+    outcome = run(command("evaluate", max_seq_length=32, summary_json=True, **flags))
+    assert json.loads(outcome.out)["rows_cut"] == 0
+    assert "had more than" not in outcome.err
 
 
 # Calibration. A prediction in int8 keeps the linear layers in bf16 that the calibration found.

@@ -5,10 +5,12 @@ import shutil
 
 import numpy
 import pytest
-from program import command, predict, run, strake, summary
+from program import command, environment, predict, run, strake, summary
+from refusals import FILE
 from tiny_models import change_weights, make_model, reviews, word_piece_vocabulary, write_table
 
 RECORD = "strake_precision.json"
+ROWS = 500  # the fewest that auto relies on
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +18,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("precision")
     make_model(folder / "base", dropout=0.1)
     write_table(folder / "train.parquet", reviews(200))
-    write_table(folder / "check.parquet", reviews(250, seed=2))
+    write_table(folder / "check.parquet", reviews(ROWS, seed=2))
     for label, output in (("label", "classifier"), ("score", "regressor")):
         strake(
             "train",
@@ -74,7 +76,7 @@ def test_batch_size_does_not_change_scores_in_int8(folder, model, tmp_path, toke
 def test_calibration_is_what_evaluate_says_of_each_precision(folder, model):
     result = calibrate(model, folder)
     record = json.loads((model / RECORD).read_text())
-    assert record["rows"] == result["rows"] == 250
+    assert record["rows"] == result["rows"] == ROWS
     for precision in ("bf16", "int8"):
         alone = summary(
             "evaluate",
@@ -89,13 +91,32 @@ def test_calibration_is_what_evaluate_says_of_each_precision(folder, model):
     assert result["accuracy"] == record["fp32"]["metric"]
 
 
+def test_the_files_of_a_checkpoint_are_compared_with_its_sums_once(folder, tmp_path):
+    strake(
+        "train",
+        model_name_or_path=folder / "base",
+        train_file=folder / "train.parquet",
+        max_seq_length=32,
+        max_steps=2,
+        save_steps=2,
+        output_dir=tmp_path,
+    )
+    told = attempt("evaluate", tmp_path / "checkpoint-2", folder, calibrate=True)
+    assert told.code == 0
+    assert told.err.count("checkpoint-2: its files have the checksums of manifest.json") == 1
+    with (tmp_path / "checkpoint-2/vocab.txt").open("a") as file:
+        file.write("more\n")
+    told = attempt("evaluate", tmp_path / "checkpoint-2", folder, calibrate=True)
+    assert told.code == FILE and "vocab.txt has" in told.err
+
+
 def test_auto_takes_int8_once_it_is_known_to_be_near(folder, model):
     before = attempt("evaluate", model, folder, precision="auto")
     assert "--precision auto: int8" not in before.err and RECORD in before.err
     calibrate(model, folder)
     after = attempt("evaluate", model, folder, precision="auto")
     assert after.code == 0
-    assert "--precision auto: int8, because of" in after.err and "of 250 rows have fp32's class" in after.err
+    assert "--precision auto: int8, because of" in after.err and f"of {ROWS} rows have fp32's class" in after.err
 
 
 def test_each_run_writes_what_is_known_of_its_accuracy(folder, model, tmp_path):
@@ -107,7 +128,7 @@ def test_each_run_writes_what_is_known_of_its_accuracy(folder, model, tmp_path):
     found = calibrate(model, folder)
     assert accuracy("fp32") is None
     known = accuracy("int8")
-    assert known["measured"] and known["keeps_promise"] and known["rows"] == 250
+    assert known["measured"] and known["keeps_promise"] and known["rows"] == ROWS
     assert known["agreement"] == found["int8_agreement"]
     assert known["metric_name"] == "accuracy" and known["metric"] == found["int8_accuracy"]
     assert known["fp32_metric"] == found["accuracy"]
@@ -128,13 +149,79 @@ def test_int8_without_a_calibration_says_that_it_promises_nothing(folder, model)
     assert "nothing is known about its accuracy in int8" in outcome.err and "--calibrate" in outcome.err
 
 
+def is_not_trusted(model, folder, why):
+    outcome = attempt("evaluate", model, folder, precision="int8")
+    assert outcome.code == 2 and why in outcome.err and "measure again with strake evaluate --calibrate" in outcome.err
+    outcome = attempt("evaluate", model, folder, precision="auto")
+    assert outcome.code == 0 and why in outcome.err and "--precision auto: int8" not in outcome.err
+    found = summary(
+        "evaluate", model_name_or_path=model, input=folder / "check.parquet", max_seq_length=32, precision="bf16"
+    )
+    assert not found["accuracy_of_arithmetic"]["measured"] and why in found["accuracy_of_arithmetic"]["why"]
+
+
 def test_a_calibration_of_other_weights_is_not_trusted(folder, model):
     calibrate(model, folder)
     change_weights(model, lambda name, array: array * 1.0001)
-    outcome = attempt("evaluate", model, folder, precision="int8")
-    assert outcome.code == 2 and "was measured for other weights" in outcome.err
+    is_not_trusted(model, folder, "was measured for other weights")
+
+
+def test_a_calibration_with_another_tokenizer_is_not_trusted(folder, model):
+    calibrate(model, folder)
+    words = word_piece_vocabulary()
+    (model / "vocab.txt").write_text("\n".join([*words[:-1], "?!"]) + "\n")
+    is_not_trusted(model, folder, "was measured with another tokenizer")
+    calibrate(model, folder)
+    assert "--precision auto: int8" in attempt("evaluate", model, folder, precision="auto").err
+
+
+def test_a_calibration_that_does_not_say_what_it_was_measured_with_is_not_trusted(folder, model):
+    calibrate(model, folder)
+    record = json.loads((model / RECORD).read_text())
+    del record["measured_with"]
+    (model / RECORD).write_text(json.dumps(record))
+    is_not_trusted(model, folder, "is of an earlier version of strake")
+
+
+def test_other_conditions_than_those_of_the_calibration_are_told(folder, model, tmp_path):
+    calibrate(model, folder)
+
+    def notices(max_seq_length, isa=None):
+        flags = {"model_name_or_path": model, "input": folder / "check.parquet", "max_seq_length": max_seq_length}
+        line = command("predict", precision="int8", output=tmp_path / "out.parquet", **flags)
+        outcome = run(line, env=environment(STRAKE_ISA=isa) if isa else None)
+        assert outcome.code == 0
+        accuracy = json.loads((tmp_path / "_out.parquet.manifest.json").read_text())["accuracy"]
+        assert accuracy["measured"] and accuracy["max_seq_length"] == 32
+        told = accuracy.get("notices", [])
+        assert all(notice in outcome.err for notice in told)
+        return told
+
+    assert notices(32) == []
+    (longer,) = notices(48)
+    assert "measured with --max_seq_length 32, and this run has 48: nothing is known of longer texts" in longer
+    kernels = json.loads((model / RECORD).read_text())["measured_with"]["kernels"]
+    if kernels == "reference":
+        pytest.skip("this processor has only the reference kernels")
+    (other,) = notices(32, isa="reference")
+    assert f"measured with the kernels {kernels}, and this run has reference" in other
+
+
+def test_auto_does_not_rely_on_a_calibration_of_few_rows(folder, model, tmp_path):
+    write_table(tmp_path / "check.parquet", reviews(ROWS - 1, seed=2))
+    told = attempt("evaluate", model, tmp_path, calibrate=True)
+    assert told.code == 0
+    assert f"--precision auto relies on a calibration of {ROWS} or more" in told.err
     outcome = attempt("evaluate", model, folder, precision="auto")
-    assert outcome.code == 0 and "for other weights is the" in outcome.err
+    assert "--precision auto: int8" not in outcome.err
+    assert f"because int8 was measured on {ROWS - 1} rows, and {ROWS} are needed to rely on it" in outcome.err
+    output = tmp_path / "out.parquet"
+    outcome = attempt("predict", model, folder, precision="int8", output=output)
+    assert outcome.code == 0 and f"int8 was measured on {ROWS - 1} rows, which are too few" in outcome.err
+    accuracy = json.loads((tmp_path / "_out.parquet.manifest.json").read_text())["accuracy"]
+    assert accuracy["measured"] and not accuracy["enough_rows"] and not accuracy["keeps_promise"]
+    told = attempt("evaluate", model, folder, calibrate=True)
+    assert "too few" not in told.err and "--precision auto relies" not in told.err
 
 
 def test_linears_that_the_file_names_stay_in_bf16(folder, model, tmp_path):

@@ -564,7 +564,8 @@ def test_the_manifest_says_what_was_done(inputs, tmp_path):
     assert 0 <= manifest["seconds_waiting_for_output"] < manifest["seconds"]
     assert manifest["rows_per_second"] == pytest.approx(ROWS / manifest["seconds"])
     assert manifest["peak_resident_bytes"] > 1_000_000
-    assert manifest["files"] == ["scored.parquet"]
+    (file,) = manifest["files"]
+    assert (file["name"], file["rows"], file["bytes"]) == ("scored.parquet", ROWS, output.stat().st_size)
     job = manifest["job"]
     assert job["precision"] == "fp32" and job["kernels"] and job["max_seq_length"] == 32
     metadata = parquet.read_metadata(output).metadata
