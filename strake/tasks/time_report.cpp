@@ -32,8 +32,14 @@ std::optional<SpeedFigure> speed_of_arithmetic(const PlannedRun& run, const Spee
                                                  .most_bytes = memory_limit().bytes / kShareOfMemory},
                                                 crew);
   if (!measured) return std::nullopt;
-  return SpeedFigure{measured->flops, fmt::format("measured: a layer, forward and backward, {} tokens in {}",
-                                                  count_text(measured->tokens), to_string(run.options.precision()))};
+  constexpr double kSteady = 2;
+  return SpeedFigure{
+      measured->flops,
+      fmt::format("measured: a layer, forward and backward, {} tokens in {}{}", count_text(measured->tokens),
+                  to_string(run.options.precision()),
+                  measured->spread > kSteady
+                      ? fmt::format("; some runs took {:.1f} times as long: the machine is busy", measured->spread)
+                      : "")};
 }
 
 SpeedFigure speed_within_machine(const PlannedRun& run, const training::Crew& crew) {

@@ -7,10 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
-#include <numeric>
-#include <vector>
 
 #include "strake/comm/thread_comm.h"
 #include "strake/core/clock.h"
@@ -36,17 +33,26 @@ double seconds_of_all(comm::Comm& comm, const std::function<void()>& work) {
   return std::ranges::max(comm::all_gather_values(comm, {seconds_since(start)}));
 }
 
-// The median of a few runs after one that is not counted: it finds memory and compiles kernels. All ranks call it, and
-// get the same. Slow work is not repeated as often.
-double measure(comm::Comm& comm, const std::function<void()>& work) {
+struct Runs {  // seconds
+  double fastest = 0;
+  double slowest = 0;
+};
+
+// A few runs after one that is not counted, which finds memory and compiles kernels. The fastest one tells: whatever
+// else goes on makes runs slower only. All ranks call it, and get the same. Slow work is not repeated as often.
+Runs measure(comm::Comm& comm, const std::function<void()>& work) {
+  constexpr int kFewest = 2;
+  constexpr int kMost = 5;
   constexpr double kEnough = 0.25;  // seconds
   work();
-  std::vector<double> seconds;
-  while (seconds.size() < 3 && std::accumulate(seconds.begin(), seconds.end(), 0.0) < kEnough) {
-    seconds.push_back(seconds_of_all(comm, work));
+  double sum = seconds_of_all(comm, work);
+  Runs timed{.fastest = sum, .slowest = sum};
+  for (int runs = 1; runs < kFewest || (runs < kMost && sum < kEnough); ++runs) {
+    const double seconds = seconds_of_all(comm, work);
+    timed = {.fastest = std::min(timed.fastest, seconds), .slowest = std::max(timed.slowest, seconds)};
+    sum += seconds;
   }
-  std::ranges::sort(seconds);
-  return seconds[seconds.size() / 2];
+  return timed;
 }
 
 // Takes a block's gradients as training with several ranks does: into a flat fp32 buffer.
@@ -135,7 +141,7 @@ class Layer {
     }
   }
 
-  double seconds(comm::Comm& comm, int64_t sequences, int64_t length) const {
+  Runs measure_pass(comm::Comm& comm, int64_t sequences, int64_t length) const {
     const tensors::PackedBatch batch = batch_of(sequences, length);
     const models::StepContext context{.batch = batch, .dropout_key = philox_key(0, 1)};
     const at::Tensor hidden = at::randn({batch.num_tokens(), width_}).to(type_);
@@ -181,14 +187,15 @@ std::optional<ArithmeticSpeed> measure_layer(const LayerMeasurement& what, const
     int64_t sequences = std::clamp<int64_t>(kFirstTokens / length, 1, most);
     if (!fits(sequences)) sequences = 1;
     while (true) {
-      const double seconds = layer.seconds(comm, sequences, length);
+      const Runs runs = layer.measure_pass(comm, sequences, length);
       const models::BatchShape shape = shape_of(sequences, length);
       if (comm.rank() == 0) {
-        speed = {.flops = plan_pass(what, shape, width).flops / seconds * crew.share(comm.size()),
-                 .tokens = shape.tokens};
+        speed = {.flops = plan_pass(what, shape, width).flops / runs.fastest * crew.share(comm.size()),
+                 .tokens = shape.tokens,
+                 .spread = runs.slowest / runs.fastest};
       }
       const int64_t next = std::min(2 * sequences, most);
-      if (next == sequences || seconds > kLongPass || !fits(next)) return;
+      if (next == sequences || runs.fastest > kLongPass || !fits(next)) return;
       sequences = next;
     }
   });
@@ -205,9 +212,9 @@ double measure_sums_between_ranks(const Crew& crew) {
   comm::run_ranks(ranks, 1, [&](comm::Comm& comm) {
     const at::Tensor gradient = at::ones({elements});
     at::Tensor sum = at::zeros({layout.size(comm.rank())});
-    const double own =
+    const Runs own =
         measure(comm, [&] { comm.reduce_scatter(gradient, comm.size(), layout, sum, comm::Fold::kOverwrite); });
-    if (comm.rank() == 0) seconds = own;
+    if (comm.rank() == 0) seconds = own.fastest;
   });
   const double sent = static_cast<double>(elements) * sizeof(float) * (ranks - 1) / ranks;
   return sent / seconds * std::min(1.0, crew.share(ranks));
@@ -221,8 +228,8 @@ double measure_memory(const Crew& crew) {
   comm::run_ranks(crew.at_once, crew.threads, [&](comm::Comm& comm) {
     const at::Tensor addend = at::ones({elements});
     at::Tensor sum = at::ones({elements});
-    const double own = measure(comm, [&] { sum.add_(addend); });
-    if (comm.rank() == 0) seconds = own;
+    const Runs own = measure(comm, [&] { sum.add_(addend); });
+    if (comm.rank() == 0) seconds = own.fastest;
   });
   constexpr double kReadAndWritten = 3 * sizeof(float);
   return static_cast<double>(elements) * kReadAndWritten / seconds * crew.share(crew.at_once);

@@ -24,6 +24,7 @@ struct Crew {
 struct ArithmeticSpeed {
   double flops = 0;    // per second
   int64_t tokens = 0;  // of the batch that it was measured with
+  double spread = 1;   // the slowest of its runs took so many times the fastest, which is the one that counts
 };
 
 struct LayerMeasurement {

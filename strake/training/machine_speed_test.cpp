@@ -52,6 +52,7 @@ TEST(MeasureLayer, WorksForEveryFamilyDepthAndPrecision) {
             {.model = *model, .options = options, .batch = batch_of(6, 20), .most_bytes = kRoom}, {.ranks = 1});
         ASSERT_TRUE(speed.has_value()) << family;
         EXPECT_TRUE(std::isfinite(speed->flops) && speed->flops > 0) << family;
+        EXPECT_GE(speed->spread, 1);
         EXPECT_EQ(speed->tokens, 120) << "as many as the run has";
       }
     }
