@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <iostream>
 #include <utility>
 
@@ -90,6 +91,13 @@ bool parse_arguments(CLI::App& app, std::vector<std::string> arguments) {
   }
   for (const std::string& extra : app.remaining()) refuse_unknown(app, extra);
   return true;
+}
+
+std::string check_number(const std::string& text) {
+  char* end = nullptr;
+  std::strtod(text.c_str(), &end);
+  if (!text.empty() && end == text.c_str() + text.size()) return "";
+  return fmt::format("'{}' is not a number", printable(text));
 }
 
 bool parse_bool(const std::string& text, const std::string& flag) {

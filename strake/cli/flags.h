@@ -43,6 +43,9 @@ std::string check_integer(const std::string& text) {
                      std::numeric_limits<T>::max());
 }
 
+// "" if `text` writes a number (nan and inf are some), else what is wrong.
+std::string check_number(const std::string& text);
+
 template <typename T>
 void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
   const std::string flag = std::string("--") + name;
@@ -64,8 +67,12 @@ void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
     app.add_option_function<Integer>(
            flag, [&field](const Integer& value) { field = value; }, help)
         ->check(&check_integer<Integer>);
+  } else if constexpr (std::is_same_v<T, std::optional<double>>) {
+    app.add_option_function<double>(flag, [&field](const double& value) { field = value; }, help)->check(&check_number);
   } else if constexpr (std::is_integral_v<T>) {
     app.add_option(flag, field, help)->capture_default_str()->check(&check_integer<T>);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    app.add_option(flag, field, help)->capture_default_str()->check(&check_number);
   } else {
     app.add_option(flag, field, help)->capture_default_str();
   }

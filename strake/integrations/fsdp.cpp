@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <optional>
 #include <sstream>
 
@@ -77,12 +78,19 @@ struct Words {
   bool offload = false;
 };
 
+// torch writes its strategies in capitals, and accelerate takes them either way.
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
 Words parse_words(const std::string& text) {
   Words words;
   std::vector<std::string> known{"offload", "auto_wrap"};
   for (const Strategy& strategy : kStrategies) known.emplace_back(strategy.name);
   std::istringstream stream(text);
-  for (std::string word; stream >> word;) {
+  for (std::string given; stream >> given;) {
+    const std::string word = lower(given);
     const Strategy* strategy = find_strategy(word);
     if (strategy != nullptr) {
       require(words.strategy == nullptr || words.strategy == strategy, ErrorKind::kUsage,
@@ -91,8 +99,8 @@ Words parse_words(const std::string& text) {
     } else if (word == "offload") {
       words.offload = true;
     } else {
-      require(word == "auto_wrap" || word == "true" || word == "True", ErrorKind::kUsage,
-              "--fsdp: unknown option '{}'{}", printable(word), did_you_mean(word, known));
+      require(word == "auto_wrap" || word == "true", ErrorKind::kUsage, "--fsdp: unknown option '{}'{}",
+              printable(given), did_you_mean(word, known));
     }
   }
   return words;

@@ -37,6 +37,18 @@ TEST(Fsdp, TranslatesStrategiesToZeroStages) {
   EXPECT_FALSE(plain.activation_checkpointing);
 }
 
+TEST(Fsdp, TakesWordsInCapitalsAsTorchAndAccelerateWriteThem) {
+  EXPECT_EQ(parse_fsdp("FULL_SHARD AUTO_WRAP", "").stage, 3);
+  EXPECT_EQ(parse_fsdp("SHARD_GRAD_OP", "").stage, 2);
+  EXPECT_EQ(parse_fsdp("NO_SHARD", "").stage, 0);
+  EXPECT_TRUE(parse_fsdp("Hybrid_Shard Offload", "").offload);
+  EXPECT_EQ(parse_fsdp("True", "").stage, 3);
+  EXPECT_EQ(parse_fsdp("", R"({"fsdp_reshard_after_forward": "SHARD_GRAD_OP"})").stage, 2);
+  EXPECT_THAT(refusal("FULL_SHARDS", ""),
+              HasSubstr("--fsdp: unknown option 'FULL_SHARDS'; did you mean 'full_shard'?"));
+  EXPECT_THAT(refusal("FULL_SHARD no_shard", ""), HasSubstr("full_shard and no_shard contradict each other"));
+}
+
 TEST(Fsdp, ReadsTheConfigurationWithOrWithoutItsPrefix) {
   const FsdpOptions options = parse_fsdp("full_shard auto_wrap", R"({
       "fsdp_transformer_layer_cls_to_wrap": "BertLayer", "backward_prefetch": "BACKWARD_PRE", "forward_prefetch": false,

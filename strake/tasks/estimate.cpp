@@ -13,6 +13,7 @@
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/sharding_flags.h"
+#include "strake/tensors/tracked_memory.h"
 #include "strake/training/training_flops.h"
 
 namespace strake::tasks {
@@ -77,31 +78,22 @@ int64_t checkpoint_bytes(const PlannedRun& run) {
 }
 
 // Arithmetic and communication of a step.
-void print_step(std::ostream& out, const EstimateConfig& config, const PlannedRun& run, double length) {
+void print_step(std::ostream& out, const PlannedRun& run) {
   const auto row = [&](const char* name, const std::string& value) {
     out << fmt::format("  {:<26} {:>12}\n", name, value);
   };
-  const auto sequences =
-      static_cast<double>(run.batch.sequences * run.options.gradient_accumulation_steps * run.num_ranks);
-  const monitor::PackedWork work{
-      .tokens = sequences * length, .sequences = sequences, .squared_lengths = sequences * length * length};
+  const double sequences = sequences_of_step(run);
+  const double batches = sequences / static_cast<double>(run.batch.sequences);
+  const monitor::PackedWork work{.tokens = static_cast<double>(run.batch.tokens) * batches,
+                                 .sequences = sequences,
+                                 .squared_lengths = run.batch.squared_lengths * batches};
   out << "an optimizer step\n";
-  row("sequences", monitor::count_text(static_cast<int64_t>(sequences)));
-  row("tokens", monitor::count_text(std::llround(sequences * length)));
+  row("sequences", monitor::count_text(std::llround(sequences)));
+  row("tokens", monitor::count_text(std::llround(work.tokens)));
   row("model FLOP, all ranks", monitor::scaled_text(training::TrainingFlops(run.model)(work)));
   if (run.num_ranks > 1) {
-    const auto bytes = training::communicated_bytes({.model = run.model,
-                                                     .options = run.options,
-                                                     .batch = run.batch,
-                                                     .num_ranks = run.num_ranks,
-                                                     .placement = run.placement});
+    const auto bytes = training::communicated_bytes(request_of(run));
     row("MiB sent by a rank", fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)));
-  }
-  if (config.gflops > 0) {
-    const auto recomputation =
-        run.options.gradient_checkpointing ? training::Recomputation::kCounted : training::Recomputation::kNotCounted;
-    const double done = training::TrainingFlops(run.model, recomputation)(work);
-    row("seconds of arithmetic", fmt::format("{:.3f}", done / run.num_ranks / (config.gflops * 1e9)));
   }
   row("MiB of disk a checkpoint", fmt::format("{:.1f}", static_cast<double>(checkpoint_bytes(run)) / (1 << 20)));
 }
@@ -127,7 +119,7 @@ void EstimateConfig::validate() const {
   require(mean_length >= 0, ErrorKind::kUsage, "--mean_length {} is negative", mean_length);
   require(memory_limit >= 0 && memory_limit <= 1 << 20, ErrorKind::kUsage, "--memory_limit {} is not in [0, {}] GiB",
           memory_limit, 1 << 20);
-  require(gflops >= 0, ErrorKind::kUsage, "--gflops {} is negative", gflops);
+  speeds.validate();
   require_known_ranks(train);
   require(ranks_per_machine == 0 || processes, ErrorKind::kUsage,
           "--ranks_per_machine {} needs --processes: threads are on one machine", ranks_per_machine);
@@ -138,6 +130,8 @@ void EstimateConfig::validate() const {
 }
 
 void estimate(const EstimateConfig& given, std::ostream& out) {
+  keep_freed_memory();
+  tensors::track_tensor_memory();  // and what comes with it, as in training: huge pages
   given.validate();
   EstimateConfig config = given;
   config.train.given = given.given;
@@ -167,7 +161,9 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
   const PlannedRun run{
       .model = *subject.model,
       .options = options,
-      .batch = {.tokens = static_cast<int64_t>(tokens), .sequences = sequences},
+      .batch = {.tokens = static_cast<int64_t>(tokens),
+                .sequences = sequences,
+                .squared_lengths = static_cast<double>(sequences) * length * length},
       .num_ranks = ranks,
       .ranks_per_machine = per_machine,
       .placement = config.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads};
@@ -181,12 +177,16 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
   const RunVariant asked = plan_of(run);
   print_memory(out, run, asked);
   out << "\n";
-  print_step(out, config, run, length);
+  print_step(out, run);
+  out << "\n";
+  out.flush();  // measuring takes a moment
+  const RunSpeeds speeds = find_speeds(run, config.speeds);
+  print_time(out, run, speeds);
   out << "\nall stages\n";
-  print_variants(out, run, machine);
+  print_variants(out, run, machine, speeds.rank());
   out << "\n";
   print_recommendation(out, run, machine);
-  out << "Training data, which is not known here, comes on top.\n";
+  out << "Training data, which is not known here, comes on top; so does the time of reading, evaluating and saving.\n";
   out.flush();
   require_fit(run, asked, machine);
 }

@@ -4,12 +4,13 @@
 #include <set>
 #include <string>
 
+#include "strake/tasks/time_report.h"
 #include "strake/tasks/train.h"
 
 namespace strake::tasks {
 
-// What a training run would take, from the model's configuration alone: no weights, no data. Flags are those of
-// `strake train`, which plans the same way for its real data.
+// What a training run would take, from the model's configuration and from what this machine does: no weights, no data.
+// Flags are those of `strake train`, which plans memory the same way for its real data.
 struct EstimateConfig {
   TrainConfig train;
   int64_t max_seq_length = 0;  // 0: 128, with causal-lm the model's positions, at most 1024
@@ -17,7 +18,7 @@ struct EstimateConfig {
   bool processes = false;
   int64_t ranks_per_machine = 0;  // 0: all of them
   double memory_limit = 0;        // GiB; 0: this machine's
-  double gflops = 0;              // 0: unknown
+  SpeedFlags speeds;
   std::set<std::string> given;
 
   template <typename Self, typename Visitor>
@@ -49,13 +50,13 @@ struct EstimateConfig {
     visit("fsdp", train.fsdp, "full_shard, shard_grad_op, hybrid_shard or no_shard");
     visit("fsdp_config", train.fsdp_config, "details of --fsdp, a JSON file or inline JSON");
     visit("memory_limit", self.memory_limit, "GiB that a machine has; 0: what this one has");
-    visit("gflops", self.gflops, "GFLOP/s that a rank reaches, for the time of a step; 0: the time is not shown");
+    SpeedFlags::visit_fields(self.speeds, visit);
   }
   void validate() const;
 };
 
-// Prints memory, arithmetic and communication of the run and of its alternatives. Error (kUsage) naming the nearest
-// plan that fits if the run's own does not.
+// Prints memory, arithmetic, communication and time of the run, and memory and time of its alternatives. Error (kUsage)
+// naming the nearest plan that fits if the run's own does not.
 void estimate(const EstimateConfig& config, std::ostream& out);
 
 }  // namespace strake::tasks

@@ -1,6 +1,7 @@
 #include "strake/tasks/memory_report.h"
 
 #include <array>
+#include <utility>
 
 #include "strake/core/error.h"
 #include "strake/training/trainer.h"
@@ -57,6 +58,7 @@ RunVariant variant_of(PlannedRun run, const Change& change) {
   const int64_t sequences = (run.batch.sequences + change.divisor - 1) / change.divisor;
   if (run.batch.sequences > 0) {
     run.batch.tokens = (run.batch.tokens * sequences + run.batch.sequences - 1) / run.batch.sequences;
+    run.batch.squared_lengths *= static_cast<double>(sequences) / static_cast<double>(run.batch.sequences);
   }
   run.batch.sequences = sequences;
   if (change.divisor > 1) run.options.gradient_accumulation_steps *= change.divisor;
@@ -67,11 +69,7 @@ RunVariant variant_of(PlannedRun run, const Change& change) {
                      .has_parameters_on_disk = disk == OnDisk::kAll,
                      .recomputes = change.recomputes,
                      .batch_divisor = change.divisor,
-                     .plan = training::plan_memory({.model = run.model,
-                                                    .options = run.options,
-                                                    .batch = run.batch,
-                                                    .num_ranks = run.num_ranks,
-                                                    .placement = run.placement})};
+                     .plan = training::plan_memory(request_of(run))};
   if (disk == OnDisk::kStates) variant.name += " with offload_optimizer to nvme";
   if (disk == OnDisk::kAll) variant.name += " with offload_optimizer and offload_param to nvme";
   if (change.recomputes) {
@@ -84,6 +82,8 @@ RunVariant variant_of(PlannedRun run, const Change& change) {
   const bool is_threads = run.placement == training::RankPlacement::kThreads;
   variant.machine_bytes = is_threads ? variant.plan.process_bytes : variant.plan.rank_bytes() * run.ranks_per_machine;
   variant.disk_bytes = variant.plan.disk_bytes * (is_threads ? run.num_ranks : run.ranks_per_machine);
+  variant.options = std::move(run.options);
+  variant.batch = run.batch;
   return variant;
 }
 
@@ -121,6 +121,18 @@ std::optional<RunVariant> cheapest_fit_with_its_disk(const PlannedRun& run, cons
 }
 
 }  // namespace
+
+training::MemoryPlanRequest request_of(const PlannedRun& run) {
+  return {.model = run.model,
+          .options = run.options,
+          .batch = run.batch,
+          .num_ranks = run.num_ranks,
+          .placement = run.placement};
+}
+
+double sequences_of_step(const PlannedRun& run) {
+  return static_cast<double>(run.batch.sequences * run.options.gradient_accumulation_steps * run.num_ranks);
+}
 
 models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
                                  int64_t num_ranks) {
@@ -195,13 +207,18 @@ void print_plan(std::ostream& out, const PlannedRun& run, const RunVariant& vari
   out << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
 }
 
-void print_variants(std::ostream& out, const PlannedRun& run, const MemoryLimit& limit) {
-  out << fmt::format("  {:<8} {:>10} {:>12} {:>14} {:>6}\n", "stage", "recompute", "MiB a rank", "MiB a machine",
-                     "fits");
+void print_variants(std::ostream& out, const PlannedRun& run, const MemoryLimit& limit,
+                    const std::optional<training::RankSpeed>& speed) {
+  const auto row = [&](const auto&... cells) { out << fmt::format("  {:<8} {:>10} {:>12} {:>14} {:>6}", cells...); };
+  row("stage", "recompute", "MiB a rank", "MiB a machine", "fits");
+  out << (speed ? fmt::format(" {:>11}\n", "s a step") : "\n");
   for (const RunVariant& variant : stage_variants(run)) {
-    out << fmt::format("  {:<8} {:>10} {:>12} {:>14} {:>6}\n", variant.stage.name, variant.recomputes ? "yes" : "no",
-                       mebibytes(variant.plan.rank_bytes()), mebibytes(variant.machine_bytes),
-                       fits(run, variant, limit) ? "yes" : "no");
+    row(variant.stage.name, variant.recomputes ? "yes" : "no", mebibytes(variant.plan.rank_bytes()),
+        mebibytes(variant.machine_bytes), fits(run, variant, limit) ? "yes" : "no");
+    PlannedRun other = run;
+    other.options = variant.options;
+    other.batch = variant.batch;
+    out << (speed ? fmt::format(" {:>11.4f}\n", training::step_time(request_of(other), *speed).total()) : "\n");
   }
 }
 

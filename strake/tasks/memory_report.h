@@ -8,6 +8,7 @@
 #include "strake/core/memory.h"
 #include "strake/data/token_dataset.h"
 #include "strake/training/memory_plan.h"
+#include "strake/training/step_time.h"
 
 namespace strake::tasks {
 
@@ -35,7 +36,15 @@ struct RunVariant {
   training::MemoryPlan plan;
   int64_t machine_bytes = 0;  // of tensors of all its ranks on one machine
   int64_t disk_bytes = 0;     // of their scratch files
+  // What is asked for, as the run would have to say it.
+  training::TrainingOptions options = {};
+  models::BatchShape batch = {};
 };
+
+// Refers to the run.
+training::MemoryPlanRequest request_of(const PlannedRun& run);
+// Of all ranks.
+double sequences_of_step(const PlannedRun& run);
 
 // The micro-batch with most tokens of a run's first epoch.
 models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
@@ -60,7 +69,9 @@ std::optional<RunVariant> cheapest_fit(const PlannedRun& run, const MemoryLimit&
 void print_memory(std::ostream& out, const PlannedRun& run, const RunVariant& variant);
 // The same for a run with its data, and the machine's limit.
 void print_plan(std::ostream& out, const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine);
-void print_variants(std::ostream& out, const PlannedRun& run, const MemoryLimit& limit);
+// With the time of a step, if speeds are known.
+void print_variants(std::ostream& out, const PlannedRun& run, const MemoryLimit& limit,
+                    const std::optional<training::RankSpeed>& speed);
 
 // Error (kUsage) with limit and nearest plan that fits, if the plan does not.
 void require_fit(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine);

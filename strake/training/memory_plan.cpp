@@ -12,7 +12,6 @@
 #include "strake/comm/comm.h"
 #include "strake/models/planned_graph.h"
 #include "strake/training/offloaded_states.h"
-#include "strake/training/placement.h"
 #include "strake/training/replica_copies.h"
 #include "strake/training/units.h"
 
@@ -32,14 +31,6 @@ constexpr int64_t kFp32 = sizeof(float);
 constexpr int64_t kBatchBytesPerToken = 20;
 
 int64_t element_size(const TrainingOptions& options) { return element_size(options.precision()); }
-
-std::vector<UnitPlacement> placements_of(const MemoryPlanRequest& request, const Units& units, int rank) {
-  return place_units({.units = units,
-                      .sharding = request.options.sharding,
-                      .rank = rank,
-                      .num_ranks = request.num_ranks,
-                      .is_one_process = request.placement == RankPlacement::kThreads || request.num_ranks == 1});
-}
 
 // Buffers that are kept for the next user of the same size.
 class BufferPool {
@@ -74,7 +65,7 @@ class PlannedParameters {
         units_(units),
         element_size_(element_size(request.options)),
         is_hybrid_(request.options.sharding.stage.parameters == Kept::kGroupShard),
-        placements_(placements_of(request, units, rank)),
+        placements_(place_units(request, units, rank)),
         users_(units.size()),
         requested_(request.model.blocks().size()),
         buffers_(meter, MemoryUse::kGatherBuffers) {
@@ -403,34 +394,12 @@ MemoryPlan plan_memory(const MemoryPlanRequest& request) {
   return plan;
 }
 
-int64_t communicated_bytes(const MemoryPlanRequest& request) {
-  const TrainingOptions& options = request.options;
-  const ShardingStage& stage = options.sharding.stage;
-  const int64_t ranks = request.num_ranks;
-  const auto leaves = [](int64_t bytes, int64_t group) { return bytes / group * (group - 1); };
-  int64_t sum = 0;
-  const Units units(request.model);
-  const std::vector<UnitPlacement> placements = placements_of(request, units, 0);
-  for (size_t u = 0; u < placements.size(); ++u) {
-    const UnitPlacement& unit = placements[u];
-    const int64_t numel = units[u].layout.numel();
-    if (!unit.is_frozen) {
-      sum += leaves(numel * element_size(options.reduction), ranks) * options.gradient_accumulation_steps;
-      if (stage.reduced == Reduced::kToAllRanks) sum += leaves(numel * element_size(options.accumulation), ranks);
-    }
-    if (unit.is_shared || unit.owns_whole) continue;
-    const int64_t parameters = numel * element_size(options);
-    if (unit.is_kept_whole) {
-      if (!unit.is_frozen) sum += leaves(parameters, ranks);
-      continue;
-    }
-    const bool is_hybrid = stage.parameters == Kept::kGroupShard;
-    const int64_t group = is_hybrid ? options.sharding.group_size : ranks;
-    const int64_t passes = units[u].block < request.model.first_trained_block() ? 1 : 2;
-    sum += passes * options.gradient_accumulation_steps * leaves(parameters, group);
-    if (is_hybrid && !unit.is_frozen) sum += leaves(unit.kept_count * element_size(options), ranks / group);
-  }
-  return sum;
+std::vector<UnitPlacement> place_units(const MemoryPlanRequest& request, const Units& units, int rank) {
+  return place_units({.units = units,
+                      .sharding = request.options.sharding,
+                      .rank = rank,
+                      .num_ranks = request.num_ranks,
+                      .is_one_process = request.placement == RankPlacement::kThreads || request.num_ranks == 1});
 }
 
 }  // namespace strake::training

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "strake/models/memory_meter.h"
 #include "strake/models/model.h"
 #include "strake/training/options.h"
+#include "strake/training/placement.h"
 
 namespace strake::training {
 
@@ -33,8 +35,7 @@ struct MemoryPlan {
 // backward pass. Error as ShardedParameters for hybrid sharding with groups that do not fit.
 MemoryPlan plan_memory(const MemoryPlanRequest& request);
 
-// Bytes that a rank sends in a step, at 1 / (ranks of the group) for what stays with it: parameters gathered by stage 3
-// for each pass and by stages 1 and 2 after the update, gradients reduced for each micro-batch.
-int64_t communicated_bytes(const MemoryPlanRequest& request);
+// Where a rank of such a run keeps the units of its model.
+std::vector<UnitPlacement> place_units(const MemoryPlanRequest& request, const Units& units, int rank);
 
 }  // namespace strake::training

@@ -403,40 +403,5 @@ TEST(MemoryPlan, TakesLessTheMoreIsFrozen) {
   EXPECT_LT(head.rank[static_cast<size_t>(models::MemoryUse::kOptimizer)], 10000);
 }
 
-TEST(Communication, OfFrozenParametersIsThatOfStage3) {
-  const Case test{.ranks = 2, .frozen = {.freeze = "bert.embeddings.*", .train_only = ""}};
-  const auto model = make_model(test);
-  const int64_t frozen = model->blocks()[0]->layout().numel();
-  int64_t trained = -frozen;
-  for (const auto& block : model->blocks()) trained += block->layout().numel();
-  const auto bytes = [&](const ShardingStage& stage) {
-    const TrainingOptions options = options_of({.stage = stage});
-    return communicated_bytes({.model = *model, .options = options, .batch = {}, .num_ranks = 2});
-  };
-  EXPECT_EQ(bytes(kZero0), 2 * trained * 4 / 2);
-  EXPECT_EQ(bytes(kZero2), 2 * trained * 4 / 2);
-  EXPECT_EQ(bytes(kZero3), (3 * trained + frozen) * 4 / 2) << "the embeddings have no backward pass";
-}
-
-TEST(Communication, IsTheVolumeOfRingsForEveryMicroBatch) {
-  const Case test{.stage = kZero0, .ranks = 2, .accumulation = 3};
-  const auto model = make_model(test);
-  int64_t numel = 0;
-  for (const auto& block : model->blocks()) numel += block->layout().numel();
-  const auto bytes = [&](const ShardingStage& stage, Precision precision, Precision reduction = Precision::kFp32) {
-    const TrainingOptions options =
-        options_of({.stage = stage, .precision = precision, .accumulation = 3, .reduction = reduction});
-    return communicated_bytes({.model = *model, .options = options, .batch = {}, .num_ranks = 2});
-  };
-  EXPECT_EQ(bytes(kZero0, Precision::kFp32), (3 + 1) * numel * 4 / 2) << "reduced for each micro-batch, gathered once";
-  EXPECT_EQ(bytes(kZero2, Precision::kFp32), (3 + 1) * numel * 4 / 2);
-  for (const Precision type : {Precision::kBf16, Precision::kFp16}) {
-    EXPECT_EQ(bytes(kZero2, type), 3 * numel * 4 / 2 + numel * 2 / 2) << "parameters are gathered in 16 bits";
-    EXPECT_EQ(bytes(kZero2, type, type), (3 + 1) * numel * 2 / 2) << "half of fp32";
-    EXPECT_EQ(bytes(kZero0, Precision::kFp32, type), 3 * numel * 2 / 2 + numel * 4 / 2) << "sums are gathered in fp32";
-  }
-  EXPECT_EQ(bytes(kZero3, Precision::kFp32), 9 * numel * 4 / 2) << "gathered for both passes of each micro-batch";
-}
-
 }  // namespace
 }  // namespace strake::training

@@ -124,7 +124,8 @@ Json to_json(const RunState& state) {
            {{"scale", state.loss_scaler.scale},
             {"steps", state.loss_scaler.steps},
             {"last_overflow", state.loss_scaler.last_overflow},
-            {"hysteresis", state.loss_scaler.hysteresis}}}};
+            {"hysteresis", state.loss_scaler.hysteresis}}},
+          {"settings", state.settings}};
 }
 
 RunState state_from(const Json& json, const std::string& source) {
@@ -147,6 +148,7 @@ RunState state_from(const Json& json, const std::string& source) {
                        .steps = get_required<int64_t>(scaler, "steps", source),
                        .last_overflow = get_required<int64_t>(scaler, "last_overflow", source),
                        .hysteresis = get_required<int64_t>(scaler, "hysteresis", source)};
+  state.settings = get_or<Json>(json, "settings", Json(), source);
   require(state.step >= 0 && state.cursor.epoch >= 0 && state.cursor.position >= 0, ErrorKind::kConfig,
           "{}: negative position", source);
   require(state.skipped_steps >= 0 && state.skipped_steps <= state.step && state.loss_scaler.scale > 0,

@@ -10,6 +10,7 @@
 #include "strake/core/log.h"
 #include "strake/core/memory.h"
 #include "strake/training/model_files.h"
+#include "strake/training/step_settings.h"
 
 namespace strake::training {
 namespace {
@@ -73,6 +74,13 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
     stop_ = out_of_patience();
   }
   plan_length();
+  const Json settings = step_settings(options_, total_steps_);
+  const std::string changes = changed_settings(state_.settings, settings);
+  if (!changes.empty() && comm_.rank() == 0) {
+    log::warning("resumed from {} with other settings from step {} on: {}", inputs_.resume_from->string(),
+                 state_.step + 1, changes);
+  }
+  state_.settings = settings;
 }
 
 void Trainer::plan_length() {

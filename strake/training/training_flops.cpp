@@ -12,27 +12,37 @@ using models::PlannedGraph;
 using models::PlannedTensor;
 
 double step_flops(const models::Model& model, const models::BatchShape& batch, Recomputation recomputation) {
+  double sum = 0;
+  for (const BlockFlops& block : block_flops(model, batch, recomputation)) sum += block.forward + block.backward;
+  return sum;
+}
+
+}  // namespace
+
+std::vector<BlockFlops> block_flops(const models::Model& model, const models::BatchShape& batch,
+                                    Recomputation recomputation) {
   models::MemoryMeter meter;
   const size_t first = model.first_trained_block();
   std::deque<PlannedGraph> graphs;
   std::vector<PlannedTensor> outputs;
+  std::vector<BlockFlops> flops;
   PlannedTensor activations;
-  double sum = 0;
   for (size_t i = 0; i < model.blocks().size(); ++i) {
     const auto gradients = i < first ? PlannedGradients::kNone : PlannedGradients::kTaken;
     PlannedGraph& graph = graphs.emplace_back(meter, PlannedGraph::Options{.batch = batch, .gradients = gradients});
     activations = model.blocks()[i]->plan(graph, i <= first ? activations : PlannedGraph::leaf(activations));
     outputs.push_back(activations);
-    const bool is_recomputed = i >= first && i + 1 < model.blocks().size();
-    if (recomputation == Recomputation::kCounted && is_recomputed) sum += graph.flops();
+    flops.push_back({.forward = graph.flops()});
   }
   PlannedTensor gradient = activations;
-  for (size_t i = model.blocks().size(); i-- > first;) gradient = graphs[i].backward(outputs[i], gradient);
-  for (const PlannedGraph& graph : graphs) sum += graph.flops();
-  return sum;
+  for (size_t i = model.blocks().size(); i-- > first;) {
+    gradient = graphs[i].backward(outputs[i], gradient);
+    flops[i].backward = graphs[i].flops() - flops[i].forward;
+    const bool is_recomputed = recomputation == Recomputation::kCounted && i + 1 < model.blocks().size();
+    if (is_recomputed) flops[i].backward += flops[i].forward;
+  }
+  return flops;
 }
-
-}  // namespace
 
 // All products are linear in tokens, sequences and squared lengths. Sequences have at least one token.
 TrainingFlops::TrainingFlops(const models::Model& model, Recomputation recomputation) {

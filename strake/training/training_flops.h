@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "strake/models/model.h"
 #include "strake/monitor/packed_work.h"
 
@@ -7,6 +9,17 @@ namespace strake::training {
 
 // Blocks but the last compute their forward pass twice if only their inputs are kept.
 enum class Recomputation { kNotCounted, kCounted };
+
+// Floating-point operations of the matrix products of a block's two passes. Backward has what is computed again, if
+// that counts.
+struct BlockFlops {
+  double forward = 0;
+  double backward = 0;
+};
+
+// Of every block, for one micro-batch.
+std::vector<BlockFlops> block_flops(const models::Model& model, const models::BatchShape& batch,
+                                    Recomputation recomputation);
 
 // Floating-point operations of the matrix products of a training step, a multiply-add being 2, on real tokens only;
 // without recomputation they are the numerator of model FLOPs utilization. A forward pass through everything; backward,

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from program import command, run, strake
+from program import command, environment, run, strake
 from tiny_models import make_language_model, make_model, reviews, write_table
 
 USAGE = 2
@@ -30,8 +30,98 @@ def test_the_stages_are_told_and_one_is_recommended():
     assert list(totals) == ["zero-0", "zero-1", "zero-2", "zero-3"]
     assert totals["zero-3"] < totals["zero-2"] <= totals["zero-1"] < totals["zero-0"]
     assert "recommended: zero-0\n" in told
-    assert "seconds" not in told, "the time is not known without --gflops"
-    assert "seconds" in strake("estimate", **flags, gflops=100).out
+
+
+ELSEWHERE = {"gflops": 2, "bandwidth": 0.01, "memory_bandwidth": 0.1}
+TIMES = ["arithmetic", "communication", "optimizer"]
+
+
+def with_threads(count):
+    return environment(STRAKE_NUM_THREADS=str(count))
+
+
+def test_without_flags_a_time_is_told_with_speeds_that_were_measured(folder):
+    told = strake("estimate", model_name_or_path=folder / "bert", ranks=2).out
+    assert number(told, "a step") > 0
+    assert re.search(
+        r"^  arithmetic, GFLOP/s +[\d.]+  measured: a layer, forward and backward, [\d,]+ tokens in fp32", told, re.M
+    )
+    assert re.search(r"^  communication, GB/s +[\d.]+  measured: sums of gradients between threads here$", told, re.M)
+    assert re.search(r"^  memory, GB/s +[\d.]+  measured: ", told, re.M)
+    processes = strake("estimate", model_name_or_path=folder / "bert", ranks=2, processes=True).out
+    assert "between threads here; processes are slower" in processes
+
+
+def test_the_network_between_machines_is_assumed(folder):
+    flags = {"model_name_or_path": folder / "bert", "ranks": 8, "processes": True}
+    told = strake("estimate", **flags, ranks_per_machine=4).out
+    assert re.search(
+        r"^  communication, GB/s +0\.31  assumed: 10 Gbit/s, shared by the 4 ranks of a machine$", told, re.M
+    )
+    told = strake("estimate", **flags, ranks_per_machine=1).out
+    assert re.search(r"^  communication, GB/s +1\.25  assumed: 10 Gbit/s$", told, re.M)
+
+
+def test_flags_say_what_another_machine_does(folder):
+    flags = {"model_name_or_path": folder / "bert", "ranks": 2, "processes": True}
+    told = strake("estimate", **flags, **ELSEWHERE).out
+    assert "measured" not in told
+    for name, flag in (
+        ("arithmetic, GFLOP/s", "gflops"),
+        ("communication, GB/s", "bandwidth"),
+        ("memory, GB/s", "memory_bandwidth"),
+    ):
+        assert re.search(rf"^  {name} +{ELSEWHERE[flag]:.2f}  --{flag}$", told, re.M)
+    for flag, part in zip(ELSEWHERE, TIMES, strict=True):
+        faster = strake("estimate", **flags, **ELSEWHERE | {flag: 2 * ELSEWHERE[flag]}).out
+        for other in TIMES:
+            factor = 2 if other == part else 1
+            assert number(told, other) / factor == pytest.approx(number(faster, other), abs=1e-4), (flag, other)
+
+
+def test_the_times_add_up(folder):
+    shape = {"max_seq_length": 32, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 3}
+    flags = {"model_name_or_path": folder / "bert", "ranks": 2, "processes": True} | shape | ELSEWHERE
+    told = strake("estimate", **flags, env=with_threads(4)).out
+    hidden = float(re.search(r"^ +hidden behind the others +(-[\d.]+)$", told, re.M)[1])
+    assert hidden < 0
+    step = number(told, "a step")
+    assert sum(number(told, part) for part in TIMES) + hidden == pytest.approx(step, abs=2e-4)
+    assert number(told, "sequences a second") == pytest.approx(2 * 3 * 4 / step, rel=0.01)
+    assert number(told, "tokens a second") == pytest.approx(2 * 3 * 4 * 32 / step, rel=0.01)
+    alone = strake("estimate", **flags, env=with_threads(1)).out
+    assert number(alone, "hidden behind the others") == 0, "the communication thread takes the only core"
+    of_stage = re.search(r"^  zero-2 +no +.* ([\d.]+)$", told, re.M)[1]
+    assert float(of_stage) == step
+
+
+def test_one_rank_has_no_communication(folder):
+    told = strake("estimate", model_name_or_path=folder / "bert", **ELSEWHERE).out
+    assert "communication" not in told
+    assert "hidden" not in told
+    assert number(told, "arithmetic") + number(told, "optimizer") == pytest.approx(number(told, "a step"), abs=2e-4)
+
+
+def test_stages_cost_what_they_send():
+    told = strake(
+        "estimate", task="causal-lm", model_type="gpt2", ranks=4, processes=True, memory_limit=256, **ELSEWHERE
+    ).out
+    seconds = {match[1]: float(match[2]) for match in re.finditer(r"^  (zero-\d) +no .* ([\d.]+)$", told, re.M)}
+    assert seconds["zero-0"] > seconds["zero-1"] == seconds["zero-2"], "every rank updates everything"
+    assert seconds["zero-3"] > seconds["zero-2"], "parameters are gathered twice"
+    again = {match[1]: float(match[2]) for match in re.finditer(r"^  (zero-\d) +yes .* ([\d.]+)$", told, re.M)}
+    assert all(again[stage] > seconds[stage] for stage in seconds), "blocks are computed again"
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "fast", "1x"])
+@pytest.mark.parametrize("flag", ["gflops", "bandwidth", "memory_bandwidth", "disk_bandwidth"])
+def test_speeds_that_are_no_positive_number_are_refused(folder, flag, value):
+    outcome = run(command("estimate", model_name_or_path=folder / "bert", **{flag: value}))
+    assert outcome.code == USAGE
+    assert f"--{flag}" in outcome.err
+    assert value in outcome.err
+    assert "number" in outcome.err
+    assert outcome.out == ""
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -69,6 +159,19 @@ def test_the_nearest_plan_may_have_its_state_on_disk():
     zero = {"stage": 3, "offload_optimizer": NVME, "offload_param": NVME}
     flags = {"deepspeed": json.dumps({"zero_optimization": zero}), "gradient_checkpointing": True}
     assert f"recommended: {plan}\n" in strake("estimate", **GPT2, **flags, memory_limit=1.1).out
+
+
+def test_the_time_of_a_disk_is_told_if_it_is_known():
+    zero = {"stage": 3, "offload_optimizer": NVME, "offload_param": NVME}
+    flags = GPT2 | ELSEWHERE | {"deepspeed": json.dumps({"zero_optimization": zero})}
+    told = strake("estimate", **flags).out
+    assert re.search(r"^  disk +unknown  not in the sum: say --disk_bandwidth$", told, re.M)
+    known = strake("estimate", **flags, disk_bandwidth=2).out
+    faster = strake("estimate", **flags, disk_bandwidth=4).out
+    assert number(known, "disk") == pytest.approx(2 * number(faster, "disk"), abs=2e-4)
+    # Master weights, two moments and parameters of 16 bits are read and written; the passes read the latter.
+    assert number(known, "disk") > 124e6 * (2 * 14 + 2 * 2) / 2e9
+    assert number(known, "a step") > number(told, "a step")
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,27 @@ def test_resuming_another_run_is_refused(inputs, killed, change, named):
     assert files_in(killed) == before
 
 
+def test_other_settings_of_optimizer_and_schedule_hold_from_there_on_and_are_named(inputs, uninterrupted, tmp_path):
+    again = shutil.copytree(uninterrupted, tmp_path / "again")
+    flags = {"max_steps": STEPS + 4, "learning_rate": 5e-4, "lr_scheduler_type": "constant"}
+    outcome = run(train_command(inputs, again, 2, resume_from_checkpoint="true", **flags))
+    assert outcome.code == 0, outcome.err
+    notice = [line for line in outcome.err.splitlines() if "with other settings" in line]
+    assert len(notice) == 1
+    for told in (
+        f"checkpoint-{STEPS} with other settings from step {STEPS + 1} on: ",
+        "--learning_rate was 0.001 and is 0.0005 now",
+        '--lr_scheduler_type was "linear" and is "constant" now',
+        f"the run had {STEPS} steps and has {STEPS + 4} now",
+        "Transformers' Trainer would keep the checkpoint's learning_rate",
+    ):
+        assert told in notice[0]
+    rates = [entry["learning_rate"] for entry in metrics(again) if "loss" in entry]
+    assert rates[-4:] == [5e-4] * 4
+    outcome = run(train_command(inputs, again, resume_from_checkpoint="true", **flags))
+    assert "with other settings" not in outcome.err, "they are those of the checkpoint now"
+
+
 def test_resuming_with_other_data_is_refused(inputs, killed, tmp_path):
     other = write_table(tmp_path / "other.parquet", reviews(39))
     outcome = run(train_command(inputs | {"train_file": other}, killed, resume_from_checkpoint="true"))

@@ -1,0 +1,135 @@
+#include "strake/tasks/time_report.h"
+
+#include <cmath>
+
+#include "strake/core/error.h"
+#include "strake/monitor/number_text.h"
+#include "strake/training/machine_speed.h"
+
+namespace strake::tasks {
+namespace {
+
+using monitor::count_text;
+
+constexpr double kGiga = 1e9;
+constexpr double kAssumedNetwork = 1.25e9;  // bytes per second of a machine: 10 Gbit/s
+
+bool has_several_machines(const PlannedRun& run) { return run.ranks_per_machine < run.num_ranks; }
+bool is_hybrid(const PlannedRun& run) { return run.options.sharding.stage.parameters == training::Kept::kGroupShard; }
+
+std::string shared_by_ranks(const PlannedRun& run) {
+  if (run.ranks_per_machine == 1) return "";
+  return fmt::format(", shared by the {} ranks of a machine", run.ranks_per_machine);
+}
+
+std::optional<SpeedFigure> speed_of_arithmetic(const PlannedRun& run, const SpeedFlags& flags,
+                                               const training::Crew& crew) {
+  if (flags.gflops) return SpeedFigure{*flags.gflops * kGiga, "--gflops"};
+  constexpr int64_t kShareOfMemory = 4;
+  const auto measured = training::measure_layer({.model = run.model,
+                                                 .options = run.options,
+                                                 .batch = run.batch,
+                                                 .most_bytes = memory_limit().bytes / kShareOfMemory},
+                                                crew);
+  if (!measured) return std::nullopt;
+  constexpr double kSteady = 2;
+  return SpeedFigure{
+      measured->flops,
+      fmt::format("measured: a layer, forward and backward, {} tokens in {}{}", count_text(measured->tokens),
+                  to_string(run.options.precision()),
+                  measured->spread > kSteady
+                      ? fmt::format("; some runs took {:.1f} times as long: the machine is busy", measured->spread)
+                      : "")};
+}
+
+SpeedFigure speed_within_machine(const PlannedRun& run, const training::Crew& crew) {
+  const bool is_threads = run.placement == training::RankPlacement::kThreads;
+  return {training::measure_sums_between_ranks(crew),
+          fmt::format("measured: sums of gradients between threads here{}",
+                      is_threads ? "" : "; processes are slower, as they copy them")};
+}
+
+SpeedFigure speed_between_machines(const PlannedRun& run) {
+  return {kAssumedNetwork / run.ranks_per_machine, "assumed: 10 Gbit/s" + shared_by_ranks(run)};
+}
+
+std::string seconds_text(double seconds) { return fmt::format("{:.4f}", seconds); }
+
+}  // namespace
+
+void SpeedFlags::validate() const {
+  visit_fields(*this, [](const char* name, const std::optional<double>& value, const char*) {
+    require(!value || (std::isfinite(*value) && *value > 0), ErrorKind::kUsage, "--{} {} is not a positive number",
+            name, value.value_or(0));
+  });
+}
+
+std::optional<training::RankSpeed> RunSpeeds::rank() const {
+  if (!arithmetic) return std::nullopt;
+  return training::RankSpeed{.flops = arithmetic->per_second,
+                             .sent_bytes = communication.per_second,
+                             .sent_bytes_in_group = in_group.per_second,
+                             .memory_bytes = memory.per_second,
+                             .disk_bytes = disk ? std::optional(disk->per_second) : std::nullopt,
+                             .threads = threads};
+}
+
+RunSpeeds find_speeds(const PlannedRun& run, const SpeedFlags& flags) {
+  const auto crew = training::Crew::of(run.ranks_per_machine);
+  RunSpeeds speeds{.arithmetic = speed_of_arithmetic(run, flags, crew), .threads = crew.threads};
+  if (flags.bandwidth) {
+    speeds.communication = speeds.in_group = {*flags.bandwidth * kGiga, "--bandwidth"};
+  } else if (run.num_ranks > 1) {
+    const bool groups_within = is_hybrid(run) && run.options.sharding.group_size <= run.ranks_per_machine;
+    if (!has_several_machines(run) || groups_within) speeds.in_group = speed_within_machine(run, crew);
+    speeds.communication = has_several_machines(run) ? speed_between_machines(run) : speeds.in_group;
+    if (!groups_within) speeds.in_group = speeds.communication;
+  }
+  speeds.memory = flags.memory_bandwidth ? SpeedFigure{*flags.memory_bandwidth * kGiga, "--memory_bandwidth"}
+                                         : SpeedFigure{training::measure_memory(crew), "measured: additions in place"};
+  if (flags.disk_bandwidth) {
+    speeds.disk =
+        SpeedFigure{*flags.disk_bandwidth * kGiga / run.ranks_per_machine, "--disk_bandwidth" + shared_by_ranks(run)};
+  }
+  return speeds;
+}
+
+void print_time(std::ostream& out, const PlannedRun& run, const RunSpeeds& speeds) {
+  const auto rank = speeds.rank();
+  if (!rank) {
+    out << "time of a step: not estimated, as a layer is too large to be measured in a quarter of this machine's "
+           "memory; say --gflops\n";
+    return;
+  }
+  const auto row = [&](const char* name, const std::string& value, const std::string& source = {}) {
+    out << fmt::format("  {:<26} {:>12}{}{}\n", name, value, source.empty() ? "" : "  ", source);
+  };
+  const training::StepTime time = training::step_time(request_of(run), *rank);
+  const bool offloads = run.options.sharding.offload.optimizer;
+  const double sequences = sequences_of_step(run);
+  const double tokens = sequences * static_cast<double>(run.batch.tokens) / static_cast<double>(run.batch.sequences);
+  out << "time of a step, estimated, in seconds\n";
+  row("arithmetic", seconds_text(time.arithmetic));
+  if (run.num_ranks > 1) row("communication", seconds_text(time.communication));
+  if (offloads)
+    row("disk", rank->disk_bytes ? seconds_text(time.disk) : "unknown",
+        rank->disk_bytes ? "" : "not in the sum: say --disk_bandwidth");
+  row("optimizer", seconds_text(time.optimizer));
+  if (time.communication + time.disk > 0) row("  hidden behind the others", seconds_text(0 - time.hidden));
+  row("a step", seconds_text(time.total()));
+  row("sequences a second", fmt::format("{:.1f}", sequences / time.total()));
+  row("tokens a second", count_text(std::llround(tokens / time.total())));
+
+  const auto figure = [&](const char* name, const SpeedFigure& speed) {
+    row(name, fmt::format("{:.2f}", speed.per_second / kGiga), speed.source);
+  };
+  out << fmt::format("\nspeeds of a rank, with {} thread{} and all ranks at work\n", speeds.threads,
+                     speeds.threads == 1 ? "" : "s");
+  figure("arithmetic, GFLOP/s", *speeds.arithmetic);
+  if (run.num_ranks > 1) figure("communication, GB/s", speeds.communication);
+  if (is_hybrid(run)) figure("  within a group, GB/s", speeds.in_group);
+  if (offloads && speeds.disk) figure("disk, GB/s", *speeds.disk);
+  figure("memory, GB/s", speeds.memory);
+}
+
+}  // namespace strake::tasks
