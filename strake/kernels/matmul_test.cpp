@@ -137,6 +137,9 @@ void add_ragged_shapes(Order a, Order b, std::vector<Shape>& shapes) {
   }
   // About the borders of the depth's blocks, of 512 units.
   for (const int64_t depth : {511, 512, 513, 1024, 1025, 1549}) shapes.push_back({14, 33, depth, a, b});
+  // Whole tiles of AMX, several of them, in one piece of the depth and in three.
+  shapes.push_back({130, 40, 384, a, b});
+  shapes.push_back({150, 12, 1024, a, b});
   shapes.push_back({0, 5, 3, a, b});
   shapes.push_back({5, 0, 3, a, b});
   shapes.push_back({331, 70, 20, a, b});
@@ -262,7 +265,7 @@ TYPED_TEST(MatmulActivationOf, ActivatesAsASeparatePassOverTheStoredProductDoes)
 TYPED_TEST(MatmulOf, AnElementDependsOnItsRowColumnAndDepthAlone) {
   using In = typename TypeParam::In;
   using Out = typename TypeParam::Out;
-  for (const int64_t depth : {50, 900, 8290}) {
+  for (const int64_t depth : {50, 900, 960, 8290}) {
     const Shape shape{depth > 1000 ? 14 : 61, 275, depth};
     const Operands<In> operands(shape);
     // The last columns of rows [row, row + window.rows).
@@ -295,8 +298,9 @@ TYPED_TEST(MatmulOf, AnElementDependsOnItsRowColumnAndDepthAlone) {
 TYPED_TEST(MatmulOf, NeitherThreadsNorPackingOnceChangeABit) {
   using In = typename TypeParam::In;
   using Out = typename TypeParam::Out;
-  for (const Shape& shape : {Shape{200, 275, 900}, Shape{3, 1000, 2000, Order::kRows, Order::kColumns},
-                             Shape{1500, 8, 400}, Shape{40, 260, 8290}}) {
+  for (const Shape& shape :
+       {Shape{200, 275, 900}, Shape{200, 275, 960}, Shape{3, 1000, 2000, Order::kRows, Order::kColumns},
+        Shape{1500, 8, 400}, Shape{40, 260, 8290}}) {
     const Operands<In> operands(shape);
     const Matmul<In, Out> args = product<In, Out>(shape, operands);
     for (const Isa isa : rungs()) {
@@ -325,7 +329,8 @@ TYPED_TEST(MatmulOf, OnOneThreadHasTheSameBitsInAnyBlocksAndStaysWithinItsScratc
   using Out = typename TypeParam::Out;
   constexpr float kUntouched = -12345.0F;
   const std::vector<CacheBlocks> all_blocks{{}, {1, 1}, {100'000, 64}, {int64_t{64} << 20, 1'000'000}};
-  for (const Shape& shape : {Shape{200, 275, 900}, Shape{1500, 8, 400}, Shape{1, 70, 2500}, Shape{0, 70, 30}}) {
+  for (const Shape& shape :
+       {Shape{200, 275, 900}, Shape{200, 275, 960}, Shape{1500, 8, 400}, Shape{1, 70, 2500}, Shape{0, 70, 30}}) {
     const Operands<In> operands(shape);
     for (size_t i = 0; i < rungs().size() * all_blocks.size(); ++i) {
       const Isa isa = rungs()[i / all_blocks.size()];
