@@ -19,7 +19,8 @@ struct Int8TileProduct {
   const int8_t* b;            // [units, kInt8TileColumns] units
   const int32_t* first_sums;  // [kInt8TileColumns]
   int64_t units;
-  int32_t* sums;  // [rows, kInt8TileColumns]
+  int32_t* sums;       // [rows, kInt8TileColumns]
+  const int8_t* next;  // what B will be afterwards, to be asked for; or null
 };
 
 // All sums of the tile are in registers meanwhile.
@@ -29,6 +30,7 @@ template <class U, int kRows>
   using Int = typename S::Int;
   const float* a = product.a;
   const int8_t* b = product.b;
+  const int8_t* next = product.next;
   Int sum[kRows][kInt8TileVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -40,6 +42,11 @@ template <class U, int kRows>
     Int bs[kInt8TileVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kInt8TileVectors; ++v) bs[v] = U::load_columns(b + v * kVectorBytes);
+    if (next != nullptr) {
+#pragma GCC unroll 2
+      for (int64_t i = 0; i < kInt8TileVectors * kVectorBytes; i += 64) __builtin_prefetch(next + i, 0, 2);
+      next += kInt8TileVectors * kVectorBytes;
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const Int factor = U::broadcast(a + r);
@@ -115,7 +122,8 @@ struct VectorTiler {
       const float* a = block.a;
       for (int64_t row = 0; row < block.rows; row += U::kTileRows) {
         const int64_t rows = smaller(U::kTileRows, block.rows - row);
-        int8_tile_of_rows<U>(rows, {a, panel.b, panel.first_sums, block.units, sums_});
+        const int8_t* const next = row == 0 ? panel.next : nullptr;
+        int8_tile_of_rows<U>(rows, {a, panel.b, panel.first_sums, block.units, sums_, next});
         finish_({sums_, row, panel.column, rows});
         a += rows * block.units;
       }

@@ -25,6 +25,7 @@ struct TileProduct {
   int64_t units;
   Sums sums;
   float* tile;
+  const float* next = nullptr;  // what B will be afterwards, to be asked for; or null
 };
 
 // All floats of the tile are in registers meanwhile.
@@ -33,6 +34,7 @@ template <class U, int kRows>
   using S = typename U::Simd;
   const float* a = product.a;
   const float* b = product.b;
+  const float* next = product.next;
   float* const tile = product.tile;
   typename S::Float sum[kRows][kTileVectors];
 #pragma GCC unroll 16
@@ -44,6 +46,11 @@ template <class U, int kRows>
     typename S::Float bs[kTileVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kTileVectors; ++v) bs[v] = S::load(b + v * S::kLanes);
+    if (next != nullptr) {
+#pragma GCC unroll 2
+      for (int i = 0; i < kTileColumns<U>; i += 16) __builtin_prefetch(next + i, 0, 2);
+      next += kTileColumns<U>;
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const typename S::Float factor = S::set(a[r]);
@@ -221,7 +228,9 @@ class MatmulBlock {
           prefetch_lines(result.c + (row + r) * result.stride + column, columns * static_cast<int64_t>(sizeof(Out)));
         }
       }
-      matmul_rows<U>(at.rows, {a, b, units, block == 0 ? Sums::kNew : Sums::kContinued, tile});
+      const float* const next =
+          row == row_begin_ && panel + 1 < panel_end_ ? b + piece_units * kTileColumns<U> : nullptr;
+      matmul_rows<U>(at.rows, {a, b, units, block == 0 ? Sums::kNew : Sums::kContinued, tile, next});
       if (last) finish_tile<S>(result, at, tile);
       a += at.rows * units;
     }
