@@ -23,8 +23,8 @@
 // same bits, as do the bf16 kernels that widen to fp32. With AVX512-BF16 a unit is a pair of products and the
 // instruction VDPBF16PS takes denormal numbers as 0, both in operands and in sums, so that these kernels' sums differ
 // from the others' by about the rounding of an fp32 sum. AMX takes denormal numbers as 0, too, and stores none in bf16;
-// there a unit is a pair, a block's units are added up 16 at a time, and each such sum is added to those before it, also
-// across blocks.
+// there a unit is a pair, a block's units are added up 16 at a time, and each such sum is added to those before it,
+// also across blocks.
 namespace strake::kernels {
 
 // Which neighbours of a matrix lie side by side in memory.

@@ -42,9 +42,9 @@ std::optional<MatmulLibrary> forced_library() {
 }
 
 // Our own kernels wherever there are some for vectors: a row's result does not depend on the rows beside it, nor on the
-// number of threads, which all promises of equal bits build upon, and they allocate no workspace. Nor does it cost time:
-// steps of fine-tuning RoBERTa-base take as long with oneDNN's products on a Zen 5 (and twice as long with MKL's), 1.05
-// times as long with MKL's in fp32 and 1.19 times with ATen's in bf16 on an Intel with AMX.
+// number of threads, which all promises of equal bits build upon, and they allocate no workspace. Nor does it cost
+// time: steps of fine-tuning RoBERTa-base take as long with oneDNN's products on a Zen 5 (and twice as long with
+// MKL's), 1.05 times as long with MKL's in fp32 and 1.19 times with ATen's in bf16 on an Intel with AMX.
 MatmulLibrary choose_library() {
   // oneDNN keeps the machine code of the last 1024 shapes. Packed batches differ in length from step to step, so all
   // but the present step's are dead weight, several hundred megabytes of it.
