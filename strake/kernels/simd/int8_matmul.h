@@ -94,9 +94,9 @@ struct Int8Sums {
   int64_t rows;
 };
 
-// Where a tile of rows is packed: by way of rows in row-major order, or not.
+// Where a tile of rows is packed: by way of rows in row-major order, or in place.
 struct Int8PackedTile {
-  int8_t* quantized;  // [rows of a tile, row_bytes]
+  int8_t* quantized;  // [kRowsApart of a Tiler, row_bytes]
   int64_t row_bytes;
   int64_t units;
   float* to;
@@ -106,6 +106,7 @@ struct Int8PackedTile {
 template <class U>
 struct VectorTiler {
   static constexpr int64_t kSums = U::kTileRows * kInt8TileColumns<U>;
+  static constexpr int64_t kRowsApart = U::kTileRows;
 
   static int64_t units_per_row(int64_t units) { return units; }
   static int8_t* place_of_row(int64_t row, const Int8PackedTile& tile) { return tile.quantized + row * tile.row_bytes; }
@@ -164,7 +165,7 @@ struct Int8Scratch {
     row_bytes = round_up(b.depth(), kRowAlign);
     scales = round_up(block_rows * row_units + U::Simd::kLanes, 16);
     quantized = scales + round_up(block_rows, 16);
-    sums = quantized + U::kTileRows * row_bytes / 4;
+    sums = quantized + Tiler::kRowsApart * row_bytes / 4;
     total = sums + Tiler::kSums;
   }
   int64_t units, row_units, block_rows, row_bytes;

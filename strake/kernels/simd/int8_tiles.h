@@ -13,7 +13,7 @@ namespace {
 // int8 products of tiles; quantization and what follows a product are those of AVX-512.
 struct Int8TileUnits : Int8Avx512 {
   using Simd = AmxVectors;
-  static constexpr int kTileRows = 2 * kTileSide;
+  static constexpr int kTileRows = kTiledRows;
   static constexpr int kDepthPerUnit = 4;
   static constexpr int kDepthStep = kTileRowBytes;
   static constexpr int32_t kOffset = 0;
@@ -25,6 +25,7 @@ template <class Tiles>
 class Int8Tiler {
  public:
   static constexpr int64_t kSums = kWalkSums;
+  static constexpr int64_t kRowsApart = 0;
 
   static int64_t units_per_row(int64_t units) { return units + 16; }
   static int8_t* place_of_row(int64_t row, const Int8PackedTile& tile) {

@@ -13,7 +13,6 @@ namespace strake::kernels {
 namespace {
 
 constexpr int64_t kStepUnits = kTileSide;
-constexpr int64_t kTiledRows = 2 * kTileSide;
 constexpr int64_t kTiledBlockBytes = int64_t{256} << 10;  // of packed A at a time, if not said otherwise
 constexpr int64_t kStepFloats = kStepUnits * kTiledColumns;
 

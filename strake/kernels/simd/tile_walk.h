@@ -11,11 +11,10 @@
 namespace strake::kernels {
 namespace {
 
-constexpr int64_t kWalkRows = 2 * kTileSide;  // of a tile
-constexpr int64_t kWalkSteps = 12;            // of the depth at a time: 24 KiB of a panel
-constexpr int64_t kWalkTiles = 4;             // whose sums wait where the depth is cut
-constexpr int64_t kWalkStored = 16;           // rows that are stored at a time, at least
-constexpr int64_t kWalkSums = (kWalkTiles + 1) * kWalkRows * kTiledColumns;  // of 32 bits: one more is being stored
+constexpr int64_t kWalkSteps = 12;   // of the depth at a time: 24 KiB of a panel
+constexpr int64_t kWalkTiles = 4;    // whose sums wait where the depth is cut
+constexpr int64_t kWalkStored = 16;  // rows that are stored between two steps
+constexpr int64_t kWalkSums = (kWalkTiles + 1) * kTiledRows * kTiledColumns;  // of 32 bits: one more is being stored
 
 struct TiledRows {
   const char* a;   // packed: rows of `steps` times 64 bytes
@@ -49,16 +48,15 @@ class TileWalk {
   void multiply(const TiledRows& rows, const TiledPanel& panel) {
     const int64_t pieces = rows.steps > kWalkSteps ? (rows.steps + kWalkSteps - 1) / kWalkSteps : 1;
     const int64_t piece = (rows.steps + pieces - 1) / pieces;
-    const int64_t group = (pieces == 1 ? 1 : kWalkTiles) * kWalkRows;
+    const int64_t group = (pieces == 1 ? 1 : kWalkTiles) * kTiledRows;
     prefetch(panel.next, rows);
     for (int64_t begin = 0; begin < rows.rows; begin += group) {
       const int64_t end = begin + group < rows.rows ? begin + group : rows.rows;
       for (int64_t i = 0; i < pieces; ++i) {
         const int64_t step = i * piece;
         const int64_t steps = i + 1 < pieces ? piece : rows.steps - step;
-        for (int64_t row = begin; row < end; row += kWalkRows) {
-          const int64_t place = turn_ + (row - begin) / kWalkRows;
-          char* const sums = sums_ + (place > kWalkTiles ? place - kWalkTiles - 1 : place) * kTileBytes;
+        for (int64_t row = begin; row < end; row += kTiledRows) {
+          char* const sums = sums_ + (tiles_before_ + (row - begin) / kTiledRows) % (kWalkTiles + 1) * kTileBytes;
           multiply_tile({.a = rows.a + row * rows.stride + step * kTileRowBytes,
                          .a_stride = rows.stride,
                          .b = panel.b + step * kTileSide * kTiledRowBytes,
@@ -66,11 +64,10 @@ class TileWalk {
                          .sums = sums,
                          .continued = step > 0},
                         end - row);
-          if (i + 1 == pieces) add({sums, row, panel.column, end - row < kWalkRows ? end - row : kWalkRows}, piece);
+          if (i + 1 == pieces) add({sums, row, panel.column, end - row < kTiledRows ? end - row : kTiledRows});
         }
       }
-      turn_ += (end - begin + kWalkRows - 1) / kWalkRows;
-      if (turn_ > kWalkTiles) turn_ -= kWalkTiles + 1;
+      tiles_before_ += (end - begin + kTiledRows - 1) / kTiledRows;
     }
   }
 
@@ -80,7 +77,7 @@ class TileWalk {
   }
 
  private:
-  static constexpr int64_t kTileBytes = kWalkRows * kTiledRowBytes;
+  static constexpr int64_t kTileBytes = kTiledRows * kTiledRowBytes;
 
   void multiply_tile(const TiledProduct& product, int64_t rows) {
     const auto meanwhile = [this] { work(); };
@@ -88,16 +85,15 @@ class TileWalk {
     multiply_tiles<Numbers, false>(tiles_, product, meanwhile);
   }
 
-  // To be stored within the next `steps` steps.
-  void add(const TiledSums& whole, int64_t steps) {
+  // To be stored between the next steps, or when the next one comes.
+  void add(const TiledSums& whole) {
     finish_all();
     whole_ = whole, done_ = 0;
-    rows_a_step_ = steps * kWalkStored > whole.rows ? kWalkStored : (whole.rows + steps) / (steps + 1);
   }
 
   void prefetch(const char* panel, const TiledRows& rows) {
     const int64_t bytes = panel == nullptr ? 0 : rows.steps * kTileSide * kTiledRowBytes;
-    const int64_t steps = (rows.rows + kWalkRows - 1) / kWalkRows * rows.steps;
+    const int64_t steps = (rows.rows + kTiledRows - 1) / kTiledRows * rows.steps;
     next_ = panel, next_end_ = panel + bytes;
     lines_a_step_ = steps > 0 ? (bytes / kTileRowBytes + steps - 1) / steps : 0;
   }
@@ -107,17 +103,16 @@ class TileWalk {
       __builtin_prefetch(next_, 0, 2);
     }
     if (done_ == whole_.rows) return;
-    const int64_t end = done_ + rows_a_step_ < whole_.rows ? done_ + rows_a_step_ : whole_.rows;
+    const int64_t end = done_ + kWalkStored < whole_.rows ? done_ + kWalkStored : whole_.rows;
     finish_(whole_.part(done_, end));
     done_ = end;
   }
 
   char* const sums_;  // kWalkSums
   const Finish& finish_;
-  int64_t turn_ = 0;  // where the next tile's sums are
+  int64_t tiles_before_ = 0;  // their sums take turns
   TiledSums whole_;
   int64_t done_ = 0;  // of its rows
-  int64_t rows_a_step_ = 0;
   const char *next_ = nullptr, *next_end_ = nullptr;
   int64_t lines_a_step_ = 0;
   Tiles tiles_;

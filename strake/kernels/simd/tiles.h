@@ -40,6 +40,7 @@ struct TiledProduct {
   bool continued;    // add to what is there
 };
 
+constexpr int64_t kTiledRows = 2 * kTileSide;
 constexpr int64_t kTiledColumns = 2 * kTileSide;
 constexpr int64_t kTiledRowBytes = kTiledColumns * 4;  // of B and of sums
 
