@@ -69,7 +69,7 @@ class Comm {
   virtual std::unique_ptr<Comm> split(int color) = 0;
 
   // Makes every other rank's present or next collective throw, with this rank's number and `reason`. Called once, by a
-  // rank that gives up. Where ranks are processes, ends all of them with the exit code of `kind`.
+  // rank that gives up. Ends ranks that are processes, with the exit code of `kind`; Error if another's end came first.
   virtual void abort(ErrorKind kind, const std::string& reason) = 0;
 };
 

@@ -179,9 +179,8 @@ class MpiComm final : public Comm {
 
   void abort(ErrorKind kind, const std::string& reason) override {
     is_aborted_ = true;
-    if (ties_.watch && ties_.watch->has_news()) return;  // another rank did
-    log::error("rank {} of {} stops the job: {} error: {}", rank_, size_, to_string(kind), reason);
     if (ties_.watch) ties_.watch->give_up(kind, reason);
+    log::error("rank {} of {} stops the job: {} error: {}", rank_, size_, to_string(kind), reason);
     if (!ties_.has_launcher) return;
     ties_.watch.reset();
     // Launchers forward output and the abort by different ways; the abort must not be faster.

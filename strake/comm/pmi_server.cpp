@@ -38,6 +38,12 @@ struct AddressInfo {
   addrinfo* first = nullptr;
 };
 
+// With connections that have ended, and with those of other sockets that share it.
+void share_port(int socket) {
+  const int on = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+}
+
 // As TCP may do when nobody listens, if the port is one of those that it gives to those that connect.
 bool is_connected_to_itself(int socket) {
   sockaddr_storage own{};
@@ -47,6 +53,13 @@ bool is_connected_to_itself(int socket) {
   ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_length);
   ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_length);
   return own_length == peer_length && std::memcmp(&own, &peer, own_length) == 0;
+}
+
+// A connection of a rank to itself would keep rank 0 from listening on this port, also after its end.
+void leave_port(int socket) {
+  const linger none{.l_onoff = 1, .l_linger = 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+  ::close(socket);
 }
 
 // A host that is gone says nothing: within 15 seconds its connection counts as closed.
@@ -72,8 +85,7 @@ class PmiServer::State {
         deadline_(std::chrono::steady_clock::now() + job.patience) {
     const AddressInfo info(address, port);
     listener_ = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int on = 1;
-    ::setsockopt(listener_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    share_port(listener_);
     const bool listening =
         ::bind(listener_, info.first->ai_addr, info.first->ai_addrlen) == 0 && ::listen(listener_, num_ranks_ + 8) == 0;
     if (!listening) {
@@ -280,7 +292,12 @@ class PmiServer::State {
     const std::lock_guard lock(mutex_);
     if (first_ || closing_) return;
     first_ = news;
-    for (const auto& [socket, watch] : watchers_) send_line(socket, stop_line(news));
+    // Rank 0 last: it may end at once, and the server with it.
+    for (const bool is_zero : {false, true}) {
+      for (const auto& [socket, watch] : watchers_) {
+        if ((field(watch, "rank") == "0") == is_zero) send_line(socket, stop_line(news));
+      }
+    }
     // Not those that have not said yet what they are: a rank that is about to watch shall hear the news, too.
     for (const int socket : of_mpi_) ::shutdown(socket, SHUT_RDWR);
   }
@@ -321,11 +338,12 @@ int connect_to_pmi_server(const std::string& address, int port, const PmiJob& jo
   do {
     const AddressInfo info(address, port);
     const int socket = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    share_port(socket);
     if (::connect(socket, info.first->ai_addr, info.first->ai_addrlen) == 0 && !is_connected_to_itself(socket)) {
       keep_alive(socket);
       return socket;
     }
-    ::close(socket);
+    leave_port(socket);
     const auto end = job.processes == nullptr ? std::nullopt : job.processes->end_of(0);
     if (end) throw Error(ErrorKind::kComm, gone_news(0, *end).text);
     std::this_thread::sleep_for(20ms);

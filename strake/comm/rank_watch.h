@@ -36,7 +36,8 @@ class RankWatch {
   // Error that names the rank that ended the job, if there is one. Thread-safe.
   void require_all() const;
 
-  // Tells the others why this rank ends, and returns when they know.
+  // Tells the others why this rank ends, and returns when they know. If another rank's end came first, which is mostly
+  // the cause of this one's, Error that names it.
   void give_up(ErrorKind kind, const std::string& reason);
   // This rank is done. Without this word its end is that of the others.
   void leave();
@@ -47,6 +48,7 @@ class RankWatch {
   void end_process_soon();
 
   int socket_;
+  int rank_;
   Server server_;
   std::atomic<bool> has_news_{false};
   mutable std::mutex mutex_;

@@ -116,6 +116,22 @@ TEST(RankWatch, ARankThatGivesUpSaysWhyAndWaitsUntilTheOthersKnow) {
   server.join();
 }
 
+TEST(RankWatch, ARankThatFailsAfterAnotherGoneOneNamesThatOne) {
+  Pair pair;
+  std::thread server([&] {
+    EXPECT_EQ(pair.hear(), "cmd=fail kind=3 text=no such file");
+    pair.tell();
+  });
+  try {
+    pair.watch().give_up(ErrorKind::kIo, "no such file");
+    FAIL() << "its own failure counted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kComm);
+    EXPECT_STREQ(error.what(), "rank 1 is gone: the others cannot go on without it (it fell)");
+  }
+  server.join();
+}
+
 // Processes that would not ask:
 
 TEST(RankWatchDeathTest, AProcessThatComputesIsEnded) {

@@ -86,6 +86,15 @@ class Job:
         wait_until(is_complete)
         return [pid for _, pid in found]
 
+    def wait_for(self, ready):
+        """Until the job is at work as `ready` says; it must not end before that."""
+
+        def is_ready():
+            assert all(process.poll() is None for process in self.started), self.log()
+            return ready()
+
+        wait_until(is_ready, self.log)
+
     def wait_for_guard(self):
         wait_until(lambda: self.processes(lambda pid: name_of(pid) == GUARD))
 
@@ -133,10 +142,10 @@ def name_of(pid):
         return ""
 
 
-def wait_until(ready):
+def wait_until(ready, said=str):
     deadline = time.monotonic() + 60
     while not ready():
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, said()
         time.sleep(0.0005)
 
 
@@ -167,7 +176,7 @@ def assert_named(job, victim, outcome, allowance):
 @pytest.mark.parametrize("launch", LAUNCHES)
 def test_a_rank_that_dies_at_work_is_named(start, launch, moment, victim):
     job = start(launch)
-    wait_until(lambda: MOMENTS[moment](job.folder))
+    job.wait_for(lambda: MOMENTS[moment](job.folder))
     outcome = job.kill(victim)
     assert_named(job, victim, outcome, lateness())
 
@@ -176,7 +185,7 @@ def test_a_rank_that_dies_at_work_is_named(start, launch, moment, victim):
 @pytest.mark.parametrize("launch", LAUNCHES)
 def test_a_rank_that_dies_before_the_first_step_is_named(start, launch, victim):
     job = start(launch)
-    wait_until(job.log)
+    job.wait_for(job.log)
     outcome = job.kill(victim)
     assert_named(job, victim, outcome, lateness())
 
