@@ -101,8 +101,7 @@ std::string check_number(const std::string& text) {
 }
 
 bool parse_bool(const std::string& text, const std::string& flag) {
-  std::string lower = text;
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string lower = lower_case(text);
   if (lower == "true" || lower == "1" || lower == "yes" || lower == "y" || lower == "t" || lower.empty()) return true;
   if (lower == "false" || lower == "0" || lower == "no" || lower == "n" || lower == "f") return false;
   fail(ErrorKind::kUsage, "{} {}: neither true nor false", flag, printable(text));

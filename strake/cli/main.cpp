@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
     run({argv + 1, argv + argc});
     return 0;
   } catch (const strake::Error& error) {
-    std::cerr << "strake: " << to_string(error.kind()) << " error: " << error.what() << "\n";
+    std::cerr << strake::error_line(error.kind(), error.what());
     return strake::exit_code(error.kind());
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) {
@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
                    "--gradient_checkpointing, --bf16, or --deepspeed with a higher ZeRO stage or offload to nvme\n";
       return strake::exit_code(strake::ErrorKind::kUsage);
     }
-    std::cerr << "strake: internal error: " << error.what() << "\n";
+    std::cerr << strake::error_line(strake::ErrorKind::kInternal, error.what());
     return strake::exit_code(strake::ErrorKind::kInternal);
   }
 }

@@ -29,15 +29,21 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
+// Who is at the other end of a socket of this host: process and user.
+ucred peer_of(int socket) {
+  ucred peer{.pid = 0, .uid = static_cast<uid_t>(-1), .gid = static_cast<gid_t>(-1)};
+  socklen_t length = sizeof(peer);
+  ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+  return peer;
+}
+
 // The process of mpiexec's that is the parent of this host's ranks, or of what they were wrapped into: it made the
 // socket on which it serves PMI. 0 if there is none.
 int find_launcher() {
   const char* number = std::getenv("PMI_FD");
   if (number == nullptr) return 0;
-  ucred peer{};
-  socklen_t length = sizeof(peer);
-  const bool known = ::getsockopt(parse_number(number), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
-  return known && peer.pid > 0 && peer.uid == ::getuid() ? peer.pid : 0;
+  const ucred peer = peer_of(parse_number(number));
+  return peer.pid > 0 && peer.uid == ::getuid() ? peer.pid : 0;
 }
 
 // Where the ranks of this launcher meet: a name that ends with its sockets, and is not a file.
@@ -107,10 +113,7 @@ class RankGuard {
   void accept_rank() {
     const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket < 0) return;
-    ucred peer{};
-    socklen_t length = sizeof(peer);
-    ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
-    if (peer.uid != ::getuid()) {
+    if (peer_of(socket).uid != ::getuid()) {
       ::close(socket);
       return;
     }
@@ -179,7 +182,7 @@ class RankGuard {
     is_told_ = true;
     told_at_ = Clock::now();
     if (says == Voice::kGuard) {
-      const std::string text = fmt::format("strake: {} error: {}\n", to_string(news.kind), news.text);
+      const std::string text = error_line(news.kind, news.text);
       [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
     }
     for (const auto& [socket, member] : members_) send_line(socket, stop_line(news));
@@ -259,12 +262,7 @@ std::optional<int> join_rank_guard(const RankEnvironment& environment) {
       Clock::now() + 30s;  // the first rank loads as long as this one, on a busy machine or a slow disk
   do {
     const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(socket, place.get(), place.length) == 0) {
-      ucred peer{};
-      socklen_t length = sizeof(peer);
-      ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length);
-      if (peer.uid == ::getuid()) return socket;
-    }
+    if (::connect(socket, place.get(), place.length) == 0 && peer_of(socket).uid == ::getuid()) return socket;
     ::close(socket);
     std::this_thread::sleep_for(10ms);
   } while (Clock::now() < deadline);

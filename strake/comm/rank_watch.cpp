@@ -1,6 +1,5 @@
 #include "strake/comm/rank_watch.h"
 
-#include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -58,7 +57,7 @@ void prepare_last_words() {
 
 void set_last_words(const RankNews& news) {
   if (last_words.are_known) return;
-  const std::string text = fmt::format("strake: {} error: {}\n", to_string(news.kind), news.text);
+  const std::string text = error_line(news.kind, news.text);
   last_words.length = std::min(text.size(), last_words.text.size());
   std::memcpy(last_words.text.data(), text.data(), last_words.length);
   last_words.exit_code = exit_code(news.kind);
@@ -67,7 +66,7 @@ void set_last_words(const RankNews& news) {
 
 }  // namespace
 
-RankWatch::RankWatch(int socket, int rank, Server server) : socket_(socket), server_(server) {
+RankWatch::RankWatch(int socket, int rank, Server server) : socket_(socket), rank_(rank), server_(server) {
   prepare_last_words();
   send_line(socket_, watch_line(rank));
   thread_ = std::thread([this] { watch(); });
@@ -105,8 +104,10 @@ void RankWatch::require_all() const {
 }
 
 void RankWatch::give_up(ErrorKind kind, const std::string& reason) {
-  send_line(socket_, fail_line(kind, reason));
+  if (!has_news_) send_line(socket_, fail_line(kind, reason));
   wait_for_news();
+  const std::lock_guard lock(mutex_);
+  if (news_ && news_->rank != rank_) throw Error(news_->kind, news_->text);
 }
 
 void RankWatch::leave() { send_line(socket_, "cmd=leave"); }

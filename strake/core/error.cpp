@@ -44,6 +44,10 @@ const char* to_string(ErrorKind kind) {
   return "internal";
 }
 
+std::string error_line(ErrorKind kind, std::string_view text) {
+  return fmt::format("strake: {} error: {}\n", to_string(kind), text);
+}
+
 Error::Error(ErrorKind kind, std::string message, std::source_location where)
     : kind_(kind), text_(std::move(message)), where_(where) {}
 

@@ -5,6 +5,7 @@
 #include <exception>
 #include <source_location>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace strake {
@@ -22,6 +23,10 @@ enum class ErrorKind {
 
 int exit_code(ErrorKind kind);
 const char* to_string(ErrorKind kind);
+
+// What a program that ends with it says: "strake: KIND error: TEXT" and the end of the line, to be written at once, as
+// ranks share a terminal.
+std::string error_line(ErrorKind kind, std::string_view text);
 
 // The one exception of strake. what() is "message (context; outer context)"; location is where it was thrown.
 class Error : public std::exception {

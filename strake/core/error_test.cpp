@@ -23,6 +23,10 @@ TEST(Error, CarriesKindMessageLocationAndContext) {
   }
 }
 
+TEST(Error, ItsLineNamesProgramAndKind) {
+  EXPECT_EQ(error_line(ErrorKind::kComm, "rank 1 is gone"), "strake: communication error: rank 1 is gone\n");
+}
+
 TEST(Printable, EscapesControlCharactersAndCutsBetweenCharacters) {
   EXPECT_EQ(printable("a\x1b[31m\r\n"), "a\\x1b[31m\\x0d\\x0a");
   EXPECT_EQ(printable("ab\xC3\xA9z", 3), "ab\xC3\xA9...");

@@ -1,6 +1,7 @@
 #include "strake/core/nearest_name.h"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <vector>
 
@@ -23,6 +24,11 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
 
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;

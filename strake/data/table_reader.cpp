@@ -28,15 +28,6 @@ std::optional<TableFormat> known_format(const fs::path& file) {
   return std::nullopt;
 }
 
-}  // namespace
-
-bool is_read_of_folder(const fs::path& file) {
-  const std::string name = file.filename().string();
-  return !name.starts_with('.') && !name.starts_with('_') && known_format(file).has_value();
-}
-
-namespace {
-
 std::unique_ptr<RowSource> open_source(TableFormat format, const RowSourceOptions& options) {
   switch (format) {
     case TableFormat::kParquet:
@@ -69,6 +60,11 @@ std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<
 }
 
 }  // namespace
+
+bool is_read_of_folder(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return !name.starts_with('.') && !name.starts_with('_') && known_format(file).has_value();
+}
 
 TableFormat format_of(const fs::path& file) {
   const auto format = known_format(file);

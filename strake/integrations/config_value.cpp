@@ -107,11 +107,6 @@ Checked check_integer(const KeyRule& rule, const Json& value) {
   return in_range(rule, value, *number);
 }
 
-std::string lower_case(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 Checked check_choice(const KeyRule& rule, const std::string& text) {
   if (rule.choices.empty()) return Json(text);
   std::vector<std::string> choices;

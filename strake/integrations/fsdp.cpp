@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <optional>
 #include <sstream>
 
@@ -78,19 +77,13 @@ struct Words {
   bool offload = false;
 };
 
-// torch writes its strategies in capitals, and accelerate takes them either way.
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 Words parse_words(const std::string& text) {
   Words words;
   std::vector<std::string> known{"offload", "auto_wrap"};
   for (const Strategy& strategy : kStrategies) known.emplace_back(strategy.name);
   std::istringstream stream(text);
   for (std::string given; stream >> given;) {
-    const std::string word = lower(given);
+    const std::string word = lower_case(given);  // torch writes its strategies in capitals
     const Strategy* strategy = find_strategy(word);
     if (strategy != nullptr) {
       require(words.strategy == nullptr || words.strategy == strategy, ErrorKind::kUsage,

@@ -35,10 +35,13 @@ std::vector<OffloadedStates::Slot> OffloadedStates::layout(std::span<const int64
   return slots;
 }
 
+uint64_t OffloadedStates::end_of(const std::vector<Slot>& slots) {
+  return slots.empty() ? 0 : slots.back().offset + slots.back().bytes();
+}
+
 uint64_t OffloadedStates::disk_bytes(std::span<const int64_t> counts, const std::vector<at::ScalarType>& arrays,
                                      int64_t window_elements) {
-  const std::vector<Slot> slots = layout(counts, arrays, window_elements);
-  return slots.empty() ? 0 : slots.back().offset + slots.back().bytes();
+  return end_of(layout(counts, arrays, window_elements));
 }
 
 OffloadedStates::OffloadedStates(std::span<const int64_t> counts, std::vector<at::ScalarType> arrays,
@@ -46,7 +49,7 @@ OffloadedStates::OffloadedStates(std::span<const int64_t> counts, std::vector<at
     : dtypes_(std::move(arrays)),
       slots_(layout(counts, dtypes_, options.window_elements)),
       counts_(counts.begin(), counts.end()),
-      file_(options.folder, slots_.empty() ? 0 : slots_.back().offset + slots_.back().bytes(), options.file) {
+      file_(options.folder, end_of(slots_), options.file) {
   constexpr int64_t kPageElements = 2048;  // of two bytes
   require(options.window_elements > 0 && options.window_elements % kPageElements == 0 && options.buffers >= 2,
           ErrorKind::kInternal, "offloaded states: windows of {} elements, {} buffers", options.window_elements,

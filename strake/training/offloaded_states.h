@@ -65,6 +65,7 @@ class OffloadedStates {
 
   static std::vector<Slot> layout(std::span<const int64_t> counts, const std::vector<at::ScalarType>& arrays,
                                   int64_t window_elements);
+  static uint64_t end_of(const std::vector<Slot>& slots);  // in the file
   size_t element_bytes(int array) const { return c10::elementSize(dtypes_[static_cast<size_t>(array)]); }
   std::byte* buffer(size_t i) const { return first_buffer_ + i * buffer_bytes_; }
   // The elements of a slot's array that are in the first buffer.
