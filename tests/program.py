@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 
 import pyarrow.parquet as parquet
 import pytest
@@ -24,6 +25,14 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+def wait_until(ready, said=str):
+    """For a minute at most; then fails with what said() gives."""
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < deadline, said()
+        time.sleep(0.0005)
 
 
 def environment(**changes):

@@ -46,6 +46,15 @@ int find_launcher() {
   return peer.pid > 0 && peer.uid == ::getuid() ? peer.pid : 0;
 }
 
+// The same connection under a number above that of PMI's: Linux closes what a killed process leaves from the highest
+// number down, so that the guard hears of the death before mpiexec does, which kills the others.
+int renumber(int socket) {
+  const int higher = ::fcntl(socket, F_DUPFD_CLOEXEC, parse_number(std::getenv("PMI_FD")) + 1);
+  if (higher < 0) return socket;
+  ::close(socket);
+  return higher;
+}
+
 // Where the ranks of this launcher meet: a name that ends with its sockets, and is not a file.
 struct MeetingPlace {
   explicit MeetingPlace(int launcher) {
@@ -262,7 +271,9 @@ std::optional<int> join_rank_guard(const RankEnvironment& environment) {
       Clock::now() + 30s;  // the first rank loads as long as this one, on a busy machine or a slow disk
   do {
     const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(socket, place.get(), place.length) == 0 && peer_of(socket).uid == ::getuid()) return socket;
+    if (::connect(socket, place.get(), place.length) == 0 && peer_of(socket).uid == ::getuid()) {
+      return renumber(socket);
+    }
     ::close(socket);
     std::this_thread::sleep_for(10ms);
   } while (Clock::now() < deadline);

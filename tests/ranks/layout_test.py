@@ -1,5 +1,6 @@
 """The same global batch gives the same bits however it is spread over ranks, threads or processes, with dropout on."""
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -44,9 +45,15 @@ def train_command(inputs, output, num_ranks, **flags):
 
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A launcher's port; the next one, where the ranks meet, is not kept by a connection that has just ended either."""
+    while True:
+        with socket.socket() as launcher, socket.socket() as ranks:
+            launcher.bind(("127.0.0.1", 0))
+            port = launcher.getsockname()[1]
+            ranks.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                ranks.bind(("127.0.0.1", port + 1))
+                return port
 
 
 def run_threads(inputs, output, ranks, **flags):
