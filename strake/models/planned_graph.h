@@ -42,6 +42,8 @@ struct PlannedTensor {
 
 enum class PlannedGradients { kTaken, kNone };
 
+enum class PlannedDropout { kOn, kOff };  // off: an evaluation
+
 // What matrix products do with operands of 16 bits: layers::linear_product widens fp16 to fp32.
 enum class PlannedProducts { kDirect, kWidened };
 
@@ -56,12 +58,14 @@ class PlannedGraph {
     PlannedGradients gradients = PlannedGradients::kTaken;
     PlannedFold fold = PlannedFold::kOverwrite;
     PlannedProducts products = PlannedProducts::kDirect;
+    PlannedDropout dropout = PlannedDropout::kOn;
   };
   PlannedGraph(MemoryMeter& meter, const Options& options) : meter_(meter), options_(options) {}
 
   int64_t element_size() const { return options_.element_size; }
   const BatchShape& batch() const { return options_.batch; }
   bool widens_products() const { return options_.products == PlannedProducts::kWidened; }
+  bool drops_out() const { return options_.dropout == PlannedDropout::kOn; }
   bool takes_gradients() const { return options_.gradients == PlannedGradients::kTaken; }
 
   // A new tensor in the dtype of the parameters, or one of `element_size` bytes.

@@ -98,6 +98,15 @@ void print_step(std::ostream& out, const PlannedRun& run) {
   row("MiB of disk a checkpoint", fmt::format("{:.1f}", static_cast<double>(checkpoint_bytes(run)) / (1 << 20)));
 }
 
+models::BatchShape batch_of(const char* flag, int64_t sequences, double length) {
+  const double tokens = std::ceil(static_cast<double>(sequences) * length);
+  require(tokens <= INT32_MAX, ErrorKind::kUsage, "--{} {}: a batch of {:.0f} tokens is too large", flag, sequences,
+          tokens);
+  return {.tokens = static_cast<int64_t>(tokens),
+          .sequences = sequences,
+          .squared_lengths = static_cast<double>(sequences) * length * length};
+}
+
 void print_recommendation(std::ostream& out, const PlannedRun& run, const MemoryLimit& machine) {
   const auto fit = cheapest_fit(run, machine);
   out << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
@@ -117,6 +126,8 @@ void EstimateConfig::validate() const {
   require_known_model_type(train);
   require(max_seq_length >= 0, ErrorKind::kUsage, "--max_seq_length {} is negative", max_seq_length);
   require(mean_length >= 0, ErrorKind::kUsage, "--mean_length {} is negative", mean_length);
+  require(per_device_eval_batch_size >= 0, ErrorKind::kUsage, "--per_device_eval_batch_size {} is negative",
+          per_device_eval_batch_size);
   require(memory_limit >= 0 && memory_limit <= 1 << 20, ErrorKind::kUsage, "--memory_limit {} is not in [0, {}] GiB",
           memory_limit, 1 << 20);
   speeds.validate();
@@ -154,16 +165,11 @@ void estimate(const EstimateConfig& given, std::ostream& out) {
   const double length = config.mean_length > 0 ? config.mean_length : static_cast<double>(longest);
   require(length >= 1 && length <= static_cast<double>(longest), ErrorKind::kUsage,
           "--mean_length {} is not in [1, {}], the longest sequence", length, longest);
-  const int64_t sequences = options.per_device_train_batch_size;
-  const double tokens = std::ceil(static_cast<double>(sequences) * length);
-  require(tokens <= INT32_MAX, ErrorKind::kUsage,
-          "--per_device_train_batch_size {}: a micro-batch of {:.0f} tokens is too large", sequences, tokens);
   const PlannedRun run{
       .model = *subject.model,
       .options = options,
-      .batch = {.tokens = static_cast<int64_t>(tokens),
-                .sequences = sequences,
-                .squared_lengths = static_cast<double>(sequences) * length * length},
+      .batch = batch_of("per_device_train_batch_size", options.per_device_train_batch_size, length),
+      .evaluation = batch_of("per_device_eval_batch_size", config.per_device_eval_batch_size, length),
       .num_ranks = ranks,
       .ranks_per_machine = per_machine,
       .placement = config.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads};

@@ -13,8 +13,9 @@ namespace strake::tasks {
 // Flags are those of `strake train`, which plans memory the same way for its real data.
 struct EstimateConfig {
   TrainConfig train;
-  int64_t max_seq_length = 0;  // 0: 128, with causal-lm the model's positions, at most 1024
-  double mean_length = 0;      // 0: all sequences have max_seq_length tokens
+  int64_t max_seq_length = 0;              // 0: 128, with causal-lm the model's positions, at most 1024
+  double mean_length = 0;                  // 0: all sequences have max_seq_length tokens
+  int64_t per_device_eval_batch_size = 0;  // 0: nothing is evaluated
   bool processes = false;
   int64_t ranks_per_machine = 0;  // 0: all of them
   double memory_limit = 0;        // GiB; 0: this machine's
@@ -34,6 +35,8 @@ struct EstimateConfig {
           "tokens of a sequence; 0: 128, for causal-lm the model's positions, at most 1024");
     visit("mean_length", self.mean_length, "tokens of a sequence on average; 0: all are as long as max_seq_length");
     visit("per_device_train_batch_size", options.per_device_train_batch_size, "sequences of a micro-batch on one rank");
+    visit("per_device_eval_batch_size", self.per_device_eval_batch_size,
+          "sequences of an evaluation's batch on one rank; 0: nothing is evaluated");
     visit("gradient_accumulation_steps", options.gradient_accumulation_steps,
           "micro-batches per rank and optimizer step");
     visit("optim", options.optim, "adamw_torch, sgd, adagrad, lion or lamb");

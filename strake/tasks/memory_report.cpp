@@ -22,7 +22,8 @@ std::string gibibytes(int64_t bytes) { return fmt::format("{:.2f} GiB", static_c
 struct Change {
   ShardingStage stage;
   bool recomputes = false;
-  int64_t divisor = 1;  // of micro-batches
+  int64_t divisor = 1;           // of micro-batches
+  bool evaluates_alike = false;  // with batches that are no larger than micro-batches
 };
 
 enum class OnDisk { kNothing, kStates, kAll };
@@ -52,15 +53,22 @@ const char* whose(const MemoryLimit& limit) {
   return limit.of == MemoryLimit::Of::kMachine ? "memory on a machine" : "address space in a process";
 }
 
+models::BatchShape with_sequences(models::BatchShape batch, int64_t sequences) {
+  if (batch.sequences > 0) {
+    batch.tokens = (batch.tokens * sequences + batch.sequences - 1) / batch.sequences;
+    batch.squared_lengths *= static_cast<double>(sequences) / static_cast<double>(batch.sequences);
+  }
+  batch.sequences = sequences;
+  return batch;
+}
+
 RunVariant variant_of(PlannedRun run, const Change& change) {
   run.options.sharding.stage = change.stage;
   run.options.gradient_checkpointing = change.recomputes;
   const int64_t sequences = (run.batch.sequences + change.divisor - 1) / change.divisor;
-  if (run.batch.sequences > 0) {
-    run.batch.tokens = (run.batch.tokens * sequences + run.batch.sequences - 1) / run.batch.sequences;
-    run.batch.squared_lengths *= static_cast<double>(sequences) / static_cast<double>(run.batch.sequences);
-  }
-  run.batch.sequences = sequences;
+  run.batch = with_sequences(run.batch, sequences);
+  const bool cuts_evaluation = change.evaluates_alike && run.evaluation.sequences > sequences;
+  if (cuts_evaluation) run.evaluation = with_sequences(run.evaluation, sequences);
   if (change.divisor > 1) run.options.gradient_accumulation_steps *= change.divisor;
   const OnDisk disk = on_disk(run);
   RunVariant variant{.name = change.stage.name,
@@ -79,11 +87,13 @@ RunVariant variant_of(PlannedRun run, const Change& change) {
     variant.name += fmt::format(", micro-batches of {} sequences and {} times the --gradient_accumulation_steps",
                                 sequences, change.divisor);
   }
+  if (cuts_evaluation) variant.name += fmt::format(", --per_device_eval_batch_size {}", sequences);
   const bool is_threads = run.placement == training::RankPlacement::kThreads;
   variant.machine_bytes = is_threads ? variant.plan.process_bytes : variant.plan.rank_bytes() * run.ranks_per_machine;
   variant.disk_bytes = variant.plan.disk_bytes * (is_threads ? run.num_ranks : run.ranks_per_machine);
   variant.options = std::move(run.options);
   variant.batch = run.batch;
+  variant.evaluation = run.evaluation;
   return variant;
 }
 
@@ -107,14 +117,28 @@ std::vector<ShardingStage> allowed_stages(const PlannedRun& run) {
   return stages;
 }
 
+// Smaller batches of an evaluation change no result.
+std::optional<RunVariant> fit_with(const PlannedRun& run, Change change, const MemoryLimit& limit) {
+  for (const bool evaluates_alike : {false, true}) {
+    change.evaluates_alike = evaluates_alike;
+    RunVariant variant = variant_of(run, change);
+    if (fits(run, variant, limit)) return variant;
+    if (run.evaluation.sequences <= variant.batch.sequences) break;
+  }
+  return std::nullopt;
+}
+
 std::optional<RunVariant> cheapest_fit_with_its_disk(const PlannedRun& run, const MemoryLimit& limit) {
-  for (RunVariant& variant : stage_variants(run)) {
-    if (fits(run, variant, limit)) return std::move(variant);
+  const std::vector<ShardingStage> stages = allowed_stages(run);
+  for (const bool recomputes : {false, true}) {
+    for (const ShardingStage& stage : stages) {
+      if (auto variant = fit_with(run, {.stage = stage, .recomputes = recomputes}, limit)) return variant;
+    }
   }
   for (int64_t divisor = 2; divisor < 2 * run.batch.sequences; divisor *= 2) {
-    for (const ShardingStage& stage : allowed_stages(run)) {
-      RunVariant variant = variant_of(run, {.stage = stage, .recomputes = true, .divisor = divisor});
-      if (fits(run, variant, limit)) return variant;
+    for (const ShardingStage& stage : stages) {
+      const Change change{.stage = stage, .recomputes = true, .divisor = divisor};
+      if (auto variant = fit_with(run, change, limit)) return variant;
     }
   }
   return std::nullopt;
@@ -126,6 +150,7 @@ training::MemoryPlanRequest request_of(const PlannedRun& run) {
   return {.model = run.model,
           .options = run.options,
           .batch = run.batch,
+          .evaluation = run.evaluation,
           .num_ranks = run.num_ranks,
           .placement = run.placement};
 }
@@ -203,6 +228,10 @@ void print_memory(std::ostream& out, const PlannedRun& run, const RunVariant& va
 void print_plan(std::ostream& out, const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine) {
   out << fmt::format("largest micro-batch of the first epoch: {} sequences, {} tokens\n", run.batch.sequences,
                      run.batch.tokens);
+  if (run.evaluation.sequences > 0) {
+    out << fmt::format("largest batch of an evaluation: {} sequences, {} tokens\n", run.evaluation.sequences,
+                       run.evaluation.tokens);
+  }
   print_memory(out, run, variant);
   out << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
 }
@@ -218,6 +247,7 @@ void print_variants(std::ostream& out, const PlannedRun& run, const MemoryLimit&
     PlannedRun other = run;
     other.options = variant.options;
     other.batch = variant.batch;
+    other.evaluation = variant.evaluation;
     out << (speed ? fmt::format(" {:>11.4f}\n", training::step_time(request_of(other), *speed).total()) : "\n");
   }
 }

@@ -16,11 +16,12 @@ namespace strake::tasks {
 struct PlannedRun {
   const models::Model& model;
   training::TrainingOptions options;
-  models::BatchShape batch;  // the largest micro-batch
+  models::BatchShape batch;       // the largest micro-batch
+  models::BatchShape evaluation;  // the largest batch of an evaluation; empty: there is none
   int num_ranks = 1;
   int ranks_per_machine = 1;
   training::RankPlacement placement = training::RankPlacement::kThreads;
-  int64_t data_bytes = 0;  // of the training data, which every process has
+  int64_t data_bytes = 0;  // of the data for training and evaluation, which every process has
 
   int processes_per_machine() const { return placement == training::RankPlacement::kThreads ? 1 : ranks_per_machine; }
 };
@@ -39,6 +40,7 @@ struct RunVariant {
   // What is asked for, as the run would have to say it.
   training::TrainingOptions options = {};
   models::BatchShape batch = {};
+  models::BatchShape evaluation = {};
 };
 
 // Refers to the run.

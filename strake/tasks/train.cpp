@@ -250,13 +250,17 @@ void log_environment(const TrainConfig& config, const TrainJob& job, int num_ran
 void check_memory(const TrainConfig& config, const TrainJob& job, const RankCount& ranks,
                   training::RankPlacement placement) {
   if (config.trains_on_gpus()) return log::info("the memory of a run on GPUs is not planned yet");
-  const PlannedRun run{.model = job.model(),
-                       .options = config.training,
-                       .batch = largest_batch(job.train_data(), config.training, ranks.world),
-                       .num_ranks = static_cast<int>(ranks.world),
-                       .ranks_per_machine = static_cast<int>(ranks.per_node),
-                       .placement = placement,
-                       .data_bytes = bytes_of(job.train_data())};
+  PlannedRun run{.model = job.model(),
+                 .options = config.training,
+                 .batch = largest_batch(job.train_data(), config.training, ranks.world),
+                 .num_ranks = static_cast<int>(ranks.world),
+                 .ranks_per_machine = static_cast<int>(ranks.per_node),
+                 .placement = placement,
+                 .data_bytes = bytes_of(job.train_data())};
+  if (job.has_evaluation()) {
+    run.evaluation = training::largest_evaluation_batch(job.evaluation_data(), job.eval_batch_size());
+    run.data_bytes += bytes_of(job.evaluation_data());
+  }
   const RunVariant variant = plan_of(run);
   const MemoryLimit machine = memory_limit();
   if (config.dry_run && log::rank() == 0) tell_plan(run, variant, machine);

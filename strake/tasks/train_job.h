@@ -32,6 +32,8 @@ class TrainJob {
   // The checkpoint that training starts from; empty: from initial values.
   const std::filesystem::path& weights() const { return weights_; }
   bool has_evaluation() const { return inputs_.evaluation.has_value(); }
+  const data::TokenDataset& evaluation_data() const { return *inputs_.evaluation; }
+  int64_t eval_batch_size() const { return eval_batch_size_; }
 
   virtual const models::Model& model() const = 0;
   // "bert with 109483778 parameters and 2 labels", for the log.
@@ -43,10 +45,6 @@ class TrainJob {
   virtual Json fingerprint() const = 0;
   // The content of config.json of the trained model.
   virtual std::string config_json() const = 0;
-
- protected:
-  const data::TokenDataset& evaluation_data() const { return *inputs_.evaluation; }
-  int64_t eval_batch_size() const { return eval_batch_size_; }
 
  private:
   JobInputs inputs_;

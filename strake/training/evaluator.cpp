@@ -84,6 +84,13 @@ void for_each_output(const Work& work, const Use& use) {
 
 }  // namespace
 
+models::BatchShape largest_evaluation_batch(const data::TokenDataset& dataset, int64_t batch_size) {
+  const std::vector<int64_t> indices = indices_by_length(dataset);
+  models::BatchShape batch{.sequences = std::min(batch_size, dataset.size())};
+  for (int64_t i = 0; i < batch.sequences; ++i) batch.tokens += dataset.length(indices[static_cast<size_t>(i)]);
+  return batch;
+}
+
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,
                                      const data::TokenDataset& dataset) {
   if (model.config().problem() == models::ProblemType::kRegression) {

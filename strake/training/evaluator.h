@@ -29,6 +29,9 @@ Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& 
 Evaluation evaluate_language_model(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
                                    const data::TokenDataset& dataset, int64_t batch_size);
 
+// The batch with most tokens that such an evaluation computes.
+models::BatchShape largest_evaluation_batch(const data::TokenDataset& dataset, int64_t batch_size);
+
 // Metrics of logits against the dataset's labels: those of classification or regression, as the model's problem is.
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,
                                      const data::TokenDataset& dataset);

@@ -291,6 +291,7 @@ class PlannedRank {
     if (request.options.gradient_accumulation_steps > 1) micro_step(PlannedFold::kAdd);
     // Buffers that the first step leaves are there in the next.
     micro_step(PlannedFold::kOverwrite);
+    evaluate();
     reducer_.release_buffers();
     parameters_.save(request, meter_);
   }
@@ -310,13 +311,15 @@ class PlannedRank {
     // With several ranks a micro-batch's gradient is folded into the sum by the reduction.
     const bool overwrites = request_.num_ranks > 1 || fold == PlannedFold::kOverwrite;
     return std::make_unique<PlannedGraph>(
-        meter_,
-        PlannedGraph::Options{.batch = request_.batch,
-                              .element_size = element_size(request_.options),
-                              .gradients = gradients,
-                              .fold = overwrites ? PlannedFold::kOverwrite : PlannedFold::kAdd,
-                              .products = request_.options.precision() == Precision::kFp16 ? PlannedProducts::kWidened
-                                                                                           : PlannedProducts::kDirect});
+        meter_, PlannedGraph::Options{.batch = request_.batch,
+                                      .element_size = element_size(request_.options),
+                                      .gradients = gradients,
+                                      .fold = overwrites ? PlannedFold::kOverwrite : PlannedFold::kAdd,
+                                      .products = products()});
+  }
+
+  PlannedProducts products() const {
+    return request_.options.precision() == Precision::kFp16 ? PlannedProducts::kWidened : PlannedProducts::kDirect;
   }
 
   PlannedTensor forward(size_t i, const PlannedTensor& input, PlannedFold fold) {
@@ -367,6 +370,24 @@ class PlannedRank {
       parameters_.release(i);
     }
     reducer_.finish();
+  }
+
+  // Evaluator and models::forward.
+  void evaluate() {
+    if (request_.evaluation.tokens == 0) return;
+    const auto batch = meter_.lend(MemoryUse::kActivations, request_.evaluation.tokens * kBatchBytesPerToken);
+    PlannedTensor activations;
+    for (size_t i = 0; i < request_.model.blocks().size(); ++i) {
+      parameters_.prefetch(i);
+      parameters_.prefetch(i + 1);
+      PlannedGraph graph(meter_, {.batch = request_.evaluation,
+                                  .element_size = element_size(request_.options),
+                                  .gradients = PlannedGradients::kNone,
+                                  .products = products(),
+                                  .dropout = models::PlannedDropout::kOff});
+      activations = request_.model.blocks()[i]->plan(graph, activations);
+      parameters_.release(i);
+    }
   }
 
   const MemoryPlanRequest& request_;

@@ -16,11 +16,13 @@ struct MemoryPlanRequest {
   const models::Model& model;
   const TrainingOptions& options;  // sharding, precision, optimizer, recomputation, accumulation
   models::BatchShape batch;        // the largest micro-batch
+  models::BatchShape evaluation;   // the largest batch of an evaluation; empty: there is none
   int num_ranks = 1;
   RankPlacement placement = RankPlacement::kThreads;
 };
 
-// The most that tensors will hold while weights are loaded, while steps are taken and while checkpoints are written.
+// The most that tensors will hold while weights are loaded, steps are taken, a model is evaluated and checkpoints are
+// written.
 struct MemoryPlan {
   models::MemoryByUse rank{};  // at its highest moment; of the rank with most
   int64_t shared_bytes = 0;    // part of rank[kParameters] that all ranks of a process have together
@@ -31,8 +33,8 @@ struct MemoryPlan {
 };
 
 // Goes through a run as Stepper, ShardedParameters and GradientReducer do, block by block, and adds up what would be
-// allocated. Evaluation is not in it: it keeps no activations. Communication is taken to be one block behind the
-// backward pass. Error as ShardedParameters for hybrid sharding with groups that do not fit.
+// allocated. Communication is taken to be one block behind the backward pass. Of an evaluation, outputs are not in it:
+// a few bytes a sequence or target. Error as ShardedParameters for hybrid sharding with groups that do not fit.
 MemoryPlan plan_memory(const MemoryPlanRequest& request);
 
 // Where a rank of such a run keeps the units of its model.

@@ -17,6 +17,7 @@
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/weights.h"
 #include "strake/tensors/tracked_memory.h"
+#include "strake/training/evaluator.h"
 #include "strake/training/freezing.h"
 #include "strake/training/run_checkpoint.h"
 #include "strake/training/stepper.h"
@@ -50,9 +51,15 @@ struct Case {
   OnDisk disk = OnDisk::kNothing;
   int64_t group = 1;  // ranks of a group, of hybrid sharding
   int64_t vocabulary = 1500;
+  int64_t evaluated = 0;  // sequences of an evaluation's batch
 
+  Case without_evaluation() const {
+    Case other = *this;
+    other.evaluated = 0;
+    return other;
+  }
   std::string text() const {
-    return fmt::format("{}{} {}{} {} rank{} {}{}{}{}{}{}{}, gradients reduced in {}, added up in {}, masters of {}",
+    return fmt::format("{}{} {}{} {} rank{} {}{}{}{}{}{}{}{}, gradients reduced in {}, added up in {}, masters of {}",
                        family, vocabulary > 1500 ? " of many words" : "", stage.name,
                        disk == OnDisk::kAll      ? " all on disk"
                        : disk == OnDisk::kStates ? " states on disk"
@@ -60,6 +67,7 @@ struct Case {
                        ranks, ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
                        accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
                        optim == "adamw_torch" ? "" : " " + optim,
+                       evaluated > 0 ? fmt::format(" evaluates {}", evaluated) : "",
                        frozen.freeze.empty() ? "" : " freeze " + frozen.freeze,
                        frozen.train_only.empty() ? "" : " train " + frozen.train_only, to_string(reduction),
                        to_string(sum), to_string(master));
@@ -130,8 +138,17 @@ TrainingOptions options_of(const Case& test) {
           .master = test.master};
 }
 
-// Of rank 0, in initial weights, then two steps and then what is written of them. Ranks are threads here, whose highest
-// moments need not be at the same time: what is measured is what the rank's own thread allocates.
+void evaluate(const Case& test, const models::Model& model, ShardedParameters& parameters, comm::Comm& comm) {
+  const data::TokenDataset dataset = make_dataset(test.evaluated * test.ranks);
+  if (test.family == "gpt2") {
+    evaluate_language_model(model, parameters, comm, dataset, test.evaluated);
+  } else {
+    evaluate(dynamic_cast<const models::SequenceClassifier&>(model), parameters, comm, dataset, test.evaluated);
+  }
+}
+
+// Of rank 0, in initial weights, then two steps, an evaluation and then what is written of them. Ranks are threads
+// here, whose highest moments need not be at the same time: what is measured is what the rank's own thread allocates.
 int64_t measured_peak(const Case& test) {
   const int64_t per_step = test.ranks * test.accumulation;
   const data::TokenDataset dataset = make_dataset(test.sequences * per_step);
@@ -158,6 +175,7 @@ int64_t measured_peak(const Case& test) {
     for (int64_t number = 1; number <= 2; ++number) {
       stepper.run(dataset, step, {.number = number, .learning_rate = 1e-3});
     }
+    if (test.evaluated > 0) evaluate(test, *model, parameters, comm);
     stepper.release_buffers();
     write_run(*model, parameters, {}, {}, folder);
     if (comm.rank() == 0) peak = tensors::peak_tracked_bytes_of_thread();
@@ -178,6 +196,7 @@ MemoryPlan plan_of(const Case& test) {
   return plan_memory({.model = *model,
                       .options = options,
                       .batch = {.tokens = test.sequences * kLength, .sequences = test.sequences},
+                      .evaluation = {.tokens = test.evaluated * kLength, .sequences = test.evaluated},
                       .num_ranks = test.ranks});
 }
 
@@ -296,6 +315,21 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesWithStateOnDisk) {
               .disk = OnDisk::kAll,
               .group = 2};
   EXPECT_NEAR(deviation(frozen), 0, kTolerance) << frozen.text();
+}
+
+TEST_P(PlannedMemory, IsWhatEvaluationsOfLargerBatchesTake) {
+  Case test{.family = GetParam(), .sequences = 1, .evaluated = 48};
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+    test.precision = precision;
+    for (const int ranks : {1, 2}) {
+      test.ranks = ranks;
+      for (const ShardingStage& stage : {kZero0, kZero3}) {
+        test.stage = stage;
+        EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+        EXPECT_GT(plan_of(test).rank_bytes(), plan_of(test.without_evaluation()).rank_bytes());
+      }
+    }
+  }
 }
 
 // Loading and writing the embeddings, and not a step, take most then.

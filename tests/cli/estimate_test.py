@@ -147,6 +147,17 @@ def test_a_plan_that_does_not_fit_names_one_that_does(folder):
     assert "not even micro-batches of one sequence" in hopeless.err
 
 
+def test_a_plan_whose_evaluation_does_not_fit_evaluates_in_smaller_batches(folder):
+    flags = {"model_name_or_path": folder / "bert", "max_seq_length": 64, "per_device_train_batch_size": 4}
+    told = strake("estimate", **flags).out
+    limit = (1.2 * number(told, "total of a machine") + number(told, "beside tensors, about")) / 1024
+    outcome = run(command("estimate", **flags, per_device_eval_batch_size=4096, memory_limit=limit))
+    assert outcome.code == USAGE
+    assert re.search(r"nearest plan that fits takes [\d.]+ GiB: zero-0, --per_device_eval_batch_size 4\n", outcome.err)
+    assert "recommended: zero-0, --per_device_eval_batch_size 4\n" in outcome.out
+    assert strake("estimate", **flags, per_device_eval_batch_size=4, memory_limit=limit).out
+
+
 NVME = {"device": "nvme", "nvme_path": "/tmp"}
 GPT2 = {"task": "causal-lm", "model_type": "gpt2", "bf16": True, "per_device_train_batch_size": 1}
 
@@ -209,7 +220,9 @@ def test_a_process_takes_memory_beside_its_tensors():
         ({"max_seq_length": 65}, "more than the model's 64 positions"),
         ({"mean_length": 33}, "--mean_length 33"),
         ({"ranks_per_machine": 1}, "needs --processes"),
-        ({"per_device_train_batch_size": 2**40}, "too large"),
+        ({"per_device_train_batch_size": 2**40}, "--per_device_train_batch_size 1099511627776: a batch of"),
+        ({"per_device_eval_batch_size": 2**40}, "--per_device_eval_batch_size 1099511627776: a batch of"),
+        ({"per_device_eval_batch_size": -1}, "--per_device_eval_batch_size -1 is negative"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(folder, changes, told):
@@ -219,17 +232,22 @@ def test_flags_that_make_no_sense_are_refused(folder, changes, told):
     assert told in outcome.err
 
 
-def test_a_dry_run_tells_the_plan_and_the_run_its_peak(folder, tmp_path):
+@pytest.mark.parametrize("evaluated", [0, 96])
+def test_a_dry_run_tells_the_plan_and_the_run_its_peak(folder, tmp_path, evaluated):
     flags = {
         "model_name_or_path": folder / "bert",
         "train_file": folder / "train.parquet",
         "output_dir": tmp_path / "out",
         "max_seq_length": 64,
-        "per_device_train_batch_size": 96,
+        "per_device_train_batch_size": 4 if evaluated else 96,
         "max_steps": 2,
         "save_strategy": "no",
     }
+    if evaluated:
+        flags |= {"validation_file": folder / "train.parquet", "per_device_eval_batch_size": evaluated}
+        flags |= {"eval_strategy": "epoch"}
     told = strake("train", **flags, dry_run=True).out
+    assert ("largest batch of an evaluation: 96 sequences, " in told) == (evaluated > 0)
     assert not (tmp_path / "out").exists()
     planned = number(told, "total of a machine") * MIB
     done = strake("train", **flags)

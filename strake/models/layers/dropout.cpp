@@ -52,7 +52,7 @@ at::Tensor dropout_of_sequences(const at::Tensor& x, const kernels::Dropout& dro
 }
 
 PlannedTensor dropout(PlannedGraph& graph, const PlannedTensor& x, double p) {
-  if (p == 0) return x;
+  if (p == 0 || !graph.drops_out()) return x;
   PlannedTensor y = graph.empty_like(x);
   graph.attach({&y}, {x}, {},
                [&graph](PlannedGraph::Saved&, const PlannedGraph::Saved& gradients) -> PlannedGraph::Saved {
