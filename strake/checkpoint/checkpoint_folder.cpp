@@ -9,7 +9,6 @@
 #include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/core/log.h"
-#include "strake/core/mapped_file.h"
 
 namespace strake::checkpoint {
 namespace {
@@ -21,8 +20,9 @@ constexpr const char* kManifest = "manifest.json";
 constexpr int kFormatVersion = 1;
 
 FileSum sum_file(const fs::path& path) {
-  const MappedFile file(path);
-  return {file.size(), crc32c(file.bytes().data(), file.size())};
+  require(fs::is_regular_file(path), ErrorKind::kIo, "{} is missing, or is not a regular file", path.string());
+  const uint64_t bytes = fs::file_size(path);
+  return {bytes, crc32c_of_file(path, 0, static_cast<int64_t>(bytes))};
 }
 
 std::optional<int64_t> parse_step(const std::string& name) {

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <numeric>
 
 #include "strake/core/error.h"
 #include "strake/core/mapped_file.h"
@@ -107,8 +109,39 @@ TEST_F(FileTest, MappedFileShowsTheBytes) {
   const MappedFile file(folder_ / "m");
   ASSERT_EQ(file.size(), 3U);
   EXPECT_EQ(static_cast<char>(file.bytes()[2]), 'c');
+  file.let_go(file.bytes());
+  EXPECT_EQ(static_cast<char>(file.bytes()[2]), 'c');
   write_file_atomically(folder_ / "empty", "");
   EXPECT_EQ(MappedFile(folder_ / "empty").size(), 0U);
+}
+
+// "Rss" of a file's map: KiB of it that are resident in this process.
+int64_t resident_kib(const fs::path& file) {
+  std::ifstream maps("/proc/self/smaps");
+  for (std::string line; std::getline(maps, line);) {
+    if (!line.ends_with(file.string())) continue;
+    while (std::getline(maps, line)) {
+      if (line.starts_with("Rss:")) return std::stoll(line.substr(4));
+    }
+  }
+  return -1;
+}
+
+TEST_F(FileTest, PagesOfAMappedFileLeaveMemoryAndComeBack) {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  write_file_atomically(folder_ / "m", std::string(8 * page, 'x'));
+  const MappedFile file(folder_ / "m");
+  const auto sum = [&] {
+    return std::accumulate(file.bytes().begin(), file.bytes().end(), size_t{0},
+                           [](size_t total, std::byte b) { return total + static_cast<size_t>(b); });
+  };
+  const size_t whole = sum();
+  const auto kib = static_cast<int64_t>(page / 1024);
+  EXPECT_EQ(resident_kib(folder_ / "m"), 8 * kib);
+  file.let_go(file.bytes().subspan(1));  // not the first page, which is not whole in it
+  EXPECT_EQ(resident_kib(folder_ / "m"), kib);
+  EXPECT_EQ(sum(), whole);
+  EXPECT_EQ(resident_kib(folder_ / "m"), 8 * kib);
 }
 
 }  // namespace

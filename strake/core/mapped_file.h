@@ -20,6 +20,10 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   size_t size() const { return size_; }
 
+  // Takes the whole pages of `part` out of this process's resident memory. They stay in the page cache, and come back
+  // when they are read.
+  void let_go(std::span<const std::byte> part) const;
+
  private:
   const std::byte* data_ = nullptr;
   size_t size_ = 0;

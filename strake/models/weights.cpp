@@ -55,7 +55,14 @@ void copy_tensor(const CheckpointFiles& files, const std::string& name, const at
           tensors::describe_shape(target.sizes()));
   require(c10::isFloatingType(info.dtype), ErrorKind::kConfig,
           "checkpoint tensor '{}' has dtype {}, expected a float type", name, tensors::safetensors_dtype(info.dtype));
-  target.copy_(files.read(name));
+  // In pieces: what is mapped of the file comes on top of the block.
+  constexpr int64_t kPieceElements = int64_t{1} << 20;
+  const int64_t rows = target.size(0);
+  const int64_t step = std::max<int64_t>(1, kPieceElements * rows / std::max<int64_t>(1, target.numel()));
+  for (int64_t row = 0; row < rows; row += step) {
+    const int64_t count = std::min(step, rows - row);
+    target.narrow(0, row, count).copy_(files.read_rows(name, row, row + count));
+  }
 }
 
 void check_copy(const CheckpointFiles& files, const std::string& name, const ParameterSpec& spec,

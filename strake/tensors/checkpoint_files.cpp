@@ -58,7 +58,9 @@ const SafetensorsFile::Info& CheckpointFiles::info(const std::string& name) cons
   return files_[file_of_.at(name)].tensors().at(name);
 }
 
-at::Tensor CheckpointFiles::read(const std::string& name) const { return files_[file_of_.at(name)].read(name); }
+at::Tensor CheckpointFiles::read_rows(const std::string& name, int64_t begin, int64_t end) const {
+  return files_[file_of_.at(name)].read_rows(name, begin, end);
+}
 
 std::vector<fs::path> CheckpointFiles::paths() const {
   std::vector<fs::path> result;

@@ -19,7 +19,7 @@ class CheckpointFiles {
   bool contains(const std::string& name) const { return file_of_.contains(name); }
   std::vector<std::string> names() const;
   const SafetensorsFile::Info& info(const std::string& name) const;
-  at::Tensor read(const std::string& name) const;  // as SafetensorsFile::read
+  at::Tensor read_rows(const std::string& name, int64_t begin, int64_t end) const;  // as SafetensorsFile does
   std::vector<std::filesystem::path> paths() const;
 
  private:

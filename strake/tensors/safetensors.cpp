@@ -126,19 +126,37 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
   check_tiling(path, tensors_, bytes.size() - data_begin_);
 }
 
-at::Tensor SafetensorsFile::read(const std::string& name) const {
+const SafetensorsFile::Info& SafetensorsFile::find(const std::string& name) const {
   const auto found = tensors_.find(name);
   check(found != tensors_.end(), path_, "there is no tensor '{}'", printable(name));
-  const Info& info = found->second;
-  const auto options = at::TensorOptions().dtype(info.dtype);
-  if (info.begin == info.end) return at::empty(info.shape, options);
-  auto* data = const_cast<std::byte*>(file_->bytes().data() + data_begin_ + info.begin);
-  if (reinterpret_cast<uintptr_t>(data) % c10::elementSize(info.dtype) != 0) {  // allowed by the format, not by us
-    at::Tensor copy = at::empty(info.shape, options);
-    std::memcpy(copy.data_ptr(), data, info.end - info.begin);
+  return found->second;
+}
+
+at::Tensor SafetensorsFile::read(const std::string& name) const { return view(find(name)); }
+
+at::Tensor SafetensorsFile::read_rows(const std::string& name, int64_t begin, int64_t end) const {
+  Info part = find(name);
+  check(!part.shape.empty() && begin >= 0 && begin <= end && end <= part.shape[0], path_,
+        "tensor '{}' has no rows [{}, {})", printable(name), begin, end);
+  const uint64_t row_bytes = part.shape[0] == 0 ? 0 : (part.end - part.begin) / static_cast<uint64_t>(part.shape[0]);
+  part.shape[0] = end - begin;
+  part.end = part.begin + static_cast<uint64_t>(end) * row_bytes;
+  part.begin += static_cast<uint64_t>(begin) * row_bytes;
+  return view(part);
+}
+
+at::Tensor SafetensorsFile::view(const Info& part) const {
+  const auto options = at::TensorOptions().dtype(part.dtype);
+  if (part.begin == part.end) return at::empty(part.shape, options);
+  const std::span<const std::byte> bytes = file_->bytes().subspan(data_begin_ + part.begin, part.end - part.begin);
+  auto* data = const_cast<std::byte*>(bytes.data());
+  if (reinterpret_cast<uintptr_t>(data) % c10::elementSize(part.dtype) != 0) {  // allowed by the format, not by us
+    at::Tensor copy = at::empty(part.shape, options);
+    std::memcpy(copy.data_ptr(), data, bytes.size());
+    file_->let_go(bytes);
     return copy;
   }
-  return at::from_blob(data, info.shape, [keep = file_](void*) {}, options);
+  return at::from_blob(data, part.shape, [file = file_, bytes](void*) { file->let_go(bytes); }, options);
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<Entry> entries,

@@ -54,6 +54,11 @@ TEST_F(SafetensorsTest, WhatIsWrittenIsRead) {
   ASSERT_EQ(file.tensors().size(), 4U);
   for (const auto& [name, tensor] : tensors) EXPECT_TRUE(file.read(name).equal(tensor)) << name;
   EXPECT_THROW(file.read("c"), Error);
+  EXPECT_TRUE(file.read_rows("b", 1, 2).equal(tensors[0].second.narrow(0, 1, 1)));
+  EXPECT_TRUE(file.read_rows("empty", 0, 0).equal(tensors[2].second));
+  EXPECT_EQ(error_of([&] { file.read_rows("b", 1, 3); }),
+            (folder_ / "t.safetensors").string() + ": tensor 'b' has no rows [1, 3)");
+  EXPECT_THROW(file.read_rows("scalar", 0, 1), Error);
 }
 
 TEST_F(SafetensorsTest, ReadTensorsKeepTheFileAlive) {
@@ -110,7 +115,7 @@ TEST_F(SafetensorsTest, ShardedFoldersRoundTrip) {
   EXPECT_TRUE(fs::exists(folder_ / "model-00002-of-00002.safetensors"));
   const CheckpointFiles files(folder_);
   EXPECT_EQ(files.names(), (std::vector<std::string>{"a", "b", "c"}));
-  for (const auto& [name, tensor] : tensors) EXPECT_TRUE(files.read(name).equal(tensor));
+  for (const auto& [name, tensor] : tensors) EXPECT_TRUE(files.read_rows(name, 0, tensor.size(0)).equal(tensor));
 }
 
 TEST_F(SafetensorsTest, IndexFilesCannotLeaveTheFolder) {
