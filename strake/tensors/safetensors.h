@@ -35,8 +35,8 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // The tensor as a view of the mapped file: do not write to it. It keeps the map alive. With it, its
-  // pages leave this process's resident memory. kConfig if there is none.
+  // The tensor as a view of the mapped file: do not write to it. It keeps the map alive. With it, its pages leave this
+  // process's resident memory. kConfig if there is none.
   at::Tensor read(const std::string& name) const;
   // The same of rows [begin, end) of a tensor with at least one dimension.
   at::Tensor read_rows(const std::string& name, int64_t begin, int64_t end) const;
