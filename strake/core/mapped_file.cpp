@@ -38,10 +38,11 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
 
 void MappedFile::let_go(std::span<const std::byte> part) const {
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(part.data()) + page - 1) / page * page;
-  const uintptr_t end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page * page;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t before = (page - reinterpret_cast<uintptr_t>(part.data()) % page) % page;
+  if (part.size() < before + page) return;
+  const std::span<const std::byte> pages = part.subspan(before);
+  ::madvise(const_cast<std::byte*>(pages.data()), pages.size() / page * page, MADV_DONTNEED);
 }
 
 }  // namespace strake
