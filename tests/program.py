@@ -27,9 +27,9 @@ class Outcome:
     err: str
 
 
-def wait_until(ready, said=str):
-    """For a minute at most; then fails with what said() gives."""
-    deadline = time.monotonic() + 60
+def wait_until(ready, said=str, seconds=60):
+    """Fails with what said() gives when it has waited so long."""
+    deadline = time.monotonic() + seconds
     while not ready():
         assert time.monotonic() < deadline, said()
         time.sleep(0.0005)

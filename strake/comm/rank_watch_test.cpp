@@ -79,7 +79,7 @@ TEST(RankWatch, RanksWaitForAll) {
   });
   pair.watch().wait_for_all(10s);
   server.join();
-  EXPECT_FALSE(pair.watch().has_news());
+  EXPECT_EQ(error_of(pair.watch()), "");
 }
 
 TEST(RankWatch, AServerThatSaysNothingIsNone) {
@@ -101,8 +101,8 @@ TEST(RankWatch, AGuardOrAServerThatHasSaidGoodbyeMayGo) {
   served.say("cmd=bye");
   served.close_server();
   std::this_thread::sleep_for(100ms);
-  EXPECT_FALSE(guarded.watch().has_news());
-  EXPECT_FALSE(served.watch().has_news());
+  EXPECT_EQ(error_of(guarded.watch()), "");
+  EXPECT_EQ(error_of(served.watch()), "");
 }
 
 TEST(RankWatch, ARankThatGivesUpSaysWhyAndWaitsUntilTheOthersKnow) {
@@ -112,11 +112,11 @@ TEST(RankWatch, ARankThatGivesUpSaysWhyAndWaitsUntilTheOthersKnow) {
     pair.say("cmd=stop rank=2 kind=2 text=rank 2 stopped: no such column");
   });
   pair.watch().give_up(ErrorKind::kData, "no such column");
-  EXPECT_TRUE(pair.watch().has_news());
+  EXPECT_EQ(error_of(pair.watch()), "rank 2 stopped: no such column");
   server.join();
 }
 
-TEST(RankWatch, ARankThatFailsAfterAnotherGoneOneNamesThatOne) {
+TEST(RankWatch, ARankThatFailsAfterAnotherHasGoneNamesThatOne) {
   Pair pair;
   std::thread server([&] {
     EXPECT_EQ(pair.hear(), "cmd=fail kind=3 text=no such file");

@@ -96,7 +96,6 @@ RunVariant variant_of(PlannedRun run, const Change& change) {
   variant.disk_bytes = variant.plan.disk_bytes * (is_threads ? run.num_ranks : run.ranks_per_machine);
   variant.options = std::move(run.options);
   variant.batch = run.batch;
-  variant.evaluation = run.evaluation;
   return variant;
 }
 
@@ -120,6 +119,17 @@ std::vector<ShardingStage> allowed_stages(const PlannedRun& run) {
   return stages;
 }
 
+// Every layout without, and then with recomputation.
+std::vector<Change> stage_changes(const PlannedRun& run) {
+  std::vector<Change> changes;
+  for (const bool recomputes : {false, true}) {
+    for (const ShardingStage& stage : allowed_stages(run)) {
+      changes.push_back({.stage = stage, .recomputes = recomputes});
+    }
+  }
+  return changes;
+}
+
 // Smaller batches of an evaluation change no result.
 std::optional<RunVariant> fit_with(const PlannedRun& run, Change change, const MemoryLimit& limit) {
   for (const bool evaluates_alike : {false, true}) {
@@ -132,14 +142,11 @@ std::optional<RunVariant> fit_with(const PlannedRun& run, Change change, const M
 }
 
 std::optional<RunVariant> cheapest_fit_with_its_disk(const PlannedRun& run, const MemoryLimit& limit) {
-  const std::vector<ShardingStage> stages = allowed_stages(run);
-  for (const bool recomputes : {false, true}) {
-    for (const ShardingStage& stage : stages) {
-      if (auto variant = fit_with(run, {.stage = stage, .recomputes = recomputes}, limit)) return variant;
-    }
+  for (const Change& change : stage_changes(run)) {
+    if (auto variant = fit_with(run, change, limit)) return variant;
   }
   for (int64_t divisor = 2; divisor < 2 * run.batch.sequences; divisor *= 2) {
-    for (const ShardingStage& stage : stages) {
+    for (const ShardingStage& stage : allowed_stages(run)) {
       const Change change{.stage = stage, .recomputes = true, .divisor = divisor};
       if (auto variant = fit_with(run, change, limit)) return variant;
     }
@@ -190,11 +197,7 @@ RunVariant plan_of(const PlannedRun& run) {
 
 std::vector<RunVariant> stage_variants(const PlannedRun& run) {
   std::vector<RunVariant> variants;
-  for (const bool recomputes : {false, true}) {
-    for (const ShardingStage& stage : allowed_stages(run)) {
-      variants.push_back(variant_of(run, {.stage = stage, .recomputes = recomputes}));
-    }
-  }
+  for (const Change& change : stage_changes(run)) variants.push_back(variant_of(run, change));
   return variants;
 }
 
@@ -250,7 +253,6 @@ void print_variants(std::ostream& out, const PlannedRun& run, const MemoryLimit&
     PlannedRun other = run;
     other.options = variant.options;
     other.batch = variant.batch;
-    other.evaluation = variant.evaluation;
     out << (speed ? fmt::format(" {:>11.4f}\n", training::step_time(request_of(other), *speed).total()) : "\n");
   }
 }

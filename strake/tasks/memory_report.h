@@ -40,7 +40,6 @@ struct RunVariant {
   // What is asked for, as the run would have to say it.
   training::TrainingOptions options = {};
   models::BatchShape batch = {};
-  models::BatchShape evaluation = {};
 };
 
 // Refers to the run.
