@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet as parquet
 import pytest
-from program import command, environment, files_in, strake
+from program import command, environment, files_in
 from tiny_models import make_model, make_reader, make_tagger, reviews
 
 KILLS = int(os.environ.get("STRAKE_CHAOS_KILLS", "50"))
@@ -75,36 +75,48 @@ def wait(process, ready, seconds):
         time.sleep(0.0005)
 
 
-def state_of(folder):
-    """Changes when a start has loaded everything and is about to score."""
-    for state in folder.rglob("state.json"):
+def progress_of(folder):
+    """Bytes of rows that are durable: the journal's, less its first 16."""
+    sizes = [0]
+    for journal in folder.rglob("logits.journal"):
         with contextlib.suppress(FileNotFoundError):
-            return state.stat().st_ino, state.stat().st_mtime_ns
-    return None
+            sizes.append(journal.stat().st_size - 16)
+    return max(sizes)
 
 
-def has_progress(folder):
-    """Rows that are durable: the journal is more than its first 16 bytes."""
-    return any(journal.stat().st_size > 16 for journal in folder.rglob("logits.journal"))
+def run_undisturbed(line, folder):
+    """Seconds until it scored, and seconds from then to its end."""
+    start = time.monotonic()
+    process = subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait(process, lambda: any(folder.rglob("state.json")), 60)
+    loaded = time.monotonic()
+    message = process.communicate()[1].decode()
+    assert process.returncode == 0, message
+    return loaded - start, time.monotonic() - loaded
 
 
 def run_with_kills(line, folder, seconds, source):
     """Starts it, with any number of threads, until it ends by itself. How often it was killed, and how often with rows
-    to go on from: one kill in four may hit the loading of the model."""
+    to go on from: one kill in four may hit the loading of the model, the others wait for new durable rows. `seconds`
+    are those of an undisturbed run, so that its share that is loading, another on each machine, matters little."""
+    loading, scoring = seconds
     with_progress = 0
     for kills in itertools.count():
-        before = state_of(folder)
+        before = progress_of(folder)
         env = environment(STRAKE_NUM_THREADS=str(source.randint(1, 3)))
         process = subprocess.Popen(line, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if source.random() < 0.75:
-            wait(process, lambda before=before: state_of(folder) not in (None, before), 60)
-        wait(process, lambda: False, source.uniform(0, seconds))
+            wait(process, lambda before=before: progress_of(folder) > before, 60)
+            moment = source.uniform(0, 0.5 * scoring)
+        else:
+            moment = source.uniform(0, loading + 0.5 * scoring)
+        wait(process, lambda: False, moment)
         process.kill()
         message = process.communicate()[1].decode()
         if process.returncode == 0:
             return kills, with_progress
         assert process.returncode == -9, message
-        with_progress += has_progress(folder)
+        with_progress += progress_of(folder) > 0
     raise AssertionError
 
 
@@ -113,9 +125,7 @@ def test_killed_runs_end_with_the_bytes_of_one_that_was_not(inputs, tmp_path):
     expected, seconds = {}, {}
     for kind in KINDS:
         (tmp_path / kind).mkdir()
-        start = time.monotonic()
-        strake(*line_of(inputs, kind, tmp_path / kind)[1:])
-        seconds[kind] = time.monotonic() - start
+        seconds[kind] = run_undisturbed(line_of(inputs, kind, tmp_path / kind), tmp_path / kind)
         expected[kind], manifest = result_of(tmp_path / kind)
         assert manifest["resumes"] == 0
     kills = with_progress = 0
@@ -124,7 +134,7 @@ def test_killed_runs_end_with_the_bytes_of_one_that_was_not(inputs, tmp_path):
             break
         folder = tmp_path / f"killed-{number}"
         folder.mkdir()
-        killed, at_work = run_with_kills(line_of(inputs, kind, folder), folder, 0.7 * seconds[kind], source)
+        killed, at_work = run_with_kills(line_of(inputs, kind, folder), folder, seconds[kind], source)
         kills += killed
         with_progress += at_work
         found, _ = result_of(folder)
