@@ -70,8 +70,8 @@ std::vector<RankProcess> find_rank_processes(const RankProcessQuery& query, cons
   return processes;
 }
 
-RankRollCall::RankRollCall(RankProcessQuery query, std::chrono::seconds patience)
-    : query_(std::move(query)), patience_(patience) {}
+RankRollCall::RankRollCall(RankProcessQuery query, std::chrono::seconds patience, Clock clock)
+    : query_(std::move(query)), patience_(patience), clock_(std::move(clock)), newest_(clock_()) {}
 
 RankRollCall::~RankRollCall() {
   for (const RankProcess& process : processes_) ::close(process.descriptor);
@@ -83,12 +83,12 @@ std::optional<std::string> RankRollCall::end_of(int rank) {
     std::set<int> known;
     for (const RankProcess& process : processes_) known.insert(process.rank);
     const std::vector<RankProcess> more = find_rank_processes(query_, known);
-    if (!more.empty()) newest_ = std::chrono::steady_clock::now();
+    if (!more.empty()) newest_ = clock_();
     processes_.insert(processes_.end(), more.begin(), more.end());
     found = std::ranges::find(processes_, rank, &RankProcess::rank);
   }
   if (found == processes_.end()) {
-    if (std::chrono::steady_clock::now() < newest_ + patience_) return std::nullopt;
+    if (clock_() < newest_ + patience_) return std::nullopt;
     return fmt::format(
         "it has no process on this host, {} s after the newest other rank's: killed, or crashed. A launcher that needs "
         "longer sets STRAKE_START_SECONDS",

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -29,8 +30,10 @@ std::vector<RankProcess> find_rank_processes(const RankProcessQuery& query, cons
 // Looks after ranks that are on this host but have not come yet. Not thread-safe.
 class RankRollCall {
  public:
-  // A rank without a process counts as gone when none has come up for `patience`.
-  RankRollCall(RankProcessQuery query, std::chrono::seconds patience);
+  using Clock = std::function<std::chrono::steady_clock::time_point()>;
+
+  // A rank without a process counts as gone when none has come up for `patience`, by `clock`.
+  RankRollCall(RankProcessQuery query, std::chrono::seconds patience, Clock clock = std::chrono::steady_clock::now);
   ~RankRollCall();
   RankRollCall(const RankRollCall&) = delete;
   RankRollCall& operator=(const RankRollCall&) = delete;
@@ -41,7 +44,8 @@ class RankRollCall {
  private:
   RankProcessQuery query_;
   std::chrono::seconds patience_;
-  std::chrono::steady_clock::time_point newest_ = std::chrono::steady_clock::now();
+  Clock clock_;
+  std::chrono::steady_clock::time_point newest_;
   std::vector<RankProcess> processes_;
 };
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <thread>
+#include <set>
 
 #include "strake/core/error.h"
 
@@ -47,22 +47,28 @@ RankProcessQuery of_job(const std::string& job) {
   return {.rank_variable = "STRAKE_TEST_RANK", .shared = {"STRAKE_TEST_JOB=" + job}, .parent = ::getpid()};
 }
 
+// Those that are not `known`, as soon as there are any: a process must first become the program it was told to be.
+std::vector<RankProcess> wait_for_processes(const std::set<int>& known) {
+  std::vector<RankProcess> found;
+  while (found.empty()) found = find_rank_processes(of_job("7"), known);
+  for (const RankProcess& process : found) ::close(process.descriptor);
+  return found;
+}
+
 TEST(RankProcesses, AreKnownByTheirEnvironment) {
   const Sleeper one("1");
   const Sleeper ten("10");
-  std::vector<RankProcess> found;
-  while (found.empty()) found = find_rank_processes(of_job("7"), {10});  // until it is the program it was told to be
+  const std::vector<RankProcess> found = wait_for_processes({10});
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].rank, 1);
   EXPECT_EQ(found[0].pid, one.pid());
-  ::close(found[0].descriptor);
   EXPECT_TRUE(find_rank_processes(of_job("70"), {}).empty());
 }
 
 TEST(RankProcesses, ARollCallNoticesAnEnd) {
   Sleeper one("1");
   RankRollCall calls(of_job("7"), std::chrono::seconds(60));
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  wait_for_processes({});
   EXPECT_EQ(calls.end_of(1), std::nullopt);
   EXPECT_EQ(calls.end_of(2), std::nullopt);
   const pid_t pid = one.pid();
@@ -72,14 +78,15 @@ TEST(RankProcesses, ARollCallNoticesAnEnd) {
 }
 
 TEST(RankProcesses, ARollCallWaitsForProcessesThatComeUpOneByOne) {
-  RankRollCall calls(of_job("7"), std::chrono::seconds(1));
-  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  std::chrono::steady_clock::time_point now;
+  RankRollCall calls(of_job("7"), std::chrono::seconds(10), [&] { return now; });
+  now += std::chrono::seconds(8);
   const Sleeper one("1");
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  wait_for_processes({});
   EXPECT_EQ(calls.end_of(2), std::nullopt);  // sees the process of rank 1
-  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  now += std::chrono::seconds(9);
   EXPECT_EQ(calls.end_of(2), std::nullopt);
-  std::this_thread::sleep_for(std::chrono::milliseconds(600));
+  now += std::chrono::seconds(1);
   EXPECT_TRUE(calls.end_of(2).has_value());
   EXPECT_EQ(calls.end_of(1), std::nullopt);
 }

@@ -34,7 +34,7 @@ TEST(TaskQueueTest, PushWaitsForRoomAndSaysHowLong) {
   TaskQueue queue(1);
   queue.push([&] { go.wait(false); });
   std::thread later([&] {
-    std::this_thread::sleep_for(milliseconds(50));
+    std::this_thread::sleep_for(milliseconds(300));
     go = true;
     go.notify_all();
   });
@@ -42,7 +42,7 @@ TEST(TaskQueueTest, PushWaitsForRoomAndSaysHowLong) {
   queue.push([] {});  // there is room only once the first task has ended
   EXPECT_TRUE(go);
   queue.finish();
-  EXPECT_GE(queue.seconds_waited(), 0.02);  // the other thread slept for 0.05 s, part of it before the last push
+  EXPECT_GE(queue.seconds_waited(), 0.02);  // the other thread slept for 0.3 s, part of it before the last push
   later.join();
 }
 
