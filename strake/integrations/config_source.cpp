@@ -5,6 +5,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
+#include "strake/integrations/hjson.h"
 
 namespace strake::integrations {
 namespace {
@@ -38,11 +39,7 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return decoded;
 }
 
-bool starts_object(std::string_view text) {
-  const std::string blanked = blank_comments(std::string(text));
-  const size_t first = blanked.find_first_not_of(" \t\r\n");
-  return first != std::string::npos && blanked[first] == '{';
-}
+bool starts_object(std::string_view text) { return text.substr(skip_hjson_blank(text, 0)).starts_with('{'); }
 
 bool is_file(const std::string& argument) {
   std::error_code error;  // a base64 argument may be too long for a path
@@ -50,30 +47,6 @@ bool is_file(const std::string& argument) {
 }
 
 }  // namespace
-
-std::string blank_comments(std::string text) {
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
-    if (in_string) {
-      if (text[i] == '\\')
-        ++i;
-      else if (text[i] == '"')
-        in_string = false;
-    } else if (text[i] == '"') {
-      in_string = true;
-    } else if (text[i] == '#' || (text[i] == '/' && next == '/')) {
-      while (i < text.size() && text[i] != '\n') text[i++] = ' ';
-    } else if (text[i] == '/' && next == '*') {
-      const size_t end = text.find("*/", i + 2);
-      if (end == std::string::npos) return text;  // the parser will complain at its start
-      for (; i < end + 2; ++i)
-        if (text[i] != '\n') text[i] = ' ';
-      --i;
-    }
-  }
-  return text;
-}
 
 ConfigSource read_config_source(const std::string& argument, const std::string& flag) {
   require(argument.size() <= kMaxConfigBytes, ErrorKind::kConfig, "{}: longer than {} bytes", flag, kMaxConfigBytes);
@@ -91,7 +64,7 @@ ConfigSource read_config_source(const std::string& argument, const std::string& 
     name = flag + " (base64)";
     text = *decoded;
   }
-  Json root = parse_json(blank_comments(std::move(text)), name);
+  Json root = parse_json(hjson_to_json(text, name), name);
   require(root.is_object(), ErrorKind::kConfig, "{}: found {}, expected an object", name, root.type_name());
   return {.name = std::move(name), .root = std::move(root)};
 }

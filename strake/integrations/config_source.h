@@ -12,12 +12,8 @@ struct ConfigSource {
 };
 
 // The JSON object that a flag such as --deepspeed names, as DeepSpeed and Transformers read it: the path of a file,
-// inline JSON (starts with '{'), or URL-safe base64 of JSON (what DeepSpeed's launcher passes on). Comments are allowed
-// (# and // to the end of the line, /* */); the rest of HJSON, such as keys without quotes, is not.
+// inline JSON (starts with '{'), or URL-safe base64 of JSON (what DeepSpeed's launcher passes on). HJSON is as good.
 // Errors: kIo for a file that cannot be read; kConfig for the rest, among it duplicate keys.
 ConfigSource read_config_source(const std::string& argument, const std::string& flag);
-
-// `text` with comments outside strings made blanks, so that positions in messages stay right.
-std::string blank_comments(std::string text);
 
 }  // namespace strake::integrations
