@@ -140,6 +140,8 @@ void add_ragged_shapes(Order a, Order b, std::vector<Shape>& shapes) {
   // Whole tiles of AMX, several of them, in one piece of the depth and in three.
   shapes.push_back({130, 40, 384, a, b});
   shapes.push_back({150, 12, 1024, a, b});
+  // So deep that they are walked through in blocks.
+  shapes.push_back({70, 12, 1600, a, b});
   shapes.push_back({0, 5, 3, a, b});
   shapes.push_back({5, 0, 3, a, b});
   shapes.push_back({331, 70, 20, a, b});
@@ -265,8 +267,8 @@ TYPED_TEST(MatmulActivationOf, ActivatesAsASeparatePassOverTheStoredProductDoes)
 TYPED_TEST(MatmulOf, AnElementDependsOnItsRowColumnAndDepthAlone) {
   using In = typename TypeParam::In;
   using Out = typename TypeParam::Out;
-  for (const int64_t depth : {50, 900, 960, 8290}) {
-    const Shape shape{depth > 1000 ? 14 : 61, 275, depth};
+  for (const int64_t depth : {50, 900, 960, 3200, 8290}) {
+    const Shape shape{depth > 5000 ? 14 : 61, 275, depth};
     const Operands<In> operands(shape);
     // The last columns of rows [row, row + window.rows).
     const auto expect_window_of = [&](const std::vector<Out>& all, const Shape& window, int64_t row, Isa isa) {
@@ -299,8 +301,8 @@ TYPED_TEST(MatmulOf, NeitherThreadsNorPackingOnceChangeABit) {
   using In = typename TypeParam::In;
   using Out = typename TypeParam::Out;
   for (const Shape& shape :
-       {Shape{200, 275, 900}, Shape{200, 275, 960}, Shape{3, 1000, 2000, Order::kRows, Order::kColumns},
-        Shape{1500, 8, 400}, Shape{40, 260, 8290}}) {
+       {Shape{200, 275, 900}, Shape{200, 275, 960}, Shape{200, 275, 1696},
+        Shape{3, 1000, 2000, Order::kRows, Order::kColumns}, Shape{1500, 8, 400}, Shape{40, 260, 8290}}) {
     const Operands<In> operands(shape);
     const Matmul<In, Out> args = product<In, Out>(shape, operands);
     for (const Isa isa : rungs()) {
@@ -329,8 +331,8 @@ TYPED_TEST(MatmulOf, OnOneThreadHasTheSameBitsInAnyBlocksAndStaysWithinItsScratc
   using Out = typename TypeParam::Out;
   constexpr float kUntouched = -12345.0F;
   const std::vector<CacheBlocks> all_blocks{{}, {1, 1}, {100'000, 64}, {int64_t{64} << 20, 1'000'000}};
-  for (const Shape& shape :
-       {Shape{200, 275, 900}, Shape{200, 275, 960}, Shape{1500, 8, 400}, Shape{1, 70, 2500}, Shape{0, 70, 30}}) {
+  for (const Shape& shape : {Shape{200, 275, 900}, Shape{200, 275, 960}, Shape{200, 70, 1696}, Shape{1500, 8, 400},
+                             Shape{1, 70, 2500}, Shape{0, 70, 30}}) {
     const Operands<In> operands(shape);
     for (size_t i = 0; i < rungs().size() * all_blocks.size(); ++i) {
       const Isa isa = rungs()[i / all_blocks.size()];

@@ -15,6 +15,18 @@ namespace {
 constexpr int64_t kStepUnits = kTileSide;
 constexpr int64_t kTiledBlockBytes = int64_t{256} << 10;  // of packed A at a time, if not said otherwise
 constexpr int64_t kStepFloats = kStepUnits * kTiledColumns;
+constexpr int64_t kTileFloats = kTiledRows * kTiledColumns;
+// A depth of more steps is walked through in blocks, so that enough rows stay in the second-level cache; the sums of
+// all panels wait there meanwhile.
+constexpr int64_t kWholeDepthSteps = 48;
+constexpr int64_t kDepthBlockSteps = 24;
+constexpr int64_t kKeptSumsFloats = int64_t{256} << 10;
+constexpr int64_t kLeastKeptTiles = 4;  // of rows
+
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
 
 // How a part's scratch is cut, in floats.
 struct TiledScratch {
@@ -23,19 +35,45 @@ struct TiledScratch {
       : blocks(units_of<BFloat16Pairs>(part.args.depth)),
         block_steps((blocks.size + kStepUnits - 1) / kStepUnits),
         has_tails(blocks.size % kStepUnits != 0 || blocks.units % kStepUnits != 0),
-        // A cache line more than it is long: a tile's rows would share one set of the cache if that were a power of
-        // two.
-        row_floats(part.piece.blocks * block_steps * kStepUnits + kStepUnits) {
-    const int64_t tiles = (part.row_end - part.row_begin + kTiledRows - 1) / kTiledRows;
-    const int64_t most = pieces_in(part.blocks.rows_bytes, kTiledBlockBytes, kTiledRows * row_floats * 4);
-    block_rows = smaller(tiles, most) * kTiledRows;
+        walks(!has_tails && part.sums == nullptr),
+        panels(part.panel_end - part.panel_begin),
+        depth_steps(steps_at_a_time(part)),
+        keeps_sums(depth_steps < part.piece.blocks * block_steps),
+        row_floats(row_of(depth_steps)) {
+    int64_t most = tiles_in(part, depth_steps);
+    if (keeps_sums) most = smaller(most, kKeptSumsFloats / (panels * kTileFloats));
+    block_rows = smaller(row_tiles(part), most) * kTiledRows;
     tails = block_rows * row_floats;
     sums = tails + (has_tails ? part.piece.blocks * kStepFloats : 0);
-    total = sums + (part.sums == nullptr ? kWalkSums : 0);
+    total = sums + (keeps_sums ? block_rows * panels * kTiledColumns : part.sums == nullptr ? kWalkSums : 0);
   }
+
+  template <typename Out>
+  int64_t steps_at_a_time(const MatmulPart<BFloat16, Out>& part) const {
+    const int64_t all = part.piece.blocks * block_steps;
+    if (!walks || all <= kWholeDepthSteps || tiles_in(part, all) >= row_tiles(part)) return all;
+    if (panels == 0 || panels * kLeastKeptTiles * kTileFloats > kKeptSumsFloats) return all;
+    return equal_pieces(all, kDepthBlockSteps);
+  }
+
+  template <typename Out>
+  static int64_t row_tiles(const MatmulPart<BFloat16, Out>& part) {
+    return (part.row_end - part.row_begin + kTiledRows - 1) / kTiledRows;
+  }
+  template <typename Out>
+  static int64_t tiles_in(const MatmulPart<BFloat16, Out>& part, int64_t steps) {
+    return pieces_in(part.blocks.rows_bytes, kTiledBlockBytes, kTiledRows * row_of(steps) * 4);
+  }
+  // A cache line more than it is long: a tile's rows would share one set of the cache if that were a power of two.
+  static int64_t row_of(int64_t steps) { return steps * kStepUnits + kStepUnits; }
+
   DepthBlocks blocks;
   int64_t block_steps;
   bool has_tails;
+  bool walks;  // all of the depth is here, in whole steps
+  int64_t panels;
+  int64_t depth_steps;  // at a time
+  bool keeps_sums;
   int64_t row_floats;
   int64_t block_rows = 0;
   int64_t tails = 0, sums = 0, total = 0;
@@ -94,7 +132,7 @@ class TiledPart {
         units_(cut_.blocks.begin(part.piece.first_block + part.piece.blocks) - first_unit_) {}
 
   void run() {
-    if (!cut_.has_tails && part_.sums == nullptr) return walk();
+    if (cut_.walks) return walk();
     const int64_t rows = block_rows();
     tiles_.emplace();
     for (int64_t row = part_.row_begin; row < part_.row_end; row += rows) {
@@ -105,7 +143,6 @@ class TiledPart {
   }
 
  private:
-  // All of the depth is here, in whole steps.
   void walk() {
     int64_t begin = 0;
     const auto finish = [&](const TiledSums& sums) {
@@ -116,21 +153,36 @@ class TiledPart {
     };
     TileWalk<BFloat16Numbers, Tiles, decltype(finish)> walk(part_.scratch + cut_.sums, finish);
     const int64_t rows = block_rows();
+    const int64_t steps = units_ / kStepUnits;
     for (begin = part_.row_begin; begin < part_.row_end; begin += rows) {
       const int64_t end = smaller(begin + rows, part_.row_end);
-      pack_rows(begin, end);
-      for (int64_t panel = part_.panel_begin; panel < part_.panel_end; ++panel) {
-        const float* const b = part_.panels + panel * units_ * kTiledColumns;
-        const float* const next = panel + 1 < part_.panel_end ? b + units_ * kTiledColumns : nullptr;
-        walk.multiply({.a = reinterpret_cast<const char*>(part_.scratch),
-                       .stride = cut_.row_floats * 4,
-                       .rows = end - begin,
-                       .steps = units_ / kStepUnits},
-                      {.b = reinterpret_cast<const char*>(b),
-                       .next = reinterpret_cast<const char*>(next),
-                       .column = panel * kTiledColumns});
-      }
+      Range at_a_time{0, cut_.depth_steps};
+      do {  // also without any depth
+        pack_steps({begin, end}, at_a_time);
+        walk_panels(walk, end - begin, at_a_time);
+        at_a_time = {at_a_time.end, smaller(at_a_time.end + cut_.depth_steps, steps)};
+      } while (at_a_time.begin < steps);
       walk.finish_all();
+    }
+  }
+
+  template <class Walk>
+  void walk_panels(Walk& walk, int64_t rows, const Range& steps) {
+    const int64_t tiles = (rows + kTiledRows - 1) / kTiledRows;
+    for (int64_t panel = part_.panel_begin; panel < part_.panel_end; ++panel) {
+      const float* const b = part_.panels + panel * units_ * kTiledColumns + steps.begin * kStepFloats;
+      const float* const next = panel + 1 < part_.panel_end ? b + units_ * kTiledColumns : nullptr;
+      float* const sums = part_.scratch + cut_.sums + (panel - part_.panel_begin) * tiles * kTileFloats;
+      walk.multiply({.a = reinterpret_cast<const char*>(part_.scratch),
+                     .stride = cut_.row_floats * 4,
+                     .rows = rows,
+                     .steps = steps.end - steps.begin},
+                    {.b = reinterpret_cast<const char*>(b),
+                     .next = reinterpret_cast<const char*>(next),
+                     .column = panel * kTiledColumns,
+                     .sums = cut_.keeps_sums ? reinterpret_cast<char*>(sums) : nullptr,
+                     .is_first = steps.begin == 0,
+                     .is_last = steps.end * kStepUnits == units_});
     }
   }
 
@@ -142,8 +194,21 @@ class TiledPart {
   int64_t block_begin(int64_t block) const { return cut_.blocks.begin(part_.piece.first_block + block) - first_unit_; }
   int64_t block_units(int64_t block) const { return block_begin(block + 1) - block_begin(block); }
 
+  PanelSource<BFloat16> left() const {
+    return {part_.args.a.data, part_.args.a.stride, part_.args.a.order == Order::kRows};
+  }
+
+  void pack_steps(const Range& rows, const Range& steps) {
+    for (int64_t row = rows.begin; row < rows.end; row += kTileSide) {
+      const PanelShape shape{smaller(kTileSide, rows.end - row), cut_.row_floats, part_.args.depth};
+      float* const to = part_.scratch + (row - rows.begin) * cut_.row_floats;
+      pack_tile_rows(left().from(row), shape, first_unit_ + steps.begin * kStepUnits,
+                     first_unit_ + steps.end * kStepUnits, to);
+    }
+  }
+
   void pack_rows(int64_t begin, int64_t end) {
-    const PanelSource<BFloat16> all{part_.args.a.data, part_.args.a.stride, part_.args.a.order == Order::kRows};
+    const PanelSource<BFloat16> all = left();
     for (int64_t row = begin; row < end; row += kTileSide) {
       const PanelShape shape{smaller(kTileSide, end - row), cut_.row_floats, part_.args.depth};
       for (int64_t block = 0; block < part_.piece.blocks; ++block) {

@@ -11,9 +11,8 @@
 namespace strake::kernels {
 namespace {
 
-constexpr int64_t kWalkSteps = 12;   // of the depth at a time: 24 KiB of a panel
-constexpr int64_t kWalkTiles = 4;    // whose sums wait where the depth is cut
-constexpr int64_t kWalkStored = 16;  // rows that are stored between two steps
+constexpr int64_t kWalkSteps = 12;  // of the depth at a time: 24 KiB of a panel
+constexpr int64_t kWalkTiles = 4;   // whose sums wait where the depth is cut
 constexpr int64_t kWalkSums = (kWalkTiles + 1) * kTiledRows * kTiledColumns;  // of 32 bits: one more is being stored
 
 struct TiledRows {
@@ -24,8 +23,12 @@ struct TiledRows {
 };
 struct TiledPanel {
   const char* b;     // [steps, 16 units, 32 columns] of 32 bits
-  const char* next;  // the panel after it, or null
+  const char* next;  // what comes after it, as long, or null
   int64_t column;
+  // Where a block of the depth is not all of it: [row tiles, a tile] of this panel, kept from block to block.
+  char* sums = nullptr;
+  bool is_first = true;  // block of the depth
+  bool is_last = true;
 };
 // Rows of sums that are whole.
 struct TiledSums {
@@ -56,15 +59,17 @@ class TileWalk {
         const int64_t step = i * piece;
         const int64_t steps = i + 1 < pieces ? piece : rows.steps - step;
         for (int64_t row = begin; row < end; row += kTiledRows) {
-          char* const sums = sums_ + (tiles_before_ + (row - begin) / kTiledRows) % (kWalkTiles + 1) * kTileBytes;
+          char* const sums = panel.sums != nullptr ? panel.sums + row / kTiledRows * kTileBytes
+                                                   : waiting_sums((row - begin) / kTiledRows);
           multiply_tile({.a = rows.a + row * rows.stride + step * kTileRowBytes,
                          .a_stride = rows.stride,
                          .b = panel.b + step * kTileSide * kTiledRowBytes,
                          .steps = steps,
                          .sums = sums,
-                         .continued = step > 0},
+                         .continued = step > 0 || !panel.is_first},
                         end - row);
-          if (i + 1 == pieces) add({sums, row, panel.column, end - row < kTiledRows ? end - row : kTiledRows});
+          if (i + 1 == pieces && panel.is_last)
+            add({sums, row, panel.column, end - row < kTiledRows ? end - row : kTiledRows});
         }
       }
       tiles_before_ += (end - begin + kTiledRows - 1) / kTiledRows;
@@ -78,6 +83,8 @@ class TileWalk {
 
  private:
   static constexpr int64_t kTileBytes = kTiledRows * kTiledRowBytes;
+
+  char* waiting_sums(int64_t tile) const { return sums_ + (tiles_before_ + tile) % (kWalkTiles + 1) * kTileBytes; }
 
   void multiply_tile(const TiledProduct& product, int64_t rows) {
     const auto meanwhile = [this] { work(); };
@@ -103,12 +110,12 @@ class TileWalk {
       __builtin_prefetch(next_, 0, 2);
     }
     if (done_ == whole_.rows) return;
-    const int64_t end = done_ + kWalkStored < whole_.rows ? done_ + kWalkStored : whole_.rows;
+    const int64_t end = done_ + Numbers::kStoredRows < whole_.rows ? done_ + Numbers::kStoredRows : whole_.rows;
     finish_(whole_.part(done_, end));
     done_ = end;
   }
 
-  char* const sums_;  // kWalkSums
+  char* const sums_;  // kWalkSums, unused where panels have their own
   const Finish& finish_;
   int64_t tiles_before_ = 0;  // their sums take turns
   TiledSums whole_;
