@@ -250,7 +250,7 @@ def test_a_dry_run_refuses_the_same(place, ds_config, verb_flags):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("{", "not valid JSON"),
+        ("{", "line 1, column 1: '{' has no '}'"),
         ("[1]", "found array, expected an object"),
         ('{"train_batch_size": 8, "train_batch_size": 8}', "train_batch_size"),
         ('{"gradient_clipping": 1e400}', "not valid JSON"),
