@@ -1,5 +1,5 @@
-"""Grows a BERT model to twice its width and number of layers: a model of base size that has learned something, to fine-tune
-where no pretrained one of that size is at hand.
+"""Grows a BERT model to twice its width and number of layers: a model of base size to fine-tune that has learned
+something, where no pretrained one of that size is at hand.
 
 Run:  python benchmarks/grow_model.py MODEL OUT
 
