@@ -95,9 +95,14 @@ class Rewriter {
                     Arguments&&... arguments) const {
     if (condition) return;
     const std::string_view before = text_.substr(0, position);
-    const size_t line_begin = before.rfind('\n') + 1;  // 0 where there is none
     fail(ErrorKind::kConfig, "{}: line {}, column {}: {}", source_, std::ranges::count(before, '\n') + 1,
-         num_characters(before.substr(line_begin)) + 1, fmt::format(format, std::forward<Arguments>(arguments)...));
+         characters_before(position) + 1, fmt::format(format, std::forward<Arguments>(arguments)...));
+  }
+
+  // On its line.
+  size_t characters_before(size_t position) const {
+    const std::string_view before = text_.substr(0, position);
+    return num_characters(before.substr(before.rfind('\n') + 1));  // 0 where there is none
   }
 
   bool is_end() const { return position_ == text_.size(); }
@@ -141,7 +146,7 @@ class Rewriter {
       json_ += ':';
       skip_blank();
     }
-    if (is_one_of(next(), "{[") && !is_end()) {
+    if (is_one_of(next(), "{[")) {
       open(next(), position_);
       return;
     }
@@ -213,8 +218,7 @@ class Rewriter {
   // A string of several lines, each without the indentation of the first quotes.
   void lines() {
     const size_t begin = position_;
-    const size_t line_begin = text_.substr(0, begin).rfind('\n') + 1;
-    const size_t indent = num_characters(text_.substr(line_begin, begin - line_begin));
+    const size_t indent = characters_before(begin);
     const auto skip_indent = [&](size_t most) {
       for (; most > 0 && !is_end() && is_one_of(next(), " \t\r"); --most) ++position_;
     };

@@ -137,7 +137,7 @@ class TiledPart {
     tiles_.emplace();
     for (int64_t row = part_.row_begin; row < part_.row_end; row += rows) {
       const int64_t end = smaller(row + rows, part_.row_end);
-      pack_rows(row, end);
+      pack_rows({row, end});
       for (int64_t panel = part_.panel_begin; panel < part_.panel_end; ++panel) multiply_panel(row, end, panel);
     }
   }
@@ -158,7 +158,8 @@ class TiledPart {
       const int64_t end = smaller(begin + rows, part_.row_end);
       Range at_a_time{0, cut_.depth_steps};
       do {  // also without any depth
-        pack_steps({begin, end}, at_a_time);
+        pack_units({begin, end}, {first_unit_ + at_a_time.begin * kStepUnits, first_unit_ + at_a_time.end * kStepUnits},
+                   part_.scratch);
         walk_panels(walk, end - begin, at_a_time);
         at_a_time = {at_a_time.end, smaller(at_a_time.end + cut_.depth_steps, steps)};
       } while (at_a_time.begin < steps);
@@ -187,35 +188,24 @@ class TiledPart {
   }
 
   int64_t block_rows() const {
-    const int64_t tiles = (part_.row_end - part_.row_begin + kTiledRows - 1) / kTiledRows;
-    return equal_pieces(tiles, cut_.block_rows / kTiledRows) * kTiledRows;
+    return equal_pieces(TiledScratch::row_tiles(part_), cut_.block_rows / kTiledRows) * kTiledRows;
   }
 
   int64_t block_begin(int64_t block) const { return cut_.blocks.begin(part_.piece.first_block + block) - first_unit_; }
   int64_t block_units(int64_t block) const { return block_begin(block + 1) - block_begin(block); }
 
-  PanelSource<BFloat16> left() const {
-    return {part_.args.a.data, part_.args.a.stride, part_.args.a.order == Order::kRows};
-  }
-
-  void pack_steps(const Range& rows, const Range& steps) {
-    for (int64_t row = rows.begin; row < rows.end; row += kTileSide) {
-      const PanelShape shape{smaller(kTileSide, rows.end - row), cut_.row_floats, part_.args.depth};
-      float* const to = part_.scratch + (row - rows.begin) * cut_.row_floats;
-      pack_tile_rows(left().from(row), shape, first_unit_ + steps.begin * kStepUnits,
-                     first_unit_ + steps.end * kStepUnits, to);
+  void pack_rows(const Range& rows) {
+    for (int64_t block = 0; block < part_.piece.blocks; ++block) {
+      const int64_t unit = first_unit_ + block_begin(block);
+      pack_units(rows, {unit, unit + block_units(block)}, part_.scratch + block * cut_.block_steps * kStepUnits);
     }
   }
 
-  void pack_rows(int64_t begin, int64_t end) {
-    const PanelSource<BFloat16> all = left();
-    for (int64_t row = begin; row < end; row += kTileSide) {
-      const PanelShape shape{smaller(kTileSide, end - row), cut_.row_floats, part_.args.depth};
-      for (int64_t block = 0; block < part_.piece.blocks; ++block) {
-        float* const to = part_.scratch + (row - begin) * cut_.row_floats + block * cut_.block_steps * kStepUnits;
-        const int64_t unit = first_unit_ + block_begin(block);
-        pack_tile_rows(all.from(row), shape, unit, unit + block_units(block), to);
-      }
+  void pack_units(const Range& rows, const Range& units, float* to) {
+    const PanelSource<BFloat16> all{part_.args.a.data, part_.args.a.stride, part_.args.a.order == Order::kRows};
+    for (int64_t row = rows.begin; row < rows.end; row += kTileSide) {
+      const PanelShape shape{smaller(kTileSide, rows.end - row), cut_.row_floats, part_.args.depth};
+      pack_tile_rows(all.from(row), shape, units.begin, units.end, to + (row - rows.begin) * cut_.row_floats);
     }
   }
 
