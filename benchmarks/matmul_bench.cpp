@@ -2,10 +2,11 @@
 // layer can take. GFLOPS and the share of what the processor does in a loop of multiply-adds on registers, measured in
 // the same process just before (kept by one thread times the number of threads). STRAKE_NUM_THREADS sets the threads (1
 // if unset). Arguments after Google Benchmark's own: none. Operands are packed in each call, as in training, but for
-// "packed", where the weight is packed once and multiplied in measured blocks, as in inference. int8 is there as
-// inference computes it: rows are quantized in each call, each thread takes its share of them; its peak is that of
-// integers. Both activate ffn1.
+// "packed", where the weight is packed once and multiplied in measured blocks, and rows lie apart as in inference. int8
+// is there as inference computes it: rows are quantized in each call, each thread takes its share of them; its peak is
+// that of integers. Both activate ffn1.
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
@@ -76,19 +77,18 @@ std::optional<kernels::Activation> activation_of(const Layer& layer) {
 template <typename T>
 void packed_forward(benchmark::State& state, const Layer& layer, c10::ScalarType dtype) {
   const Tensors t(layer, dtype);
-  const at::Tensor y = at::empty_like(t.dy);
+  const at::Tensor x = at::randn({kTokens, kernels::row_stride<T>(layer.inputs)}).to(dtype);
+  const at::Tensor y = at::empty({kTokens, kernels::row_stride<T>(layer.outputs)}, dtype);
   const kernels::PackedMatrix<T> packed({const_storage<T>(t.weight), layer.inputs, kernels::Order::kColumns},
                                         layer.inputs, layer.outputs);
   const kernels::PackedMatrix<T> weight = packed.in_blocks(inference::measure_blocks(packed));
-  const kernels::MatmulResult<T, T> result{.c = storage<T>(y),
-                                           .stride = layer.outputs,
-                                           .bias = const_storage<T>(t.bias),
-                                           .activation = activation_of(layer)};
+  const kernels::MatmulResult<T, T> result{
+      .c = storage<T>(y), .stride = y.size(1), .bias = const_storage<T>(t.bias), .activation = activation_of(layer)};
   measure(state, layer, dtype, [&] {
     kernels::matmul<T, T>({.rows = kTokens,
                            .columns = layer.outputs,
                            .depth = layer.inputs,
-                           .a = {const_storage<T>(t.x), layer.inputs},
+                           .a = {const_storage<T>(x), x.size(1)},
                            .b = {},
                            .result = result},
                           weight);

@@ -22,12 +22,26 @@ constexpr std::array<int64_t, 2> kColumns{768, 1'000'000};  // beside 2304
 constexpr int64_t kMostBytes = int64_t{64} << 20;           // that a file may ask for
 constexpr int64_t kMostColumns = 1'000'000;
 
+// kRows rows of activations as an encoder's pass keeps them.
+template <typename T>
+struct Activations {
+  explicit Activations(int64_t columns)
+      : stride(kernels::row_stride<T>(columns)),
+        memory(kRows * stride * static_cast<int64_t>(sizeof(T)) / static_cast<int64_t>(sizeof(float))) {
+    std::fill_n(memory.data(), memory.count(), 0.0F);
+  }
+  T* data() { return reinterpret_cast<T*>(memory.data()); }
+
+  int64_t stride;
+  kernels::AlignedFloats memory;
+};
+
 // Products of kRows rows by one weight.
 template <typename T>
 class PlainProduct {
  public:
   explicit PlainProduct(const kernels::PackedMatrix<T>& weight)
-      : weight_(weight), a_(kRows * weight.depth()), c_(kRows * weight.columns()) {}
+      : weight_(weight), a_(weight.depth()), c_(weight.columns()) {}
 
   double seconds(const CacheBlocks& blocks) {
     const kernels::PackedMatrix<T> weight = weight_.in_blocks(blocks);
@@ -36,36 +50,36 @@ class PlainProduct {
     kernels::matmul_on_thread<T, T>({.rows = kRows,
                                      .columns = weight.columns(),
                                      .depth = weight.depth(),
-                                     .a = {a_.data(), weight.depth(), kernels::Order::kRows},
+                                     .a = {a_.data(), a_.stride, kernels::Order::kRows},
                                      .b = {},
-                                     .result = {.c = c_.data(), .stride = weight.columns()}},
+                                     .result = {.c = c_.data(), .stride = c_.stride}},
                                     weight, scratch.data());
     return seconds_since(start);
   }
 
  private:
   const kernels::PackedMatrix<T>& weight_;
-  std::vector<T> a_, c_;
+  Activations<T> a_, c_;
 };
 
 class QuantizedProduct {
  public:
   explicit QuantizedProduct(const kernels::QuantizedMatrix& weight)
-      : weight_(weight), a_(kRows * weight.depth()), c_(kRows * weight.columns()) {}
+      : weight_(weight), a_(weight.depth()), c_(weight.columns()) {}
 
   double seconds(const CacheBlocks& blocks) {
     const kernels::QuantizedMatrix weight = weight_.in_blocks(blocks);
     kernels::AlignedFloats scratch(kernels::int8_matmul_scratch(kRows, weight));
     const auto start = Clock::now();
     kernels::int8_matmul_on_thread<kernels::BFloat16>(
-        {.rows = kRows, .a = a_.data(), .a_stride = weight.depth(), .c = c_.data(), .c_stride = weight.columns()},
-        weight, scratch.data());
+        {.rows = kRows, .a = a_.data(), .a_stride = a_.stride, .c = c_.data(), .c_stride = c_.stride}, weight,
+        scratch.data());
     return seconds_since(start);
   }
 
  private:
   const kernels::QuantizedMatrix& weight_;
-  std::vector<kernels::BFloat16> a_, c_;
+  Activations<kernels::BFloat16> a_, c_;
 };
 
 template <class Product>

@@ -8,6 +8,7 @@
 
 #include "strake/inference/encoder_weights.h"
 #include "strake/kernels/attention.h"
+#include "strake/kernels/cache_blocks.h"
 #include "strake/kernels/embedding.h"
 #include "strake/kernels/int8_matmul.h"
 #include "strake/kernels/residual_layer_norm.h"
@@ -35,15 +36,24 @@ class Cutter {
   int64_t floats_ = 0;
 };
 
+// An array of activations, kernels::row_stride apart.
+template <typename T>
+struct Rows {
+  T* data;
+  int64_t stride;
+
+  T* row(int64_t i) const { return data + i * stride; }
+};
+
 // Buffers of a thread, or, but for the scratch, of threads that share a chunk.
 template <typename T>
 struct Arrays {
-  T* hidden;    // [tokens, hidden_size]
-  T* first;     // [tokens, hidden_size]
-  T* second;    // [tokens, hidden_size]
-  T* wide;      // [tokens, max(3 hidden_size, intermediate_size)]
-  float* lse;   // [tokens, heads]
-  float* mean;  // [tokens], like those below
+  Rows<T> hidden;  // [tokens, hidden_size]
+  Rows<T> first;   // [tokens, hidden_size]
+  Rows<T> second;  // [tokens, hidden_size]
+  Rows<T> wide;    // [tokens, max(3 hidden_size, intermediate_size)]
+  float* lse;      // [tokens, heads]
+  float* mean;     // [tokens], like those below
   float* rstd;
   int32_t* positions;
   int32_t* types;
@@ -62,10 +72,14 @@ struct ArraySizes {
 template <typename T>
 Arrays<T> cut(Cutter& cutter, const ArraySizes& sizes) {
   const int64_t tokens = sizes.tokens;
-  return {.hidden = cutter.take<T>(tokens * sizes.hidden),
-          .first = cutter.take<T>(tokens * sizes.hidden),
-          .second = cutter.take<T>(tokens * sizes.hidden),
-          .wide = cutter.take<T>(tokens * sizes.wide),
+  const auto rows = [&](int64_t columns) {
+    const int64_t stride = kernels::row_stride<T>(columns);
+    return Rows<T>{cutter.take<T>(tokens * stride), stride};
+  };
+  return {.hidden = rows(sizes.hidden),
+          .first = rows(sizes.hidden),
+          .second = rows(sizes.hidden),
+          .wide = rows(sizes.wide),
           .lse = cutter.take<float>(tokens * sizes.heads),
           .mean = cutter.take<float>(tokens),
           .rstd = cutter.take<float>(tokens),
@@ -214,7 +228,7 @@ class TypedPass final : public EncoderPass {
     const LayerWeights<T>& layer = weights_.layers[static_cast<size_t>(index)];
     const Arrays<T>& arrays = chunk.arrays;
     int64_t bad_row = Meeting::kNothing;
-    const auto linear = [&](Linear which, const T* x, const Target<T>& to) {
+    const auto linear = [&](Linear which, const Rows<T>& x, const Target<T>& to) {
       const auto& weights = layer.linears[static_cast<size_t>(which)];
       const bool in_int8 = in_int8_[static_cast<size_t>(index * kLinears) + static_cast<size_t>(which)];
       bad_row = chunk.share.least(layer_product({x, rows, chunk.share.part()}, weights, in_int8, to));
@@ -233,35 +247,37 @@ class TypedPass final : public EncoderPass {
     if (!linear(Linear::kAttentionOutput, arrays.first, {arrays.second, arrays.scratch})) {
       return Stop{Linear::kAttentionOutput, bad_row};
     }
-    normalize(layer.attention_norm, rows, {arrays.second, arrays.hidden, arrays.first}, chunk);
+    normalize(layer.attention_norm, rows, {arrays.second, &arrays.hidden, arrays.first}, chunk);
     if (!linear(Linear::kIntermediate, arrays.first, {arrays.wide, arrays.scratch, activation_})) {
       return Stop{Linear::kIntermediate, bad_row};
     }
     if (!linear(Linear::kOutput, arrays.wide, {arrays.second, arrays.scratch})) return Stop{Linear::kOutput, bad_row};
-    normalize(layer.output_norm, rows, {arrays.second, arrays.first, arrays.hidden}, chunk);
+    normalize(layer.output_norm, rows, {arrays.second, &arrays.first, arrays.hidden}, chunk);
     return std::nullopt;
   }
 
   void classify(int64_t rows, const Chunk& chunk, float* outputs) const {
-    const T* input = chunk.arrays.hidden;
+    Rows<T> input = chunk.arrays.hidden;
     if (const auto& dense = weights_.head.dense) {
       product({input, rows, chunk.share.part()}, *dense,
               {chunk.arrays.first, chunk.arrays.scratch, weights_.head.dense_activation});
       chunk.share.wait();
       input = chunk.arrays.first;
     }
-    product<float>({input, rows, chunk.share.part()}, *weights_.head.classifier, {outputs, chunk.arrays.scratch});
+    const LinearWeights<T>& classifier = *weights_.head.classifier;
+    product<float>({input, rows, chunk.share.part()}, classifier,
+                   {{outputs, classifier.weight.columns()}, chunk.arrays.scratch});
   }
 
   // A thread's part of x[rows, inputs].
   struct Operand {
-    const T* x;
+    Rows<T> x;
     int64_t rows;
     const kernels::ThreadPart& part;
   };
   template <typename Out>
   struct Target {
-    Out* y;
+    Rows<Out> y;
     float* scratch;
     std::optional<kernels::Activation> activation = std::nullopt;
   };
@@ -269,15 +285,13 @@ class TypedPass final : public EncoderPass {
   // y = activation(x weight + bias)
   template <typename Out = T>
   static void product(const Operand& operand, const LinearWeights<T>& linear, const Target<Out>& to) {
-    const int64_t inputs = linear.weight.depth();
-    const int64_t outputs = linear.weight.columns();
     kernels::matmul_on_thread<T, Out>(
         {.rows = operand.rows,
-         .columns = outputs,
-         .depth = inputs,
-         .a = {operand.x, inputs},
+         .columns = linear.weight.columns(),
+         .depth = linear.weight.depth(),
+         .a = {operand.x.data, operand.x.stride},
          .b = {},
-         .result = {.c = to.y, .stride = outputs, .bias = linear.bias.data(), .activation = to.activation}},
+         .result = {.c = to.y.data, .stride = to.y.stride, .bias = linear.bias.data(), .activation = to.activation}},
         linear.weight, to.scratch, operand.part);
   }
 
@@ -288,10 +302,10 @@ class TypedPass final : public EncoderPass {
       if (in_int8) {
         const QuantizedLinear& quantized = *linear.quantized;
         const int64_t row = kernels::int8_matmul_on_thread<T>({.rows = operand.rows,
-                                                               .a = operand.x,
-                                                               .a_stride = quantized.weight.depth(),
-                                                               .c = to.y,
-                                                               .c_stride = quantized.weight.columns(),
+                                                               .a = operand.x.data,
+                                                               .a_stride = operand.x.stride,
+                                                               .c = to.y.data,
+                                                               .c_stride = to.y.stride,
                                                                .bias = quantized.bias.data(),
                                                                .activation = to.activation},
                                                               quantized.weight, to.scratch, operand.part);
@@ -303,24 +317,24 @@ class TypedPass final : public EncoderPass {
   }
 
   struct NormOperands {
-    T* x;               // overwritten with the sum
-    const T* residual;  // may be null
-    T* y;
+    Rows<T> x;                // overwritten with the sum
+    const Rows<T>* residual;  // may be null
+    Rows<T> y;
   };
   void normalize(const NormWeights<T>& norm, int64_t rows, const NormOperands& operands, const Chunk& chunk) const {
     const Share::Range mine = chunk.share.range(rows);
-    const int64_t at = mine.begin * hidden_;
     kernels::residual_layer_norm_forward<T>(
-        {.x = operands.x + at,
-         .residual = operands.residual == nullptr ? nullptr : operands.residual + at,
+        {.x = operands.x.row(mine.begin),
+         .residual = operands.residual == nullptr ? nullptr : operands.residual->row(mine.begin),
          .gamma = norm.gamma.data(),
          .beta = norm.beta.data(),
-         .sum = operands.x + at,
-         .y = operands.y + at,
+         .sum = operands.x.row(mine.begin),
+         .y = operands.y.row(mine.begin),
          .mean = chunk.arrays.mean + mine.begin,
          .rstd = chunk.arrays.rstd + mine.begin,
          .tokens = mine.size(),
          .columns = hidden_,
+         .stride = operands.y.stride,  // that of all three
          .eps = eps_});
     chunk.share.wait();
   }
@@ -355,9 +369,10 @@ class TypedPass final : public EncoderPass {
     const int32_t* const ids = tokens.ids.data() + tokens.offsets.front() + mine.begin;
     kernels::EmbeddingForward<T> lookup{.word = table(weights_.embeddings.word, ids),
                                         .position = table(weights_.embeddings.position, arrays.positions + mine.begin),
-                                        .out = arrays.first + mine.begin * hidden_,
+                                        .out = arrays.first.row(mine.begin),
                                         .tokens = mine.size(),
-                                        .columns = hidden_};
+                                        .columns = hidden_,
+                                        .stride = arrays.first.stride};
     if (weights_.embeddings.token_type.defined()) {
       lookup.type = table(weights_.embeddings.token_type, arrays.types + mine.begin);
     }
@@ -370,7 +385,7 @@ class TypedPass final : public EncoderPass {
     const Arrays<T>& arrays = chunk.arrays;
     const int64_t head_dim = hidden_ / heads_;
     const Share::Range mine = chunk.share.range(heads_);
-    const T* const q = arrays.wide + mine.begin * head_dim;
+    const T* const q = arrays.wide.data + mine.begin * head_dim;
     if (mine.size() > 0) {
       kernels::attention_forward_on_thread<T>({.shape = {.offsets = arrays.offsets,
                                                          .num_sequences = chunk.tokens.num_sequences(),
@@ -380,9 +395,9 @@ class TypedPass final : public EncoderPass {
                                                .q = q,
                                                .k = q + hidden_,
                                                .v = q + 2 * hidden_,
-                                               .qkv_stride = 3 * hidden_,
-                                               .out = arrays.first + mine.begin * head_dim,
-                                               .out_stride = hidden_,
+                                               .qkv_stride = arrays.wide.stride,
+                                               .out = arrays.first.data + mine.begin * head_dim,
+                                               .out_stride = arrays.first.stride,
                                                .lse = arrays.lse + mine.begin * chunk.tokens.num_tokens()},
                                               arrays.scratch);
     }
@@ -400,7 +415,7 @@ class TypedPass final : public EncoderPass {
       const int64_t end = first ? s + 1 : arrays.offsets[s + 1];
       std::fill_n(y, hidden_, 0.0F);
       for (int64_t row = begin; row < end; ++row) {
-        for (int64_t i = 0; i < hidden_; ++i) y[i] += kernels::to_float(arrays.hidden[row * hidden_ + i]);
+        for (int64_t i = 0; i < hidden_; ++i) y[i] += kernels::to_float(arrays.hidden.row(row)[i]);
       }
       const auto count = static_cast<float>(end - begin);
       for (int64_t i = 0; i < hidden_; ++i) y[i] /= count;
@@ -417,8 +432,8 @@ class TypedPass final : public EncoderPass {
   }
 
   // Moves each sequence's first row to the sequence's place, which is never behind it.
-  void keep_first_tokens(int64_t num_sequences, const int32_t* offsets, T* rows) const {
-    for (int64_t s = 1; s < num_sequences; ++s) std::copy_n(rows + offsets[s] * hidden_, hidden_, rows + s * hidden_);
+  void keep_first_tokens(int64_t num_sequences, const int32_t* offsets, const Rows<T>& rows) const {
+    for (int64_t s = 1; s < num_sequences; ++s) std::copy_n(rows.row(offsets[s]), hidden_, rows.row(s));
   }
 
   EncoderWeights<T> weights_;

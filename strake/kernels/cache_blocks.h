@@ -13,4 +13,12 @@ struct CacheBlocks {
   bool operator==(const CacheBlocks&) const = default;
 };
 
+// From row to row of a matrix of T whose rows are multiplied, in elements: an odd number of cache lines. An even one
+// would lay the rows that are read together into few sets of the caches, so that products have to pack them first.
+template <typename T>
+constexpr int64_t row_stride(int64_t columns) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  return ((columns + kLine - 1) / kLine | 1) * kLine;
+}
+
 }  // namespace strake::kernels

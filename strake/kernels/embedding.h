@@ -23,6 +23,7 @@ struct EmbeddingForward {
   T* out = nullptr;                       // [tokens, columns]
   int64_t tokens = 0;
   int64_t columns = 0;
+  int64_t stride = columns;  // of the rows of out
 };
 
 // out[t] = word[id[t]] + position[...] + type[...]. kData if an id is outside its table.

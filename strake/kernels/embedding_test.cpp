@@ -34,6 +34,24 @@ void add_rows(const std::vector<T>& table, const std::vector<Id>& ids, std::vect
   }
 }
 
+// The result with three numbers between its rows, which stay as they are, without them.
+template <typename T>
+std::vector<T> rows_apart(EmbeddingForward<T> args, Isa isa) {
+  args.stride = args.columns + 3;
+  std::vector<T> out(static_cast<size_t>(args.tokens * args.stride), from_float<T>(-7.0F));
+  args.out = out.data();
+  embedding_forward<T>(args, isa);
+  std::vector<T> rows;
+  for (int64_t i = 0; i < std::ssize(out); ++i) {
+    if (i % args.stride < args.columns) {
+      rows.push_back(out[static_cast<size_t>(i)]);
+    } else {
+      EXPECT_EQ(to_float(out[static_cast<size_t>(i)]), -7.0F) << "between rows";
+    }
+  }
+  return rows;
+}
+
 TYPED_TEST(Embedding, AddsTheRowsOfItsTablesInEveryRung) {
   for (const int64_t columns : {1, 20, 64, 65}) {
     const auto word = random_values<TypeParam>(kRows * columns, 1);
@@ -60,6 +78,7 @@ TYPED_TEST(Embedding, AddsTheRowsOfItsTablesInEveryRung) {
         args.out = out.data();
         embedding_forward<TypeParam>(args, isa);
         expect_close(out, want, 5e-7, kRounding<TypeParam>, to_string(isa));  // two fp32 sums, one store
+        EXPECT_TRUE(same_bits(rows_apart(args, isa), out)) << to_string(isa);
       }
     }
   }

@@ -297,6 +297,29 @@ TYPED_TEST(MatmulOf, AnElementDependsOnItsRowColumnAndDepthAlone) {
   }
 }
 
+TYPED_TEST(MatmulOf, RowsThatNeedNoPackingGiveTheSameBits) {
+  using In = typename TypeParam::In;
+  using Out = typename TypeParam::Out;
+  for (const int64_t depth : {64, 960, 1696}) {
+    for (const int64_t rows : {1, 16, 31, 32, 33, 200}) {
+      const Shape shape{rows, 70, depth};
+      const Operands<In> operands(shape);
+      const int64_t stride = row_stride<In>(depth);
+      AlignedFloats memory(rows * stride);  // of which bf16 needs half
+      auto* const a = reinterpret_cast<In*>(memory.data());
+      std::fill_n(a, rows * stride, from_float<In>(std::nanf("")));
+      for (int64_t i = 0; i < rows; ++i) std::copy_n(operands.a.data() + i * (depth + kGap), depth, a + i * stride);
+      for (const Isa isa : rungs()) {
+        if (isa == Isa::kReference) continue;  // slow, and without packing
+        Matmul<In, Out> args = product<In, Out>(shape, operands);
+        const auto want = run(args, isa);
+        args.a = {a, stride, Order::kRows};
+        EXPECT_TRUE(same_bits(run(args, isa), want)) << text(shape, isa);
+      }
+    }
+  }
+}
+
 TYPED_TEST(MatmulOf, NeitherThreadsNorPackingOnceChangeABit) {
   using In = typename TypeParam::In;
   using Out = typename TypeParam::Out;

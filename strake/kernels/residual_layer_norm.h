@@ -24,6 +24,7 @@ struct ResidualLayerNormForward {
   float* rstd = nullptr;        // [tokens]
   int64_t tokens = 0;
   int64_t columns = 0;
+  int64_t stride = columns;  // of the rows of x, residual, sum and y
   float eps = 1e-5F;
   Dropout dropout = {};
   TokenIndex index = {};

@@ -135,6 +135,42 @@ TYPED_TEST(ResidualLayerNorm, ForwardIsTheFormulaInEveryRung) {
   }
 }
 
+TYPED_TEST(ResidualLayerNorm, RowsMayLieApart) {
+  const Layer<TypeParam> layer(7, 65, 0.1F);
+  const int64_t stride = layer.columns + 3;
+  const auto apart = [&](const std::vector<TypeParam>& rows) {
+    std::vector<TypeParam> spread(static_cast<size_t>(layer.tokens * stride), from_float<TypeParam>(-7.0F));
+    for (int64_t i = 0; i < layer.tokens; ++i) {
+      std::copy_n(rows.begin() + i * layer.columns, layer.columns, spread.begin() + i * stride);
+    }
+    return spread;
+  };
+  const auto x = apart(layer.x), residual = apart(layer.residual);
+  for (const Isa isa : usable_rungs()) {
+    const Result<TypeParam> want = run(layer, isa);
+    auto sum = apart(layer.x), y = sum;
+    std::vector<float> mean(want.mean.size()), rstd = mean;
+    residual_layer_norm_forward<TypeParam>({.x = x.data(),
+                                            .residual = residual.data(),
+                                            .gamma = layer.gamma.data(),
+                                            .beta = layer.beta.data(),
+                                            .sum = sum.data(),
+                                            .y = y.data(),
+                                            .mean = mean.data(),
+                                            .rstd = rstd.data(),
+                                            .tokens = layer.tokens,
+                                            .columns = layer.columns,
+                                            .stride = stride,
+                                            .eps = kEps,
+                                            .dropout = layer.dropout,
+                                            .index = layer.index.index()},
+                                           isa);
+    EXPECT_TRUE(same_bits(sum, apart(want.sum))) << to_string(isa);
+    EXPECT_TRUE(same_bits(y, apart(want.y))) << to_string(isa);
+    EXPECT_TRUE(same_bits(mean, want.mean) && same_bits(rstd, want.rstd)) << to_string(isa);
+  }
+}
+
 TEST(ResidualLayerNormGradient, IsTheSlopeOfTheFormulaInEveryRung) {
   for (const float p : {0.0F, 0.3F}) {
     const Layer<float> layer(3, 21, p);

@@ -165,9 +165,10 @@ TYPED_TEST(CudaKernels, NormalizeSums) {
       for (const bool has_residual : {false, true}) {
         const Index index(*this->table_, {1, 4});
         const int64_t tokens = 5;
-        const auto x = random_values<T>(tokens * columns, 1), residual = random_values<T>(tokens * columns, 2);
+        const int64_t stride = columns + 2;
+        const auto x = random_values<T>(tokens * stride, 1), residual = random_values<T>(tokens * stride, 2);
         const auto gamma = random_values<T>(columns, 3), beta = random_values<T>(columns, 4);
-        auto sum = zeros<T>(tokens * columns), y = sum;
+        auto sum = zeros<T>(tokens * stride), y = sum;
         auto mean = zeros<float>(tokens), rstd = mean;
         ResidualLayerNormForward<T> args{.x = x.data(),
                                          .residual = has_residual ? residual.data() : nullptr,
@@ -179,13 +180,14 @@ TYPED_TEST(CudaKernels, NormalizeSums) {
                                          .rstd = rstd.data(),
                                          .tokens = tokens,
                                          .columns = columns,
+                                         .stride = stride,
                                          .eps = 1e-3F,
                                          .dropout = some_dropout(p),
                                          .index = index.host.index()};
         residual_layer_norm_forward<T>(args, Isa::kReference);
         const auto x_there = this->put(x), residual_there = this->put(residual);
         const auto gamma_there = this->put(gamma), beta_there = this->put(beta);
-        const auto sum_there = this->fresh(tokens * columns), y_there = this->fresh(tokens * columns);
+        const auto sum_there = this->put(zeros<T>(tokens * stride)), y_there = this->put(zeros<T>(tokens * stride));
         const auto mean_there = this->template fresh<float>(tokens), rstd_there = this->template fresh<float>(tokens);
         args.x = x_there.data(), args.residual = has_residual ? residual_there.data() : nullptr;
         args.gamma = gamma_there.data(), args.beta = beta_there.data();

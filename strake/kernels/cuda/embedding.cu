@@ -15,7 +15,7 @@ template <typename T>
 __global__ void forward_kernel(EmbeddingForward<T> args) {
   const int64_t token = blockIdx.x;
   for (int64_t c = threadIdx.x; c < args.columns; c += kThreads) {
-    args.out[token * args.columns + c] =
+    args.out[token * args.stride + c] =
         from_float<T>(entry(args.word, token, args.columns, c) + entry(args.position, token, args.columns, c) +
                       entry(args.type, token, args.columns, c));
   }

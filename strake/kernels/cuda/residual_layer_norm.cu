@@ -19,7 +19,7 @@ template <typename T>
 __global__ void forward_kernel(ResidualLayerNormForward<T> args, Keep keep) {
   __shared__ float shared[2][kThreads / kWarp];
   const int64_t token = blockIdx.x;
-  const int64_t row = token * args.columns;
+  const int64_t row = token * args.stride;
   float total = 0;
   for (int64_t quad = threadIdx.x; 4 * quad < args.columns; quad += kThreads) {
     const KeepFactors factors = keep_factors(keep, token, quad);

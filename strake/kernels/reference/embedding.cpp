@@ -12,7 +12,7 @@ template <typename T>
 void forward(const EmbeddingForward<T>& args, int64_t begin, int64_t end) {
   for (int64_t token = begin; token < end; ++token) {
     for (int64_t c = 0; c < args.columns; ++c) {
-      args.out[token * args.columns + c] =
+      args.out[token * args.stride + c] =
           from_float<T>(entry(args.word, token, args.columns, c) + entry(args.position, token, args.columns, c) +
                         entry(args.type, token, args.columns, c));
     }

@@ -8,7 +8,7 @@ namespace {
 template <typename T>
 void forward(const ResidualLayerNormForward<T>& args, const KeepRule& keep, int64_t begin, int64_t end) {
   for (int64_t token = begin; token < end; ++token) {
-    const int64_t row = token * args.columns;
+    const int64_t row = token * args.stride;
     float total = 0;
     for (int64_t c = 0; c < args.columns; ++c) {
       const float residual = args.residual == nullptr ? 0.0F : to_float(args.residual[row + c]);

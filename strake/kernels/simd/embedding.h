@@ -18,7 +18,7 @@ void embedding_range(const EmbeddingForward<T>& args, int64_t begin, int64_t end
     const T* const word = table_row(args.word, token, args.columns);
     const T* const position = table_row(args.position, token, args.columns);
     const T* const type = table_row(args.type, token, args.columns);
-    T* const out = args.out + token * args.columns;
+    T* const out = args.out + token * args.stride;
     for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
       Float value = S::load(word + c, lanes);
       if (position != nullptr) value = value + S::load(position + c, lanes);

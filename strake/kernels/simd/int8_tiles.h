@@ -42,10 +42,8 @@ class Int8Tiler {
    public:
     Walk(int32_t* sums, const Finish& finish) : store_{finish}, walk_(sums, store_) {}
     void multiply(const Int8Rows& block, const Int8Panel& panel) {
-      walk_.multiply({.a = reinterpret_cast<const char*>(block.a),
-                      .stride = units_per_row(block.units) * 4,
-                      .rows = block.rows,
-                      .steps = block.units / kTileSide},
+      const TiledLines lines{reinterpret_cast<const char*>(block.a), units_per_row(block.units) * 4};
+      walk_.multiply(packed_rows(lines, block.rows, block.units / kTileSide),
                      {.b = reinterpret_cast<const char*>(panel.b),
                       .next = reinterpret_cast<const char*>(panel.next),
                       .column = panel.column});

@@ -7,13 +7,14 @@
 #include "strake/kernels/simd/matmul.h"
 #include "strake/kernels/simd/tile_walk.h"
 
-// bf16 products of tiles: panels of B are those of AVX512-BF16, A is packed row by row, and a tile's sums go on from
-// block to block of the depth. A block is taken in steps of 16 units, with the last one filled with 0.
+// bf16 products of tiles: panels of B are those of AVX512-BF16, A is packed row by row or read where it lies, and a
+// tile's sums go on from block to block of the depth. A block is taken in steps of 16 units, with the last one filled
+// with 0.
 namespace strake::kernels {
 namespace {
 
 constexpr int64_t kStepUnits = kTileSide;
-constexpr int64_t kTiledBlockBytes = int64_t{256} << 10;  // of packed A at a time, if not said otherwise
+constexpr int64_t kTiledBlockBytes = int64_t{1} << 20;  // of A at a time, if not said otherwise
 constexpr int64_t kStepFloats = kStepUnits * kTiledColumns;
 constexpr int64_t kTileFloats = kTiledRows * kTiledColumns;
 // A depth of more steps is walked through in blocks, so that enough rows stay in the second-level cache; the sums of
@@ -158,32 +159,48 @@ class TiledPart {
       const int64_t end = smaller(begin + rows, part_.row_end);
       Range at_a_time{0, cut_.depth_steps};
       do {  // also without any depth
-        pack_units({begin, end}, {first_unit_ + at_a_time.begin * kStepUnits, first_unit_ + at_a_time.end * kStepUnits},
-                   part_.scratch);
-        walk_panels(walk, end - begin, at_a_time);
+        walk_panels(walk, rows_of({begin, end}, at_a_time), at_a_time);
         at_a_time = {at_a_time.end, smaller(at_a_time.end + cut_.depth_steps, steps)};
       } while (at_a_time.begin < steps);
       walk.finish_all();
     }
   }
 
+  // Rows of A that a tile can be loaded from stay where they are.
+  TiledRows rows_of(const Range& rows, const Range& steps) {
+    const Range units{first_unit_ + steps.begin * kStepUnits, first_unit_ + steps.end * kStepUnits};
+    const TiledLines packed{reinterpret_cast<const char*>(part_.scratch), cut_.row_floats * 4};
+    const int64_t count = rows.end - rows.begin;
+    if (!has_tile_rows()) {
+      pack_units(rows, units, part_.scratch);
+      return packed_rows(packed, count, steps.end - steps.begin);
+    }
+    pack_units({rows.end - count % kTiledRows, rows.end}, units, part_.scratch);
+    const BFloat16* const a = part_.args.a.data + rows.begin * part_.args.a.stride + 2 * units.begin;
+    return {{reinterpret_cast<const char*>(a), part_.args.a.stride * 2}, packed, count, steps.end - steps.begin};
+  }
+  // Tiles can be loaded from where A lies: no row of one crosses a cache line, and its rows, an odd number of lines
+  // apart, do not meet in few sets of a cache, which costs more than packing.
+  bool has_tile_rows() const {
+    const MatrixOperand<BFloat16>& a = part_.args.a;
+    constexpr int64_t kLine = kTileRowBytes / sizeof(BFloat16);
+    return a.order == Order::kRows && reinterpret_cast<uintptr_t>(a.data) % kTileRowBytes == 0 &&
+           a.stride % (2 * kLine) == kLine;
+  }
+
   template <class Walk>
-  void walk_panels(Walk& walk, int64_t rows, const Range& steps) {
-    const int64_t tiles = (rows + kTiledRows - 1) / kTiledRows;
+  void walk_panels(Walk& walk, const TiledRows& rows, const Range& steps) {
+    const int64_t tiles = (rows.rows + kTiledRows - 1) / kTiledRows;
     for (int64_t panel = part_.panel_begin; panel < part_.panel_end; ++panel) {
       const float* const b = part_.panels + panel * units_ * kTiledColumns + steps.begin * kStepFloats;
       const float* const next = panel + 1 < part_.panel_end ? b + units_ * kTiledColumns : nullptr;
       float* const sums = part_.scratch + cut_.sums + (panel - part_.panel_begin) * tiles * kTileFloats;
-      walk.multiply({.a = reinterpret_cast<const char*>(part_.scratch),
-                     .stride = cut_.row_floats * 4,
-                     .rows = rows,
-                     .steps = steps.end - steps.begin},
-                    {.b = reinterpret_cast<const char*>(b),
-                     .next = reinterpret_cast<const char*>(next),
-                     .column = panel * kTiledColumns,
-                     .sums = cut_.keeps_sums ? reinterpret_cast<char*>(sums) : nullptr,
-                     .is_first = steps.begin == 0,
-                     .is_last = steps.end * kStepUnits == units_});
+      walk.multiply(rows, {.b = reinterpret_cast<const char*>(b),
+                           .next = reinterpret_cast<const char*>(next),
+                           .column = panel * kTiledColumns,
+                           .sums = cut_.keeps_sums ? reinterpret_cast<char*>(sums) : nullptr,
+                           .is_first = steps.begin == 0,
+                           .is_last = steps.end * kStepUnits == units_});
     }
   }
 

@@ -11,9 +11,9 @@ namespace {
 template <class S, class T>
 inline typename S::Float add_residual(const ResidualLayerNormForward<T>& args, const KeepRule& rule, int64_t token) {
   using Float = typename S::Float;
-  const T* const x = args.x + token * args.columns;
-  const T* const residual = args.residual == nullptr ? nullptr : args.residual + token * args.columns;
-  T* const sum = args.sum + token * args.columns;
+  const T* const x = args.x + token * args.stride;
+  const T* const residual = args.residual == nullptr ? nullptr : args.residual + token * args.stride;
+  T* const sum = args.sum + token * args.stride;
   Float total = S::zero();
   const auto finish = [&](int64_t c, auto lanes, Float value) {
     if (residual != nullptr) value = value + S::load(residual + c, lanes);
@@ -37,14 +37,14 @@ void residual_layer_norm_forward_range(const ResidualLayerNormForward<T>& args, 
   const auto columns = static_cast<float>(args.columns);
   for (int64_t token = begin; token < end; ++token) {
     const float mean = S::sum(add_residual<S>(args, rule, token)) / columns;
-    const T* const sum = args.sum + token * args.columns;
+    const T* const sum = args.sum + token * args.stride;
     Float squares = S::zero();
     for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
       const Float centred = S::first(S::load(sum + c, lanes) - S::set(mean), lanes);
       squares = S::fma(centred, centred, squares);
     });
     const float rstd = 1.0F / __builtin_sqrtf(S::sum(squares) / columns + args.eps);
-    T* const y = args.y + token * args.columns;
+    T* const y = args.y + token * args.stride;
     for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
       const Float normal = (S::load(sum + c, lanes) - S::set(mean)) * S::set(rstd);
       S::store(y + c, S::fma(normal, S::load(args.gamma + c, lanes), S::load(args.beta + c, lanes)), lanes);

@@ -15,12 +15,25 @@ constexpr int64_t kWalkSteps = 12;  // of the depth at a time: 24 KiB of a panel
 constexpr int64_t kWalkTiles = 4;   // whose sums wait where the depth is cut
 constexpr int64_t kWalkSums = (kWalkTiles + 1) * kTiledRows * kTiledColumns;  // of 32 bits: one more is being stored
 
+// Rows of `steps` times 64 bytes of A, `stride` bytes apart, on cache lines.
+struct TiledLines {
+  const char* a;
+  int64_t stride;
+};
 struct TiledRows {
-  const char* a;   // packed: rows of `steps` times 64 bytes
-  int64_t stride;  // bytes
+  TiledLines whole;  // tiles of rows
+  TiledLines last;   // the last rows, where they are no whole tile
   int64_t rows;
   int64_t steps;
+
+  TiledLines from(int64_t row) const {
+    return row + kTiledRows <= rows ? TiledLines{whole.a + row * whole.stride, whole.stride} : last;
+  }
 };
+// All rows at one stride.
+inline TiledRows packed_rows(const TiledLines& lines, int64_t rows, int64_t steps) {
+  return {lines, {lines.a + rows / kTiledRows * kTiledRows * lines.stride, lines.stride}, rows, steps};
+}
 struct TiledPanel {
   const char* b;     // [steps, 16 units, 32 columns] of 32 bits
   const char* next;  // what comes after it, as long, or null
@@ -61,8 +74,9 @@ class TileWalk {
         for (int64_t row = begin; row < end; row += kTiledRows) {
           char* const sums = panel.sums != nullptr ? panel.sums + row / kTiledRows * kTileBytes
                                                    : waiting_sums((row - begin) / kTiledRows);
-          multiply_tile({.a = rows.a + row * rows.stride + step * kTileRowBytes,
-                         .a_stride = rows.stride,
+          const TiledLines lines = rows.from(row);
+          multiply_tile({.a = lines.a + step * kTileRowBytes,
+                         .a_stride = lines.stride,
                          .b = panel.b + step * kTileSide * kTiledRowBytes,
                          .steps = steps,
                          .sums = sums,

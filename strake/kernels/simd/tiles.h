@@ -26,7 +26,7 @@ struct Int8Numbers {
   }
 };
 struct BFloat16Numbers {
-  static constexpr int64_t kStoredRows = 4;
+  static constexpr int64_t kStoredRows = 2;
   template <int kSum, int kA, int kB, class Tiles>
   static void add(Tiles& tiles) {
     tiles.template add_bf16<kSum, kA, kB>();
