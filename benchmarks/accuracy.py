@@ -2,11 +2,11 @@
 
 Run:  .venv/bin/python benchmarks/accuracy.py      (`make bench BENCH=accuracy`)
 
-Two classifiers are fine-tuned for two epochs on the training reviews of benchmarks/workload.py: the pretrained MiniLM of
-the demo, and the same grown to the shape of RoBERTa-base (benchmarks/grow_model.py). Both score the 1,066 test reviews:
-fp32 beside Transformers, bf16 and int8 beside fp32 (`strake evaluate --calibrate`). Ends with an error if the contract
-does not hold: fp32 logits within 1e-4 of Transformers and the same classes; bf16 at least 99.8 % of fp32's classes; int8
-at least 99.0 % and an accuracy within 0.5 points.
+Two classifiers are fine-tuned for two epochs on the training reviews of benchmarks/workload.py: the pretrained MiniLM
+of the demo, and the same grown to the shape of RoBERTa-base (benchmarks/grow_model.py). Both score the 1,066 test
+reviews: fp32 beside Transformers, bf16 and int8 beside fp32 (`strake evaluate --calibrate`). Ends with an error if the
+contract does not hold: fp32 logits within 1e-4 of Transformers and the same classes; bf16 at least 99.8 % of fp32's
+classes; int8 at least 99.0 % and an accuracy within 0.5 points.
 """
 
 import importlib.util
@@ -128,8 +128,8 @@ def main():
             )
             print(lines[-1], file=sys.stderr, flush=True)
     notes = [
-        f"1,066 reviews, after {EPOCHS} epochs on the others. fp32 beside Transformers in fp32, one text at a time; bf16"
-        " and int8 beside strake's fp32.",
+        f"1,066 reviews, after {EPOCHS} epochs on the others. fp32 beside Transformers in fp32, one text at a time;"
+        " bf16 and int8 beside strake's fp32.",
         "The contract: fp32 logits within 1e-4 and the same classes; bf16 99.8 % of the classes; int8 99.0 %; accuracy"
         " within 0.5 points.",
     ]
