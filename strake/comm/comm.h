@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,9 @@ enum class Fold {
   kAdd         // shard = shard + x_0 + x_1 + ...
 };
 
+// How long a rank waits for others in one collective, as in Transformers, if nothing else is said.
+inline constexpr std::chrono::seconds kDefaultPatience{1800};
+
 // What a rank brings to a sum. Both must outlive the call.
 struct Addend {
   Addend(const at::Tensor& all) : values(all) {}
@@ -31,7 +35,7 @@ inline constexpr int64_t kStagingElements = int64_t{1} << 20;
 // Collectives over flat buffers (1-d, contiguous tensors in host memory; NcclComm takes its GPU's too). All ranks of a
 // group call the same collectives in the same order. Sums are taken element by element from rank 0 upwards, in the
 // dtype of the result, so that their bits do not depend on the transport. A failure of any rank makes the others throw
-// Error (kComm) instead of waiting for ever.
+// Error (kComm) instead of waiting for ever, and so does a rank that has not come when their patience is at its end.
 class Comm {
  public:
   virtual ~Comm() = default;
@@ -57,6 +61,7 @@ class Comm {
   virtual void send(const at::Tensor& values, int destination) = 0;
   virtual void recv(at::Tensor& values, int source) = 0;
   virtual void barrier() = 0;
+  virtual std::chrono::seconds patience() const { return kDefaultPatience; }
   // Error (kComm) if another rank gave up, as far as this one has heard. Does not wait; safe from any thread.
   virtual void check_others() = 0;
 

@@ -16,6 +16,7 @@
 #include "strake/comm/pmi_server.h"
 #include "strake/comm/rank_guard.h"
 #include "strake/comm/rank_lines.h"
+#include "strake/comm/rank_wait.h"
 #include "strake/comm/rank_watch.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
@@ -63,9 +64,12 @@ struct RankTies {
 class MpiComm final : public Comm {
  public:
   // Of all ranks.
-  explicit MpiComm(RankTies ties) : MpiComm(MPI_COMM_WORLD) { ties_ = std::move(ties); }
+  MpiComm(RankTies ties, std::chrono::seconds patience) : MpiComm(MPI_COMM_WORLD, patience, nullptr) {
+    ties_ = std::move(ties);
+  }
   // Takes ownership of `comm`.
-  explicit MpiComm(MPI_Comm comm, std::shared_ptr<RankWatch> watch = nullptr) : comm_(comm) {
+  MpiComm(MPI_Comm comm, std::chrono::seconds patience, std::shared_ptr<RankWatch> watch)
+      : comm_(comm), patience_(patience) {
     ties_.watch = std::move(watch);
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
@@ -85,6 +89,7 @@ class MpiComm final : public Comm {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   bool is_one_process() const override { return false; }
+  std::chrono::seconds patience() const override { return patience_; }
 
   void all_reduce(at::Tensor& values) override {
     if (values.numel() > ShardLayout::kAlignment && values.scalar_type() == at::kFloat) {
@@ -174,7 +179,7 @@ class MpiComm final : public Comm {
   std::unique_ptr<Comm> split(int color) override {
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, rank_, &part), "split");
-    return std::make_unique<MpiComm>(part, ties_.watch);
+    return std::make_unique<MpiComm>(part, patience_, ties_.watch);
   }
 
   void abort(ErrorKind kind, const std::string& reason) override {
@@ -204,11 +209,13 @@ class MpiComm final : public Comm {
   // Waits as a guest on the core: MPI's own waiting spins, and the rank's other threads are computing.
   void finish(std::span<MPI_Request> requests, const char* operation) const {
     int done = 0;
+    RankWait wait(ties_.watch.get(), operation, patience_);
     while (true) {
       check_alive(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
                   operation);
       if (done != 0) return;
       if (ties_.watch) ties_.watch->require_all();
+      wait.check();
       std::this_thread::yield();
     }
   }
@@ -246,6 +253,7 @@ class MpiComm final : public Comm {
   }
 
   MPI_Comm comm_;
+  std::chrono::seconds patience_;
   RankTies ties_;
   int exceptions_before_ = std::uncaught_exceptions();
   bool is_aborted_ = false;
@@ -303,12 +311,12 @@ RankTies tie_ranks(const RankEnvironment& environment) {
 
 }  // namespace
 
-std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment) {
+std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment, std::chrono::seconds patience) {
   RankTies ties = tie_ranks(environment);
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "starting MPI");
   require(provided >= MPI_THREAD_SERIALIZED, ErrorKind::kComm, "this MPI library does not allow calls from threads");
-  auto comm = std::make_unique<MpiComm>(std::move(ties));
+  auto comm = std::make_unique<MpiComm>(std::move(ties), patience);
   require(comm->size() == environment.size && comm->rank() == environment.rank, ErrorKind::kComm,
           "{} started rank {} of {}, but the MPI library of this build sees rank {} of {}: use the launcher of the MPI "
           "strake was built with (mpirun.mpich by default)",

@@ -9,6 +9,7 @@
 #include <exception>
 #include <thread>
 
+#include "strake/comm/rank_wait.h"
 #include "strake/core/error.h"
 #include "strake/kernels/cuda/call.h"
 
@@ -54,6 +55,7 @@ class NcclComm final : public Comm {
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
   bool is_one_process() const override { return host_.is_one_process(); }
+  std::chrono::seconds patience() const override { return host_.patience(); }
 
   void all_reduce(at::Tensor& values) override {
     if (!is_here(values)) return host_.all_reduce(values);
@@ -151,6 +153,7 @@ class NcclComm final : public Comm {
     give();
     check(nccl_.group_end(), operation);
     int done = 0;
+    RankWait wait(nullptr, operation, patience());
     while (true) {
       kernels::cuda::check(cuda_, cuda_.is_done(stream_, &done), operation);
       if (done != 0) return;
@@ -158,6 +161,7 @@ class NcclComm final : public Comm {
       check(nccl_.async_error(comm_, &error), "ncclCommGetAsyncError");
       check(error, operation);
       host_.check_others();
+      wait.check();
       std::this_thread::yield();
     }
   }

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "strake/comm/rank_lines.h"
+#include "strake/comm/rank_wait.h"
 #include "strake/core/error.h"
 
 namespace strake::comm {
@@ -200,6 +201,7 @@ class PmiServer::State {
     if (!connection.watch.empty()) {
       connection.is_done = connection.is_done || command == "leave" || command == "fail";
       if (command == "fail") stop_all(failure_news(connection.watch, fields));
+      hear_of_waiting(connection.watch, fields);
       if (command == "leave" && field(connection.watch, "rank") == "0") is_rank_zero_done_ = true;
       return true;
     }
@@ -225,6 +227,18 @@ class PmiServer::State {
     if (static_cast<int>(came_.size()) < num_ranks_) return true;
     for (const auto& [socket, watch] : watchers_) send_line(socket, "cmd=go");
     return true;
+  }
+
+  void hear_of_waiting(const Fields& watch, const Fields& said) {
+    RankNews news;
+    {
+      const std::lock_guard lock(mutex_);
+      if (waiting_ranks_.hear(watch, said) || field(said, "cmd") != "late") return;
+      std::vector<Fields> watches;
+      for (const auto& watcher : watchers_) watches.push_back(watcher.second);
+      news = waiting_ranks_.overdue_news(watch, said, watches);
+    }
+    stop_all(news);
   }
 
   // A rank died: its peers must not wait for it.
@@ -323,6 +337,7 @@ class PmiServer::State {
   std::set<int> of_mpi_;  // sockets
   std::vector<int> waiting_;
   std::map<int, Fields> watchers_;  // by socket
+  WaitingRanks waiting_ranks_;
   std::set<int> came_;
   std::map<std::string, std::string> values_;
 };

@@ -18,9 +18,11 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "strake/comm/rank_lines.h"
 #include "strake/comm/rank_processes.h"
+#include "strake/comm/rank_wait.h"
 #include "strake/core/log.h"
 
 namespace strake::comm {
@@ -147,6 +149,11 @@ class RankGuard {
         member.is_done = true;
         tell(failure_news(member.watch, fields), Voice::kRank);
       }
+      if (!waiting_ranks_.hear(member.watch, fields) && command == "late") {
+        std::vector<Fields> watches;
+        for (const auto& other : members_) watches.push_back(other.second.watch);
+        tell(waiting_ranks_.overdue_news(member.watch, fields, watches), Voice::kRank);
+      }
     }
   }
 
@@ -205,6 +212,7 @@ class RankGuard {
   Clock::time_point start_ = Clock::now();
   std::map<int, Member> members_;                 // by socket
   std::map<int, std::pair<int, int>> processes_;  // by descriptor: rank and process
+  WaitingRanks waiting_ranks_;
   std::set<int> came_;
   std::set<int> found_;
   bool is_searched_ = false;

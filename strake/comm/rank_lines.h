@@ -13,6 +13,9 @@ namespace strake::comm {
 //   cmd=watch rank=R host=H pid=P   from a rank: it has come and wants to hear of the others
 //   cmd=fail kind=K text=...        from a rank: it gives up, and why
 //   cmd=leave                       from a rank: it is done, and its end is no failure
+//   cmd=wait                        from a rank: it has been waiting for others for a while
+//   cmd=work                        from a rank: it waits no more
+//   cmd=late seconds=S text=...     from a rank: it has waited as long as it may, and in which collective
 //   cmd=go                          to a rank: all ranks have come
 //   cmd=stop rank=R kind=K text=... to a rank: what ended the job, said once
 //   cmd=bye                         to a rank: there will be no more news

@@ -110,7 +110,9 @@ void RankWatch::give_up(ErrorKind kind, const std::string& reason) {
   if (news_ && news_->rank != rank_) throw Error(news_->kind, news_->text);
 }
 
-void RankWatch::leave() { send_line(socket_, "cmd=leave"); }
+void RankWatch::say(const std::string& line) { send_line(socket_, line); }
+
+void RankWatch::leave() { say("cmd=leave"); }
 
 void RankWatch::watch() {
   LineReader lines;

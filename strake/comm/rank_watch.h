@@ -38,6 +38,9 @@ class RankWatch {
   // Tells the others why this rank ends, and returns when they know. If another rank's end came first, which is mostly
   // the cause of this one's, Error that names it.
   void give_up(ErrorKind kind, const std::string& reason);
+  bool hears_from_rank_zero() const { return server_ == Server::kRankZero; }
+  // One line to the server.
+  void say(const std::string& line);
   // This rank is done. Without this word its end is that of the others.
   void leave();
 

@@ -2,15 +2,16 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/zeros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "strake/comm/thread_group.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/tensors/compute_threads.h"
@@ -18,108 +19,8 @@
 namespace strake::comm {
 namespace {
 
+using namespace std::chrono_literals;
 using tensors::ShardLayout;
-
-// What the ranks of one process share: a barrier that a failing rank can break, and one published buffer per rank.
-class ThreadGroup {
- public:
-  explicit ThreadGroup(int size) : buffers_(size), touched_(size), size_(size) {}
-
-  int size() const { return size_; }
-  at::Tensor& buffer(int rank) { return buffers_[rank]; }
-  const tensors::TouchedChunks*& touched(int rank) { return touched_[rank]; }  // of the buffer, if known
-
-  void wait() {
-    std::unique_lock lock(mutex_);
-    check_alive();
-    const uint64_t generation = generation_;
-    if (++arrived_ == size_) {
-      arrived_ = 0;
-      ++generation_;
-      changed_.notify_all();
-      return;
-    }
-    changed_.wait(lock, [&] { return generation_ != generation || failure_.has_value(); });
-    if (generation_ == generation) check_alive();
-  }
-
-  void abort(const std::string& failure) {
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = failure;
-    changed_.notify_all();
-    for (const auto& part : parts_) {
-      if (const auto alive = part.lock()) alive->abort(failure);
-    }
-  }
-
-  void check_others() {
-    const std::lock_guard lock(mutex_);
-    check_alive();
-  }
-
-  // The group that the ranks with this leader form; made by the leader, between two calls of wait() for the others.
-  std::shared_ptr<ThreadGroup> make_part(int leader, int size) {
-    const std::lock_guard lock(mutex_);
-    auto part = std::make_shared<ThreadGroup>(size);
-    parts_.push_back(part);
-    next_parts_[leader] = part;
-    return part;
-  }
-  std::shared_ptr<ThreadGroup> part_of(int leader) {
-    const std::lock_guard lock(mutex_);
-    return next_parts_.at(leader).lock();
-  }
-
-  // Point-to-point: a sender publishes its tensor and waits until it was taken.
-  void send(const at::Tensor& values, int source, int destination) {
-    std::unique_lock lock(mutex_);
-    mail_.push_back({&values, source, destination});
-    const auto id = mail_.back().id = next_mail_++;
-    changed_.notify_all();
-    changed_.wait(lock, [&] { return find_mail(id) == mail_.end() || failure_.has_value(); });
-    check_alive();
-  }
-
-  void recv(at::Tensor& values, int source, int destination) {
-    std::unique_lock lock(mutex_);
-    auto letter = mail_.end();
-    changed_.wait(lock, [&] {
-      letter = std::ranges::find_if(
-          mail_, [&](const Letter& l) { return l.source == source && l.destination == destination; });
-      return letter != mail_.end() || failure_.has_value();
-    });
-    check_alive();
-    values.copy_(*letter->values);
-    mail_.erase(letter);
-    changed_.notify_all();
-  }
-
- private:
-  struct Letter {
-    const at::Tensor* values;
-    int source;
-    int destination;
-    uint64_t id = 0;
-  };
-
-  void check_alive() const {
-    if (failure_) throw Error(ErrorKind::kComm, *failure_);
-  }
-  std::vector<Letter>::iterator find_mail(uint64_t id) { return std::ranges::find(mail_, id, &Letter::id); }
-
-  std::vector<at::Tensor> buffers_;
-  std::vector<const tensors::TouchedChunks*> touched_;
-  std::vector<std::weak_ptr<ThreadGroup>> parts_;         // all groups split from this one
-  std::map<int, std::weak_ptr<ThreadGroup>> next_parts_;  // of the split in progress, by leader
-  int size_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int arrived_ = 0;
-  uint64_t generation_ = 0;
-  std::vector<Letter> mail_;
-  uint64_t next_mail_ = 0;
-  std::optional<std::string> failure_;
-};
 
 class ThreadComm final : public Comm {
  public:
@@ -128,11 +29,12 @@ class ThreadComm final : public Comm {
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   bool is_one_process() const override { return true; }
+  std::chrono::seconds patience() const override { return group_->patience(); }
 
   at::Tensor share(int64_t numel, at::ScalarType dtype) override {
     publish(rank_ == 0 ? at::zeros({numel}, dtype) : at::Tensor());
     at::Tensor shared = group_->buffer(0);
-    group_->wait();
+    group_->wait(rank_);
     return shared;
   }
 
@@ -150,9 +52,9 @@ class ThreadComm final : public Comm {
     }
     std::shared_ptr<ThreadGroup> part;
     if (leader == rank_) part = group_->make_part(leader, members);
-    group_->wait();
+    group_->wait(rank_);
     if (!part) part = group_->part_of(leader);
-    group_->wait();
+    group_->wait(rank_);
     return std::make_unique<ThreadComm>(std::move(part), place);
   }
 
@@ -165,7 +67,7 @@ class ThreadComm final : public Comm {
       for (int other = 1; other < size(); ++other) sum.add_(chunk_of(other, layout, begin, count));
       for (int other = 1; other < size(); ++other) chunk_of(other, layout, begin, count).copy_(sum);
     });
-    group_->wait();
+    group_->wait(rank_);
   }
 
   void reduce_scatter(const Addend& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
@@ -190,7 +92,7 @@ class ThreadComm final : public Comm {
                               }
                             });
     });
-    group_->wait();
+    group_->wait(rank_);
   }
 
   void all_gather(at::Tensor& full, const ShardLayout& layout) override {
@@ -200,18 +102,18 @@ class ThreadComm final : public Comm {
       const int64_t begin = layout.begin(other);
       full.narrow(0, begin, layout.size(other)).copy_(group_->buffer(other).narrow(0, begin, layout.size(other)));
     }
-    group_->wait();
+    group_->wait(rank_);
   }
 
   void broadcast(at::Tensor& values, int root) override {
     publish(values);
     if (rank_ != root) values.copy_(group_->buffer(root));
-    group_->wait();
+    group_->wait(rank_);
   }
 
   void send(const at::Tensor& values, int destination) override { group_->send(values, rank_, destination); }
   void recv(at::Tensor& values, int source) override { group_->recv(values, source, rank_); }
-  void barrier() override { group_->wait(); }
+  void barrier() override { group_->wait(rank_); }
   void check_others() override { group_->check_others(); }
   void abort(ErrorKind kind, const std::string& reason) override {
     log::error("rank {} of {} stops the job: {} error: {}", rank_, size(), to_string(kind), reason);
@@ -222,7 +124,7 @@ class ThreadComm final : public Comm {
   void publish(const at::Tensor& values, const tensors::TouchedChunks* touched = nullptr) {
     group_->buffer(rank_) = values;
     group_->touched(rank_) = touched;
-    group_->wait();
+    group_->wait(rank_);
   }
   // Sums are taken in parts that stay in a core's cache from the first addend to the last.
   template <typename Visit>
@@ -254,12 +156,42 @@ class ThreadComm final : public Comm {
   int rank_;
 };
 
+// Threads cannot be ended, but the process can. As processes that are ranks do (RankWatch).
+constexpr auto kGrace = 1s;
+
+// The first rank that failed.
+struct Failure {
+  std::exception_ptr error;
+  ErrorKind kind = ErrorKind::kInternal;
+  std::string text;
+};
+
+[[noreturn]] void end_process(const Failure& cause) {
+  const std::string line = error_line(cause.kind, cause.text);
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(exit_code(cause.kind));
+}
+
+Failure failure_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return {error, known.kind(), known.what()};
+  } catch (const std::exception& other) {
+    return {error, ErrorKind::kInternal, other.what()};
+  } catch (...) {
+    return {error, ErrorKind::kInternal, "unknown error"};
+  }
+}
+
 }  // namespace
 
-void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>& body) {
-  const auto group = std::make_shared<ThreadGroup>(ranks);
+void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>& body, std::chrono::seconds patience) {
+  const auto group = std::make_shared<ThreadGroup>(ranks, patience);
   std::mutex mutex;
-  std::exception_ptr first_error;
+  std::condition_variable changed;
+  std::optional<Failure> failure;
+  int at_work = ranks;
   const auto run = [&](int rank) {
     log::set_rank(rank);
     tensors::set_compute_threads(threads_per_rank);
@@ -269,23 +201,28 @@ void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>
     } catch (...) {
       const std::lock_guard lock(mutex);
       // Later errors are mostly "rank r stopped": only the first one is the cause.
-      if (first_error) return;
-      first_error = std::current_exception();
-      try {
-        throw;
-      } catch (const Error& error) {
-        comm.abort(error.kind(), error.what());
-      } catch (const std::exception& error) {
-        comm.abort(ErrorKind::kInternal, error.what());
-      } catch (...) {
-        comm.abort(ErrorKind::kInternal, "unknown error");
-      }
+      if (failure) return;
+      failure = failure_of(std::current_exception());
+      comm.abort(failure->kind, failure->text);
+      changed.notify_all();
     }
   };
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run, rank);
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      run(rank);
+      const std::lock_guard lock(mutex);
+      --at_work;
+      changed.notify_all();
+    });
+  }
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return at_work == 0 || failure; });
+    if (!changed.wait_for(lock, kGrace, [&] { return at_work == 0; })) end_process(*failure);
+  }
   for (std::thread& thread : threads) thread.join();
-  if (first_error) std::rethrow_exception(first_error);
+  if (failure) std::rethrow_exception(failure->error);
 }
 
 }  // namespace strake::comm

@@ -10,12 +10,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <thread>
 
 #include "strake/core/error.h"
 
 namespace strake::comm {
 namespace {
 
+using namespace std::chrono_literals;
 using tensors::ShardLayout;
 
 class Collectives : public testing::TestWithParam<int> {};
@@ -152,6 +155,51 @@ TEST_P(Collectives, AFailingRankStopsTheOthersWithItsNameAndCause) {
     EXPECT_EQ(error.kind(), ErrorKind::kData);
     EXPECT_STREQ(error.what(), "row 7 is broken");
   }
+}
+
+// Does not come to the collective of the others, but stops with them.
+void come_late(Comm& comm) {
+  while (true) {
+    comm.check_others();
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+template <typename Collective>
+std::string error_of_waiting(const Collective& collective) {
+  try {
+    run_ranks(
+        3, 1,
+        [&](Comm& comm) {
+          if (comm.rank() == 1) return come_late(comm);
+          collective(comm);
+        },
+        1s);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RunRanks, NamesTheRankThatLetsTheOthersWait) {
+  EXPECT_EQ(error_of_waiting([](Comm& comm) { comm.barrier(); }),
+            "rank 1 has not come to a collective for 1 s (--ddp_timeout)");
+  EXPECT_EQ(error_of_waiting([](Comm& comm) {
+              at::Tensor values = at::zeros({3});
+              if (comm.rank() == 0) comm.recv(values, 1);
+              if (comm.rank() == 2) come_late(comm);
+            }),
+            "rank 1 has not come to send for 1 s (--ddp_timeout)");
+}
+
+TEST(RunRanksDeathTest, EndsTheProcessWhoseRankDoesNotComeBack) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(run_ranks(2, 1,
+                        [](Comm& comm) {
+                          if (comm.rank() == 1) std::this_thread::sleep_for(60s);
+                          fail(ErrorKind::kData, "row 7 is broken");
+                        }),
+              testing::ExitedWithCode(exit_code(ErrorKind::kData)), "strake: data error: row 7 is broken");
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 8));

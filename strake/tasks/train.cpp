@@ -308,6 +308,9 @@ void TrainConfig::validate() const {
   require(!train_file.empty(), ErrorKind::kUsage, "--train_file names no file");
   require(!output_dir.empty(), ErrorKind::kUsage, "--output_dir names no folder");
   require_known_ranks(*this);
+  constexpr int64_t kMostSeconds = 1'000'000'000;
+  require(ddp_timeout >= 1 && ddp_timeout <= kMostSeconds, ErrorKind::kUsage, "--ddp_timeout {} is not in [1, {}]",
+          ddp_timeout, kMostSeconds);
   require(report_to == "none" || report_to.empty(), ErrorKind::kUsage,
           "--report_to {}: only none is there yet; metrics.jsonl has every number", report_to);
   require(validation_file.empty() == (training.eval_strategy == "no"), ErrorKind::kUsage,
@@ -372,8 +375,9 @@ training::TrainReport train(const TrainConfig& given) {
   require(!under_launcher || config.ranks == 1, ErrorKind::kUsage,
           "--ranks {} and {} ranks started by {} contradict each other", config.ranks,
           environment ? environment->size : 1, environment ? environment->launcher : "");
+  const std::chrono::seconds patience(config.ddp_timeout);
   std::unique_ptr<comm::Comm> mpi;
-  if (under_launcher) mpi = comm::make_mpi_comm(*environment);
+  if (under_launcher) mpi = comm::make_mpi_comm(*environment, patience);
   const int num_ranks = under_launcher ? mpi->size() : static_cast<int>(config.ranks);
   const int threads = threads_per_rank(under_launcher ? environment->local_size : num_ranks);
   log::set_rank(mpi ? mpi->rank() : 0);
@@ -401,10 +405,11 @@ training::TrainReport train(const TrainConfig& given) {
       return run_rank(config, *job, start, self);
     }
     training::TrainReport report;
-    comm::run_ranks(num_ranks, threads, [&](comm::Comm& comm) {
+    const auto run_thread = [&](comm::Comm& comm) {
       training::TrainReport own = run_rank(config, *job, start, comm);
       if (comm.rank() == 0) report = std::move(own);
-    });
+    };
+    comm::run_ranks(num_ranks, threads, run_thread, patience);
     return report;
   };
   try {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "strake/comm/comm.h"
 #include "strake/tasks/text_rows.h"
 #include "strake/training/options.h"
 #include "strake/training/trainer.h"
@@ -28,6 +29,7 @@ struct TrainConfig {
   bool overwrite_output_dir = false;
   std::string resume_from_checkpoint;
   int64_t ranks = 1;
+  int64_t ddp_timeout = comm::kDefaultPatience.count();
   std::string device = "cpu";
   std::string deepspeed;
   std::string fsdp;
@@ -65,6 +67,8 @@ struct TrainConfig {
         "resume_from_checkpoint", self.resume_from_checkpoint,
         "a checkpoint folder; a run's folder, for its newest sound checkpoint; true or latest, for that of output_dir");
     visit("ranks", self.ranks, "data-parallel ranks, as threads of this process");
+    visit("ddp_timeout", self.ddp_timeout,
+          "seconds that a rank waits for others in a collective, before it ends the job and names them");
     visit("device", self.device, "cpu, or cuda: one GPU for each rank");
     visit("deepspeed", self.deepspeed, "a ds_config.json (file or inline JSON): ZeRO stage, batch sizes, precision");
     visit("fsdp", self.fsdp, "full_shard, shard_grad_op, hybrid_shard or no_shard, with auto_wrap and offload");

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "strake/comm/rank_lines.h"
+
+namespace strake::comm {
+
+class RankWatch;
+
+// One wait of this rank for others, in a collective. A rank that hangs, or that somebody stopped, is not dead: nobody
+// hears of it but by the patience of those that wait. So that they can name it, ranks say when they wait.
+class RankWait {
+ public:
+  // `watch` may be null: then nobody is named.
+  RankWait(RankWatch* watch, const char* operation, std::chrono::seconds patience);
+  ~RankWait();
+  RankWait(const RankWait&) = delete;
+  RankWait& operator=(const RankWait&) = delete;
+
+  // To be called over and over. Error (kComm) when the patience is at its end.
+  void check();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  RankWatch* watch_;
+  const char* operation_;
+  std::chrono::seconds patience_;
+  Clock::time_point start_ = Clock::now();
+  bool is_told_ = false;
+};
+
+// The ranks that wait, as they say it to the server of the news.
+class WaitingRanks {
+ public:
+  // What the rank that said `watch` says; true if it was about waiting.
+  bool hear(const Fields& watch, const Fields& said);
+
+  // What is wrong when the rank that said `watch` says `late`. `watches`: of all ranks that the server knows.
+  RankNews overdue_news(const Fields& watch, const Fields& late, const std::vector<Fields>& watches) const;
+
+ private:
+  std::set<int> waiting_;
+};
+
+// "rank 1 and rank 3 have not come to reduce_scatter for 1800 s (--ddp_timeout)"
+std::string overdue_text(const std::vector<int>& ranks, const std::string& operation, int64_t seconds);
+
+}  // namespace strake::comm

@@ -1,0 +1,93 @@
+#include "strake/comm/rank_wait.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "strake/comm/rank_watch.h"
+#include "strake/core/error.h"
+
+namespace strake::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+Fields watch_of(int rank) { return parse_line(watch_line(rank)); }
+
+std::string error_of_waiting(RankWatch* watch) {
+  try {
+    RankWait wait(watch, "all_gather", 1s);
+    while (true) wait.check();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kComm);
+    return error.what();
+  }
+}
+
+TEST(RankWait, EndsWithoutAServerToo) {
+  EXPECT_EQ(error_of_waiting(nullptr),
+            "another rank has not come to all_gather for 1 s (--ddp_timeout), and nobody knows which");
+}
+
+TEST(RankWait, TellsTheServerAndHearsWhoIsLate) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  std::vector<std::string> heard;
+  std::thread server([&] {
+    LineReader lines;
+    while (lines.receive(ends[0])) {
+      while (const auto line = lines.take()) {
+        heard.push_back(*line);
+        if (line->starts_with("cmd=late")) send_line(ends[0], stop_line({.rank = 1, .text = "rank 1 is late"}));
+      }
+    }
+  });
+  {
+    RankWatch watch(ends[1], 2, RankWatch::Server::kRankZero);
+    {
+      RankWait(&watch, "short", 100s).check();
+    }
+    EXPECT_EQ(error_of_waiting(&watch), "rank 1 is late");
+  }
+  server.join();
+  ::close(ends[0]);
+  ASSERT_EQ(heard.size(), 4U);
+  EXPECT_EQ(heard[1], "cmd=wait");
+  EXPECT_EQ(heard[2], "cmd=late seconds=1 text=all_gather");
+  EXPECT_EQ(heard[3], "cmd=work");
+}
+
+TEST(WaitingRanks, NameThoseThatDoNotWait) {
+  const std::vector<Fields> watches{watch_of(0), watch_of(1), watch_of(2), watch_of(3)};
+  const Fields late = parse_line("cmd=late seconds=30 text=all_reduce");
+  WaitingRanks waiting;
+  EXPECT_TRUE(waiting.hear(watches[0], parse_line("cmd=wait")));
+  EXPECT_TRUE(waiting.hear(watches[2], parse_line("cmd=wait")));
+  EXPECT_FALSE(waiting.hear(watches[2], late));
+  RankNews news = waiting.overdue_news(watches[2], late, watches);
+  EXPECT_EQ(news.rank, 1);
+  EXPECT_THAT(news.text, HasSubstr("rank 1 and rank 3 have not come to all_reduce for 30 s (--ddp_timeout)"));
+  EXPECT_THAT(news.text, HasSubstr("(process " + std::to_string(::getpid()) + " on "));
+
+  waiting.hear(watches[1], parse_line("cmd=wait"));
+  waiting.hear(watches[3], parse_line("cmd=wait"));
+  waiting.hear(watches[0], parse_line("cmd=work"));
+  news = waiting.overdue_news(watches[2], late, watches);
+  EXPECT_EQ(news.rank, 0);
+  EXPECT_THAT(news.text, HasSubstr("rank 0 has not come"));
+
+  waiting.hear(watches[0], parse_line("cmd=wait"));
+  news = waiting.overdue_news(watches[2], late, watches);
+  EXPECT_EQ(news.rank, 2);
+  EXPECT_THAT(news.text, HasSubstr("rank 2 waited 30 s (--ddp_timeout) in all_reduce, and all other ranks"));
+}
+
+}  // namespace
+}  // namespace strake::comm
