@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "strake/core/error.h"
+#include "strake/core/log.h"
 #include "strake/monitor/number_text.h"
 #include "strake/training/machine_speed.h"
 
@@ -53,6 +54,22 @@ SpeedFigure speed_between_machines(const PlannedRun& run) {
   return {kAssumedNetwork / run.ranks_per_machine, "assumed: 10 Gbit/s" + shared_by_ranks(run)};
 }
 
+std::optional<SpeedFigure> speed_of_disk(const PlannedRun& run, const SpeedFlags& flags) {
+  const auto figure = [&](double of_machine, const std::string& source) {
+    return SpeedFigure{of_machine / run.ranks_per_machine, source + shared_by_ranks(run)};
+  };
+  if (flags.disk_bandwidth) return figure(*flags.disk_bandwidth * kGiga, "--disk_bandwidth");
+  const training::OffloadOptions& offload = run.options.sharding.offload;
+  if (!offload.optimizer) return std::nullopt;
+  try {
+    return figure(training::measure_disk(offload.folder),
+                  fmt::format("measured: reading and writing at once in {}", printable(offload.folder.string())));
+  } catch (const Error& error) {
+    log::warning("the disk is not measured: {}", error.what());
+    return std::nullopt;
+  }
+}
+
 std::string seconds_text(double seconds) { return fmt::format("{:.4f}", seconds); }
 
 }  // namespace
@@ -87,10 +104,7 @@ RunSpeeds find_speeds(const PlannedRun& run, const SpeedFlags& flags) {
   }
   speeds.memory = flags.memory_bandwidth ? SpeedFigure{*flags.memory_bandwidth * kGiga, "--memory_bandwidth"}
                                          : SpeedFigure{training::measure_memory(crew), "measured: additions in place"};
-  if (flags.disk_bandwidth) {
-    speeds.disk =
-        SpeedFigure{*flags.disk_bandwidth * kGiga / run.ranks_per_machine, "--disk_bandwidth" + shared_by_ranks(run)};
-  }
+  speeds.disk = speed_of_disk(run, flags);
   return speeds;
 }
 

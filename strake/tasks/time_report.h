@@ -24,8 +24,9 @@ struct SpeedFlags {
           "with several machines taken to be 1.25 GB/s (10 Gbit/s) for the ranks of one together");
     visit("memory_bandwidth", self.memory_bandwidth,
           "GB/s of memory that a rank reads and writes, for the time of the optimizer; by default measured here");
-    visit("disk_bandwidth", self.disk_bandwidth,
-          "GB/s of a machine's disk, for state that is offloaded to nvme; by default its time is not estimated");
+    visit(
+        "disk_bandwidth", self.disk_bandwidth,
+        "GB/s of a machine's disk, for state that is offloaded to nvme; by default measured with 256 MiB in nvme_path");
   }
   // Error (kUsage) for what is no positive number.
   void validate() const;

@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "strake/comm/thread_comm.h"
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
+#include "strake/core/scratch_file.h"
 #include "strake/core/threads.h"
 #include "strake/models/weights.h"
 
@@ -233,6 +235,28 @@ double measure_memory(const Crew& crew) {
   });
   constexpr double kReadAndWritten = 3 * sizeof(float);
   return static_cast<double>(elements) * kReadAndWritten / seconds * crew.share(crew.at_once);
+}
+
+double measure_disk(const std::filesystem::path& folder) {
+  constexpr size_t kWindow = size_t{16} << 20;
+  constexpr uint64_t kWindows = 16;
+  constexpr double kEnough = 1.0;  // seconds
+  ScratchFile file(folder, kWindow * kWindows, {});
+  const AlignedBytes memory = allocate_aligned(2 * kWindow);
+  const std::span<std::byte> first(memory.get(), kWindow);
+  const std::span<std::byte> second(memory.get() + kWindow, kWindow);
+  std::ranges::fill(first, std::byte{1});
+  // What was never written is not read from the disk.
+  for (uint64_t window = 0; window < kWindows; ++window) file.wait(file.write(window * kWindow, first));
+  const auto start = Clock::now();
+  uint64_t bytes = 0;
+  for (uint64_t window = 1; window < kWindows && seconds_since(start) < kEnough; ++window) {
+    const uint64_t read = file.read(window * kWindow, second);
+    file.wait(file.write((window - 1) * kWindow, first));
+    file.wait(read);
+    bytes += 2 * kWindow;
+  }
+  return static_cast<double>(bytes) / seconds_since(start);
 }
 
 }  // namespace strake::training

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 
 #include "strake/models/model.h"
@@ -44,5 +45,9 @@ double measure_sums_between_ranks(const Crew& crew);
 
 // Bytes per second that a rank reads and writes while it adds one large vector to another.
 double measure_memory(const Crew& crew);
+
+// Bytes per second that this machine reads and writes on the disk of a folder, both at once as the optimizer's pass
+// does; of a scratch file of 256 MiB. Error (kIo) naming the folder where there is none, or no room.
+double measure_disk(const std::filesystem::path& folder);
 
 }  // namespace strake::training

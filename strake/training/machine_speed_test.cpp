@@ -1,6 +1,7 @@
 // How fast a machine is cannot be expected: only that something is measured, and with what.
 #include "strake/training/machine_speed.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -85,6 +86,17 @@ TEST(MeasureMachine, FindsSpeedsOfMemoryAndOfSumsBetweenRanks) {
   for (const Crew& crew : {Crew{}, Crew{.ranks = 2, .threads = 1, .at_once = 2}}) {
     EXPECT_GT(measure_memory(crew), 0);
     EXPECT_GT(measure_sums_between_ranks(crew), 0);
+  }
+}
+
+TEST(MeasureMachine, FindsTheSpeedOfADiskAndSaysWhereThereIsNone) {
+  EXPECT_GT(measure_disk(testing::TempDir()), 0);
+  try {
+    measure_disk("/nowhere/at/all");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_THAT(error.what(), testing::HasSubstr("/nowhere/at/all"));
   }
 }
 

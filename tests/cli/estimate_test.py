@@ -173,16 +173,28 @@ def test_the_nearest_plan_may_have_its_state_on_disk():
 
 
 def test_the_time_of_a_disk_is_told_if_it_is_known():
-    zero = {"stage": 3, "offload_optimizer": NVME, "offload_param": NVME}
+    elsewhere = {"device": "nvme", "nvme_path": "/nowhere"}
+    zero = {"stage": 3, "offload_optimizer": elsewhere, "offload_param": elsewhere}
     flags = GPT2 | ELSEWHERE | {"deepspeed": json.dumps({"zero_optimization": zero})}
-    told = strake("estimate", **flags).out
+    outcome = strake("estimate", **flags)
+    told = outcome.out
     assert re.search(r"^  disk +unknown  not in the sum: say --disk_bandwidth$", told, re.M)
+    assert "the disk is not measured" in outcome.err
     known = strake("estimate", **flags, disk_bandwidth=2).out
     faster = strake("estimate", **flags, disk_bandwidth=4).out
     assert number(known, "disk") == pytest.approx(2 * number(faster, "disk"), abs=2e-4)
     # Master weights, two moments and parameters of 16 bits are read and written; the passes read the latter.
     assert number(known, "disk") > 124e6 * (2 * 14 + 2 * 2) / 2e9
     assert number(known, "a step") > number(told, "a step")
+
+
+def test_a_disk_that_is_here_is_measured(tmp_path):
+    nvme = {"device": "nvme", "nvme_path": str(tmp_path)}
+    zero = {"stage": 3, "offload_optimizer": nvme, "offload_param": nvme}
+    told = strake("estimate", **GPT2, **ELSEWHERE, deepspeed=json.dumps({"zero_optimization": zero})).out
+    assert re.search(rf"^  disk, GB/s +[\d.]+  measured: reading and writing at once in {tmp_path}", told, re.M)
+    assert number(told, "disk") > 0
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
