@@ -52,7 +52,9 @@ struct MatmulResult {
   Out* product = nullptr;  // or null: the sums without bias and activation, stride as c; only with an activation
 };
 
-// C[rows, columns] = A[rows, depth] B[depth, columns]. Sizes may be 0; without depth the sums are 0.
+// C[rows, columns] = A[rows, depth] B[depth, columns]. Sizes may be 0; without depth the sums are 0. C overlaps neither
+// operand: rows of bf16 A that begin on cache lines and are row_stride apart (cache_blocks.h) are read where they lie
+// by AMX's tiles, others are packed first.
 template <typename T, typename Out>
 struct Matmul {
   int64_t rows = 0;

@@ -349,52 +349,67 @@ TYPED_TEST(MatmulOf, NeitherThreadsNorPackingOnceChangeABit) {
   }
 }
 
+// Scratch with more behind it, which nobody may touch.
+class GuardedScratch {
+ public:
+  explicit GuardedScratch(int64_t floats) : floats_(floats), memory_(floats + kGuard) {
+    std::fill_n(memory_.data(), memory_.count(), kUntouched);
+  }
+  float* data() { return memory_.data(); }
+  bool is_whole() const {
+    return std::all_of(memory_.data() + floats_, memory_.data() + memory_.count(),
+                       [](float value) { return value == kUntouched; });
+  }
+
+ private:
+  static constexpr int64_t kGuard = 64;
+  static constexpr float kUntouched = -12345.0F;
+  int64_t floats_;
+  AlignedFloats memory_;
+};
+
+// C by matmul_on_thread, in parts, each of which stays within its scratch.
+template <typename In, typename Out>
+std::vector<Out> run_in_parts(Matmul<In, Out> args, const PackedMatrix<In>& packed, int count) {
+  std::vector<Out> c(static_cast<size_t>(args.rows * args.columns));
+  args.b = {};
+  args.result = {.c = c.data(), .stride = args.columns};
+  for (int i = 0; i < count; ++i) {
+    GuardedScratch scratch(matmul_scratch<In, Out>(args.rows, packed, count));
+    matmul_on_thread(args, packed, scratch.data(), {.index = i, .count = count});
+    EXPECT_TRUE(scratch.is_whole()) << "part " << i << " of " << count;
+  }
+  return c;
+}
+
 TYPED_TEST(MatmulOf, OnOneThreadHasTheSameBitsInAnyBlocksAndStaysWithinItsScratch) {
   using In = typename TypeParam::In;
   using Out = typename TypeParam::Out;
-  constexpr float kUntouched = -12345.0F;
   const std::vector<CacheBlocks> all_blocks{{}, {1, 1}, {100'000, 64}, {int64_t{64} << 20, 1'000'000}};
   for (const Shape& shape : {Shape{200, 275, 900}, Shape{200, 275, 960}, Shape{200, 70, 1696}, Shape{1500, 8, 400},
                              Shape{1, 70, 2500}, Shape{0, 70, 30}}) {
     const Operands<In> operands(shape);
+    const Matmul<In, Out> args = product<In, Out>(shape, operands);
     for (size_t i = 0; i < rungs().size() * all_blocks.size(); ++i) {
       const Isa isa = rungs()[i / all_blocks.size()];
       const CacheBlocks& blocks = all_blocks[i % all_blocks.size()];
       if (isa == Isa::kReference && (shape.rows > 200 || blocks != CacheBlocks{})) continue;  // slow
-      Matmul<In, Out> args = product<In, Out>(shape, operands);
       const std::vector<Out> want = run(args, isa);
       const PackedMatrix<In> first(args.b, shape.depth, shape.columns, isa);
       const auto packed = PackedMatrix<In>(first.memory(), shape.depth, shape.columns, isa).in_blocks(blocks);
       std::vector<Out> c(want.size());
-      args.b = {};
-      args.result = {.c = c.data(), .stride = shape.columns};
-      matmul(args, packed);
+      Matmul<In, Out> with_packed = args;
+      with_packed.b = {};
+      with_packed.result = {.c = c.data(), .stride = shape.columns};
+      matmul(with_packed, packed);
       EXPECT_TRUE(same_bits(c, want)) << text(shape, isa);
-      std::fill(c.begin(), c.end(), Out{});
-      const int64_t floats = matmul_scratch<In, Out>(shape.rows, packed);
-      AlignedFloats scratch(floats + 64);
-      std::fill_n(scratch.data(), floats + 64, kUntouched);
-      matmul_on_thread(args, packed, scratch.data());
-      EXPECT_TRUE(same_bits(c, want)) << text(shape, isa);
-      EXPECT_TRUE(std::all_of(scratch.data() + floats, scratch.data() + floats + 64, [](float value) {
-        return value == kUntouched;
-      })) << text(shape, isa);
-      for (const int count : {2, 3, 8}) {
-        const int64_t of_part = matmul_scratch<In, Out>(shape.rows, packed, count);
-        std::fill(c.begin(), c.end(), Out{});
-        for (int i = 0; i < count; ++i) {
-          AlignedFloats part_scratch(of_part + 64);
-          std::fill_n(part_scratch.data(), of_part + 64, kUntouched);
-          matmul_on_thread(args, packed, part_scratch.data(), {.index = i, .count = count});
-          EXPECT_TRUE(std::all_of(part_scratch.data() + of_part, part_scratch.data() + of_part + 64,
-                                  [](float value) { return value == kUntouched; }))
-              << text(shape, isa) << " part " << i << " of " << count;
-        }
-        EXPECT_TRUE(same_bits(c, want)) << text(shape, isa) << " in " << count << " parts";
+      for (const int count : {1, 2, 3, 8}) {
+        EXPECT_TRUE(same_bits(run_in_parts(args, packed, count), want)) << text(shape, isa) << " in " << count;
       }
       // Fewer rows never need more than was said for more of them.
       for (int64_t rows = 1; rows < shape.rows; rows += 13) {
-        EXPECT_LE((matmul_scratch<In, Out>(rows, packed)), floats) << text(shape, isa) << " " << rows;
+        EXPECT_LE((matmul_scratch<In, Out>(rows, packed)), (matmul_scratch<In, Out>(shape.rows, packed)))
+            << text(shape, isa) << " " << rows;
       }
     }
   }

@@ -111,6 +111,8 @@ class Job:
         except subprocess.TimeoutExpired:
             pytest.fail(f"the other ranks wait for ever\n{self.log()}")
         wait_until(lambda: not any(map(is_alive, ranks)), self.log)  # mpiexec does not wait for those that it kills
+        # The guard may have to speak still: mpiexec may end at once when the rank that it writes to has gone.
+        wait_until(lambda: not self.processes(lambda pid: name_of(pid) == GUARD), self.log)
         seconds = time.monotonic() - begin
         if self.launch == "torchrun":
             assert codes.pop(victim) == -signal.SIGKILL
@@ -193,12 +195,21 @@ def test_a_rank_that_dies_at_its_start_is_named(start, delay, victim):
     assert_named(job, victim, job.kill(victim), allowance)
 
 
+# While MPI starts, a rank's death can make MPICH's mpiexec fail where it writes to that rank, or another rank's MPI
+# abort the job before it has heard of it. Then mpiexec ends without forwarding what anybody says.
+LAUNCHER_BROKE = re.compile(r"^\[(mpiexec|proxy)\S*\] .*(error|failed)|Fatal error in internal_Init_thread", re.M)
+ATTEMPTS = 5
+
+
 @pytest.mark.parametrize("victim", range(RANKS))
 @pytest.mark.parametrize("delay", [0, 0.05, 0.2])
 def test_mpiexec_does_not_hide_a_rank_that_dies_at_its_start(start, delay, victim):
     """From when there is a guard; if a rank dies before that, mpiexec kills the others, and nobody can tell."""
-    job = start("mpiexec")
-    job.wait_for_guard()
-    time.sleep(delay)
-    outcome = job.kill(victim)
-    assert_named(job, victim, outcome, lateness())
+    for _ in range(ATTEMPTS):
+        job = start("mpiexec")
+        job.wait_for_guard()
+        time.sleep(delay)
+        outcome = job.kill(victim)
+        if "is gone" in job.log() or not LAUNCHER_BROKE.search(job.log()):
+            return assert_named(job, victim, outcome, lateness())
+    pytest.fail(f"mpiexec broke {ATTEMPTS} times\n{job.log()}")
