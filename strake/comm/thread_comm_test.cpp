@@ -174,7 +174,7 @@ std::string error_of_waiting(const Collective& collective) {
           if (comm.rank() == 1) return come_late(comm);
           collective(comm);
         },
-        1s);
+        2s);
   } catch (const Error& error) {
     return error.what();
   }
@@ -183,13 +183,13 @@ std::string error_of_waiting(const Collective& collective) {
 
 TEST(RunRanks, NamesTheRankThatLetsTheOthersWait) {
   EXPECT_EQ(error_of_waiting([](Comm& comm) { comm.barrier(); }),
-            "rank 1 has not come to a collective for 1 s (--ddp_timeout)");
+            "rank 1 has not come to a collective for 2 s (--ddp_timeout)");
   EXPECT_EQ(error_of_waiting([](Comm& comm) {
               at::Tensor values = at::zeros({3});
               if (comm.rank() == 0) comm.recv(values, 1);
               if (comm.rank() == 2) come_late(comm);
             }),
-            "rank 1 has not come to send for 1 s (--ddp_timeout)");
+            "rank 1 has not come to send for 2 s (--ddp_timeout)");
 }
 
 TEST(RunRanksDeathTest, EndsTheProcessWhoseRankDoesNotComeBack) {

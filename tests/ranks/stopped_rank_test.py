@@ -10,7 +10,7 @@ from dead_rank_test import LAUNCHES, RANKS, inputs, mpich, start  # noqa: F401
 from failure_test import in_steps
 from refusals import COMMUNICATION
 
-PATIENCE = 2
+PATIENCE = 5
 
 
 @pytest.mark.parametrize("victim", range(RANKS))
