@@ -7,7 +7,6 @@
 // that of integers. Both activate ffn1.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
 
@@ -97,7 +96,8 @@ void packed_forward(benchmark::State& state, const Layer& layer, c10::ScalarType
 
 void quantized_forward(benchmark::State& state, const Layer& layer) {
   const Tensors t(layer, at::kBFloat16);
-  const at::Tensor y = at::empty_like(t.dy);
+  const at::Tensor x = at::randn({kTokens, kernels::row_stride<kernels::BFloat16>(layer.inputs)}).to(at::kBFloat16);
+  const at::Tensor y = at::empty({kTokens, kernels::row_stride<kernels::BFloat16>(layer.outputs)}, at::kBFloat16);
   const at::Tensor wide = t.weight.to(at::kFloat);
   const at::Tensor bias = t.bias.to(at::kFloat);
   const kernels::QuantizedMatrix packed(wide.const_data_ptr<float>(), layer.inputs, layer.outputs);
@@ -109,15 +109,14 @@ void quantized_forward(benchmark::State& state, const Layer& layer) {
   measure(state, layer, at::kChar, [&] {
     parallel_for(num_threads(), 1, [&](int64_t thread, int64_t) {
       const int64_t begin = std::min(kTokens, thread * rows);
-      kernels::int8_matmul_on_thread<kernels::BFloat16>(
-          {.rows = std::min(kTokens, begin + rows) - begin,
-           .a = const_storage<kernels::BFloat16>(t.x) + begin * layer.inputs,
-           .a_stride = layer.inputs,
-           .c = storage<kernels::BFloat16>(y) + begin * layer.outputs,
-           .c_stride = layer.outputs,
-           .bias = bias.const_data_ptr<float>(),
-           .activation = activation_of(layer)},
-          weight, scratch_of[static_cast<size_t>(thread)]);
+      kernels::int8_matmul_on_thread<kernels::BFloat16>({.rows = std::min(kTokens, begin + rows) - begin,
+                                                         .a = const_storage<kernels::BFloat16>(x) + begin * x.size(1),
+                                                         .a_stride = x.size(1),
+                                                         .c = storage<kernels::BFloat16>(y) + begin * y.size(1),
+                                                         .c_stride = y.size(1),
+                                                         .bias = bias.const_data_ptr<float>(),
+                                                         .activation = activation_of(layer)},
+                                                        weight, scratch_of[static_cast<size_t>(thread)]);
     });
   });
 }

@@ -216,7 +216,7 @@ class PmiServer::State {
   }
 
   bool add_watcher(Connection& connection, const Fields& fields) {
-    const int rank = parse_number(field(fields, "rank"));
+    const int rank = rank_of(fields);
     if (rank < 0 || rank >= num_ranks_) return false;
     connection.watch = fields;
     connection.is_rank = true;

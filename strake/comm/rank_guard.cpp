@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,9 +77,13 @@ struct MeetingPlace {
 // it has seen what this one was told first.
 class RankGuard {
  public:
-  RankGuard(int listener, int launcher, const RankEnvironment& environment)
+  // `starter` is the rank that splits this process off. It and all that are there already are known from now on:
+  // mpiexec kills the others of a rank that dies unseen, and one of them would be named in its place.
+  RankGuard(int listener, int launcher, const RankProcess& starter, const RankEnvironment& environment)
       : listener_(listener), launcher_(launcher), on_host_(environment.local_size), size_(environment.size) {
     add(listener_);
+    add(starter);
+    find_processes();
   }
 
   void run() {
@@ -110,6 +115,13 @@ class RankGuard {
     event.events = EPOLLIN;
     event.data.fd = descriptor;
     ::epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event);
+  }
+
+  void add(const RankProcess& process) {
+    if (process.descriptor < 0) return;
+    found_.insert(process.rank);
+    processes_[process.descriptor] = {process.rank, process.pid};
+    add(process.descriptor);
   }
 
   bool is_over() const {
@@ -151,7 +163,9 @@ class RankGuard {
       }
       if (!waiting_ranks_.hear(member.watch, fields) && command == "late") {
         std::vector<Fields> watches;
-        for (const auto& other : members_) watches.push_back(other.second.watch);
+        for (const auto& other : members_) {
+          if (!other.second.watch.empty()) watches.push_back(other.second.watch);  // else it has not said who it is
+        }
         tell(waiting_ranks_.overdue_news(member.watch, fields, watches), Voice::kRank);
       }
     }
@@ -159,7 +173,7 @@ class RankGuard {
 
   void join(Member& member, const Fields& watch) {
     member.watch = watch;
-    came_.insert(parse_number(field(watch, "rank")));
+    came_.insert(rank_of(watch));
     // A later program of the same mpiexec has a guard of its own.
     if (static_cast<int>(came_.size()) == on_host_) ::close(std::exchange(listener_, -1));
   }
@@ -169,9 +183,7 @@ class RankGuard {
 
   void find_processes() {
     for (const RankProcess& process : find_rank_processes({.rank_variable = "PMI_RANK", .parent = launcher_}, found_)) {
-      found_.insert(process.rank);
-      processes_[process.descriptor] = {process.rank, process.pid};
-      add(process.descriptor);
+      add(process);
     }
     is_searched_ = static_cast<int>(found_.size()) >= on_host_;
     if (is_searched_ || Clock::now() < start_ + 2s) return;
@@ -221,7 +233,7 @@ class RankGuard {
 };
 
 // Leaves nothing open that others wait for the end of, but stderr.
-void close_all_but(int kept) {
+void close_all_but(const std::set<int>& kept) {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(null, STDIN_FILENO);
   ::dup2(null, STDOUT_FILENO);
@@ -231,26 +243,31 @@ void close_all_but(int kept) {
     open.insert(parse_number(entry.path().filename()));
   }
   for (const int descriptor : open) {
-    if (descriptor > STDERR_FILENO && descriptor != kept) ::close(descriptor);
+    if (descriptor > STDERR_FILENO && !kept.contains(descriptor)) ::close(descriptor);
   }
 }
 
-// In a session of its own, without a parent that would have to wait for it.
+// In a session of its own, without a parent that would have to wait for it. The caller goes on, and may die, when the
+// guard has seen who is there.
 void split_off(int listener, int launcher, const RankEnvironment& environment) {
+  const pid_t self = ::getpid();
+  const RankProcess starter{
+      .rank = environment.rank, .pid = self, .descriptor = static_cast<int>(::syscall(SYS_pidfd_open, self, 0))};
   const pid_t between = ::fork();
-  if (between > 0) {
-    ::waitpid(between, nullptr, 0);
+  if (between != 0) {
+    ::close(starter.descriptor);
+    if (between > 0) ::waitpid(between, nullptr, 0);
     return;
   }
-  if (between < 0) return;
   ::setsid();
-  if (::fork() != 0) ::_exit(0);
   std::signal(SIGPIPE, SIG_IGN);
-  ::prctl(PR_SET_NAME, "strake-guard");
   try {
-    close_all_but(listener);
+    close_all_but({listener, starter.descriptor});
     std::filesystem::current_path("/");
-    RankGuard(listener, launcher, environment).run();
+    RankGuard guard(listener, launcher, starter, environment);
+    if (::fork() != 0) ::_exit(0);
+    ::prctl(PR_SET_NAME, "strake-guard");
+    guard.run();
   } catch (...) {
     ::_exit(1);
   }

@@ -41,6 +41,18 @@ std::string field(const Fields& fields, const char* name) {
   return found == fields.end() ? std::string() : found->second;
 }
 
+int rank_of(const Fields& fields) { return parse_number(field(fields, "rank")); }
+
+std::string process_of(const Fields& watch) {
+  return fmt::format("process {} on {}", parse_number(field(watch, "pid")), printable(field(watch, "host")));
+}
+
+std::string host_name() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  return host.data();
+}
+
 bool send_line(int socket, const std::string& line) {
   const std::string text = line + "\n";
   return ::send(socket, text.data(), text.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(text.size());
@@ -71,7 +83,7 @@ std::string stop_line(const RankNews& news) {
 }
 
 RankNews parse_news(const Fields& fields) {
-  return {.rank = parse_number(field(fields, "rank")),
+  return {.rank = rank_of(fields),
           .kind = parse_kind(field(fields, "kind")),
           .text = printable(field(fields, "text"), kMaxLine)};
 }
@@ -83,13 +95,11 @@ RankNews gone_news(int rank, const std::string& detail) {
 }
 
 RankNews gone_news(const Fields& watch) {
-  return gone_news(parse_number(field(watch, "rank")),
-                   fmt::format("its process {} on {} ended without a word: killed, or crashed",
-                               parse_number(field(watch, "pid")), printable(field(watch, "host"))));
+  return gone_news(rank_of(watch), fmt::format("its {} ended without a word: killed, or crashed", process_of(watch)));
 }
 
 RankNews failure_news(const Fields& watch, const Fields& failure) {
-  const int rank = parse_number(field(watch, "rank"));
+  const int rank = rank_of(watch);
   return {.rank = rank,
           .kind = parse_kind(field(failure, "kind")),
           .text = fmt::format("rank {} stopped: {}", rank, field(failure, "text"))};
@@ -102,9 +112,7 @@ std::string fail_line(ErrorKind kind, const std::string& reason) {
 }
 
 std::string watch_line(int rank) {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  return fmt::format("cmd=watch rank={} host={} pid={}", rank, host.data(), ::getpid());
+  return fmt::format("cmd=watch rank={} host={} pid={}", rank, host_name(), ::getpid());
 }
 
 int parse_number(const std::string& text) {

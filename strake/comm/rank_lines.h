@@ -26,6 +26,11 @@ Fields parse_line(const std::string& line);
 
 // The value, or "" if there is none.
 std::string field(const Fields& fields, const char* name);
+// The number of the rank that a line names.
+int rank_of(const Fields& fields);
+// Of the rank that said `watch`: "process 4711 on node7".
+std::string process_of(const Fields& watch);
+std::string host_name();
 
 // `line` is given without its end. False if the other side is gone.
 bool send_line(int socket, const std::string& line);

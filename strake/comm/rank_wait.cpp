@@ -19,15 +19,12 @@ std::chrono::milliseconds worth_telling(std::chrono::seconds patience) {
   return std::min<std::chrono::milliseconds>(1s, std::chrono::milliseconds(patience) / 4);
 }
 
-int rank_of(const Fields& watch) { return parse_number(field(watch, "rank")); }
-
 // "process 123 on alpha, which is stopped"; the state only of a process of this host.
 std::string process_text(const Fields& watch) {
-  const int pid = parse_number(field(watch, "pid"));
-  std::string text = fmt::format("process {} on {}", pid, printable(field(watch, "host")));
-  if (field(watch, "host") != field(parse_line(watch_line(0)), "host")) return text;
+  std::string text = process_of(watch);
+  if (field(watch, "host") != host_name()) return text;
   constexpr int kState = 3;
-  const std::string state = process_stat(pid, kState);
+  const std::string state = process_stat(parse_number(field(watch, "pid")), kState);
   if (state == "T" || state == "t") text += ", which is stopped";
   if (state == "D") text += ", which waits for a disk";
   if (state == "R") text += ", which is computing";

@@ -14,10 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Between the news and the end of this process; also what a dying process waits for news. Others shall stop within two
-// seconds of a death, which a watch hears of within milliseconds.
-constexpr auto kGrace = 1s;
-
 // What to say when this process ends in MPI. Handlers of signals and of exit() reach nothing else.
 struct LastWords {
   std::atomic<bool> is_watching{false};

@@ -12,6 +12,11 @@
 
 namespace strake::comm {
 
+// Between the news that a rank has failed and the end of this process, if it does not come back by itself; also what a
+// dying process waits for news. Others shall stop within two seconds of a death, which a watch hears of within
+// milliseconds.
+inline constexpr std::chrono::seconds kGrace{1};
+
 // Hears of the death of other ranks of the job: a rank that waits for a dead one in MPI would wait for ever. From the
 // news on this process has a second to end by an Error; then it is ended here, whatever it is doing, with the news on
 // stderr and the exit code of their kind. If MPI aborts the process, which it may do before the news have come, the

@@ -11,6 +11,7 @@
 #include <optional>
 #include <thread>
 
+#include "strake/comm/rank_watch.h"
 #include "strake/comm/thread_group.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
@@ -19,7 +20,6 @@
 namespace strake::comm {
 namespace {
 
-using namespace std::chrono_literals;
 using tensors::ShardLayout;
 
 class ThreadComm final : public Comm {
@@ -156,9 +156,6 @@ class ThreadComm final : public Comm {
   int rank_;
 };
 
-// Threads cannot be ended, but the process can. As processes that are ranks do (RankWatch).
-constexpr auto kGrace = 1s;
-
 // The first rank that failed.
 struct Failure {
   std::exception_ptr error;
@@ -166,6 +163,7 @@ struct Failure {
   std::string text;
 };
 
+// Threads cannot be ended, but the process can.
 [[noreturn]] void end_process(const Failure& cause) {
   const std::string line = error_line(cause.kind, cause.text);
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());

@@ -49,7 +49,7 @@ struct RunSpeeds {
   std::optional<training::RankSpeed> rank() const;
 };
 
-// Takes flags first, and about a second for what they do not say.
+// Takes flags first, and about a second for what they do not say; another one or two for a disk.
 RunSpeeds find_speeds(const PlannedRun& run, const SpeedFlags& flags);
 
 // Time of an optimizer step and its parts, and the speeds that it was estimated with.
