@@ -24,12 +24,12 @@ struct Int8Pairs {
   }
   static Int multiply_add(Int a, Int b, Int sum) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
 
-  // Bits of the largest magnitude: they have the order of the numbers, and NaN comes last.
-  static uint32_t largest_magnitude(const BFloat16* x, int64_t count) {
+  static uint32_t largest_magnitude(const BFloat16* x, int64_t count, const BFloat16* soon) {
     const Int magnitude = _mm256_set1_epi16(0x7FFF);
     Int largest = _mm256_setzero_si256();
     int64_t i = 0;
     for (; i + 16 <= count; i += 16) {
+      __builtin_prefetch(soon + i);
       const Int bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
       largest = _mm256_max_epi16(largest, _mm256_and_si256(bits, magnitude));
     }

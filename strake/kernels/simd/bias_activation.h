@@ -13,6 +13,32 @@ namespace {
 constexpr float kTwoRootTwoOverPi = 1.5957691216F;  // 2 sqrt(2 / pi)
 constexpr float kGeluCubic = 0.044715F;
 
+// An activation as a type, for what is compiled for each.
+template <Activation kActivation>
+struct ActivationOf {
+  static constexpr Activation kKind = kActivation;
+};
+
+// f(ActivationOf<kind>())
+template <class F>
+inline auto with_activation(Activation kind, const F& f) {
+  switch (kind) {
+    case Activation::kGelu:
+      return f(ActivationOf<Activation::kGelu>());
+    case Activation::kGeluTanh:
+      return f(ActivationOf<Activation::kGeluTanh>());
+    case Activation::kRelu:
+      return f(ActivationOf<Activation::kRelu>());
+    case Activation::kSilu:
+      return f(ActivationOf<Activation::kSilu>());
+    case Activation::kTanh:
+      return f(ActivationOf<Activation::kTanh>());
+    case Activation::kIdentity:
+      break;
+  }
+  return f(ActivationOf<Activation::kIdentity>());
+}
+
 // Of a result that is stored as Out.
 template <class S, Activation kKind, class Out>
 inline typename S::Float activate(typename S::Float x) {
@@ -94,38 +120,14 @@ void activation_backward_range(const BiasActivationBackward<T>& args, int64_t be
 
 template <class S, class T>
 void bias_activation_forward_range(const BiasActivationForward<T>& args, int64_t begin, int64_t end) {
-  switch (args.activation) {
-    case Activation::kGelu:
-      return activation_forward_range<S, T, Activation::kGelu>(args, begin, end);
-    case Activation::kGeluTanh:
-      return activation_forward_range<S, T, Activation::kGeluTanh>(args, begin, end);
-    case Activation::kRelu:
-      return activation_forward_range<S, T, Activation::kRelu>(args, begin, end);
-    case Activation::kSilu:
-      return activation_forward_range<S, T, Activation::kSilu>(args, begin, end);
-    case Activation::kTanh:
-      return activation_forward_range<S, T, Activation::kTanh>(args, begin, end);
-    case Activation::kIdentity:
-      return activation_forward_range<S, T, Activation::kIdentity>(args, begin, end);
-  }
+  with_activation(args.activation,
+                  [&](auto kind) { activation_forward_range<S, T, decltype(kind)::kKind>(args, begin, end); });
 }
 
 template <class S, class T>
 void bias_activation_backward_range(const BiasActivationBackward<T>& args, int64_t begin, int64_t end, float* dbias) {
-  switch (args.activation) {
-    case Activation::kGelu:
-      return activation_backward_range<S, T, Activation::kGelu>(args, begin, end, dbias);
-    case Activation::kGeluTanh:
-      return activation_backward_range<S, T, Activation::kGeluTanh>(args, begin, end, dbias);
-    case Activation::kRelu:
-      return activation_backward_range<S, T, Activation::kRelu>(args, begin, end, dbias);
-    case Activation::kSilu:
-      return activation_backward_range<S, T, Activation::kSilu>(args, begin, end, dbias);
-    case Activation::kTanh:
-      return activation_backward_range<S, T, Activation::kTanh>(args, begin, end, dbias);
-    case Activation::kIdentity:
-      return activation_backward_range<S, T, Activation::kIdentity>(args, begin, end, dbias);
-  }
+  with_activation(args.activation,
+                  [&](auto kind) { activation_backward_range<S, T, decltype(kind)::kKind>(args, begin, end, dbias); });
 }
 
 }  // namespace

@@ -16,12 +16,12 @@ struct Int8Avx512 {
   static __m512 sums_as_float(const int32_t* p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(p)); }
   static Int broadcast(const float* unit) { return _mm512_castps_si512(_mm512_set1_ps(*unit)); }
 
-  // Bits of the largest magnitude: they have the order of the numbers, and NaN comes last.
-  static uint32_t largest_magnitude(const BFloat16* x, int64_t count) {
+  static uint32_t largest_magnitude(const BFloat16* x, int64_t count, const BFloat16* soon) {
     const Int magnitude = _mm512_set1_epi16(0x7FFF);
     Int largest = _mm512_setzero_si512();
     int64_t i = 0;
     for (; i + 32 <= count; i += 32) {
+      __builtin_prefetch(soon + i);
       largest = _mm512_max_epi16(largest, _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude));
     }
     if (i < count) {

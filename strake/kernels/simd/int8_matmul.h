@@ -94,6 +94,27 @@ struct Int8Sums {
   int64_t rows;
 };
 
+// Where the sums of a packed block go.
+template <class U, typename T>
+struct Int8Results {
+  using Out = T;
+  const Int8Matmul<Out>& args;
+  const QuantizedMatrix& b;
+  const float* row_scales;  // of the block
+  int64_t first_row = 0;    // of the block
+
+  Int8TileResult<Out> of(const Int8Sums& sums) const {
+    return {.sums = sums.sums,
+            .row_scales = row_scales + sums.row,
+            .column_scales = b.scales() + sums.column,
+            .bias = args.bias == nullptr ? nullptr : args.bias + sums.column,
+            .c = args.c + (first_row + sums.row) * args.c_stride + sums.column,
+            .c_stride = args.c_stride,
+            .rows = sums.rows,
+            .columns = smaller(kInt8TileColumns<U>, b.columns() - sums.column)};
+  }
+};
+
 // Where a tile of rows is packed: by way of rows in row-major order, or in place.
 struct Int8PackedTile {
   int8_t* quantized;  // [kRowsApart of a Tiler, row_bytes]
@@ -115,17 +136,17 @@ struct VectorTiler {
     pack_lines_along<U>(from, {.lines = rows, .pitch = rows, .depth = tile.row_bytes}, 0, tile.units, tile.to);
   }
 
-  template <class Finish>
+  template <Activation kKind, class Results>
   class Walk {
    public:
-    Walk(int32_t* sums, const Finish& finish) : sums_(sums), finish_(finish) {}
+    Walk(int32_t* sums, const Results& results) : sums_(sums), results_(results) {}
     void multiply(const Int8Rows& block, const Int8Panel& panel) {
       const float* a = block.a;
       for (int64_t row = 0; row < block.rows; row += U::kTileRows) {
         const int64_t rows = smaller(U::kTileRows, block.rows - row);
         const int8_t* const next = row == 0 ? panel.next : nullptr;
         int8_tile_of_rows<U>(rows, {a, panel.b, panel.first_sums, block.units, sums_, next});
-        finish_({sums_, row, panel.column, rows});
+        store_dequantized<U, kKind>(results_.of({sums_, row, panel.column, rows}));
         a += rows * block.units;
       }
     }
@@ -133,17 +154,22 @@ struct VectorTiler {
 
    private:
     int32_t* const sums_;
-    const Finish& finish_;
+    const Results& results_;
   };
 };
 
 constexpr uint32_t kInfinityBits = 0x7F80;  // of a BFloat16's magnitude
+// Rows may come from the last-level cache, and a processor foresees no more than its page.
+constexpr int64_t kRowsAhead = 2;
 
 // Quantizes a row of `depth` numbers and fills it with 0 to a multiple of kRowAlign. Returns its scale, NaN if a number
-// is not finite.
+// is not finite. `soon` is a row to be asked for meanwhile.
+//
+// U::largest_magnitude(x, count, soon) gives the bits of the largest magnitude: they have the order of the numbers, and
+// NaN comes last.
 template <class U>
-float quantize_row(const BFloat16* row, int64_t depth, int8_t* to) {
-  const uint32_t bits = U::largest_magnitude(row, depth);
+float quantize_row(const BFloat16* row, int64_t depth, int8_t* to, const BFloat16* soon) {
+  const uint32_t bits = U::largest_magnitude(row, depth, soon);
   const float largest = __builtin_bit_cast(float, bits << 16);
   if (bits >= kInfinityBits || largest < kLeastMagnitude) {
     for (int64_t k = 0; k < round_up(depth, kRowAlign); ++k) to[k] = 0;
@@ -180,25 +206,35 @@ class Int8Product {
         cut_(part.args.rows, part.b),
         packed_(part.scratch),
         scales_(part.scratch + cut_.scales),
+        results_{part.args, part.b, scales_},
         quantized_(reinterpret_cast<int8_t*>(part.scratch + cut_.quantized)) {}
 
   int64_t run() {
-    const auto finish = [this](const Int8Sums& sums) { store(sums); };
-    typename Tiler::template Walk<decltype(finish)> walk(reinterpret_cast<int32_t*>(part_.scratch + cut_.sums), finish);
+    return with_activation(part_.args.activation.value_or(Activation::kIdentity),
+                           [this](auto kind) { return this->template run_with<decltype(kind)::kKind>(); });
+  }
+
+ private:
+  using Results = Int8Results<U, Out>;
+
+  template <Activation kKind>
+  int64_t run_with() {
+    auto* const sums = reinterpret_cast<int32_t*>(part_.scratch + cut_.sums);
+    typename Tiler::template Walk<kKind, Results> walk(sums, results_);
     const int64_t tiles = (part_.args.rows + U::kTileRows - 1) / U::kTileRows;
     const int64_t step = equal_pieces(tiles, cut_.block_rows / U::kTileRows) * U::kTileRows;
-    for (begin_ = 0; begin_ < part_.args.rows; begin_ += step) {
-      const int64_t end = smaller(begin_ + step, part_.args.rows);
-      pack_rows(begin_, end);
+    for (int64_t begin = 0; begin < part_.args.rows; begin += step) {
+      const int64_t end = smaller(begin + step, part_.args.rows);
+      pack_rows(begin, end);
+      results_.first_row = begin;
       for (int64_t column = part_.column_begin; column < part_.column_end; column += kInt8TileColumns<U>) {
-        walk.multiply({packed_, end - begin_, cut_.units}, panel_at(column));
+        walk.multiply({packed_, end - begin, cut_.units}, panel_at(column));
       }
       walk.finish_all();
     }
     return first_bad_;
   }
 
- private:
   void pack_rows(int64_t begin, int64_t end) {
     const int64_t depth = part_.b.depth();
     float* to = packed_;
@@ -207,7 +243,8 @@ class Int8Product {
       const Int8PackedTile tile{quantized_, cut_.row_bytes, cut_.units, to};
       for (int64_t r = 0; r < rows; ++r) {
         const BFloat16* const a = part_.args.a + (row + r) * part_.args.a_stride;
-        const float scale = quantize_row<U>(a, depth, Tiler::place_of_row(r, tile));
+        const BFloat16* const soon = a + smaller(kRowsAhead, part_.args.rows - 1 - row - r) * part_.args.a_stride;
+        const float scale = quantize_row<U>(a, depth, Tiler::place_of_row(r, tile), soon);
         if (scale != scale && first_bad_ == kAllRowsFinite) first_bad_ = row + r;
         scales_[row - begin + r] = scale;
       }
@@ -223,25 +260,12 @@ class Int8Product {
     return {b, part_.b.corrections() + column, is_last ? nullptr : b + bytes, column};
   }
 
-  void store(const Int8Sums& sums) const {
-    const Int8Matmul<Out>& args = part_.args;
-    finish_int8_tile<U, Out>({.sums = sums.sums,
-                              .row_scales = scales_ + sums.row,
-                              .column_scales = part_.b.scales() + sums.column,
-                              .bias = args.bias == nullptr ? nullptr : args.bias + sums.column,
-                              .c = args.c + (begin_ + sums.row) * args.c_stride + sums.column,
-                              .c_stride = args.c_stride,
-                              .rows = sums.rows,
-                              .columns = smaller(kInt8TileColumns<U>, part_.b.columns() - sums.column)},
-                             args.activation);
-  }
-
   const Int8MatmulPart<Out>& part_;
   Int8Scratch<U, Tiler> cut_;
   float* packed_;
   float* scales_;
+  Results results_;
   int8_t* quantized_;
-  int64_t begin_ = 0;  // the first of the packed rows
   int64_t first_bad_ = kAllRowsFinite;
 };
 

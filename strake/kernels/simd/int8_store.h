@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include "strake/kernels/int8_matmul_rungs.h"
 #include "strake/kernels/simd/bias_activation.h"
 #include "strake/kernels/simd/lanes.h"
@@ -27,31 +25,52 @@ struct Int8TileResult {
   int64_t columns;
 };
 
+// As RowStore (matmul_store.h).
 template <class U, Activation kKind, typename Out>
-inline void store_whole_rows(const Int8TileResult<Out>& tile) {
+class Int8RowStore {
+ public:
   using S = typename U::Simd;
-  static_assert(kInt8TileVectors == 2);
-  const typename S::Float scales[2] = {S::load(tile.column_scales), S::load(tile.column_scales + S::kLanes)};
-  typename S::Float bias[2] = {S::zero(), S::zero()};
-  if (tile.bias != nullptr) bias[0] = S::load(tile.bias), bias[1] = S::load(tile.bias + S::kLanes);
-  const int32_t* sums = tile.sums;
-  Out* c = tile.c;
-  for (int64_t r = 0; r < tile.rows; ++r, sums += kInt8TileColumns<U>, c += tile.c_stride) {
-    const typename S::Float row_scale = S::set(tile.row_scales[r]);
+
+  Int8RowStore() = default;
+  explicit Int8RowStore(const Int8TileResult<Out>& tile)
+      : sums_(tile.sums), row_scale_(tile.row_scales), c_(tile.c), stride_(tile.c_stride) {
+    for (int v = 0; v < kInt8TileVectors; ++v) {
+      scales_[v] = S::load(tile.column_scales + v * S::kLanes);
+      bias_[v] = tile.bias == nullptr ? S::zero() : S::load(tile.bias + v * S::kLanes);
+    }
+  }
+
+  [[gnu::always_inline]] void store_next() {
+    static_assert(kInt8TileVectors == 2);
+    const typename S::Float row_scale = S::set(*row_scale_);
     typename S::Float values[2];
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {
-      const typename S::Float sum = U::sums_as_float(sums + v * S::kLanes);
-      values[v] = activate<S, kKind, Out>(S::fma(sum, row_scale * scales[v], bias[v]));
+      const typename S::Float sum = U::sums_as_float(sums_ + v * S::kLanes);
+      values[v] = activate<S, kKind, Out>(S::fma(sum, row_scale * scales_[v], bias_[v]));
     }
-    S::store_two(c, values[0], values[1]);
+    S::store_two(c_, values[0], values[1]);
+    sums_ += kInt8TileColumns<U>;
+    ++row_scale_;
+    c_ += stride_;
   }
-}
+
+ private:
+  const int32_t* sums_ = nullptr;
+  const float* row_scale_ = nullptr;
+  Out* c_ = nullptr;
+  int64_t stride_ = 0;
+  typename S::Float scales_[kInt8TileVectors], bias_[kInt8TileVectors];
+};
 
 template <class U, Activation kKind, typename Out>
 [[gnu::noinline]] void store_dequantized(const Int8TileResult<Out>& tile) {
   using S = typename U::Simd;
-  if (tile.columns == kInt8TileColumns<U>) return store_whole_rows<U, kKind>(tile);
+  if (tile.columns == kInt8TileColumns<U>) {
+    Int8RowStore<U, kKind, Out> rows(tile);
+    for (int64_t r = 0; r < tile.rows; ++r) rows.store_next();
+    return;
+  }
   const int32_t* sums = tile.sums;
   for (int64_t r = 0; r < tile.rows; ++r, sums += kInt8TileColumns<U>) {
     const typename S::Float row_scale = S::set(tile.row_scales[r]);
@@ -62,24 +81,6 @@ template <class U, Activation kKind, typename Out>
           S::fma(U::sums_as_float(sums + j), row_scale * S::load(tile.column_scales + j), bias);
       S::store(c + j, activate<S, kKind, Out>(value), lanes);
     });
-  }
-}
-
-template <class U, typename Out>
-void finish_int8_tile(const Int8TileResult<Out>& tile, const std::optional<Activation>& activation) {
-  switch (activation.value_or(Activation::kIdentity)) {
-    case Activation::kGelu:
-      return store_dequantized<U, Activation::kGelu>(tile);
-    case Activation::kGeluTanh:
-      return store_dequantized<U, Activation::kGeluTanh>(tile);
-    case Activation::kRelu:
-      return store_dequantized<U, Activation::kRelu>(tile);
-    case Activation::kSilu:
-      return store_dequantized<U, Activation::kSilu>(tile);
-    case Activation::kTanh:
-      return store_dequantized<U, Activation::kTanh>(tile);
-    case Activation::kIdentity:
-      return store_dequantized<U, Activation::kIdentity>(tile);
   }
 }
 

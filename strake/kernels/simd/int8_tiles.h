@@ -37,10 +37,10 @@ class Int8Tiler {
     }
   }
 
-  template <class Finish>
+  template <Activation kKind, class Results>
   class Walk {
    public:
-    Walk(int32_t* sums, const Finish& finish) : store_{finish}, walk_(sums, store_) {}
+    Walk(int32_t* sums, const Results& results) : sink_{results}, walk_(sums, sink_) {}
     void multiply(const Int8Rows& block, const Int8Panel& panel) {
       const TiledLines lines{reinterpret_cast<const char*>(block.a), units_per_row(block.units) * 4};
       walk_.multiply(packed_rows(lines, block.rows, block.units / kTileSide),
@@ -51,14 +51,22 @@ class Int8Tiler {
     void finish_all() { walk_.finish_all(); }
 
    private:
-    struct Store {
-      const Finish& finish;
-      void operator()(const TiledSums& sums) const {
-        finish({reinterpret_cast<const int32_t*>(sums.sums), sums.row, sums.column, sums.rows});
+    struct Sink {
+      using Rows = Int8RowStore<Int8TileUnits, kKind, typename Results::Out>;
+      const Results& results;
+
+      int64_t start(const TiledSums& sums, Rows& rows) const {
+        const auto tile = results.of({reinterpret_cast<const int32_t*>(sums.sums), sums.row, sums.column, sums.rows});
+        if (tile.columns == kTiledColumns) {
+          rows = Rows(tile);
+          return tile.rows;
+        }
+        store_dequantized<Int8TileUnits, kKind>(tile);
+        return 0;
       }
     };
-    Store store_;
-    TileWalk<Int8Numbers, Tiles, Store> walk_;
+    Sink sink_;
+    TileWalk<Int8Numbers, Tiles, Sink> walk_;
   };
 };
 

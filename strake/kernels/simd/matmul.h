@@ -1,15 +1,14 @@
 #pragma once
 
 #include "strake/kernels/matmul_rungs.h"
-#include "strake/kernels/simd/bias_activation.h"
 #include "strake/kernels/simd/lanes.h"
 #include "strake/kernels/simd/matmul_pack.h"
+#include "strake/kernels/simd/matmul_store.h"
 
 // The products themselves: packed panels in, tiles of C out.
 namespace strake::kernels {
 namespace {
 
-constexpr int kTileVectors = 2;  // of B, side by side
 // Columns whose sums are kept while the depth is walked through: the more, the less often A is packed.
 constexpr int64_t kGroupColumns = 2304;  // if not said otherwise
 
@@ -76,86 +75,6 @@ template <class U, int kRows = U::kTileRows>
 inline void matmul_rows(int64_t rows, const TileProduct& product) {
   if (rows == kRows) return matmul_tile<U, kRows>(product);
   if constexpr (kRows > 1) matmul_rows<U, kRows - 1>(rows, product);
-}
-
-// A tile's place in C.
-struct TilePlace {
-  int64_t row;
-  int64_t column;
-  int64_t rows;
-  int64_t columns;
-};
-
-// c = finished(sums) of whole rows of a tile, which are two vectors wide.
-template <class S, typename T, typename Out, class Finished>
-inline void store_whole_rows(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile,
-                             const Finished& finished) {
-  typename S::Float bias[2] = {S::zero(), S::zero()};
-  if (result.bias != nullptr) {
-    bias[0] = S::load(result.bias + at.column), bias[1] = S::load(result.bias + at.column + S::kLanes);
-  }
-  const int64_t begin = at.row * result.stride + at.column;
-  for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
-    const typename S::Float sums[2] = {S::load(tile), S::load(tile + S::kLanes)};
-    if (result.product != nullptr) S::store_two(result.product + begin + r * result.stride, sums[0], sums[1]);
-    S::store_two(result.c + begin + r * result.stride, finished(sums[0], bias[0]), finished(sums[1], bias[1]));
-  }
-}
-
-template <class S, typename T, typename Out>
-[[gnu::noinline]] void store_sums(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
-  if (at.columns == kTileVectors * S::kLanes && result.store == Store::kOverwrite && result.bias != nullptr) {
-    return store_whole_rows<S>(result, at, tile, [](auto sum, auto bias) { return sum + bias; });
-  }
-  for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
-    Out* const c = result.c + (at.row + r) * result.stride + at.column;
-    for_each_vector<S>(at.columns, [&](int64_t j, auto lanes) {
-      typename S::Float value = S::load(tile + j);
-      if (result.bias != nullptr) value = value + S::load(result.bias + at.column + j, lanes);
-      if constexpr (sizeof(Out) == sizeof(float)) {
-        if (result.store == Store::kAdd) value = S::load(c + j, lanes) + value;
-      }
-      S::store(c + j, value, lanes);
-    });
-  }
-}
-
-// The activation takes what a stored product would give it.
-template <class S, Activation kKind, typename T, typename Out>
-[[gnu::noinline]] void store_activated(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
-  const auto finished = [&](auto sum, auto bias) {
-    const auto product = S::as_stored(result.c, sum);
-    return activate<S, kKind, Out>(result.bias == nullptr ? product : product + bias);
-  };
-  if (at.columns == kTileVectors * S::kLanes) return store_whole_rows<S>(result, at, tile, finished);
-  for (int64_t r = 0; r < at.rows; ++r, tile += kTileVectors * S::kLanes) {
-    const int64_t begin = (at.row + r) * result.stride + at.column;
-    for_each_vector<S>(at.columns, [&](int64_t j, auto lanes) {
-      const typename S::Float sum = S::load(tile + j);
-      const typename S::Float bias = result.bias == nullptr ? S::zero() : S::load(result.bias + at.column + j, lanes);
-      if (result.product != nullptr) S::store(result.product + begin + j, sum, lanes);
-      S::store(result.c + begin + j, finished(sum, bias), lanes);
-    });
-  }
-}
-
-template <class S, typename T, typename Out>
-void finish_tile(const MatmulResult<T, Out>& result, const TilePlace& at, const float* tile) {
-  if (!result.activation) return store_sums<S>(result, at, tile);
-  switch (*result.activation) {
-    case Activation::kGelu:
-      return store_activated<S, Activation::kGelu>(result, at, tile);
-    case Activation::kGeluTanh:
-      return store_activated<S, Activation::kGeluTanh>(result, at, tile);
-    case Activation::kRelu:
-      return store_activated<S, Activation::kRelu>(result, at, tile);
-    case Activation::kSilu:
-      return store_activated<S, Activation::kSilu>(result, at, tile);
-    case Activation::kTanh:
-      return store_activated<S, Activation::kTanh>(result, at, tile);
-    case Activation::kIdentity:
-      return store_activated<S, Activation::kIdentity>(result, at, tile);
-  }
 }
 
 inline void prefetch_lines(const void* begin, int64_t bytes) {
@@ -231,7 +150,7 @@ class MatmulBlock {
       const float* const next =
           row == row_begin_ && panel + 1 < panel_end_ ? b + piece_units * kTileColumns<U> : nullptr;
       matmul_rows<U>(at.rows, {a, b, units, block == 0 ? Sums::kNew : Sums::kContinued, tile, next});
-      if (last) finish_tile<S>(result, at, tile);
+      if (last) store_sums<S>(result, at, tile);
       a += at.rows * units;
     }
   }

@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "strake/kernels/simd/amx_vectors.h"
-#include "strake/kernels/simd/bfloat16_pairs.h"
 #include "strake/kernels/simd/matmul.h"
+#include "strake/kernels/simd/matmul_tile_rows.h"
 #include "strake/kernels/simd/tile_walk.h"
 
 // bf16 products of tiles: panels of B are those of AVX512-BF16, A is packed row by row or read where it lies, and a
@@ -13,7 +13,6 @@
 namespace strake::kernels {
 namespace {
 
-constexpr int64_t kStepUnits = kTileSide;
 constexpr int64_t kTiledBlockBytes = int64_t{1} << 20;  // of A at a time, if not said otherwise
 constexpr int64_t kStepFloats = kStepUnits * kTiledColumns;
 constexpr int64_t kTileFloats = kTiledRows * kTiledColumns;
@@ -80,48 +79,6 @@ struct TiledScratch {
   int64_t tails = 0, sums = 0, total = 0;
 };
 
-// Packs up to 16 rows of units [begin, end); other rows, and units up to the next multiple of a step, are 0.
-inline void pack_contiguous_rows(const PanelSource<BFloat16>& from, const PanelShape& shape, int64_t begin, int64_t end,
-                                 float* to) {
-  const int64_t depth_end = smaller(2 * end, shape.depth);
-  for (int64_t i = 0; i < kTileSide; ++i) {
-    const BFloat16* const row = from.data + i * from.stride;
-    float* const line = to + i * shape.pitch;
-    for (int64_t unit = begin; unit < end; unit += kStepUnits) {
-      const bool none = i >= shape.lines;
-      const __m512 step = none ? _mm512_setzero_ps() : BFloat16Pairs::along(row + 2 * unit, depth_end - 2 * unit);
-      _mm512_storeu_ps(line + unit - begin, step);
-    }
-  }
-}
-
-inline void pack_contiguous_depths(const PanelSource<BFloat16>& from, const PanelShape& shape, int64_t begin,
-                                   int64_t end, float* to) {
-  const int64_t depth_end = smaller(2 * end, shape.depth);
-  const auto pairs = [&](int64_t k, auto lanes) {
-    return BFloat16Pairs::across(from.data + k * from.stride, from.stride, depth_end - k, lanes);
-  };
-  for (int64_t unit = begin; unit < end; unit += kStepUnits, to += kStepUnits) {
-    __m512 block[kTileSide];
-    for (int64_t i = 0; i < kTileSide; ++i) {
-      const int64_t k = 2 * (unit + i);
-      if (k >= depth_end) {
-        block[i] = _mm512_setzero_ps();
-      } else {
-        block[i] = shape.lines == kTileSide ? pairs(k, Full{}) : pairs(k, Part{static_cast<int>(shape.lines)});
-      }
-    }
-    Avx512::transpose(block);
-    for (int64_t i = 0; i < kTileSide; ++i) _mm512_storeu_ps(to + i * shape.pitch, block[i]);
-  }
-}
-
-inline void pack_tile_rows(const PanelSource<BFloat16>& from, const PanelShape& shape, int64_t begin, int64_t end,
-                           float* to) {
-  if (from.along_depth) return pack_contiguous_rows(from, shape, begin, end, to);
-  pack_contiguous_depths(from, shape, begin, end, to);
-}
-
 template <class Tiles, typename Out>
 class TiledPart {
  public:
@@ -133,7 +90,8 @@ class TiledPart {
         units_(cut_.blocks.begin(part.piece.first_block + part.piece.blocks) - first_unit_) {}
 
   void run() {
-    if (cut_.walks) return walk();
+    if (cut_.walks)
+      return with_value(part_.args.result, [this](auto value) { this->template walk<decltype(value)>(); });
     const int64_t rows = block_rows();
     tiles_.emplace();
     for (int64_t row = part_.row_begin; row < part_.row_end; row += rows) {
@@ -144,18 +102,35 @@ class TiledPart {
   }
 
  private:
+  template <class Value>
+  struct Sink {
+    // A store that waits for its cache line keeps those of the next tile's sums waiting.
+    using Rows = RowStore<AmxVectors, Value, BFloat16, Out, kTiledRows>;
+    const TiledPart& part;
+    int64_t first_row = 0;
+
+    int64_t start(const TiledSums& sums, Rows& rows) const {
+      const MatmulResult<BFloat16, Out>& result = part.part_.args.result;
+      const int64_t columns = smaller(kTiledColumns, part.part_.piece.columns - sums.column);
+      const TilePlace at{first_row + sums.row, part.part_.piece.first_column + sums.column, sums.rows, columns};
+      const auto* const values = reinterpret_cast<const float*>(sums.sums);
+      if (columns == kTiledColumns) {
+        rows = Rows(result, at, values);
+        return sums.rows;
+      }
+      store_values<AmxVectors, Value>(result, at, values);
+      return 0;
+    }
+  };
+
+  template <class Value>
   void walk() {
-    int64_t begin = 0;
-    const auto finish = [&](const TiledSums& sums) {
-      const int64_t column = part_.piece.first_column + sums.column;
-      const int64_t columns = smaller(kTiledColumns, part_.piece.columns - sums.column);
-      finish_tile<AmxVectors>(part_.args.result, {begin + sums.row, column, sums.rows, columns},
-                              reinterpret_cast<const float*>(sums.sums));
-    };
-    TileWalk<BFloat16Numbers, Tiles, decltype(finish)> walk(part_.scratch + cut_.sums, finish);
+    Sink<Value> sink{*this};
+    TileWalk<BFloat16Numbers, Tiles, Sink<Value>> walk(part_.scratch + cut_.sums, sink);
     const int64_t rows = block_rows();
     const int64_t steps = units_ / kStepUnits;
-    for (begin = part_.row_begin; begin < part_.row_end; begin += rows) {
+    for (int64_t begin = part_.row_begin; begin < part_.row_end; begin += rows) {
+      sink.first_row = begin;
       const int64_t end = smaller(begin + rows, part_.row_end);
       Range at_a_time{0, cut_.depth_steps};
       do {  // also without any depth
@@ -252,7 +227,7 @@ class TiledPart {
       const int64_t rows = smaller(kTiledRows, end - row);
       continued_ = part_.piece.first_block > 0;
       multiply_tile(rows, part_.scratch + (row - begin) * cut_.row_floats, b, sums);
-      if (last) finish_tile<AmxVectors>(part_.args.result, {row, column, rows, columns}, sums);
+      if (last) store_sums<AmxVectors>(part_.args.result, {row, column, rows, columns}, sums);
     }
   }
 

@@ -49,22 +49,25 @@ struct TiledSums {
   int64_t row = 0;
   int64_t column = 0;
   int64_t rows = 0;
-
-  TiledSums part(int64_t begin, int64_t end) const {
-    return {sums + begin * kTiledRowBytes, row + begin, column, end - begin};
-  }
 };
 
-// finish(TiledSums) stores some rows. The last ones wait until finish_all().
-template <class Numbers, class Tiles, class Finish>
+// A Sink takes sums that are whole:
+//   Rows                 by value: stores the rows of a tile, the next one with store_next()
+//   start(sums, rows)    how many `rows` is to store; 0 if that has been done already
+// The last ones wait until finish_all().
+template <class Numbers, class Tiles, class Sink>
 class TileWalk {
  public:
-  TileWalk(void* sums, const Finish& finish) : sums_(static_cast<char*>(sums)), finish_(finish) {}
+  TileWalk(void* sums, const Sink& sink) : sums_(static_cast<char*>(sums)), sink_(sink) {}
 
   void multiply(const TiledRows& rows, const TiledPanel& panel) {
     const int64_t pieces = rows.steps > kWalkSteps ? (rows.steps + kWalkSteps - 1) / kWalkSteps : 1;
     const int64_t piece = (rows.steps + pieces - 1) / pieces;
     const int64_t group = (pieces == 1 ? 1 : kWalkTiles) * kTiledRows;
+    waiting_tiles_ = group / kTiledRows + 1;
+    // Not in the last third of the steps: rows that still wait for their cache lines would keep new sums waiting.
+    const int64_t storing_steps = piece < 2 ? 1 : piece * 2 / 3;
+    rows_a_step_ = (kTiledRows + storing_steps - 1) / storing_steps;
     prefetch(panel.next, rows);
     for (int64_t begin = 0; begin < rows.rows; begin += group) {
       const int64_t end = begin + group < rows.rows ? begin + group : rows.rows;
@@ -91,50 +94,55 @@ class TileWalk {
   }
 
   void finish_all() {
-    if (done_ < whole_.rows) finish_(whole_.part(done_, whole_.rows));
-    done_ = whole_.rows;
+    for (; rows_left_ > 0; --rows_left_) rows_.store_next();
   }
 
  private:
   static constexpr int64_t kTileBytes = kTiledRows * kTiledRowBytes;
 
-  char* waiting_sums(int64_t tile) const { return sums_ + (tiles_before_ + tile) % (kWalkTiles + 1) * kTileBytes; }
+  char* waiting_sums(int64_t tile) const { return sums_ + (tiles_before_ + tile) % waiting_tiles_ * kTileBytes; }
 
-  void multiply_tile(const TiledProduct& product, int64_t rows) {
-    const auto meanwhile = [this] { work(); };
-    if (rows > kTileSide) return multiply_tiles<Numbers, true>(tiles_, product, meanwhile);
-    multiply_tiles<Numbers, false>(tiles_, product, meanwhile);
+  // A function of its own, where what is needed between the steps has registers.
+  [[gnu::noinline]] void multiply_tile(const TiledProduct& product, int64_t rows) {
+    typename Sink::Rows storing = rows_;
+    int64_t rows_left = rows_left_;
+    const char* next = next_;
+    const auto meanwhile = [&, lines = lines_a_step_, most = rows_a_step_]() __attribute__((always_inline)) {
+      for (int64_t i = 0; i < lines; ++i, next += kTileRowBytes) __builtin_prefetch(next, 0, 2);
+      for (int64_t i = 0; i < most && rows_left > 0; ++i, --rows_left) storing.store_next();
+    };
+    if (rows > kTileSide) {
+      multiply_tiles<Numbers, true>(tiles_, product, meanwhile);
+    } else {
+      multiply_tiles<Numbers, false>(tiles_, product, meanwhile);
+    }
+    rows_ = storing;
+    rows_left_ = rows_left;
+    next_ = next;
   }
 
   // To be stored between the next steps, or when the next one comes.
   void add(const TiledSums& whole) {
     finish_all();
-    whole_ = whole, done_ = 0;
+    rows_left_ = sink_.start(whole, rows_);
   }
 
+  // In equal parts for all steps of these rows; a little beyond its end does no harm.
   void prefetch(const char* panel, const TiledRows& rows) {
-    const int64_t bytes = panel == nullptr ? 0 : rows.steps * kTileSide * kTiledRowBytes;
+    const int64_t lines = rows.steps * kTileSide * kTiledRowBytes / kTileRowBytes;
     const int64_t steps = (rows.rows + kTiledRows - 1) / kTiledRows * rows.steps;
-    next_ = panel, next_end_ = panel + bytes;
-    lines_a_step_ = steps > 0 ? (bytes / kTileRowBytes + steps - 1) / steps : 0;
-  }
-
-  void work() {
-    for (int64_t i = 0; i < lines_a_step_ && next_ < next_end_; ++i, next_ += kTileRowBytes) {
-      __builtin_prefetch(next_, 0, 2);
-    }
-    if (done_ == whole_.rows) return;
-    const int64_t end = done_ + Numbers::kStoredRows < whole_.rows ? done_ + Numbers::kStoredRows : whole_.rows;
-    finish_(whole_.part(done_, end));
-    done_ = end;
+    next_ = panel;
+    lines_a_step_ = panel != nullptr && steps > 0 ? (lines + steps - 1) / steps : 0;
   }
 
   char* const sums_;  // kWalkSums, unused where panels have their own
-  const Finish& finish_;
-  int64_t tiles_before_ = 0;  // their sums take turns
-  TiledSums whole_;
-  int64_t done_ = 0;  // of its rows
-  const char *next_ = nullptr, *next_end_ = nullptr;
+  const Sink& sink_;
+  int64_t waiting_tiles_ = 1;  // whose sums take turns
+  int64_t tiles_before_ = 0;
+  typename Sink::Rows rows_;
+  int64_t rows_left_ = 0;
+  int64_t rows_a_step_ = 0;
+  const char* next_ = nullptr;
   int64_t lines_a_step_ = 0;
   Tiles tiles_;
 };

@@ -17,16 +17,13 @@ namespace {
 constexpr int64_t kTileSide = 16;      // rows of a tile, and columns of 32 bits
 constexpr int64_t kTileRowBytes = 64;  // of depth that a product takes at a time
 
-// kStoredRows: of the tile before that are stored beside one step; a tile of int8 has half the steps.
 struct Int8Numbers {
-  static constexpr int64_t kStoredRows = 16;
   template <int kSum, int kA, int kB, class Tiles>
   static void add(Tiles& tiles) {
     tiles.template add_int8<kSum, kA, kB>();
   }
 };
 struct BFloat16Numbers {
-  static constexpr int64_t kStoredRows = 2;
   template <int kSum, int kA, int kB, class Tiles>
   static void add(Tiles& tiles) {
     tiles.template add_bf16<kSum, kA, kB>();
