@@ -14,8 +14,9 @@ namespace {
 
 constexpr Ladder<ResidualLayerNormRung<float>, 3> kFloatLadder{
     &avx512::kResidualLayerNormFloat, &avx2::kResidualLayerNormFloat, &reference::kResidualLayerNormFloat};
-constexpr Ladder<ResidualLayerNormRung<BFloat16>, 3> kBFloat16Ladder{
-    &avx512::kResidualLayerNormBFloat16, &avx2::kResidualLayerNormBFloat16, &reference::kResidualLayerNormBFloat16};
+constexpr Ladder<ResidualLayerNormRung<BFloat16>, 4> kBFloat16Ladder{
+    &avx512::kResidualLayerNormBFloat16Conversion, &avx512::kResidualLayerNormBFloat16,
+    &avx2::kResidualLayerNormBFloat16, &reference::kResidualLayerNormBFloat16};
 constexpr Ladder<ResidualLayerNormRung<Half>, 3> kHalfLadder{
     &avx512::kResidualLayerNormHalf, &avx2::kResidualLayerNormHalf, &reference::kResidualLayerNormHalf};
 

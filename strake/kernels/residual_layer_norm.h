@@ -9,7 +9,7 @@
 // The end of a transformer sublayer in one pass over memory:
 //   sum = dropout(x) + residual,   y = (sum - mean) rstd gamma + beta,   rstd = 1 / sqrt(variance + eps)
 // per token; pre-norm networks use `sum` as well as y. Mean and variance are those of `sum` as stored, so that the
-// backward pass sees the same numbers.
+// backward pass sees the same numbers. Processors with AVX512-BF16 store denormal bf16 numbers as 0.
 namespace strake::kernels {
 
 template <typename T>

@@ -27,6 +27,8 @@ namespace avx512 {
 extern const ResidualLayerNormRung<float> kResidualLayerNormFloat;
 extern const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16;
 extern const ResidualLayerNormRung<Half> kResidualLayerNormHalf;
+// With AVX512-BF16.
+extern const ResidualLayerNormRung<BFloat16> kResidualLayerNormBFloat16Conversion;
 }  // namespace avx512
 
 }  // namespace strake::kernels

@@ -42,7 +42,8 @@ struct Avx512 {
   static void store(float* p, Float v, Part part) { _mm512_mask_storeu_ps(p, lanes(part), v); }
   static void store(BFloat16* p, Float v, Full = {}) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow(v)); }
   static void store(BFloat16* p, Float v, Part part) { _mm256_mask_storeu_epi16(p, lanes(part), narrow(v)); }
-  static void store_two(float* p, Float a, Float b) {
+  template <typename T>
+  static void store_two(T* p, Float a, Float b) {
     store(p, a);
     store(p + kLanes, b);
   }

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "strake/kernels/simd/amx_vectors.h"
+#include "strake/kernels/simd/avx512_bf16.h"
 #include "strake/kernels/simd/int8_avx512.h"
 #include "strake/kernels/simd/int8_matmul.h"
 #include "strake/kernels/simd/tile_walk.h"
@@ -12,7 +12,7 @@ namespace {
 
 // int8 products of tiles; quantization and what follows a product are those of AVX-512.
 struct Int8TileUnits : Int8Avx512 {
-  using Simd = AmxVectors;
+  using Simd = Avx512Bf16;
   static constexpr int kTileRows = kTiledRows;
   static constexpr int kDepthPerUnit = 4;
   static constexpr int kDepthStep = kTileRowBytes;

@@ -20,6 +20,14 @@ template <class S, class F>
   if (i < count) f(i, Part{static_cast<int>(count - i)});
 }
 
+// The same, with two whole vectors at a time as two(i): chains of sums that do not wait for each other.
+template <class S, class Two, class F>
+[[gnu::always_inline]] inline void for_each_two_vectors(int64_t count, Two&& two, F&& f) {
+  int64_t i = 0;
+  for (; i + 2 * S::kLanes <= count; i += 2 * S::kLanes) two(i);
+  for_each_vector<S>(count - i, [&](int64_t j, auto lanes) { f(i + j, lanes); });
+}
+
 inline int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 

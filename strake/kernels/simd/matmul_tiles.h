@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "strake/kernels/simd/amx_vectors.h"
+#include "strake/kernels/simd/avx512_bf16.h"
 #include "strake/kernels/simd/matmul.h"
 #include "strake/kernels/simd/matmul_tile_rows.h"
 #include "strake/kernels/simd/tile_walk.h"
@@ -105,7 +105,7 @@ class TiledPart {
   template <class Value>
   struct Sink {
     // A store that waits for its cache line keeps those of the next tile's sums waiting.
-    using Rows = RowStore<AmxVectors, Value, BFloat16, Out, kTiledRows>;
+    using Rows = RowStore<Avx512Bf16, Value, BFloat16, Out, kTiledRows>;
     const TiledPart& part;
     int64_t first_row = 0;
 
@@ -118,7 +118,7 @@ class TiledPart {
         rows = Rows(result, at, values);
         return sums.rows;
       }
-      store_values<AmxVectors, Value>(result, at, values);
+      store_values<Avx512Bf16, Value>(result, at, values);
       return 0;
     }
   };
@@ -227,7 +227,7 @@ class TiledPart {
       const int64_t rows = smaller(kTiledRows, end - row);
       continued_ = part_.piece.first_block > 0;
       multiply_tile(rows, part_.scratch + (row - begin) * cut_.row_floats, b, sums);
-      if (last) store_sums<AmxVectors>(part_.args.result, {row, column, rows, columns}, sums);
+      if (last) store_sums<Avx512Bf16>(part_.args.result, {row, column, rows, columns}, sums);
     }
   }
 

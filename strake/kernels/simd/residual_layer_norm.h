@@ -15,6 +15,7 @@ inline typename S::Float add_residual(const ResidualLayerNormForward<T>& args, c
   const T* const residual = args.residual == nullptr ? nullptr : args.residual + token * args.stride;
   T* const sum = args.sum + token * args.stride;
   Float total = S::zero();
+  Float second_total = S::zero();
   const auto finish = [&](int64_t c, auto lanes, Float value) {
     if (residual != nullptr) value = value + S::load(residual + c, lanes);
     S::store(sum + c, value, lanes);
@@ -25,9 +26,17 @@ inline typename S::Float add_residual(const ResidualLayerNormForward<T>& args, c
       finish(c, lanes, S::load(x + c, lanes) * S::keep(S::set(rule.scale), bits));
     });
   } else {
-    for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) { finish(c, lanes, S::load(x + c, lanes)); });
+    const auto two = [&](int64_t c) {
+      Float a = S::load(x + c);
+      Float b = S::load(x + c + S::kLanes);
+      if (residual != nullptr) a = a + S::load(residual + c), b = b + S::load(residual + c + S::kLanes);
+      S::store_two(sum + c, a, b);
+      total = total + S::load(sum + c);
+      second_total = second_total + S::load(sum + c + S::kLanes);
+    };
+    for_each_two_vectors<S>(args.columns, two, [&](int64_t c, auto lanes) { finish(c, lanes, S::load(x + c, lanes)); });
   }
-  return total;
+  return total + second_total;
 }
 
 template <class S, class T>
@@ -38,17 +47,27 @@ void residual_layer_norm_forward_range(const ResidualLayerNormForward<T>& args, 
   for (int64_t token = begin; token < end; ++token) {
     const float mean = S::sum(add_residual<S>(args, rule, token)) / columns;
     const T* const sum = args.sum + token * args.stride;
-    Float squares = S::zero();
-    for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
+    Float squares[2] = {S::zero(), S::zero()};
+    const auto add_square = [&](int64_t c, auto lanes, Float& to) {
       const Float centred = S::first(S::load(sum + c, lanes) - S::set(mean), lanes);
-      squares = S::fma(centred, centred, squares);
-    });
-    const float rstd = 1.0F / __builtin_sqrtf(S::sum(squares) / columns + args.eps);
+      to = S::fma(centred, centred, to);
+    };
+    for_each_two_vectors<S>(
+        args.columns,
+        [&](int64_t c) {
+          add_square(c, Full(), squares[0]);
+          add_square(c + S::kLanes, Full(), squares[1]);
+        },
+        [&](int64_t c, auto lanes) { add_square(c, lanes, squares[0]); });
+    const float rstd = 1.0F / __builtin_sqrtf(S::sum(squares[0] + squares[1]) / columns + args.eps);
     T* const y = args.y + token * args.stride;
-    for_each_vector<S>(args.columns, [&](int64_t c, auto lanes) {
-      const Float normal = (S::load(sum + c, lanes) - S::set(mean)) * S::set(rstd);
-      S::store(y + c, S::fma(normal, S::load(args.gamma + c, lanes), S::load(args.beta + c, lanes)), lanes);
-    });
+    const auto normal = [&](int64_t c, auto lanes) {
+      const Float n = (S::load(sum + c, lanes) - S::set(mean)) * S::set(rstd);
+      return S::fma(n, S::load(args.gamma + c, lanes), S::load(args.beta + c, lanes));
+    };
+    for_each_two_vectors<S>(
+        args.columns, [&](int64_t c) { S::store_two(y + c, normal(c, Full()), normal(c + S::kLanes, Full())); },
+        [&](int64_t c, auto lanes) { S::store(y + c, normal(c, lanes), lanes); });
     args.mean[token] = mean;
     args.rstd[token] = rstd;
   }
