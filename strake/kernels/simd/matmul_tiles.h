@@ -90,8 +90,9 @@ class TiledPart {
         units_(cut_.blocks.begin(part.piece.first_block + part.piece.blocks) - first_unit_) {}
 
   void run() {
-    if (cut_.walks)
+    if (cut_.walks) {
       return with_value(part_.args.result, [this](auto value) { this->template walk<decltype(value)>(); });
+    }
     const int64_t rows = block_rows();
     tiles_.emplace();
     for (int64_t row = part_.row_begin; row < part_.row_end; row += rows) {
