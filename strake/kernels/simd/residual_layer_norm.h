@@ -16,9 +16,11 @@ inline typename S::Float add_residual(const ResidualLayerNormForward<T>& args, c
   T* const sum = args.sum + token * args.stride;
   Float total = S::zero();
   Float second_total = S::zero();
+  const auto plus_residual = [&](int64_t c, auto lanes, Float value) {
+    return residual == nullptr ? value : value + S::load(residual + c, lanes);
+  };
   const auto finish = [&](int64_t c, auto lanes, Float value) {
-    if (residual != nullptr) value = value + S::load(residual + c, lanes);
-    S::store(sum + c, value, lanes);
+    S::store(sum + c, plus_residual(c, lanes, value), lanes);
     total = total + S::load(sum + c, lanes);  // as rounded
   };
   if (rule.active) {
@@ -27,12 +29,11 @@ inline typename S::Float add_residual(const ResidualLayerNormForward<T>& args, c
     });
   } else {
     const auto two = [&](int64_t c) {
-      Float a = S::load(x + c);
-      Float b = S::load(x + c + S::kLanes);
-      if (residual != nullptr) a = a + S::load(residual + c), b = b + S::load(residual + c + S::kLanes);
-      S::store_two(sum + c, a, b);
+      const int64_t second = c + S::kLanes;
+      S::store_two(sum + c, plus_residual(c, Full(), S::load(x + c)),
+                   plus_residual(second, Full(), S::load(x + second)));
       total = total + S::load(sum + c);
-      second_total = second_total + S::load(sum + c + S::kLanes);
+      second_total = second_total + S::load(sum + second);
     };
     for_each_two_vectors<S>(args.columns, two, [&](int64_t c, auto lanes) { finish(c, lanes, S::load(x + c, lanes)); });
   }
