@@ -249,7 +249,7 @@ class TiledPart {
     const TiledProduct product{
         .a = a, .a_stride = cut_.row_floats * 4, .b = b, .steps = steps, .sums = sums, .continued = continued_};
     continued_ = true;
-    const auto nothing = [] {};
+    const auto nothing = [](int) {};
     if (rows > kTileSide) return multiply_tiles<BFloat16Numbers, true>(*tiles_, product, nothing);
     multiply_tiles<BFloat16Numbers, false>(*tiles_, product, nothing);
   }

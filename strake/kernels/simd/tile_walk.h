@@ -6,8 +6,8 @@
 //
 // The depth is walked through in pieces so short that a panel's piece stays in the first-level cache while the rows
 // come from the second; a few tiles' sums wait there meanwhile. The unit that multiplies tiles works beside the vector
-// units, so between its steps some rows of the tile before go to where they belong, and the next panel, which no
-// hardware sees coming, is asked for.
+// units, so between its products rows of the tile before go to where they belong, one at a time, and the next panel,
+// which no hardware sees coming, is asked for.
 namespace strake::kernels {
 namespace {
 
@@ -63,33 +63,23 @@ class TileWalk {
   void multiply(const TiledRows& rows, const TiledPanel& panel) {
     const int64_t pieces = rows.steps > kWalkSteps ? (rows.steps + kWalkSteps - 1) / kWalkSteps : 1;
     const int64_t piece = (rows.steps + pieces - 1) / pieces;
-    const int64_t group = (pieces == 1 ? 1 : kWalkTiles) * kTiledRows;
-    waiting_tiles_ = group / kTiledRows + 1;
-    // Not in the last third of the steps: rows that still wait for their cache lines would keep new sums waiting.
-    const int64_t storing_steps = piece < 2 ? 1 : piece * 2 / 3;
-    rows_a_step_ = (kTiledRows + storing_steps - 1) / storing_steps;
+    const int64_t group = pieces == 1 && rows.rows > 0 ? rows.rows : kWalkTiles * kTiledRows;
+    waiting_tiles_ = pieces == 1 ? 2 : kWalkTiles + 1;
     prefetch(panel.next, rows);
     for (int64_t begin = 0; begin < rows.rows; begin += group) {
       const int64_t end = begin + group < rows.rows ? begin + group : rows.rows;
+      const int64_t first = waiting_;
       for (int64_t i = 0; i < pieces; ++i) {
         const int64_t step = i * piece;
-        const int64_t steps = i + 1 < pieces ? piece : rows.steps - step;
-        for (int64_t row = begin; row < end; row += kTiledRows) {
-          char* const sums = panel.sums != nullptr ? panel.sums + row / kTiledRows * kTileBytes
-                                                   : waiting_sums((row - begin) / kTiledRows);
-          const TiledLines lines = rows.from(row);
-          multiply_tile({.a = lines.a + step * kTileRowBytes,
-                         .a_stride = lines.stride,
-                         .b = panel.b + step * kTileSide * kTiledRowBytes,
-                         .steps = steps,
-                         .sums = sums,
-                         .continued = step > 0 || !panel.is_first},
-                        end - row);
-          if (i + 1 == pieces && panel.is_last)
-            add({sums, row, panel.column, end - row < kTiledRows ? end - row : kTiledRows});
-        }
+        waiting_ = first;
+        multiply_rows({.rows = rows,
+                       .panel = panel,
+                       .begin = begin,
+                       .end = end,
+                       .step = step,
+                       .steps = i + 1 < pieces ? piece : rows.steps - step,
+                       .is_last = i + 1 == pieces && panel.is_last});
       }
-      tiles_before_ += (end - begin + kTiledRows - 1) / kTiledRows;
     }
   }
 
@@ -99,50 +89,85 @@ class TileWalk {
 
  private:
   static constexpr int64_t kTileBytes = kTiledRows * kTiledRowBytes;
+  static constexpr int kStoringPlaces = 3;  // of the four in a step; one is for what comes next
 
-  char* waiting_sums(int64_t tile) const { return sums_ + (tiles_before_ + tile) % waiting_tiles_ * kTileBytes; }
+  struct Piece {
+    const TiledRows& rows;
+    const TiledPanel& panel;
+    int64_t begin, end;   // rows
+    int64_t step, steps;  // of the depth
+    bool is_last;
+  };
 
-  // A function of its own, where what is needed between the steps has registers.
-  [[gnu::noinline]] void multiply_tile(const TiledProduct& product, int64_t rows) {
+  void multiply_rows(const Piece& piece) {
+    if (piece.steps * kStoringPlaces < kTiledRows) return multiply_rows_of<2>(piece);
+    multiply_rows_of<1>(piece);
+  }
+  // The second half of the last tile is left out if it has no row.
+  template <int kRowsAPlace>
+  void multiply_rows_of(const Piece& piece) {
+    const int64_t whole = piece.begin + (piece.end - piece.begin + kTileSide - 1) / kTiledRows * kTiledRows;
+    if (whole > piece.begin) {
+      multiply_tiles_of<true, kRowsAPlace>(piece, piece.begin, whole < piece.end ? whole : piece.end);
+    }
+    if (whole < piece.end) multiply_tiles_of<false, kRowsAPlace>(piece, whole, piece.end);
+  }
+
+  // A function of its own, where what is needed between the products has registers, over many tiles.
+  template <bool kTwoRows, int kRowsAPlace>
+  [[gnu::noinline]] void multiply_tiles_of(const Piece& piece, int64_t begin, int64_t end) {
     typename Sink::Rows storing = rows_;
     int64_t rows_left = rows_left_;
+    int64_t waiting = waiting_;
     const char* next = next_;
-    const auto meanwhile = [&, lines = lines_a_step_, most = rows_a_step_]() __attribute__((always_inline)) {
-      for (int64_t i = 0; i < lines; ++i, next += kTileRowBytes) __builtin_prefetch(next, 0, 2);
-      for (int64_t i = 0; i < most && rows_left > 0; ++i, --rows_left) storing.store_next();
+    const auto meanwhile = [&, lines = lines_a_step_, next_end = next_end_](int place) __attribute__((always_inline)) {
+      if (place < kStoringPlaces) {
+        for (int i = 0; i < kRowsAPlace && rows_left > 0; ++i, --rows_left) storing.store_next();
+      } else {
+        for (int64_t i = 0; i < lines && next != next_end; ++i, next += kTileRowBytes) __builtin_prefetch(next, 0, 2);
+      }
     };
-    if (rows > kTileSide) {
-      multiply_tiles<Numbers, true>(tiles_, product, meanwhile);
-    } else {
-      multiply_tiles<Numbers, false>(tiles_, product, meanwhile);
+    for (int64_t row = begin; row < end; row += kTiledRows) {
+      char* const sums =
+          piece.panel.sums != nullptr ? piece.panel.sums + row / kTiledRows * kTileBytes : sums_ + waiting * kTileBytes;
+      waiting = waiting + 1 < waiting_tiles_ ? waiting + 1 : 0;
+      const TiledLines lines = piece.rows.from(row);
+      multiply_tiles<Numbers, kTwoRows>(tiles_,
+                                        {.a = lines.a + piece.step * kTileRowBytes,
+                                         .a_stride = lines.stride,
+                                         .b = piece.panel.b + piece.step * kTileSide * kTiledRowBytes,
+                                         .steps = piece.steps,
+                                         .sums = sums,
+                                         .continued = piece.step > 0 || !piece.panel.is_first},
+                                        meanwhile);
+      if (!piece.is_last) continue;
+      for (; rows_left > 0; --rows_left) storing.store_next();
+      rows_left =
+          sink_.start({sums, row, piece.panel.column, end - row < kTiledRows ? end - row : kTiledRows}, storing);
     }
     rows_ = storing;
     rows_left_ = rows_left;
+    waiting_ = waiting;
     next_ = next;
   }
 
-  // To be stored between the next steps, or when the next one comes.
-  void add(const TiledSums& whole) {
-    finish_all();
-    rows_left_ = sink_.start(whole, rows_);
-  }
-
-  // In equal parts for all steps of these rows; a little beyond its end does no harm.
+  // In equal parts for all steps of these rows.
   void prefetch(const char* panel, const TiledRows& rows) {
-    const int64_t lines = rows.steps * kTileSide * kTiledRowBytes / kTileRowBytes;
+    const int64_t lines = panel == nullptr ? 0 : rows.steps * kTileSide * kTiledRowBytes / kTileRowBytes;
     const int64_t steps = (rows.rows + kTiledRows - 1) / kTiledRows * rows.steps;
     next_ = panel;
-    lines_a_step_ = panel != nullptr && steps > 0 ? (lines + steps - 1) / steps : 0;
+    next_end_ = panel + lines * kTileRowBytes;
+    lines_a_step_ = steps == 0 ? 0 : (lines + steps - 1) / steps;
   }
 
   char* const sums_;  // kWalkSums, unused where panels have their own
   const Sink& sink_;
   int64_t waiting_tiles_ = 1;  // whose sums take turns
-  int64_t tiles_before_ = 0;
+  int64_t waiting_ = 0;        // the next one
   typename Sink::Rows rows_;
   int64_t rows_left_ = 0;
-  int64_t rows_a_step_ = 0;
   const char* next_ = nullptr;
+  const char* next_end_ = nullptr;
   int64_t lines_a_step_ = 0;
   Tiles tiles_;
 };

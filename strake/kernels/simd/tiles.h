@@ -45,9 +45,10 @@ constexpr int64_t kTiledColumns = 2 * kTileSide;
 constexpr int64_t kTiledRowBytes = kTiledColumns * 4;  // of B and of sums
 
 // Four sums, two tiles of A, two of B: each loaded tile is used twice, all sums stay in tiles. B is the operand that
-// the other rows of A need again. meanwhile() is called once a step: vectors work while the unit multiplies.
+// the other rows of A need again. meanwhile(place) is called behind each of a step's products, with 0 to 3, or with 0,
+// 1 and 3 where there are but two of them: vectors work while the unit multiplies.
 template <class Numbers, bool kTwoRows, class Tiles, class Meanwhile>
-inline void multiply_tiles(Tiles& tiles, const TiledProduct& product, Meanwhile&& meanwhile) {
+[[gnu::always_inline]] inline void multiply_tiles(Tiles& tiles, const TiledProduct& product, Meanwhile&& meanwhile) {
   const char* a = static_cast<const char*>(product.a);
   const char* b = static_cast<const char*>(product.b);
   char* const sums = static_cast<char*>(product.sums);
@@ -71,16 +72,19 @@ inline void multiply_tiles(Tiles& tiles, const TiledProduct& product, Meanwhile&
     tiles.template load<6>(b, kTiledRowBytes);
     tiles.template load_once<4>(a, product.a_stride);
     Numbers::template add<0, 4, 6>(tiles);
+    meanwhile(0);
     tiles.template load<7>(b + kTileRowBytes, kTiledRowBytes);
     Numbers::template add<1, 4, 7>(tiles);
+    meanwhile(1);
     if constexpr (kTwoRows) {
       tiles.template load_once<5>(a + kTileSide * product.a_stride, product.a_stride);
       Numbers::template add<2, 5, 6>(tiles);
+      meanwhile(2);
       Numbers::template add<3, 5, 7>(tiles);
     }
+    meanwhile(3);
     a += kTileRowBytes;
     b += kTileSide * kTiledRowBytes;
-    meanwhile();
   }
   tiles.template store<0>(sums, kTiledRowBytes);
   tiles.template store<1>(sums + kTileRowBytes, kTiledRowBytes);
