@@ -39,6 +39,8 @@ namespace avx512 {
 extern const AttentionRung<float> kAttentionFloat;
 extern const AttentionRung<BFloat16> kAttentionBFloat16;
 extern const AttentionRung<Half> kAttentionHalf;
+// With AVX512-BF16's conversion: results are rounded alike, but denormal ones become 0.
+extern const AttentionRung<BFloat16> kAttentionBFloat16Conversion;
 }  // namespace avx512
 
 }  // namespace strake::kernels

@@ -12,8 +12,9 @@ namespace {
 
 constexpr Ladder<BiasActivationRung<float>, 3> kFloatLadder{&avx512::kBiasActivationFloat, &avx2::kBiasActivationFloat,
                                                             &reference::kBiasActivationFloat};
-constexpr Ladder<BiasActivationRung<BFloat16>, 3> kBFloat16Ladder{
-    &avx512::kBiasActivationBFloat16, &avx2::kBiasActivationBFloat16, &reference::kBiasActivationBFloat16};
+constexpr Ladder<BiasActivationRung<BFloat16>, 4> kBFloat16Ladder{
+    &avx512::kBiasActivationBFloat16Conversion, &avx512::kBiasActivationBFloat16, &avx2::kBiasActivationBFloat16,
+    &reference::kBiasActivationBFloat16};
 constexpr Ladder<BiasActivationRung<Half>, 3> kHalfLadder{&avx512::kBiasActivationHalf, &avx2::kBiasActivationHalf,
                                                           &reference::kBiasActivationHalf};
 

@@ -26,6 +26,8 @@ namespace avx512 {
 extern const BiasActivationRung<float> kBiasActivationFloat;
 extern const BiasActivationRung<BFloat16> kBiasActivationBFloat16;
 extern const BiasActivationRung<Half> kBiasActivationHalf;
+// With AVX512-BF16's conversion: results are rounded alike, but denormal ones become 0.
+extern const BiasActivationRung<BFloat16> kBiasActivationBFloat16Conversion;
 }  // namespace avx512
 
 }  // namespace strake::kernels

@@ -1,0 +1,11 @@
+#include "strake/kernels/simd/attention.h"
+
+#include "strake/kernels/simd/avx512_bf16.h"
+
+namespace strake::kernels::avx512 {
+
+const AttentionRung<BFloat16> kAttentionBFloat16Conversion{
+    Isa::kAvx512Bf16, &attention_forward_scratch<Avx512Bf16>, &attention_backward_scratch<Avx512Bf16>,
+    &attention_forward_item<Avx512Bf16, BFloat16>, &attention_backward_item<Avx512Bf16, BFloat16>};
+
+}  // namespace strake::kernels::avx512
