@@ -4,15 +4,16 @@
 
 // The way through a block of rows times one panel of B after the other.
 //
-// The depth is walked through in pieces so short that a panel's piece stays in the first-level cache while the rows
-// come from the second; a few tiles' sums wait there meanwhile. The unit that multiplies tiles works beside the vector
-// units, so between its products rows of the tile before go to where they belong, one at a time, and the next panel,
-// which no hardware sees coming, is asked for.
+// Of a panel, as much as fits stays in the first-level cache while the rows come from the second. A large depth is
+// walked through in pieces that fit; a few tiles' sums wait there meanwhile. The unit that multiplies tiles works
+// beside the vector units, so between its products rows of the tile before go to where they belong, one at a time, and
+// the next panel, which no hardware sees coming, is asked for.
 namespace strake::kernels {
 namespace {
 
-constexpr int64_t kWalkSteps = 12;  // of the depth at a time: 24 KiB of a panel
-constexpr int64_t kWalkTiles = 4;   // whose sums wait where the depth is cut
+constexpr int64_t kWholeSteps = 32;  // of a depth that is not cut
+constexpr int64_t kPieceSteps = 12;  // at a time of one that is: 24 KiB of a panel
+constexpr int64_t kWalkTiles = 4;    // whose sums wait where the depth is cut
 constexpr int64_t kWalkSums = (kWalkTiles + 1) * kTiledRows * kTiledColumns;  // of 32 bits: one more is being stored
 
 // Rows of `steps` times 64 bytes of A, `stride` bytes apart, on cache lines.
@@ -61,7 +62,7 @@ class TileWalk {
   TileWalk(void* sums, const Sink& sink) : sums_(static_cast<char*>(sums)), sink_(sink) {}
 
   void multiply(const TiledRows& rows, const TiledPanel& panel) {
-    const int64_t pieces = rows.steps > kWalkSteps ? (rows.steps + kWalkSteps - 1) / kWalkSteps : 1;
+    const int64_t pieces = rows.steps > kWholeSteps ? (rows.steps + kPieceSteps - 1) / kPieceSteps : 1;
     const int64_t piece = (rows.steps + pieces - 1) / pieces;
     const int64_t group = pieces == 1 && rows.rows > 0 ? rows.rows : kWalkTiles * kTiledRows;
     waiting_tiles_ = pieces == 1 ? 2 : kWalkTiles + 1;

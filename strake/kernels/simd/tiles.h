@@ -44,6 +44,10 @@ constexpr int64_t kTiledRows = 2 * kTileSide;
 constexpr int64_t kTiledColumns = 2 * kTileSide;
 constexpr int64_t kTiledRowBytes = kTiledColumns * 4;  // of B and of sums
 
+// Of B, from its first on: 32 KiB, which the first-level cache keeps for the other rows of A. What comes after them
+// does not take their place there.
+constexpr int64_t kKeptSteps = 16;
+
 // Four sums, two tiles of A, two of B: each loaded tile is used twice, all sums stay in tiles. B is the operand that
 // the other rows of A need again. meanwhile(place) is called behind each of a step's products, with 0 to 3, or with 0,
 // 1 and 3 where there are but two of them: vectors work while the unit multiplies.
@@ -68,24 +72,36 @@ template <class Numbers, bool kTwoRows, class Tiles, class Meanwhile>
       tiles.template zero<3>();
     }
   }
-  for (int64_t step = 0; step < product.steps; ++step) {
-    tiles.template load<6>(b, kTiledRowBytes);
-    tiles.template load_once<4>(a, product.a_stride);
-    Numbers::template add<0, 4, 6>(tiles);
-    meanwhile(0);
-    tiles.template load<7>(b + kTileRowBytes, kTiledRowBytes);
-    Numbers::template add<1, 4, 7>(tiles);
-    meanwhile(1);
-    if constexpr (kTwoRows) {
-      tiles.template load_once<5>(a + kTileSide * product.a_stride, product.a_stride);
-      Numbers::template add<2, 5, 6>(tiles);
-      meanwhile(2);
-      Numbers::template add<3, 5, 7>(tiles);
+  const auto load_b = [&]<int kTile, bool kKept>(const char* from) __attribute__((always_inline)) {
+    if constexpr (kKept) {
+      tiles.template load<kTile>(from, kTiledRowBytes);
+    } else {
+      tiles.template load_once<kTile>(from, kTiledRowBytes);
     }
-    meanwhile(3);
-    a += kTileRowBytes;
-    b += kTileSide * kTiledRowBytes;
-  }
+  };
+  const auto multiply_steps = [&]<bool kKept>(int64_t steps) __attribute__((always_inline)) {
+    for (int64_t step = 0; step < steps; ++step) {
+      load_b.template operator()<6, kKept>(b);
+      tiles.template load_once<4>(a, product.a_stride);
+      Numbers::template add<0, 4, 6>(tiles);
+      meanwhile(0);
+      load_b.template operator()<7, kKept>(b + kTileRowBytes);
+      Numbers::template add<1, 4, 7>(tiles);
+      meanwhile(1);
+      if constexpr (kTwoRows) {
+        tiles.template load_once<5>(a + kTileSide * product.a_stride, product.a_stride);
+        Numbers::template add<2, 5, 6>(tiles);
+        meanwhile(2);
+        Numbers::template add<3, 5, 7>(tiles);
+      }
+      meanwhile(3);
+      a += kTileRowBytes;
+      b += kTileSide * kTiledRowBytes;
+    }
+  };
+  const int64_t kept = product.steps < kKeptSteps ? product.steps : kKeptSteps;
+  multiply_steps.template operator()<true>(kept);
+  multiply_steps.template operator()<false>(product.steps - kept);
   tiles.template store<0>(sums, kTiledRowBytes);
   tiles.template store<1>(sums + kTileRowBytes, kTiledRowBytes);
   if constexpr (kTwoRows) {
