@@ -141,7 +141,10 @@ class PmiServer::State {
       const int dead = came_.contains(first_->rank) ? 0 : 1;
       return came_.empty() || static_cast<int>(came_.size()) + dead >= num_ranks_;
     }
-    return !is_rank_zero_done_ || watchers_.empty();
+    // Rank 0's last word may be on its way to here.
+    const bool is_rank_zero_heard =
+        std::ranges::none_of(watchers_, [](const auto& watcher) { return field(watcher.second, "rank") == "0"; });
+    return is_rank_zero_heard && (!is_rank_zero_done_ || watchers_.empty());
   }
 
   void accept_ranks() {

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <memory>
+#include <thread>
 
 #include "strake/core/error.h"
 
@@ -138,6 +139,25 @@ TEST(PmiServer, ARankThatIsDoneMayEnd) {
   EXPECT_EQ(watching.hear(), "cmd=go");
   server.reset();
   EXPECT_EQ(watching.hear(), "cmd=bye");
+}
+
+TEST(PmiServer, ServesTheOthersWhenRankZeroIsDoneFirst) {
+  auto server = std::make_unique<PmiServer>("127.0.0.1", 0, PmiJob{.num_ranks = 2});
+  auto zero = std::make_unique<Watcher>(server->port(), 0);
+  auto other = std::make_unique<Watcher>(server->port(), 1);
+  Client mpi_of_other(server->port());
+  mpi_of_other.ask("cmd=init pmi_version=1 pmi_subversion=1");
+  EXPECT_EQ(zero->hear(), "cmd=go");
+  std::thread ending([&] {
+    zero->say("cmd=leave");
+    zero.reset();
+    server.reset();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_EQ(mpi_of_other.ask("cmd=finalize"), "cmd=finalize_ack rc=0");
+  other->say("cmd=leave");
+  other.reset();
+  ending.join();
 }
 
 TEST(PmiServer, TheEndOfARanksMpiWaitsForTheDeathThatCausedIt) {
