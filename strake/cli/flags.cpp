@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <iostream>
+#include <ostream>
 #include <utility>
 
 #include "strake/core/error.h"
@@ -77,14 +77,14 @@ class FlagFile final : public CLI::ConfigTOML {
 
 }  // namespace
 
-bool parse_arguments(CLI::App& app, std::vector<std::string> arguments) {
+bool parse_arguments(CLI::App& app, std::vector<std::string> arguments, std::ostream& out) {
   app.allow_extras();
   app.config_formatter(std::make_shared<FlagFile>(app));
   std::ranges::reverse(arguments);  // CLI11 takes them from the back
   try {
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+    out << app.help();
     return false;
   } catch (const CLI::ParseError& error) {
     fail(ErrorKind::kUsage, "{}", error.what());

@@ -28,7 +28,7 @@ struct VerbText {
 // Parses `arguments` (without program and verb) into the options of `app`. Unknown flags are errors (kUsage) that name
 // the nearest one, or say why a flag of Hugging Face or DeepSpeed is not there. Returns false if --help was asked for,
 // which is then printed.
-bool parse_arguments(CLI::App& app, std::vector<std::string> arguments);
+bool parse_arguments(CLI::App& app, std::vector<std::string> arguments, std::ostream& out);
 
 // true/false in the spellings of HfArgumentParser; Error (kUsage) naming the flag.
 bool parse_bool(const std::string& text, const std::string& flag);
@@ -98,7 +98,7 @@ bool parse_config(const VerbText& text, std::vector<std::string> arguments, Conf
   Config::visit_fields(config,
                        [&](const char* name, auto& field, const char* help) { add_flag(app, name, field, help); });
   add_flag(app, "print_config", print_config, "print the resolved configuration as JSON and stop");
-  if (!parse_arguments(app, std::move(arguments))) return false;
+  if (!parse_arguments(app, std::move(arguments), out)) return false;
   if constexpr (requires { config.given; }) {
     for (const CLI::Option* option : app.get_options()) {
       if (option->count() > 0) config.given.insert(option->get_single_name());

@@ -9,6 +9,7 @@
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
 #include "strake/core/version.h"
+#include "strake/tasks/launched_ranks.h"
 
 namespace {
 
@@ -61,6 +62,8 @@ int main(int argc, char** argv) {
   try {
     run({argv + 1, argv + argc});
     return 0;
+  } catch (const strake::tasks::ToldError& error) {
+    return strake::exit_code(error.kind());
   } catch (const strake::Error& error) {
     std::cerr << strake::error_line(error.kind(), error.what());
     return strake::exit_code(error.kind());

@@ -116,8 +116,14 @@ void run_tokenize(const VerbText& text, const std::vector<std::string>& argument
 }
 
 void run_estimate(const VerbText& text, const std::vector<std::string>& arguments) {
-  tasks::EstimateConfig config;
-  if (parse_config(text, arguments, config, std::cout)) tasks::estimate(config, std::cout);
+  tasks::LaunchedRanks ranks;
+  tasks::EstimateConfig config = tasks::estimate_defaults(ranks);
+  bool goes_on = false;
+  ranks.agree([&] {
+    std::ostream nowhere(nullptr);
+    goes_on = parse_config(text, arguments, config, ranks.speaks() ? std::cout : nowhere);
+  });
+  if (goes_on) tasks::estimate(config, ranks, std::cout);
 }
 
 }  // namespace
@@ -183,8 +189,10 @@ std::span<const Verb> verbs() {
             "\\\n"
             "    --deepspeed '{\"zero_optimization\": {\"stage\": 3}}' --memory_limit 64\n"
             "  strake estimate ... --gflops 400 --memory_bandwidth 10 --bandwidth 1.25    speeds of a rank elsewhere\n"
+            "  mpirun -n 4 strake estimate ...               of a run with four processes, which measure together\n"
             "The time of a step is estimated with speeds that are measured here in about a second, where no flag says\n"
-            "them; what was measured and what was assumed is told.\n"
+            "them; what was measured and what was assumed is told. Start it as the run will be, on the machines of\n"
+            "the run, and communication is what its processes measure between them.\n"
             "Exit code 2 if the run does not fit; the message names the nearest plan that does."},
            &run_estimate}};
   return kVerbs;

@@ -107,6 +107,63 @@ models::BatchShape batch_of(const char* flag, int64_t sequences, double length) 
           .squared_lengths = static_cast<double>(sequences) * length * length};
 }
 
+// A run, with what it refers to.
+struct Plan {
+  Subject subject;
+  PlannedRun run;
+  MemoryLimit machine;
+  std::vector<std::string> notices;  // of --deepspeed and --fsdp
+};
+
+int64_t ranks_per_machine(const EstimateConfig& config, const LaunchedRanks& ranks) {
+  if (config.ranks_per_machine > 0) return config.ranks_per_machine;
+  if (ranks.are_several()) return std::min<int64_t>(config.train.ranks, ranks.most_on_a_machine());
+  return config.train.ranks;
+}
+
+// Tokens of a sequence.
+double mean_length(const EstimateConfig& config, const Subject& subject) {
+  const int64_t longest = config.max_seq_length > 0 ? config.max_seq_length : subject.default_length;
+  require(longest <= subject.max_length, ErrorKind::kUsage, "--max_seq_length {} is more than the model's {} positions",
+          longest, subject.max_length);
+  const double length = config.mean_length > 0 ? config.mean_length : static_cast<double>(longest);
+  require(length >= 1 && length <= static_cast<double>(longest), ErrorKind::kUsage,
+          "--mean_length {} is not in [1, {}], the longest sequence", length, longest);
+  return length;
+}
+
+Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
+  given.validate();
+  require(given.processes || !launched.are_several(), ErrorKind::kUsage,
+          "--processes false and ranks that were started as processes contradict each other");
+  TrainConfig config = given.train;
+  config.given = given.given;
+  Subject subject = config.trains_language_model() ? language_model(config) : classifier(config);
+  training::freeze_parameters(*subject.model, config.training.frozen);
+  const int64_t per_machine = ranks_per_machine(given, launched);
+  ShardingRequest sharding = apply_sharding_flags(config, {.ranks = {.world = config.ranks, .per_node = per_machine},
+                                                           .hidden_size = subject.hidden_size,
+                                                           // Schedules take no memory: any number of steps will do.
+                                                           .total_steps = [](const auto&) { return int64_t{1}; }});
+  const training::TrainingOptions& options = config.training;
+  options.validate();
+  const double length = mean_length(given, subject);
+  const models::Model& model = *subject.model;
+  return {
+      .subject = std::move(subject),
+      .run = {.model = model,
+              .options = options,
+              .batch = batch_of("per_device_train_batch_size", options.per_device_train_batch_size, length),
+              .evaluation = batch_of("per_device_eval_batch_size", given.per_device_eval_batch_size, length),
+              .num_ranks = static_cast<int>(config.ranks),
+              .ranks_per_machine = static_cast<int>(per_machine),
+              .placement = given.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads},
+      .machine = given.memory_limit > 0
+                     ? MemoryLimit{static_cast<int64_t>(given.memory_limit * (int64_t{1} << 30)), "--memory_limit", {}}
+                     : memory_limit(),
+      .notices = std::move(sharding.notices)};
+}
+
 void print_recommendation(std::ostream& out, const PlannedRun& run, const MemoryLimit& machine) {
   const auto fit = cheapest_fit(run, machine);
   out << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
@@ -140,61 +197,47 @@ void EstimateConfig::validate() const {
   train.training.validate();
 }
 
-void estimate(const EstimateConfig& given, std::ostream& out) {
+EstimateConfig estimate_defaults(const LaunchedRanks& ranks) {
+  EstimateConfig config;
+  if (!ranks.are_several()) return config;
+  config.train.ranks = ranks.place().size;
+  config.processes = true;
+  return config;
+}
+
+void estimate(const EstimateConfig& config, LaunchedRanks& ranks, std::ostream& results) {
   keep_freed_memory();
   tensors::track_tensor_memory();  // and what comes with it, as in training: huge pages
-  given.validate();
-  EstimateConfig config = given;
-  config.train.given = given.given;
-  const Subject subject =
-      config.train.trains_language_model() ? language_model(config.train) : classifier(config.train);
-  training::freeze_parameters(*subject.model, config.train.training.frozen);
-  const auto ranks = static_cast<int>(config.train.ranks);
-  const auto per_machine = static_cast<int>(config.ranks_per_machine > 0 ? config.ranks_per_machine : ranks);
-  const ShardingRequest sharding =
-      apply_sharding_flags(config.train, {.ranks = {.world = ranks, .per_node = per_machine},
-                                          .hidden_size = subject.hidden_size,
-                                          // Schedules take no memory: any number of steps will do.
-                                          .total_steps = [](const auto&) { return int64_t{1}; }});
-  training::TrainingOptions& options = config.train.training;
-  options.validate();
-
-  const int64_t longest = config.max_seq_length > 0 ? config.max_seq_length : subject.default_length;
-  require(longest <= subject.max_length, ErrorKind::kUsage, "--max_seq_length {} is more than the model's {} positions",
-          longest, subject.max_length);
-  const double length = config.mean_length > 0 ? config.mean_length : static_cast<double>(longest);
-  require(length >= 1 && length <= static_cast<double>(longest), ErrorKind::kUsage,
-          "--mean_length {} is not in [1, {}], the longest sequence", length, longest);
-  const PlannedRun run{
-      .model = *subject.model,
-      .options = options,
-      .batch = batch_of("per_device_train_batch_size", options.per_device_train_batch_size, length),
-      .evaluation = batch_of("per_device_eval_batch_size", config.per_device_eval_batch_size, length),
-      .num_ranks = ranks,
-      .ranks_per_machine = per_machine,
-      .placement = config.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads};
-  const MemoryLimit machine =
-      config.memory_limit > 0
-          ? MemoryLimit{static_cast<int64_t>(config.memory_limit * (int64_t{1} << 30)), "--memory_limit", {}}
-          : memory_limit();
-
-  for (const std::string& notice : sharding.notices) out << notice << "\n";
-  print_run(out, run, subject.name);
-  const RunVariant asked = plan_of(run);
-  print_memory(out, run, asked);
+  std::ostream nowhere(nullptr);
+  std::ostream& out = ranks.speaks() ? results : nowhere;
+  std::optional<Plan> plan;
+  std::optional<RunVariant> asked;
+  ranks.agree([&] {
+    plan.emplace(make_plan(config, ranks));
+    asked = plan_of(plan->run);
+  });
+  const PlannedRun& run = plan->run;
+  for (const std::string& notice : plan->notices) out << notice << "\n";
+  print_run(out, run, plan->subject.name);
+  print_memory(out, run, *asked);
   out << "\n";
   print_step(out, run);
   out << "\n";
   out.flush();  // measuring takes a moment
-  const RunSpeeds speeds = find_speeds(run, config.speeds);
-  print_time(out, run, speeds);
-  out << "\nall stages\n";
-  print_variants(out, run, machine, speeds.rank());
-  out << "\n";
-  print_recommendation(out, run, machine);
-  out << "Training data, which is not known here, comes on top; so does the time of reading, evaluating and saving.\n";
-  out.flush();
-  require_fit(run, asked, machine);
+  const auto measure = [&] { return find_speeds(run, config.speeds, ranks); };
+  const RunSpeeds speeds = ranks.are_several() ? end_all_on_error(ranks.comm(), measure) : measure();
+  ranks.agree([&] {
+    if (!ranks.speaks()) return;
+    print_time(out, run, speeds);
+    out << "\nall stages\n";
+    print_variants(out, run, plan->machine, speeds.rank());
+    out << "\n";
+    print_recommendation(out, run, plan->machine);
+    out << "Training data, which is not known here, comes on top; so does the time of reading, evaluating and "
+           "saving.\n";
+    out.flush();
+    require_fit(run, *asked, plan->machine);
+  });
 }
 
 }  // namespace strake::tasks

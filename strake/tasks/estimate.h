@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "strake/tasks/launched_ranks.h"
 #include "strake/tasks/time_report.h"
 #include "strake/tasks/train.h"
 
@@ -17,7 +18,7 @@ struct EstimateConfig {
   double mean_length = 0;                  // 0: all sequences have max_seq_length tokens
   int64_t per_device_eval_batch_size = 0;  // 0: nothing is evaluated
   bool processes = false;
-  int64_t ranks_per_machine = 0;  // 0: all of them
+  int64_t ranks_per_machine = 0;  // 0: as many as are started on one, otherwise all
   double memory_limit = 0;        // GiB; 0: this machine's
   SpeedFlags speeds;
   std::set<std::string> given;
@@ -46,9 +47,10 @@ struct EstimateConfig {
     visit("gradient_checkpointing", options.gradient_checkpointing, "compute blocks again in the backward pass");
     visit("freeze", options.frozen.freeze, "parameters that keep their values, as strake train takes them");
     visit("train_only", options.frozen.train_only, "freeze all parameters but these");
-    visit("ranks", train.ranks, "data-parallel ranks");
-    visit("processes", self.processes, "ranks are processes (mpirun), not threads of one");
-    visit("ranks_per_machine", self.ranks_per_machine, "with --processes: ranks on one machine; 0: all");
+    visit("ranks", train.ranks, "data-parallel ranks; under mpirun as many as it started");
+    visit("processes", self.processes, "ranks are processes (mpirun), not threads of one; under mpirun they are");
+    visit("ranks_per_machine", self.ranks_per_machine,
+          "with --processes: ranks on one machine; 0: all, under mpirun as many as it started on one");
     visit("deepspeed", train.deepspeed, "a ds_config.json (file or inline JSON)");
     visit("fsdp", train.fsdp, "full_shard, shard_grad_op, hybrid_shard or no_shard");
     visit("fsdp_config", train.fsdp_config, "details of --fsdp, a JSON file or inline JSON");
@@ -58,8 +60,11 @@ struct EstimateConfig {
   void validate() const;
 };
 
+// Flags that are not given say what was started: that many ranks, as processes.
+EstimateConfig estimate_defaults(const LaunchedRanks& ranks);
+
 // Prints memory, arithmetic, communication and time of the run, and memory and time of its alternatives. Error (kUsage)
-// naming the nearest plan that fits if the run's own does not.
-void estimate(const EstimateConfig& config, std::ostream& out);
+// naming the nearest plan that fits if the run's own does not. Collective; rank 0 alone prints.
+void estimate(const EstimateConfig& config, LaunchedRanks& ranks, std::ostream& out);
 
 }  // namespace strake::tasks

@@ -1,6 +1,11 @@
 #include "strake/tasks/time_report.h"
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "strake/core/error.h"
 #include "strake/core/log.h"
@@ -43,7 +48,7 @@ std::optional<SpeedFigure> speed_of_arithmetic(const PlannedRun& run, const Spee
                       : "")};
 }
 
-SpeedFigure speed_within_machine(const PlannedRun& run, const training::Crew& crew) {
+SpeedFigure speed_of_threads(const PlannedRun& run, const training::Crew& crew) {
   const bool is_threads = run.placement == training::RankPlacement::kThreads;
   return {training::measure_sums_between_ranks(crew),
           fmt::format("measured: sums of gradients between threads here{}",
@@ -52,6 +57,69 @@ SpeedFigure speed_within_machine(const PlannedRun& run, const training::Crew& cr
 
 SpeedFigure speed_between_machines(const PlannedRun& run) {
   return {kAssumedNetwork / run.ranks_per_machine, "assumed: 10 Gbit/s" + shared_by_ranks(run)};
+}
+
+// Processes that a launcher started, no more than the run has.
+struct Measuring {
+  std::unique_ptr<comm::Comm> comm;
+  int on_machine = 1;
+  int machines = 1;
+
+  training::StartedRanks ranks() const { return {.comm = *comm, .on_machine = on_machine}; }
+};
+
+// The first ones of each machine. None: this process is none of them.
+std::optional<Measuring> choose_processes(LaunchedRanks& ranks, const PlannedRun& run) {
+  const bool may = ranks.place().local_rank < run.ranks_per_machine;
+  const std::vector<double> all = comm::all_gather_values(ranks.comm(), {may ? 1.0 : 0.0});
+  const double before = std::accumulate(all.begin(), all.begin() + ranks.rank(), 0.0);
+  const bool measures = may && before < run.num_ranks;
+  auto part = ranks.comm().split(measures ? 0 : 1);
+  if (!measures) return std::nullopt;
+  const int on_full_machine = std::min(run.ranks_per_machine, ranks.most_on_a_machine());
+  const int size = part->size();
+  return Measuring{.comm = std::move(part),
+                   .on_machine = std::min({run.ranks_per_machine, ranks.place().local_size, size}),
+                   .machines = (size + on_full_machine - 1) / on_full_machine};
+}
+
+// In groups of neighbours that share parameters, as training makes them.
+SpeedFigure speed_within_groups(const PlannedRun& run, const Measuring& processes) {
+  comm::Comm& all = *processes.comm;
+  const int of_group = std::min(all.size(), static_cast<int>(run.options.sharding.group_size));
+  const int groups = all.size() / of_group;
+  const auto group = all.split(std::min(all.rank() / of_group, groups - 1));  // what is left over joins the last one
+  const training::StartedRanks ranks{.comm = *group, .on_machine = processes.on_machine};
+  const double own = training::measure_sums_between_ranks(training::Crew::of(run.ranks_per_machine, ranks));
+  return {std::ranges::min(comm::all_gather_values(all, {own})),
+          fmt::format("measured: sums of gradients between the {} processes of a group", of_group)};
+}
+
+void find_communication_of_threads(const PlannedRun& run, const training::Crew& crew, RunSpeeds& speeds) {
+  const bool groups_within = is_hybrid(run) && run.options.sharding.group_size <= run.ranks_per_machine;
+  if (!has_several_machines(run) || groups_within) speeds.in_group = speed_of_threads(run, crew);
+  speeds.communication = has_several_machines(run) ? speed_between_machines(run) : speeds.in_group;
+  if (!groups_within) speeds.in_group = speeds.communication;
+  if (run.placement == training::RankPlacement::kThreads) return;
+  speeds.measure = fmt::format(
+      "To have communication measured, start this as the run is: mpirun -n {} strake estimate ...", run.num_ranks);
+}
+
+void find_communication_of_processes(const PlannedRun& run, const training::Crew& crew, const Measuring& processes,
+                                     RunSpeeds& speeds) {
+  const bool lacks_machines = has_several_machines(run) && processes.machines == 1;
+  const bool groups_within = is_hybrid(run) && run.options.sharding.group_size <= run.ranks_per_machine;
+  if (lacks_machines) {
+    speeds.communication = speed_between_machines(run);
+    speeds.measure = "To have communication measured, start this on all machines of the run.";
+  } else {
+    speeds.communication = {
+        training::measure_sums_between_ranks(crew),
+        fmt::format("measured: sums of gradients between the {} processes{}", processes.comm->size(),
+                    processes.machines == 1 ? "" : fmt::format(" on {} machines", processes.machines))};
+  }
+  const bool has_group = is_hybrid(run) && processes.comm->size() > 1 && (groups_within || !lacks_machines);
+  speeds.in_group = has_group ? speed_within_groups(run, processes) : speeds.communication;
 }
 
 std::optional<SpeedFigure> speed_of_disk(const PlannedRun& run, const SpeedFlags& flags) {
@@ -91,20 +159,24 @@ std::optional<training::RankSpeed> RunSpeeds::rank() const {
                              .threads = threads};
 }
 
-RunSpeeds find_speeds(const PlannedRun& run, const SpeedFlags& flags) {
-  const auto crew = training::Crew::of(run.ranks_per_machine);
+RunSpeeds find_speeds(const PlannedRun& run, const SpeedFlags& flags, LaunchedRanks& ranks) {
+  std::optional<Measuring> processes;
+  if (ranks.are_several()) {
+    processes = choose_processes(ranks, run);
+    if (!processes) return {};
+  }
+  const auto crew =
+      training::Crew::of(run.ranks_per_machine, processes ? std::optional(processes->ranks()) : std::nullopt);
   RunSpeeds speeds{.arithmetic = speed_of_arithmetic(run, flags, crew), .threads = crew.threads};
   if (flags.bandwidth) {
     speeds.communication = speeds.in_group = {*flags.bandwidth * kGiga, "--bandwidth"};
   } else if (run.num_ranks > 1) {
-    const bool groups_within = is_hybrid(run) && run.options.sharding.group_size <= run.ranks_per_machine;
-    if (!has_several_machines(run) || groups_within) speeds.in_group = speed_within_machine(run, crew);
-    speeds.communication = has_several_machines(run) ? speed_between_machines(run) : speeds.in_group;
-    if (!groups_within) speeds.in_group = speeds.communication;
+    processes ? find_communication_of_processes(run, crew, *processes, speeds)
+              : find_communication_of_threads(run, crew, speeds);
   }
   speeds.memory = flags.memory_bandwidth ? SpeedFigure{*flags.memory_bandwidth * kGiga, "--memory_bandwidth"}
                                          : SpeedFigure{training::measure_memory(crew), "measured: additions in place"};
-  speeds.disk = speed_of_disk(run, flags);
+  if (ranks.speaks()) speeds.disk = speed_of_disk(run, flags);
   return speeds;
 }
 
@@ -144,6 +216,7 @@ void print_time(std::ostream& out, const PlannedRun& run, const RunSpeeds& speed
   if (is_hybrid(run)) figure("  within a group, GB/s", speeds.in_group);
   if (offloads && speeds.disk) figure("disk, GB/s", *speeds.disk);
   figure("memory, GB/s", speeds.memory);
+  if (!speeds.measure.empty()) out << speeds.measure << "\n";
 }
 
 }  // namespace strake::tasks

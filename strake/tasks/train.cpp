@@ -13,7 +13,6 @@
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/mpi_comm.h"
 #include "strake/comm/nccl_comm.h"
-#include "strake/comm/rank_environment.h"
 #include "strake/comm/thread_comm.h"
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
@@ -25,6 +24,7 @@
 #include "strake/kernels/cuda/library.h"
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/weights.h"
+#include "strake/tasks/launched_ranks.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/run_log.h"
 #include "strake/tasks/sharding_flags.h"
@@ -370,34 +370,33 @@ training::TrainReport train(const TrainConfig& given) {
   given.validate();
   TrainConfig config = given;
   log::set_level(log::parse_level(config.log_level));
-  const auto environment = comm::detect_rank_environment();
-  const bool under_launcher = environment && environment->size > 1;
-  require(!under_launcher || config.ranks == 1, ErrorKind::kUsage,
-          "--ranks {} and {} ranks started by {} contradict each other", config.ranks,
-          environment ? environment->size : 1, environment ? environment->launcher : "");
+  const auto launched = find_launched_job();
+  require(!launched || config.ranks == 1, ErrorKind::kUsage,
+          "--ranks {} and {} ranks started by {} contradict each other", config.ranks, launched ? launched->size : 1,
+          launched ? launched->launcher : "");
   const std::chrono::seconds patience(config.ddp_timeout);
   std::unique_ptr<comm::Comm> mpi;
-  if (under_launcher) mpi = comm::make_mpi_comm(*environment, patience);
-  const int num_ranks = under_launcher ? mpi->size() : static_cast<int>(config.ranks);
-  const int threads = threads_per_rank(under_launcher ? environment->local_size : num_ranks);
+  if (launched) mpi = comm::make_mpi_comm(*launched, patience);
+  const int num_ranks = launched ? mpi->size() : static_cast<int>(config.ranks);
+  const int threads = threads_per_rank(launched ? launched->local_size : num_ranks);
   log::set_rank(mpi ? mpi->rank() : 0);
   tensors::set_compute_threads(threads);
 
   const auto run = [&]() -> training::TrainReport {
-    if (config.trains_on_gpus()) require_gpus(under_launcher ? environment->local_size : num_ranks);
-    const auto job = make_job(config, under_launcher ? threads : available_cores());
-    const RankCount ranks{.world = num_ranks, .per_node = under_launcher ? environment->local_size : num_ranks};
+    if (config.trains_on_gpus()) require_gpus(launched ? launched->local_size : num_ranks);
+    const auto job = make_job(config, launched ? threads : available_cores());
+    const RankCount ranks{.world = num_ranks, .per_node = launched ? launched->local_size : num_ranks};
     const ShardingRequest sharding = choose_sharding(config, ranks, *job);
     log_environment(config, *job, num_ranks, threads);
     check_memory(config, *job, ranks,
-                 under_launcher ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads);
+                 launched ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads);
     if (config.dry_run) return {};
     if (!mpi || mpi->rank() == 0) check_output_folder(config);
     const std::optional<fs::path> resume_from = find_resume(config);
     if (!resume_from && !job->weights().empty()) checkpoint::verify_model_files(job->weights());
     const Start start{.resume_from = resume_from,
                       .fingerprint = run_fingerprint(config, *job, num_ranks),
-                      .first_rank = under_launcher ? environment->rank - environment->local_rank : 0,
+                      .first_rank = launched ? launched->rank - launched->local_rank : 0,
                       .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};
     if (mpi) return run_rank(config, *job, start, *mpi);
     if (num_ranks == 1) {
@@ -412,15 +411,7 @@ training::TrainReport train(const TrainConfig& given) {
     comm::run_ranks(num_ranks, threads, run_thread, patience);
     return report;
   };
-  try {
-    return run();
-  } catch (const Error& error) {
-    if (mpi) mpi->abort(error.kind(), error.what());
-    throw;
-  } catch (const std::exception& error) {
-    if (mpi) mpi->abort(ErrorKind::kInternal, error.what());
-    throw;
-  }
+  return mpi ? end_all_on_error(*mpi, run) : run();
 }
 
 }  // namespace strake::tasks

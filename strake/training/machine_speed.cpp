@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <functional>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "strake/comm/thread_comm.h"
 #include "strake/core/clock.h"
@@ -16,6 +18,7 @@
 #include "strake/core/scratch_file.h"
 #include "strake/core/threads.h"
 #include "strake/models/weights.h"
+#include "strake/tensors/compute_threads.h"
 
 namespace strake::training {
 namespace {
@@ -27,12 +30,37 @@ constexpr int64_t kLongestSequence = 512;
 constexpr int64_t kMostTokens = 2048;
 constexpr int64_t kBuffersOfCrew = int64_t{256} << 20;  // bytes of one buffer of each rank
 
+// body(comm) on all ranks that measure; the result is that of the first one, or of this process.
+template <typename Body>
+auto at_work(const Crew& crew, int threads, const Body& body) {
+  if (crew.started) {
+    tensors::set_compute_threads(threads);
+    return body(crew.started->comm);
+  }
+  std::invoke_result_t<const Body&, comm::Comm&> first{};
+  comm::run_ranks(crew.at_once, threads, [&](comm::Comm& comm) {
+    auto own = body(comm);
+    if (comm.rank() == 0) first = std::move(own);
+  });
+  return first;
+}
+
 // The slowest rank's seconds, on all ranks.
 double seconds_of_all(comm::Comm& comm, const std::function<void()>& work) {
   comm.barrier();
   const auto start = Clock::now();
   work();
   return std::ranges::max(comm::all_gather_values(comm, {seconds_since(start)}));
+}
+
+double least(comm::Comm& comm, double value) { return std::ranges::min(comm::all_gather_values(comm, {value})); }
+
+// Of what a rank reached while as many as measure were at work.
+double share_of_cores(const Crew& crew) { return crew.share(std::max(crew.at_once, crew.measuring())); }
+
+int64_t elements_of_buffer(comm::Comm& comm, const Crew& crew, int64_t most) {
+  const int64_t room = kBuffersOfCrew / crew.measuring() / static_cast<int64_t>(sizeof(float));
+  return std::min(most, static_cast<int64_t>(least(comm, static_cast<double>(room))));
 }
 
 struct Runs {  // seconds
@@ -164,11 +192,12 @@ class Layer {
 
 }  // namespace
 
-Crew Crew::of(int ranks_on_machine) {
+Crew Crew::of(int ranks_on_machine, const std::optional<StartedRanks>& started) {
   const int threads = threads_per_rank(ranks_on_machine);
   return {.ranks = ranks_on_machine,
           .threads = threads,
-          .at_once = std::clamp(available_cores() / threads, 1, ranks_on_machine)};
+          .at_once = std::clamp(available_cores() / threads, 1, ranks_on_machine),
+          .started = started};
 }
 
 // Batches grow until one is as large as the run's, or a pass is long enough to tell.
@@ -178,63 +207,57 @@ std::optional<ArithmeticSpeed> measure_layer(const LayerMeasurement& what, const
   models::MemoryMeter meter;
   const int64_t width = width_of_layer(what.model, meter);
   const int64_t length = std::clamp<int64_t>(what.batch.tokens / what.batch.sequences, 1, kLongestSequence);
-  const auto fits = [&](int64_t sequences) {
-    return plan_pass(what, shape_of(sequences, length), width).bytes * crew.at_once <= what.most_bytes;
-  };
-  if (!fits(1)) return std::nullopt;
   const int64_t most = std::clamp<int64_t>(kMostTokens / length, 1, what.batch.sequences);
-  ArithmeticSpeed speed;
-  comm::run_ranks(crew.at_once, crew.threads, [&](comm::Comm& comm) {
+  return at_work(crew, crew.threads, [&](comm::Comm& comm) -> std::optional<ArithmeticSpeed> {
+    const double most_of_rank = least(comm, static_cast<double>(what.most_bytes / crew.measuring()));
+    const auto fits = [&](int64_t sequences) {
+      return static_cast<double>(plan_pass(what, shape_of(sequences, length), width).bytes) <= most_of_rank;
+    };
+    if (!fits(1)) return std::nullopt;
     const Layer layer(what, width);
     int64_t sequences = std::clamp<int64_t>(kFirstTokens / length, 1, most);
     if (!fits(sequences)) sequences = 1;
     while (true) {
       const Runs runs = layer.measure_pass(comm, sequences, length);
-      const models::BatchShape shape = shape_of(sequences, length);
-      if (comm.rank() == 0) {
-        speed = {.flops = plan_pass(what, shape, width).flops / runs.fastest * crew.share(comm.size()),
-                 .tokens = shape.tokens,
-                 .spread = runs.slowest / runs.fastest};
-      }
       const int64_t next = std::min(2 * sequences, most);
-      if (next == sequences || runs.fastest > kLongPass || !fits(next)) return;
+      if (next == sequences || runs.fastest > kLongPass || !fits(next)) {
+        const models::BatchShape shape = shape_of(sequences, length);
+        const double flops = plan_pass(what, shape, width).flops / runs.fastest;
+        return ArithmeticSpeed{.flops = least(comm, flops * share_of_cores(crew)),
+                               .tokens = shape.tokens,
+                               .spread = runs.slowest / runs.fastest};
+      }
       sequences = next;
     }
   });
-  return speed;
 }
 
 double measure_sums_between_ranks(const Crew& crew) {
   constexpr int64_t kMostElements = int64_t{8} << 20;
-  const int ranks = std::max(2, crew.at_once);
-  const int64_t elements =
-      std::min<int64_t>(kMostElements, kBuffersOfCrew / ranks / static_cast<int64_t>(sizeof(float)));
-  const tensors::ShardLayout layout(elements, ranks);
-  double seconds = 0;
-  comm::run_ranks(ranks, 1, [&](comm::Comm& comm) {
+  Crew senders = crew;
+  senders.at_once = std::max(2, crew.at_once);
+  return at_work(senders, 1, [&](comm::Comm& comm) {
+    const int64_t elements = elements_of_buffer(comm, senders, kMostElements);
+    const tensors::ShardLayout layout(elements, comm.size());
     const at::Tensor gradient = at::ones({elements});
     at::Tensor sum = at::zeros({layout.size(comm.rank())});
-    const Runs own =
+    const Runs runs =
         measure(comm, [&] { comm.reduce_scatter(gradient, comm.size(), layout, sum, comm::Fold::kOverwrite); });
-    if (comm.rank() == 0) seconds = own.fastest;
+    const double sent = static_cast<double>(elements) * sizeof(float) * (comm.size() - 1) / comm.size();
+    return least(comm, sent / runs.fastest * std::min(1.0, crew.share(senders.measuring())));
   });
-  const double sent = static_cast<double>(elements) * sizeof(float) * (ranks - 1) / ranks;
-  return sent / seconds * std::min(1.0, crew.share(ranks));
 }
 
 double measure_memory(const Crew& crew) {
   constexpr int64_t kMostElements = int64_t{16} << 20;  // of a vector: more than caches hold
-  const int64_t elements =
-      std::min<int64_t>(kMostElements, kBuffersOfCrew / crew.at_once / static_cast<int64_t>(sizeof(float)));
-  double seconds = 0;
-  comm::run_ranks(crew.at_once, crew.threads, [&](comm::Comm& comm) {
+  return at_work(crew, crew.threads, [&](comm::Comm& comm) {
+    const int64_t elements = elements_of_buffer(comm, crew, kMostElements);
     const at::Tensor addend = at::ones({elements});
     at::Tensor sum = at::ones({elements});
-    const Runs own = measure(comm, [&] { sum.add_(addend); });
-    if (comm.rank() == 0) seconds = own.fastest;
+    const Runs runs = measure(comm, [&] { sum.add_(addend); });
+    constexpr double kReadAndWritten = 3 * sizeof(float);
+    return least(comm, static_cast<double>(elements) * kReadAndWritten / runs.fastest * share_of_cores(crew));
   });
-  constexpr double kReadAndWritten = 3 * sizeof(float);
-  return static_cast<double>(elements) * kReadAndWritten / seconds * crew.share(crew.at_once);
 }
 
 double measure_disk(const std::filesystem::path& folder) {

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "strake/comm/thread_comm.h"
 #include "strake/core/threads.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
@@ -87,6 +88,36 @@ TEST(MeasureMachine, FindsSpeedsOfMemoryAndOfSumsBetweenRanks) {
     EXPECT_GT(measure_memory(crew), 0);
     EXPECT_GT(measure_sums_between_ranks(crew), 0);
   }
+}
+
+TEST(MeasureMachine, RanksThatAreThereMeasureTogetherAndGetTheSame) {
+  const auto model = small_model("bert", 4);
+  comm::run_ranks(3, 1, [&](comm::Comm& comm) {
+    const Crew crew{.ranks = 3, .threads = 1, .at_once = 1, .started = StartedRanks{.comm = comm, .on_machine = 3}};
+    // Not all of them have room for the same.
+    const int64_t room = comm.rank() == 1 ? 900000 : kRoom;
+    const auto layer =
+        measure_layer({.model = *model, .options = {}, .batch = batch_of(64, 8), .most_bytes = room}, crew);
+    ASSERT_TRUE(layer.has_value());
+    EXPECT_LT(layer->tokens, 512);
+    const double sums = measure_sums_between_ranks(crew);
+    const double memory = measure_memory(crew);
+    const std::vector<double> own{layer->flops, static_cast<double>(layer->tokens), layer->spread, sums, memory};
+    const std::vector<double> all = comm::all_gather_values(comm, own);
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_GT(all[i], 0);
+      EXPECT_EQ(all[i], own[i % own.size()]);
+    }
+  });
+}
+
+TEST(MeasureMachine, NoRankGetsASpeedWhereOneHasNoRoom) {
+  const auto model = small_model("bert", 4);
+  comm::run_ranks(2, 1, [&](comm::Comm& comm) {
+    const Crew crew{.ranks = 2, .threads = 1, .at_once = 2, .started = StartedRanks{.comm = comm, .on_machine = 2}};
+    const int64_t room = comm.rank() == 1 ? 1000 : kRoom;
+    EXPECT_FALSE(measure_layer({.model = *model, .options = {}, .batch = batch_of(64, 8), .most_bytes = room}, crew));
+  });
 }
 
 TEST(MeasureMachine, FindsTheSpeedOfADiskAndSaysWhereThereIsNone) {
