@@ -209,7 +209,7 @@ std::optional<ArithmeticSpeed> measure_layer(const LayerMeasurement& what, const
   const int64_t length = std::clamp<int64_t>(what.batch.tokens / what.batch.sequences, 1, kLongestSequence);
   const int64_t most = std::clamp<int64_t>(kMostTokens / length, 1, what.batch.sequences);
   return at_work(crew, crew.threads, [&](comm::Comm& comm) -> std::optional<ArithmeticSpeed> {
-    const double most_of_rank = least(comm, static_cast<double>(what.most_bytes / crew.measuring()));
+    const double most_of_rank = least(comm, static_cast<double>(what.most_bytes) / crew.measuring());
     const auto fits = [&](int64_t sequences) {
       return static_cast<double>(plan_pass(what, shape_of(sequences, length), width).bytes) <= most_of_rank;
     };

@@ -148,16 +148,33 @@ def test_an_error_of_another_rank_is_told_with_its_number_and_code(model):
         assert outcome.out == ""
 
 
-@pytest.mark.parametrize("flags", [{}, {"memory_limit": 0.001}])
-def test_ranks_of_a_torchrun_environment_measure_too(model, flags):
+def run_torchrun(line, **variables):
+    """As torchrun starts two processes; the second one says nothing, and ends as the first one does."""
     if is_open_mpi():
         pytest.skip("Open MPI has no protocol by which a process without its launcher can become a rank")
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    line = command("estimate", **model, **flags)
-    variables = environment(RANK="1", **shared)
-    other = subprocess.Popen(line, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())} | variables
+    second = environment(RANK="1", **shared)
+    other = subprocess.Popen(line, env=second, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     outcome = run(line, env=environment(RANK="0", **shared))
     text, _ = other.communicate(timeout=30)
     assert text == b""
-    assert outcome.code == other.returncode == (USAGE if flags else 0), outcome.err
+    assert other.returncode == outcome.code
+    return outcome
+
+
+@pytest.mark.parametrize("flags", [{}, {"memory_limit": 0.001}])
+def test_ranks_of_a_torchrun_environment_measure_too(model, flags):
+    outcome = run_torchrun(command("estimate", **model, **flags))
+    assert outcome.code == (USAGE if flags else 0), outcome.err
     assert has_communication(outcome.out, "measured: sums of gradients between the 2 processes")
+
+
+def test_machines_that_are_there_are_measured(model):
+    """Two processes that are told to be alone on their machines."""
+    alone = {"LOCAL_WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+    told = run_torchrun(command("estimate", **model), **alone).out
+    assert number(told, "total of a machine") == number(told, "total of a rank")
+    assert has_communication(told, "measured: sums of gradients between the 2 processes on 2 machines")
+    assert HINT not in told
+    told = run_torchrun(command("estimate", **model, ranks=4, ranks_per_machine=2), **alone).out
+    assert has_communication(told, "measured: sums of gradients between the 2 processes on 2 machines")
