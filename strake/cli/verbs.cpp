@@ -126,6 +126,19 @@ void run_estimate(const VerbText& text, const std::vector<std::string>& argument
   if (goes_on) tasks::estimate(config, ranks, std::cout);
 }
 
+constexpr const char* kEstimateExamples =
+    "Examples:\n"
+    "  strake estimate --model_name_or_path roberta-base --max_seq_length 256 --ranks 2\n"
+    "  strake estimate --task causal-lm --model_type gpt2 --bf16 --ranks 8 --processes --ranks_per_machine 4 "
+    "\\\n"
+    "    --deepspeed '{\"zero_optimization\": {\"stage\": 3}}' --memory_limit 64\n"
+    "  strake estimate ... --gflops 400 --memory_bandwidth 10 --bandwidth 1.25    speeds of a rank elsewhere\n"
+    "  mpirun -n 4 strake estimate ...               of a run with four processes, which measure together\n"
+    "The time of a step is estimated with speeds that are measured here in about a second, where no flag says\n"
+    "them; what was measured and what was assumed is told. Start it as the run will be, on the machines of\n"
+    "the run, and communication is what its processes measure between them.\n"
+    "Exit code 2 if the run does not fit; the message names the nearest plan that does.";
+
 }  // namespace
 
 std::span<const Verb> verbs() {
@@ -182,18 +195,7 @@ std::span<const Verb> verbs() {
             "  strake tokenize --tokenizer roberta-base --input texts.jsonl\n"
             "  strake tokenize --tokenizer roberta-base --input ids.jsonl --decode --skip_special_tokens"},
            &run_tokenize},
-      Verb{{"estimate", "Memory, time and communication of a training run, before it is started.",
-            "Examples:\n"
-            "  strake estimate --model_name_or_path roberta-base --max_seq_length 256 --ranks 2\n"
-            "  strake estimate --task causal-lm --model_type gpt2 --bf16 --ranks 8 --processes --ranks_per_machine 4 "
-            "\\\n"
-            "    --deepspeed '{\"zero_optimization\": {\"stage\": 3}}' --memory_limit 64\n"
-            "  strake estimate ... --gflops 400 --memory_bandwidth 10 --bandwidth 1.25    speeds of a rank elsewhere\n"
-            "  mpirun -n 4 strake estimate ...               of a run with four processes, which measure together\n"
-            "The time of a step is estimated with speeds that are measured here in about a second, where no flag says\n"
-            "them; what was measured and what was assumed is told. Start it as the run will be, on the machines of\n"
-            "the run, and communication is what its processes measure between them.\n"
-            "Exit code 2 if the run does not fit; the message names the nearest plan that does."},
+      Verb{{"estimate", "Memory, time and communication of a training run, before it is started.", kEstimateExamples},
            &run_estimate}};
   return kVerbs;
 }
