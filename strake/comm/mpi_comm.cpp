@@ -314,7 +314,8 @@ RankTies tie_ranks(const RankEnvironment& environment) {
 std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment, std::chrono::seconds patience) {
   RankTies ties = tie_ranks(environment);
   int provided = 0;
-  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "starting MPI");
+  RankWatch::start_mpi(
+      [&] { check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "starting MPI"); });
   require(provided >= MPI_THREAD_SERIALIZED, ErrorKind::kComm, "this MPI library does not allow calls from threads");
   auto comm = std::make_unique<MpiComm>(std::move(ties), patience);
   require(comm->size() == environment.size && comm->rank() == environment.rank, ErrorKind::kComm,

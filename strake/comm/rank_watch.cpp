@@ -40,6 +40,14 @@ void on_abort(int signal) {
   std::signal(signal, SIG_DFL);  // abort() raises it again
 }
 
+// Whose handler of crashes it was before: the one of UCX, which prints a backtrace.
+struct sigaction crash_handler_before{};
+
+void on_crash(int signal) {
+  await_and_say_last_words();
+  ::sigaction(signal, &crash_handler_before, nullptr);  // the instruction crashes again
+}
+
 void prepare_last_words() {
   static const bool is_prepared = [] {
     std::signal(SIGABRT, on_abort);         // UCX: a transfer from a process that is no more
@@ -78,6 +86,21 @@ RankWatch::~RankWatch() {
   ::shutdown(socket_, SHUT_RDWR);
   thread_.join();
   ::close(socket_);
+}
+
+void RankWatch::start_mpi(const std::function<void()>& start) {
+  struct CrashesAwaitNews {
+    CrashesAwaitNews() {
+      struct sigaction ours{};
+      ours.sa_handler = on_crash;
+      ::sigaction(SIGSEGV, &ours, &crash_handler_before);
+    }
+    ~CrashesAwaitNews() { ::sigaction(SIGSEGV, &crash_handler_before, nullptr); }
+    CrashesAwaitNews(const CrashesAwaitNews&) = delete;
+    CrashesAwaitNews& operator=(const CrashesAwaitNews&) = delete;
+  };
+  const CrashesAwaitNews crashes_await_news;
+  start();
 }
 
 void RankWatch::wait_for_all(std::chrono::seconds patience) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -30,6 +31,9 @@ class RankWatch {
   ~RankWatch();
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;
+
+  // Calls what starts MPI. MPICH may crash there when another rank dies: then too the news are awaited and told first.
+  static void start_mpi(const std::function<void()>& start);
 
   // Returns when all ranks have come. Error (kComm) that names a rank that did not come, or is gone. `patience` is the
   // server's: if it says nothing for much longer, it is none.

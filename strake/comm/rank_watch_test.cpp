@@ -167,6 +167,25 @@ TEST(RankWatchDeathTest, AProcessThatMpiExitsWaitsForTheNews) {
   EXPECT_EXIT({ end_before_the_news([] { std::exit(6); }); }, testing::ExitedWithCode(5), kGone);
 }
 
+TEST(RankWatchDeathTest, AStartOfMpiThatCrashesWaitsForTheNews) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto crash = [] { RankWatch::start_mpi([] { ::raise(SIGSEGV); }); };
+  EXPECT_EXIT({ end_before_the_news(crash); }, testing::ExitedWithCode(5), kGone);
+}
+
+TEST(RankWatchDeathTest, ACrashOfOurOwnStaysOne) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Pair pair;
+        RankWatch::start_mpi([] {
+          ::raise(SIGSEGV);  // an instruction would do it again
+          ::raise(SIGSEGV);
+        });
+      },
+      testing::KilledBySignal(SIGSEGV), "");
+}
+
 TEST(RankWatchDeathTest, AnAbortOfOurOwnStaysOne) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
