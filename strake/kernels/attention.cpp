@@ -15,9 +15,9 @@ namespace {
 
 constexpr Ladder<AttentionRung<float>, 3> kFloatLadder{&avx512::kAttentionFloat, &avx2::kAttentionFloat,
                                                        &reference::kAttentionFloat};
-constexpr Ladder<AttentionRung<BFloat16>, 4> kBFloat16Ladder{
-    &avx512::kAttentionBFloat16Conversion, &avx512::kAttentionBFloat16, &avx2::kAttentionBFloat16,
-    &reference::kAttentionBFloat16};
+constexpr Ladder<AttentionRung<BFloat16>, 4> kBFloat16Ladder{&avx512::kAttentionBFloat16Conversion,
+                                                             &avx512::kAttentionBFloat16, &avx2::kAttentionBFloat16,
+                                                             &reference::kAttentionBFloat16};
 constexpr Ladder<AttentionRung<Half>, 3> kHalfLadder{&avx512::kAttentionHalf, &avx2::kAttentionHalf,
                                                      &reference::kAttentionHalf};
 
