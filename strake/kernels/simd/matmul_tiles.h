@@ -246,12 +246,21 @@ class TiledPart {
 
   // Also without a step: then sums that are not continued become 0.
   void multiply_steps(int64_t rows, const float* a, const float* b, int64_t steps, float* sums) {
-    const TiledProduct product{
-        .a = a, .a_stride = cut_.row_floats * 4, .b = b, .steps = steps, .sums = sums, .continued = continued_};
+    const TiledProduct product{.a = a,
+                               .a_stride = cut_.row_floats * 4,
+                               .b = b,
+                               .steps = steps,
+                               .sums = continued_ ? sums : nullptr,
+                               .leaving = nullptr};
     continued_ = true;
     const auto nothing = [](int) {};
-    if (rows > kTileSide) return multiply_tiles<BFloat16Numbers, true>(*tiles_, product, nothing);
-    multiply_tiles<BFloat16Numbers, false>(*tiles_, product, nothing);
+    const auto none_left = [] {};
+    if (rows > kTileSide) {
+      multiply_tiles<BFloat16Numbers, true>(*tiles_, product, nothing, none_left);
+    } else {
+      multiply_tiles<BFloat16Numbers, false>(*tiles_, product, nothing, none_left);
+    }
+    store_sums_of(*tiles_, sums);
   }
 
   const MatmulPart<BFloat16, Out>& part_;

@@ -12,8 +12,8 @@ namespace strake::kernels {
 namespace {
 
 constexpr int64_t kWholeSteps = 32;  // of a depth that is not cut
-constexpr int64_t kPieceSteps = 12;  // at a time of one that is: 24 KiB of a panel
-constexpr int64_t kWalkTiles = 4;    // whose sums wait where the depth is cut
+constexpr int64_t kPieceSteps = 16;  // at a time of one that is: 32 KiB of a panel
+constexpr int64_t kWalkTiles = 8;    // whose sums wait where the depth is cut
 constexpr int64_t kWalkSums = (kWalkTiles + 1) * kTiledRows * kTiledColumns;  // of 32 bits: one more is being stored
 
 // Rows of `steps` times 64 bytes of A, `stride` bytes apart, on cache lines.
@@ -46,7 +46,7 @@ struct TiledPanel {
 };
 // Rows of sums that are whole.
 struct TiledSums {
-  const char* sums = nullptr;  // [rows, 32] of 32 bits
+  char* sums = nullptr;  // [rows, 32] of 32 bits
   int64_t row = 0;
   int64_t column = 0;
   int64_t rows = 0;
@@ -85,7 +85,15 @@ class TileWalk {
   }
 
   void finish_all() {
-    for (; rows_left_ > 0; --rows_left_) rows_.store_next();
+    if (last_.sums != nullptr) {
+      store_sums_of(tiles_, last_.sums);
+      if (last_is_whole_) {
+        finish_rows(rows_, rows_left_);
+        rows_left_ = sink_.start(last_, rows_);
+      }
+      last_ = {};
+    }
+    finish_rows(rows_, rows_left_);
   }
 
  private:
@@ -100,8 +108,13 @@ class TileWalk {
     bool is_last;
   };
 
+  static void finish_rows(typename Sink::Rows& rows, int64_t& left) {
+    for (; left > 0; --left) rows.store_next();
+  }
+
+  // The first step is over when a tile's rows can be stored.
   void multiply_rows(const Piece& piece) {
-    if (piece.steps * kStoringPlaces < kTiledRows) return multiply_rows_of<2>(piece);
+    if ((piece.steps - 1) * kStoringPlaces < kTiledRows) return multiply_rows_of<2>(piece);
     multiply_rows_of<1>(piece);
   }
   // The second half of the last tile is left out if it has no row.
@@ -128,24 +141,32 @@ class TileWalk {
         for (int64_t i = 0; i < lines && next != next_end; ++i, next += kTileRowBytes) __builtin_prefetch(next, 0, 2);
       }
     };
+    TiledSums last = last_;
+    bool last_is_whole = last_is_whole_;
+    const auto have_left = [&]() __attribute__((always_inline)) {
+      if (!last_is_whole) return;
+      finish_rows(storing, rows_left);
+      rows_left = sink_.start(last, storing);
+    };
     for (int64_t row = begin; row < end; row += kTiledRows) {
       char* const sums =
           piece.panel.sums != nullptr ? piece.panel.sums + row / kTiledRows * kTileBytes : sums_ + waiting * kTileBytes;
       waiting = waiting + 1 < waiting_tiles_ ? waiting + 1 : 0;
       const TiledLines lines = piece.rows.from(row);
+      const bool continued = piece.step > 0 || !piece.panel.is_first;
       multiply_tiles<Numbers, kTwoRows>(tiles_,
                                         {.a = lines.a + piece.step * kTileRowBytes,
                                          .a_stride = lines.stride,
                                          .b = piece.panel.b + piece.step * kTileSide * kTiledRowBytes,
                                          .steps = piece.steps,
-                                         .sums = sums,
-                                         .continued = piece.step > 0 || !piece.panel.is_first},
-                                        meanwhile);
-      if (!piece.is_last) continue;
-      for (; rows_left > 0; --rows_left) storing.store_next();
-      rows_left =
-          sink_.start({sums, row, piece.panel.column, end - row < kTiledRows ? end - row : kTiledRows}, storing);
+                                         .sums = continued ? sums : nullptr,
+                                         .leaving = last.sums},
+                                        meanwhile, have_left);
+      last = {sums, row, piece.panel.column, end - row < kTiledRows ? end - row : kTiledRows};
+      last_is_whole = piece.is_last;
     }
+    last_ = last;
+    last_is_whole_ = last_is_whole;
     rows_ = storing;
     rows_left_ = rows_left;
     waiting_ = waiting;
@@ -165,7 +186,9 @@ class TileWalk {
   const Sink& sink_;
   int64_t waiting_tiles_ = 1;  // whose sums take turns
   int64_t waiting_ = 0;        // the next one
-  typename Sink::Rows rows_;
+  TiledSums last_;             // still in the tiles, or none
+  bool last_is_whole_ = false;
+  typename Sink::Rows rows_;  // of the sums before
   int64_t rows_left_ = 0;
   const char* next_ = nullptr;
   const char* next_end_ = nullptr;
