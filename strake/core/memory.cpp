@@ -3,6 +3,7 @@
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +45,10 @@ void apply_group(const fs::path& root, const fs::path& group, const char* name, 
 // Of the heap that sbrk extends: as far as huge pages were asked for.
 std::atomic<uintptr_t> asked_until{0};
 
+// Not by sbrk(0): UCX, which MPI brings along, replaces it by one that sets the end again, and takes away what malloc
+// has added meanwhile. 0 lies below all heaps: the kernel only answers.
+uintptr_t end_of_heap() { return static_cast<uintptr_t>(::syscall(SYS_brk, 0)); }
+
 }  // namespace
 
 void keep_freed_memory() {
@@ -66,7 +71,7 @@ void ask_for_huge_pages(const void* block, size_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(block);
   uintptr_t begin = address;
   uintptr_t end = begin + bytes;
-  const auto top = reinterpret_cast<uintptr_t>(::sbrk(0));
+  const uintptr_t top = end_of_heap();
   if (end <= top) {  // in the heap, which grows in large steps: one request for each
     const uintptr_t until = asked_until.load(std::memory_order_relaxed);
     if (end <= until) return;
