@@ -218,9 +218,9 @@ def ranks():
     launcher = mpi_launcher()
     if launcher:
         command = [launcher, "-n", "2", *processes.command]
-        rows.append(dataclasses.replace(processes, command=command, is_strake=False, group="fp32", threads=1))
+        rows.append(dataclasses.replace(processes, command=command, is_strake=False, group="fp32"))
     for row in rows:
-        row.threads = row.threads or (2 if row.metrics else 1)
+        row.threads = 2 if row.name == one.name else 1
     notes = [
         "The workload of fine-tuning, fp32, two ranks of one thread with 16 reviews each. Peers: two processes, gloo.",
         "Peak memory is that of the largest process: thread ranks are both in one.",
