@@ -17,9 +17,10 @@
 // does not matter: an element of the result depends on its row, its column and the depth alone, and all rungs give the
 // same bits, but for an activation: the reference computes that one with the standard library.
 //
-// A row's largest magnitude becomes 127: scale = largest / 127, q = x times 127 / largest, rounded to nearest even. A
-// row (or column) whose largest magnitude is below kLeastMagnitude is taken as 0. The result is
-// activation(sum times (scale of the row times scale of the column) + bias), rounded to Out once.
+// A row's largest magnitude becomes 127: scale = largest / 127, q = x times (127 / largest), rounded to nearest even
+// (of a row once, by a fused multiply-add; of a column after the product). A row or column whose largest magnitude is
+// below kLeastMagnitude is taken as 0. The result is activation(sum times (scale of the row times scale of the column)
+// + bias), rounded to Out once.
 namespace strake::kernels {
 
 inline constexpr int64_t kMostInt8Depth = 131'072;  // 127 * 127 times this is below 2^31

@@ -4,6 +4,9 @@
 
 namespace strake::kernels {
 
+// Added to a small number it leaves an integer, the nearest and of two the even one, in the sum's lowest bits.
+inline constexpr float kRoundingAddend = 12'582'912;  // 1.5 * 2^23
+
 // How a rung packs. A panel of B is [units, columns of the tile, depth_per_unit] numbers; depths up to the next
 // multiple of depth_step, and columns beyond the last, are 0.
 struct Int8Tile {

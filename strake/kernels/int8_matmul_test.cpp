@@ -97,13 +97,15 @@ struct Quantized {
   std::vector<int64_t> q;
   float scale;
 };
+int64_t rounded(float x, float inverse) { return std::lrint(x * inverse); }
+int64_t rounded(BFloat16 x, float inverse) { return std::lrint(double{to_float(x)} * double{inverse}); }  // exact
 template <typename T>
 Quantized quantize(const T* x, int64_t count) {
   float largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(to_float(x[i])));
   Quantized result{{}, largest / 127.0F};
   for (int64_t i = 0; i < count; ++i) {
-    result.q.push_back(largest == 0 ? 0 : std::lrint(to_float(x[i]) * (127.0F / largest)));
+    result.q.push_back(largest == 0 ? 0 : rounded(x[i], 127.0F / largest));
   }
   return result;
 }
@@ -134,6 +136,28 @@ TEST(Int8Matmul, IsTheScaledSumOfTheQuantizedNumbersToTheLastBitOnEveryRung) {
       }
       EXPECT_EQ(wrong, 0) << text(shape, isa);
     }
+  }
+}
+
+// Half of the largest number is 63.5 steps, or a little less, as 127 / largest is rounded.
+TEST(Int8Matmul, RoundsNumbersOfARowOnce) {
+  const Shape shape{128, 20, 100};
+  Operands operands(shape);
+  for (int64_t row = 0; row < shape.rows; ++row) {
+    const float largest = 1.0F + static_cast<float>(row) / 128.0F;
+    const auto x = operands.a.begin() + row * (shape.depth + kGap);
+    for (int64_t k = 0; k < shape.depth; ++k) x[k] = to_bfloat16(k % 7 == 0 ? largest : largest / 2);
+  }
+  for (const Isa isa : rungs()) {
+    const auto product = multiply<float>(shape, operands, isa);
+    int wrong = 0;
+    for (int64_t row = 0; row < shape.rows; ++row) {
+      for (int64_t column = 0; column < shape.columns; ++column) {
+        const float got = product.c[static_cast<size_t>(row * (shape.columns + kGap) + column)];
+        wrong += got == expected(shape, operands, row, column) ? 0 : 1;
+      }
+    }
+    EXPECT_EQ(wrong, 0) << to_string(isa);
   }
 }
 

@@ -44,8 +44,10 @@ struct Int8Pairs {
   // to[i] = x[i] * inverse, rounded; may write up to the next multiple of 8.
   static void quantize(const BFloat16* x, int64_t count, float inverse, int8_t* to) {
     const __m256 factor = _mm256_set1_ps(inverse);
+    const __m256 addend = _mm256_set1_ps(kRoundingAddend);
     for_each_vector<Avx2>(count, [&](int64_t i, auto lanes) {
-      const Int q = _mm256_cvtps_epi32(Avx2::load(x + i, lanes) * factor);
+      const Int sum = _mm256_castps_si256(Avx2::fma(Avx2::load(x + i, lanes), factor, addend));
+      const Int q = _mm256_sub_epi32(sum, _mm256_castps_si256(addend));
       const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));
       _mm_storel_epi64(reinterpret_cast<__m128i*>(to + i), _mm_packs_epi16(words, words));
     });

@@ -41,7 +41,8 @@ int64_t multiply(const Int8MatmulPart<Out>& part) {
     for (int64_t column = part.column_begin; column < part.column_end; ++column) {
       int32_t sum = 0;
       for (int64_t k = 0; k < depth && !none; ++k) {
-        sum += static_cast<int32_t>(std::nearbyint(to_float(a[k]) * inverse)) * part.b.panels()[column * depth + k];
+        const float q = std::fma(to_float(a[k]), inverse, kRoundingAddend) - kRoundingAddend;
+        sum += static_cast<int32_t>(q) * part.b.panels()[column * depth + k];
       }
       const float bias = args.bias == nullptr ? 0.0F : args.bias[column];
       const float value = std::fma(static_cast<float>(sum), scale * part.b.scales()[column], bias);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "strake/kernels/int8_matmul_rungs.h"
 #include "strake/kernels/simd/avx512.h"
 
 namespace strake::kernels {
@@ -42,7 +43,7 @@ struct Int8Avx512 {
       _mm512_storeu_si512(to + i, words);
     }
     for_each_vector<Avx512>(count - i, [&](int64_t j, auto lanes) {
-      const Int q = _mm512_cvtps_epi32(Avx512::load(x + i + j, lanes) * factor);
+      const Int q = rounded(Avx512::load(x + i + j, lanes), factor);
       _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i + j), _mm512_cvtepi32_epi8(q));
     });
   }
@@ -51,13 +52,17 @@ struct Int8Avx512 {
   alignas(64) static constexpr uint16_t kLowerHalves[] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
                                                           22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42,
                                                           44, 46, 48, 50, 52, 54, 56, 58, 60, 62};
+  // The lowest byte is the integer.
+  static Int rounded(__m512 x, __m512 factor) {
+    return _mm512_castps_si512(_mm512_fmadd_ps(x, factor, _mm512_set1_ps(kRoundingAddend)));
+  }
   // 32 numbers, two in the lower half of each lane.
   static Int quantized_pairs(const BFloat16* x, __m512 factor) {
     const Int pairs = _mm512_loadu_si512(x);
     const __m512 even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
     const __m512 odd = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xFFFF0000))));
-    const Int low = _mm512_cvtps_epi32(even * factor);
-    const Int high = _mm512_slli_epi32(_mm512_cvtps_epi32(odd * factor), 8);
+    const Int low = rounded(even, factor);
+    const Int high = _mm512_slli_epi32(rounded(odd, factor), 8);
     return _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xFF), low, high, 0xCA);  // low where the mask is set
   }
 };
