@@ -11,8 +11,6 @@ void SelfComm::reduce_scatter(const Addend& full, int /*contributors*/, const te
   fold_piece(full.values, shard, fold);
 }
 
-at::Tensor SelfComm::share(int64_t numel, at::ScalarType dtype) { return at::zeros({numel}, dtype); }
-
 void SelfComm::send(const at::Tensor&, int destination) {
   fail(ErrorKind::kInternal, "one rank alone cannot send to rank {}", destination);
 }

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,9 +66,13 @@ class Comm {
   // Error (kComm) if another rank gave up, as far as this one has heard. Does not wait; safe from any thread.
   virtual void check_others() = 0;
 
-  // One zeroed tensor that all ranks see; kInternal unless is_one_process(). Nobody keeps the ranks from writing to it
-  // at once but themselves. Collective.
-  virtual at::Tensor share(int64_t numel, at::ScalarType dtype) = 0;
+  // What rank 0's `make` returns, for all ranks; kInternal unless is_one_process(). Nobody keeps the ranks from writing
+  // to it at once but themselves. Collective.
+  virtual std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>& make) = 0;
+  template <typename T, typename... Arguments>
+  std::shared_ptr<T> share(const Arguments&... arguments) {
+    return std::static_pointer_cast<T>(share_made([&] { return std::make_shared<T>(arguments...); }));
+  }
 
   // The ranks that give the same color, as a group of its own, in the order they have here. Collective. A group's
   // collectives throw when any rank of this group aborts.
@@ -93,7 +98,7 @@ class SelfComm final : public Comm {
   void recv(at::Tensor&, int) override;
   void barrier() override {}
   void check_others() override {}
-  at::Tensor share(int64_t numel, at::ScalarType dtype) override;
+  std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>& make) override { return make(); }
   std::unique_ptr<Comm> split(int) override { return std::make_unique<SelfComm>(); }
   void abort(ErrorKind, const std::string&) override {}
 };

@@ -174,7 +174,9 @@ class MpiComm final : public Comm {
     if (ties_.watch) ties_.watch->require_all();
   }
 
-  at::Tensor share(int64_t, at::ScalarType) override { fail(ErrorKind::kInternal, "processes share no memory"); }
+  std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>&) override {
+    fail(ErrorKind::kInternal, "processes share no memory");
+  }
 
   std::unique_ptr<Comm> split(int color) override {
     MPI_Comm part = MPI_COMM_NULL;

@@ -113,7 +113,9 @@ class NcclComm final : public Comm {
 
   void barrier() override { host_.barrier(); }
   void check_others() override { host_.check_others(); }
-  at::Tensor share(int64_t numel, at::ScalarType dtype) override { return host_.share(numel, dtype); }
+  std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>& make) override {
+    return host_.share_made(make);
+  }
 
   std::unique_ptr<Comm> split(int color) override {
     std::unique_ptr<Comm> part = host_.split(color);

@@ -1,7 +1,6 @@
 #include "strake/comm/thread_comm.h"
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/zeros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,10 +30,12 @@ class ThreadComm final : public Comm {
   bool is_one_process() const override { return true; }
   std::chrono::seconds patience() const override { return group_->patience(); }
 
-  at::Tensor share(int64_t numel, at::ScalarType dtype) override {
-    publish(rank_ == 0 ? at::zeros({numel}, dtype) : at::Tensor());
-    at::Tensor shared = group_->buffer(0);
+  std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>& make) override {
+    if (rank_ == 0) group_->shared() = make();
     group_->wait(rank_);
+    std::shared_ptr<void> shared = group_->shared();
+    group_->wait(rank_);
+    if (rank_ == 0) group_->shared().reset();
     return shared;
   }
 

@@ -31,6 +31,8 @@ class ThreadGroup {
   at::Tensor& buffer(int rank) { return buffers_[rank]; }
   const tensors::TouchedChunks*& touched(int rank) { return touched_[rank]; }  // of the buffer, if known
 
+  std::shared_ptr<void>& shared() { return shared_; }
+
   void wait(int rank) {
     std::unique_lock lock(mutex_);
     check_alive();
@@ -133,6 +135,7 @@ class ThreadGroup {
   std::vector<const tensors::TouchedChunks*> touched_;
   std::vector<std::weak_ptr<ThreadGroup>> parts_;         // all groups split from this one
   std::map<int, std::weak_ptr<ThreadGroup>> next_parts_;  // of the split in progress, by leader
+  std::shared_ptr<void> shared_;
   int size_;
   std::chrono::seconds patience_;
   std::mutex mutex_;

@@ -169,39 +169,46 @@ MatmulPart<T, Out> part_of(const Matmul<T, Out>& args, const PackedMatrix<T>& b,
 
 constexpr int kLayoutVersion = 1;  // raise it where pack() puts numbers elsewhere with the same tile
 
-int64_t packed_floats(const MatmulTile& tile, int64_t depth, int64_t columns) {
-  require(depth >= 0 && columns >= 0, ErrorKind::kInternal, "packed matrix of [{}, {}]", depth, columns);
-  return whole_lines(pieces_of(columns, tile.columns) * tile.columns * depth_blocks(tile, depth).units);
-}
-
 template <typename T>
-SharedFloats pack(const MatrixOperand<T>& b, int64_t depth, int64_t columns, const MatmulRung<T, T>& rung) {
-  check_operand(b, depth, columns, "B");
-  const int64_t panels = pieces_of(columns, rung.tile.columns);
-  AlignedFloats memory(packed_floats(rung.tile, depth, columns));
-  // Not all of the last panel, and nothing behind it, is packed: it may go into a file.
-  const int64_t whole = columns / rung.tile.columns * rung.tile.columns * depth_blocks(rung.tile, depth).units;
-  std::fill(memory.data() + whole, memory.data() + memory.count(), 0.0F);
-  parallel_for(panels, 1, [&](int64_t begin, int64_t end) {
-    const PanelPiece all{.depth = depth, .columns = columns, .blocks = depth_blocks(rung.tile, depth).count};
-    rung.pack(b, all, begin, end, memory.data());
-  });
+SharedFloats pack(const MatrixOperand<T>& b, int64_t depth, int64_t columns, Isa highest) {
+  const Packing<T> packing(b, depth, columns, highest);
+  AlignedFloats memory(packing.floats());
+  parallel_for(packing.panels(), 1, [&](int64_t begin, int64_t end) { packing.pack(begin, end, memory.data()); });
   return SharedFloats(std::move(memory));
 }
 
 }  // namespace
 
 template <typename T>
+Packing<T>::Packing(const MatrixOperand<T>& b, int64_t depth, int64_t columns, Isa highest)
+    : b_(b), depth_(depth), columns_(columns), isa_(pick_rung<T, T>(highest).isa) {
+  require(depth >= 0 && columns >= 0, ErrorKind::kInternal, "packed matrix of [{}, {}]", depth, columns);
+  const MatmulTile& tile = pick_rung<T, T>(isa_).tile;
+  panels_ = pieces_of(columns, tile.columns);
+  floats_ = whole_lines(panels_ * tile.columns * depth_blocks(tile, depth).units);
+}
+
+template <typename T>
+void Packing<T>::pack(int64_t begin, int64_t end, float* memory) const {
+  check_operand(b_, depth_, columns_, "B");
+  const MatmulRung<T, T>& rung = pick_rung<T, T>(isa_);
+  const DepthBlocks blocks = depth_blocks(rung.tile, depth_);
+  if (end == panels_) {
+    // Not all of the last panel, and nothing behind it, is packed: it may go into a file.
+    const int64_t whole = columns_ / rung.tile.columns * rung.tile.columns * blocks.units;
+    std::fill(memory + whole, memory + floats_, 0.0F);
+  }
+  rung.pack(b_, {.depth = depth_, .columns = columns_, .blocks = blocks.count}, begin, end, memory);
+}
+
+template <typename T>
 PackedMatrix<T>::PackedMatrix(const MatrixOperand<T>& b, int64_t depth, int64_t columns, Isa highest)
-    : depth_(depth),
-      columns_(columns),
-      isa_(pick_rung<T, T>(highest).isa),
-      panels_(pack(b, depth, columns, pick_rung<T, T>(highest))) {}
+    : depth_(depth), columns_(columns), isa_(pick_rung<T, T>(highest).isa), panels_(pack(b, depth, columns, highest)) {}
 
 template <typename T>
 PackedMatrix<T>::PackedMatrix(SharedFloats memory, int64_t depth, int64_t columns, Isa highest)
     : depth_(depth), columns_(columns), isa_(pick_rung<T, T>(highest).isa), panels_(std::move(memory)) {
-  const int64_t count = packed_floats(pick_rung<T, T>(highest).tile, depth, columns);
+  const int64_t count = Packing<T>({}, depth, columns, highest).floats();
   require(panels_.count() == count, ErrorKind::kConfig, "{} floats are not a matrix of [{}, {}], which has {}",
           panels_.count(), depth, columns, count);
 }
@@ -267,6 +274,8 @@ int64_t matmul_scratch(int64_t rows, const PackedMatrix<T>& b, int threads) {
   return most;
 }
 
+template class Packing<float>;
+template class Packing<BFloat16>;
 template class PackedMatrix<float>;
 template class PackedMatrix<BFloat16>;
 template void matmul(const Matmul<float, float>&, Isa);

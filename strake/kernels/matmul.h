@@ -65,6 +65,26 @@ struct Matmul {
   MatmulResult<T, Out> result;
 };
 
+// How a right operand B[depth, columns] is packed: panel by panel, by as many threads as like.
+template <typename T>
+class Packing {
+ public:
+  Packing(const MatrixOperand<T>& b, int64_t depth, int64_t columns, Isa highest = best_isa());
+
+  int64_t panels() const { return panels_; }
+  int64_t floats() const { return floats_; }  // of all panels, in whole cache lines
+  // Fills what belongs to panels [begin, end), to the last byte, of `memory`, which has all floats().
+  void pack(int64_t begin, int64_t end, float* memory) const;
+
+ private:
+  MatrixOperand<T> b_;
+  int64_t depth_;
+  int64_t columns_;
+  Isa isa_;
+  int64_t panels_;
+  int64_t floats_;
+};
+
 // A right operand B[depth, columns] packed once for many products: weights. Copies of values, in the layout of one
 // rung. Immutable, so threads may share it.
 template <typename T>

@@ -11,6 +11,7 @@
 
 #include "strake/core/philox.h"
 #include "strake/kernels/dropout.h"
+#include "strake/kernels/packed_weights.h"
 #include "strake/kernels/store.h"
 #include "strake/models/planned_graph.h"
 #include "strake/models/trained.h"
@@ -76,6 +77,7 @@ struct Parameter {
   at::Tensor value;  // fp32, bf16 or fp16, a view of the block's flat buffer
   size_t index = 0;
   GradientSink* sink = nullptr;  // null for a frozen parameter and in evaluation: no gradient is computed for it
+  kernels::SharedPack pack = {};
 };
 
 // The values of one block's parameters for one forward or backward pass: those of Block::parameters(), then those of

@@ -18,6 +18,9 @@ namespace {
 
 using tensors::ShardLayout;
 
+constexpr int64_t kPackedWeights = 4;  // of the largest size: so far may ranks be apart
+constexpr int kEntryBits = 32;         // of a packed weight's name
+
 static_assert(kernels::kSquaresChunk == ShardLayout::kAlignment,
               "shards must begin where the norm's partial sums begin");
 
@@ -71,6 +74,17 @@ State state_at(void* data, Precision type) {
   return static_cast<float*>(data);
 }
 
+// Of a matrix that a block multiplies with; the first block, the embeddings, only looks rows up.
+int64_t largest_weight(const models::Model& model) {
+  int64_t largest = 0;
+  for (size_t i = 1; i < model.blocks().size(); ++i) {
+    for (const auto& entry : model.blocks()[i]->layout().entries()) {
+      if (entry.shape.size() == 2) largest = std::max(largest, entry.end - entry.begin);
+    }
+  }
+  return largest;
+}
+
 // What the rank updates of a unit that is in memory.
 kernels::FlatWindow own_window(UnitShard& unit, const TrainingOptions& options) {
   kernels::FlatWindow window{.parameters = masters_at(unit.master.mutable_data_ptr(), options.master),
@@ -112,6 +126,10 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
       optimizer_(options.optimizer_settings()),
       requested_(model.blocks().size()) {
   if (options_.gpu) require_gpus_can(options_);
+  if (comm.size() > 1 && comm.is_one_process() && device_.is_cpu()) {
+    const auto element = static_cast<int64_t>(c10::elementSize(scalar_type(options_.precision())));
+    packed_weights_ = comm.share<kernels::PackedWeights>(kPackedWeights * largest_weight(model_) * element);
+  }
   const OffloadOptions& offload = options_.sharding.offload;
   std::vector<UnitPlacement> placements = place_units({.units = units_,
                                                        .sharding = options_.sharding,
@@ -137,8 +155,8 @@ void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
   const at::TensorOptions parameter_type = on_device.dtype(scalar_type(options_.precision()));
   UnitShard& shard = shards_.emplace_back(std::move(placement));
   if (shard.is_kept_whole) {
-    shard.whole =
-        shard.is_shared ? comm_.share(numel, scalar_type(options_.precision())) : at::zeros({numel}, parameter_type);
+    shard.whole = at::zeros({shard.is_shared && rank() > 0 ? 0 : numel}, parameter_type);
+    if (shard.is_shared) shard.whole = *comm_.share<at::Tensor>(shard.whole);
     shard.kept = shard.whole;
   } else {
     shard.whole = at::empty({numel}, parameter_type);
@@ -234,6 +252,7 @@ void ShardedParameters::assign(size_t i, const at::Tensor& whole_fp32) {
 }
 
 void ShardedParameters::assign_unit(size_t u, const at::Tensor& whole_fp32) {
+  ++version_;
   UnitShard& unit = shards_[u];
   const at::Tensor own = own_part(u, whole_fp32);
   if (unit.master.defined()) unit.master.copy_(own);
@@ -338,7 +357,9 @@ models::Parameter ShardedParameters::view(size_t block, size_t parameter, const 
   const Unit& unit = units_[place.unit];
   return {.value = tensors::FlatLayout::view(shards_[place.unit].whole, unit.layout.entries()[place.entry]),
           .index = parameter,
-          .sink = sinks && !unit.is_frozen() ? sinks(block) : nullptr};
+          .sink = sinks && !unit.is_frozen() ? sinks(block) : nullptr,
+          .pack = {.weights = packed_weights_.get(),
+                   .name = {.matrix = (uint64_t{place.unit} << kEntryBits) | place.entry, .version = version_}}};
 }
 
 void ShardedParameters::release(size_t i) {
@@ -399,6 +420,7 @@ void ShardedParameters::update(const Update& update) {
     if (!unit.is_on_disk) update_window(own_window(unit, options_), u);
     complete(u);
   }
+  ++version_;
   comm_.barrier();  // shared parameters are complete when every rank has updated its part
 }
 

@@ -8,6 +8,7 @@
 
 #include "strake/comm/comm.h"
 #include "strake/comm/comm_queue.h"
+#include "strake/kernels/packed_weights.h"
 #include "strake/models/model.h"
 #include "strake/optim/optimizer.h"
 #include "strake/training/gather_buffers.h"
@@ -134,7 +135,9 @@ class ShardedParameters {
   std::optional<int> master_on_disk_;             // number of the array in both
   std::optional<int> rounded_on_disk_;            // parameters of 16 bits that are not their own master weights
   int states_on_disk_ = 0;                        // number of the first state's array
-  std::vector<char> requested_;                   // by block: its parameters are here or on their way for a pass
+  std::shared_ptr<kernels::PackedWeights> packed_weights_;  // of all ranks, where these are threads of one process
+  uint64_t version_ = 0;                                    // of all parameters: steps and assignments
+  std::vector<char> requested_;  // by block: its parameters are here or on their way for a pass
   GatherBuffers buffers_;
 };
 

@@ -129,7 +129,9 @@ class CountingComm final : public comm::Comm {
   void recv(at::Tensor& values, int source) override { inner_.recv(values, source); }
   void barrier() override { inner_.barrier(); }
   void check_others() override { inner_.check_others(); }
-  at::Tensor share(int64_t numel, at::ScalarType dtype) override { return inner_.share(numel, dtype); }
+  std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>& make) override {
+    return inner_.share_made(make);
+  }
   std::unique_ptr<comm::Comm> split(int color) override {
     return std::make_unique<CountingComm>(inner_.split(color), bytes_);
   }

@@ -38,7 +38,7 @@ struct LinearNode final : torch::autograd::Node {
     if (is_trained(weight)) hand_over_weight_gradient(weight, dy, x);
     if (is_trained(bias)) bias.sink->accept(bias.index, column_sum(dy));
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {linear_input_gradient(dy, weight.value, matmul_library_for(dy))};
+    return {linear_input_gradient(dy, weight.value, matmul_library_for(dy), weight.pack)};
   }
   void release_variables() override { x.reset(); }
 
@@ -66,7 +66,7 @@ struct LinearActivationNode final : torch::autograd::Node {
     if (is_trained(weight)) hand_over_weight_gradient(weight, dproduct, x);
     if (is_trained(bias)) bias.sink->accept(bias.index, dbias);
     if (!task_should_compute_output(0)) return {at::Tensor()};
-    return {linear_input_gradient(dproduct, weight.value, matmul_library_for(dy))};
+    return {linear_input_gradient(dproduct, weight.value, matmul_library_for(dy), weight.pack)};
   }
   void release_variables() override { x.reset(), product.reset(); }
 
@@ -121,7 +121,8 @@ PlannedTensor saved_input(const PlannedTensor& x, Trained weight) {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& x, const Parameter& weight, const Parameter& bias) {
-  at::Tensor y = without_recording([&] { return linear_product(x, weight.value, bias.value, matmul_library_for(x)); });
+  at::Tensor y = without_recording(
+      [&] { return linear_product(x, weight.value, bias.value, matmul_library_for(x), weight.pack); });
   if (!is_trained(weight) && !is_trained(bias) && !x.requires_grad()) return y;
   auto node = std::make_shared<LinearNode>();
   if (is_trained(weight)) node->x = x.detach();
@@ -134,7 +135,7 @@ at::Tensor linear_activation(const at::Tensor& x, const Parameter& weight, const
                              kernels::Activation activation) {
   const bool recording = is_trained(weight) || is_trained(bias) || x.requires_grad();
   const ActivatedLinear result = without_recording([&] {
-    return activated_linear_product({x, weight.value, bias.value}, activation,
+    return activated_linear_product({x, weight.value, bias.value, weight.pack}, activation,
                                     recording ? KeepProduct::kYes : KeepProduct::kNo, matmul_library_for(x));
   });
   if (!recording) return result.y;

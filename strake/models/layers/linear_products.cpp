@@ -79,15 +79,21 @@ void require_factors(const at::Tensor& a, const at::Tensor& b) {
 
 // a[M, K] b[K, N]; `result_as(T*)` gives where the result goes, for operands of type T.
 template <typename ResultAs>
-void multiply_own(const at::Tensor& a, const at::Tensor& b, const ResultAs& result_as) {
+void multiply_own(const at::Tensor& a, const at::Tensor& b, const kernels::SharedPack& pack,
+                  const ResultAs& result_as) {
   require_factors(a, b);
   const auto multiply = [&]<typename T, typename Out>(const kernels::MatmulResult<T, Out>& result) {
-    kernels::matmul<T, Out>({.rows = a.size(0),
-                             .columns = b.size(1),
-                             .depth = a.size(1),
-                             .a = operand<T>(a),
-                             .b = operand<T>(b),
-                             .result = result});
+    const kernels::Matmul<T, Out> product{.rows = a.size(0),
+                                          .columns = b.size(1),
+                                          .depth = a.size(1),
+                                          .a = operand<T>(a),
+                                          .b = operand<T>(b),
+                                          .result = result};
+    if (pack.weights != nullptr && pack.weights->can_keep<T>(product.depth, product.columns)) {
+      kernels::matmul(product, pack.weights->get(pack.name, product.b, product.depth, product.columns));
+    } else {
+      kernels::matmul(product);
+    }
   };
   if (a.scalar_type() == at::kFloat) {
     multiply(result_as(static_cast<float*>(nullptr)));
@@ -98,9 +104,10 @@ void multiply_own(const at::Tensor& a, const at::Tensor& b, const ResultAs& resu
 
 // [M, N] = a[M, K] b[K, N], and what `finish` sets.
 template <typename Finish>
-at::Tensor own_product(const at::Tensor& a, const at::Tensor& b, const Finish& finish) {
+at::Tensor own_product(const at::Tensor& a, const at::Tensor& b, const kernels::SharedPack& pack,
+                       const Finish& finish) {
   at::Tensor c = at::empty({a.size(0), b.size(1)}, a.options());
-  multiply_own(a, b, [&]<typename T>(T*) {
+  multiply_own(a, b, pack, [&]<typename T>(T*) {
     kernels::MatmulResult<T, T> result{.c = storage<T>(c), .stride = b.size(1)};
     finish(result);
     return result;
@@ -112,8 +119,8 @@ bool is_widened(const at::Tensor& operand) { return operand.scalar_type() == at:
 
 at::Tensor wide(const at::Tensor& half) { return half.to(at::kFloat); }
 
-at::Tensor own_product(const at::Tensor& a, const at::Tensor& b) {
-  return own_product(a, b, [](auto&) {});
+at::Tensor own_product(const at::Tensor& a, const at::Tensor& b, const kernels::SharedPack& pack = {}) {
+  return own_product(a, b, pack, [](auto&) {});
 }
 
 template <typename T, typename Out>
@@ -144,24 +151,25 @@ MatmulLibrary matmul_library_for(const at::Tensor& operand) {
 const char* to_string(MatmulLibrary library) { return kLibraryNames.at(static_cast<size_t>(library)); }
 
 at::Tensor linear_product(const at::Tensor& x_ti, const at::Tensor& weight_oi, const std::optional<at::Tensor>& bias_o,
-                          MatmulLibrary library) {
+                          MatmulLibrary library, const kernels::SharedPack& pack) {
   if (is_widened(x_ti)) {
     const auto bias = bias_o ? std::optional(wide(*bias_o)) : std::nullopt;
     return linear_product(wide(x_ti), wide(weight_oi), bias, library).to(at::kHalf);
   }
   if (library == MatmulLibrary::kOnednn) return onednn_linear(x_ti, weight_oi, bias_o);
   if (library == MatmulLibrary::kAten) return at::linear(x_ti, weight_oi, bias_o);
-  return own_product(x_ti, weight_oi.t(), [&](auto& result) {
+  return own_product(x_ti, weight_oi.t(), pack, [&](auto& result) {
     if (bias_o) set_bias(result, *bias_o, weight_oi.size(0));
   });
 }
 
-at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weight_oi, MatmulLibrary library) {
+at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weight_oi, MatmulLibrary library,
+                                 const kernels::SharedPack& pack) {
   if (is_widened(dy_to)) {
     return linear_input_gradient(wide(dy_to), wide(weight_oi), library).to(at::kHalf);
   }
   if (library == MatmulLibrary::kOnednn) return onednn_linear(dy_to, weight_oi.t(), std::nullopt);
-  return library == MatmulLibrary::kAten ? at::mm(dy_to, weight_oi) : own_product(dy_to, weight_oi);
+  return library == MatmulLibrary::kAten ? at::mm(dy_to, weight_oi) : own_product(dy_to, weight_oi, pack);
 }
 
 at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti, MatmulLibrary library) {
@@ -181,18 +189,18 @@ void linear_weight_gradient_into(const at::Tensor& dy_to, const at::Tensor& x_ti
   require(sum_oi.scalar_type() == at::kFloat && sum_oi.is_contiguous() && sum_oi.size(0) == dy_to.size(1) &&
               sum_oi.size(1) == x_ti.size(1),
           ErrorKind::kInternal, "a weight gradient's sum is fp32, [outputs, inputs] and contiguous");
-  multiply_own(dy_to.t(), x_ti, [&]<typename T>(T*) {
+  multiply_own(dy_to.t(), x_ti, {}, [&]<typename T>(T*) {
     return kernels::MatmulResult<T, float>{.c = storage<float>(sum_oi), .stride = x_ti.size(1), .store = store};
   });
 }
 
 ActivatedLinear activated_linear_product(const LinearOperands& operands, kernels::Activation activation,
                                          KeepProduct keep, MatmulLibrary library) {
-  const auto& [x, weight, bias] = operands;
+  const auto& [x, weight, bias, pack] = operands;
   ActivatedLinear result;
   if (library == MatmulLibrary::kStrake && x.scalar_type() != at::kHalf) {
     if (keep == KeepProduct::kYes) result.product = at::empty({x.size(0), weight.size(0)}, x.options());
-    result.y = own_product(x, weight.t(), [&]<typename T>(kernels::MatmulResult<T, T>& stored) {
+    result.y = own_product(x, weight.t(), pack, [&]<typename T>(kernels::MatmulResult<T, T>& stored) {
       set_bias(stored, bias, weight.size(0));
       stored.activation = activation;
       if (keep == KeepProduct::kYes) stored.product = storage<T>(result.product);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "strake/kernels/bias_activation.h"
+#include "strake/kernels/packed_weights.h"
 #include "strake/kernels/store.h"
 
 // The three matrix products of a linear layer. T = tokens, I = input width, O = output width. All operands are 2-d with
@@ -24,12 +25,14 @@ MatmulLibrary matmul_library();
 MatmulLibrary matmul_library_for(const at::Tensor& operand);
 const char* to_string(MatmulLibrary library);  // as in STRAKE_MATMUL
 
-// [T, O] = x[T, I] weight[O, I]^T (+ bias[O])
+// [T, O] = x[T, I] weight[O, I]^T (+ bias[O]). `pack`, here and below: where our own kernels take the packed weight
+// from.
 at::Tensor linear_product(const at::Tensor& x_ti, const at::Tensor& weight_oi, const std::optional<at::Tensor>& bias_o,
-                          MatmulLibrary library);
+                          MatmulLibrary library, const kernels::SharedPack& pack = {});
 
 // [T, I] = dy[T, O] weight[O, I]
-at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weight_oi, MatmulLibrary library);
+at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weight_oi, MatmulLibrary library,
+                                 const kernels::SharedPack& pack = {});
 
 // [O, I] = dy[T, O]^T x[T, I]
 at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti, MatmulLibrary library);
@@ -43,6 +46,7 @@ struct LinearOperands {
   at::Tensor x;       // [T, I]
   at::Tensor weight;  // [O, I]
   at::Tensor bias;    // [O]
+  kernels::SharedPack pack = {};
 };
 struct ActivatedLinear {
   at::Tensor product;  // [T, O] = x weight^T; undefined unless kept

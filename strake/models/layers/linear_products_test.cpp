@@ -75,6 +75,23 @@ TEST_P(LinearProducts, ActivateTheSameWithAndWithoutTheProductKept) {
   EXPECT_TRUE(alone.y.equal(kept.y));
 }
 
+TEST_P(LinearProducts, AreTheSameWithWeightsPackedForSeveralRanks) {
+  const LinearOperands operands{at::randn({37, 64}).to(dtype()), at::randn({48, 64}).to(dtype()),
+                                at::randn({48}).to(dtype())};
+  const auto& [x, weight, bias, none] = operands;
+  const at::Tensor dy = at::randn({37, 48}).to(dtype());
+  kernels::PackedWeights weights(1 << 20);
+  const kernels::SharedPack pack{&weights, {.matrix = 1, .version = 1}};
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(linear_product(x, weight, bias, library(), pack).equal(linear_product(x, weight, bias, library())));
+    EXPECT_TRUE(linear_input_gradient(dy, weight, library(), pack).equal(linear_input_gradient(dy, weight, library())));
+    const auto activated = [&](const kernels::SharedPack& from) {
+      return activated_linear_product({x, weight, bias, from}, kernels::Activation::kGelu, KeepProduct::kNo, library());
+    };
+    EXPECT_TRUE(activated(pack).y.equal(activated(none).y));
+  }
+}
+
 TEST_P(LinearProducts, AllocateTheWorkspaceTheySay) {
   if (library() != matmul_library()) GTEST_SKIP() << "the workspace is said for the library in use";
   tensors::track_tensor_memory();
