@@ -444,11 +444,14 @@ def table(theme, results):
 
 
 def processor():
+    """Name and interesting flags. Cloud providers hide the name's number: family and model tell generations apart."""
     text = pathlib.Path("/proc/cpuinfo").read_text()
-    name = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
-    flags = re.search(r"^flags\s*: (.*)$", text, re.MULTILINE)
+    fields = dict(re.findall(r"^([\w ]+?)\s*: (.*)$", text, re.MULTILINE))
     interesting = {"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_bf16", "amx_int8"}
-    return name.group(1) if name else "unknown CPU", sorted(interesting & set(flags.group(1).split() if flags else []))
+    name = fields.get("model name", "unknown CPU")
+    if "cpu family" in fields:
+        name += f" family {fields['cpu family']} model {fields['model']}"
+    return name, sorted(interesting & set(fields.get("flags", "").split()))
 
 
 def machine():
