@@ -1,7 +1,7 @@
 #include "strake/kernels/attention.h"
 
 #include <algorithm>
-#include <type_traits>
+#include <cstddef>
 #include <vector>
 
 #include "strake/core/error.h"
@@ -13,24 +13,18 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<AttentionRung<float>, 3> kFloatLadder{&avx512::kAttentionFloat, &avx2::kAttentionFloat,
-                                                       &reference::kAttentionFloat};
-constexpr Ladder<AttentionRung<BFloat16>, 4> kBFloat16Ladder{&avx512::kAttentionBFloat16Conversion,
-                                                             &avx512::kAttentionBFloat16, &avx2::kAttentionBFloat16,
-                                                             &reference::kAttentionBFloat16};
-constexpr Ladder<AttentionRung<Half>, 3> kHalfLadder{&avx512::kAttentionHalf, &avx2::kAttentionHalf,
-                                                     &reference::kAttentionHalf};
-
 template <typename T>
-const AttentionRung<T>& pick_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatLadder, highest);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return pick(kBFloat16Ladder, highest);
-  } else {
-    return pick(kHalfLadder, highest);
-  }
-}
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<AttentionRung<float>, 3> kLadder<float>{&avx512::kAttentionFloat, &avx2::kAttentionFloat,
+                                                         &reference::kAttentionFloat};
+template <>
+constexpr Ladder<AttentionRung<BFloat16>, 4> kLadder<BFloat16>{&avx512::kAttentionBFloat16Conversion,
+                                                               &avx512::kAttentionBFloat16, &avx2::kAttentionBFloat16,
+                                                               &reference::kAttentionBFloat16};
+template <>
+constexpr Ladder<AttentionRung<Half>, 3> kLadder<Half>{&avx512::kAttentionHalf, &avx2::kAttentionHalf,
+                                                       &reference::kAttentionHalf};
 
 int64_t length(const AttentionShape& shape, int64_t sequence) {
   return int64_t{shape.offsets[sequence + 1]} - shape.offsets[sequence];
@@ -78,7 +72,7 @@ void for_each_item(const AttentionShape& shape, int64_t scratch_floats, const Ru
 
 template <typename T>
 void attention_forward(const AttentionForward<T>& args, Isa highest) {
-  const AttentionRung<T>& rung = pick_rung<T>(highest);
+  const AttentionRung<T>& rung = pick(kLadder<T>, highest);
   const int64_t longest = longest_sequence(args.shape);
   const KeepRule keep = keep_rule(args.shape.dropout, args.shape.index);
   for_each_item(args.shape, rung.forward_scratch(longest, args.shape.head_dim),
@@ -87,7 +81,7 @@ void attention_forward(const AttentionForward<T>& args, Isa highest) {
 
 template <typename T>
 void attention_forward_on_thread(const AttentionForward<T>& args, float* scratch, Isa highest) {
-  const AttentionRung<T>& rung = pick_rung<T>(highest);
+  const AttentionRung<T>& rung = pick(kLadder<T>, highest);
   longest_sequence(args.shape);  // checks it
   const KeepRule keep = keep_rule(args.shape.dropout, args.shape.index);
   for (int64_t s = 0; s < args.shape.num_sequences; ++s) {
@@ -100,12 +94,12 @@ void attention_forward_on_thread(const AttentionForward<T>& args, float* scratch
 
 template <typename T>
 int64_t attention_forward_scratch(int64_t longest, int64_t head_dim, Isa highest) {
-  return pick_rung<T>(highest).forward_scratch(longest, head_dim);
+  return pick(kLadder<T>, highest).forward_scratch(longest, head_dim);
 }
 
 template <typename T>
 void attention_backward(const AttentionBackward<T>& args, Isa highest) {
-  const AttentionRung<T>& rung = pick_rung<T>(highest);
+  const AttentionRung<T>& rung = pick(kLadder<T>, highest);
   const int64_t longest = longest_sequence(args.shape);
   const KeepRule keep = keep_rule(args.shape.dropout, args.shape.index);
   for_each_item(args.shape, rung.backward_scratch(longest, args.shape.head_dim),

@@ -1,6 +1,6 @@
 #include "strake/kernels/bias_activation.h"
 
-#include <type_traits>
+#include <cstddef>
 
 #include "strake/core/threads.h"
 #include "strake/kernels/bias_activation_rungs.h"
@@ -10,24 +10,18 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<BiasActivationRung<float>, 3> kFloatLadder{&avx512::kBiasActivationFloat, &avx2::kBiasActivationFloat,
-                                                            &reference::kBiasActivationFloat};
-constexpr Ladder<BiasActivationRung<BFloat16>, 4> kBFloat16Ladder{
+template <typename T>
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<BiasActivationRung<float>, 3> kLadder<float>{
+    &avx512::kBiasActivationFloat, &avx2::kBiasActivationFloat, &reference::kBiasActivationFloat};
+template <>
+constexpr Ladder<BiasActivationRung<BFloat16>, 4> kLadder<BFloat16>{
     &avx512::kBiasActivationBFloat16Conversion, &avx512::kBiasActivationBFloat16, &avx2::kBiasActivationBFloat16,
     &reference::kBiasActivationBFloat16};
-constexpr Ladder<BiasActivationRung<Half>, 3> kHalfLadder{&avx512::kBiasActivationHalf, &avx2::kBiasActivationHalf,
-                                                          &reference::kBiasActivationHalf};
-
-template <typename T>
-const BiasActivationRung<T>& pick_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatLadder, highest);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return pick(kBFloat16Ladder, highest);
-  } else {
-    return pick(kHalfLadder, highest);
-  }
-}
+template <>
+constexpr Ladder<BiasActivationRung<Half>, 3> kLadder<Half>{&avx512::kBiasActivationHalf, &avx2::kBiasActivationHalf,
+                                                            &reference::kBiasActivationHalf};
 
 constexpr int64_t kGrain = 4;  // tokens
 
@@ -35,13 +29,13 @@ constexpr int64_t kGrain = 4;  // tokens
 
 template <typename T>
 void bias_activation_forward(const BiasActivationForward<T>& args, Isa highest) {
-  const BiasActivationRung<T>& rung = pick_rung<T>(highest);
+  const BiasActivationRung<T>& rung = pick(kLadder<T>, highest);
   parallel_for(args.tokens, kGrain, [&](int64_t begin, int64_t end) { rung.forward(args, begin, end); });
 }
 
 template <typename T>
 void bias_activation_backward(const BiasActivationBackward<T>& args, Isa highest) {
-  const BiasActivationRung<T>& rung = pick_rung<T>(highest);
+  const BiasActivationRung<T>& rung = pick(kLadder<T>, highest);
   if (args.dbias == nullptr) {
     parallel_for(args.tokens, kGrain, [&](int64_t begin, int64_t end) { rung.backward(args, begin, end, nullptr); });
     return;

@@ -1,6 +1,6 @@
 #include "strake/kernels/column_sum.h"
 
-#include <type_traits>
+#include <cstddef>
 
 #include "strake/kernels/column_sum_rungs.h"
 #include "strake/kernels/ladder.h"
@@ -9,29 +9,23 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<ColumnSumRung<float>, 3> kFloatLadder{&avx512::kColumnSumFloat, &avx2::kColumnSumFloat,
-                                                       &reference::kColumnSumFloat};
-constexpr Ladder<ColumnSumRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kColumnSumBFloat16, &avx2::kColumnSumBFloat16,
-                                                             &reference::kColumnSumBFloat16};
-constexpr Ladder<ColumnSumRung<Half>, 3> kHalfLadder{&avx512::kColumnSumHalf, &avx2::kColumnSumHalf,
-                                                     &reference::kColumnSumHalf};
-
 template <typename T>
-const ColumnSumRung<T>& pick_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatLadder, highest);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return pick(kBFloat16Ladder, highest);
-  } else {
-    return pick(kHalfLadder, highest);
-  }
-}
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<ColumnSumRung<float>, 3> kLadder<float>{&avx512::kColumnSumFloat, &avx2::kColumnSumFloat,
+                                                         &reference::kColumnSumFloat};
+template <>
+constexpr Ladder<ColumnSumRung<BFloat16>, 3> kLadder<BFloat16>{&avx512::kColumnSumBFloat16, &avx2::kColumnSumBFloat16,
+                                                               &reference::kColumnSumBFloat16};
+template <>
+constexpr Ladder<ColumnSumRung<Half>, 3> kLadder<Half>{&avx512::kColumnSumHalf, &avx2::kColumnSumHalf,
+                                                       &reference::kColumnSumHalf};
 
 }  // namespace
 
 template <typename T>
 void column_sum(const ColumnSumArgs<T>& args, Isa highest) {
-  const ColumnSumRung<T>& rung = pick_rung<T>(highest);
+  const ColumnSumRung<T>& rung = pick(kLadder<T>, highest);
   ColumnSumArgs<T> strided = args;
   if (strided.stride == 0) strided.stride = args.columns;
   sum_over_tokens(args.tokens, args.columns, args.out,

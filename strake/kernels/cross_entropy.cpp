@@ -1,6 +1,6 @@
 #include "strake/kernels/cross_entropy.h"
 
-#include <type_traits>
+#include <cstddef>
 
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
@@ -10,23 +10,17 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<CrossEntropyRung<float>, 3> kFloatLadder{&avx512::kCrossEntropyFloat, &avx2::kCrossEntropyFloat,
-                                                          &reference::kCrossEntropyFloat};
-constexpr Ladder<CrossEntropyRung<BFloat16>, 3> kBFloat16Ladder{
-    &avx512::kCrossEntropyBFloat16, &avx2::kCrossEntropyBFloat16, &reference::kCrossEntropyBFloat16};
-constexpr Ladder<CrossEntropyRung<Half>, 3> kHalfLadder{&avx512::kCrossEntropyHalf, &avx2::kCrossEntropyHalf,
-                                                        &reference::kCrossEntropyHalf};
-
 template <typename T>
-const CrossEntropyRung<T>& pick_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatLadder, highest);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return pick(kBFloat16Ladder, highest);
-  } else {
-    return pick(kHalfLadder, highest);
-  }
-}
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<CrossEntropyRung<float>, 3> kLadder<float>{&avx512::kCrossEntropyFloat, &avx2::kCrossEntropyFloat,
+                                                            &reference::kCrossEntropyFloat};
+template <>
+constexpr Ladder<CrossEntropyRung<BFloat16>, 3> kLadder<BFloat16>{
+    &avx512::kCrossEntropyBFloat16, &avx2::kCrossEntropyBFloat16, &reference::kCrossEntropyBFloat16};
+template <>
+constexpr Ladder<CrossEntropyRung<Half>, 3> kLadder<Half>{&avx512::kCrossEntropyHalf, &avx2::kCrossEntropyHalf,
+                                                          &reference::kCrossEntropyHalf};
 
 }  // namespace
 
@@ -36,7 +30,7 @@ void cross_entropy(const CrossEntropyArgs<T>& args, Isa highest) {
     require(args.targets[token] >= 0 && args.targets[token] < args.classes, ErrorKind::kData,
             "target {} is not one of {} classes", args.targets[token], args.classes);
   }
-  const CrossEntropyRung<T>& rung = pick_rung<T>(highest);
+  const CrossEntropyRung<T>& rung = pick(kLadder<T>, highest);
   parallel_for(args.tokens, 1, [&](int64_t begin, int64_t end) { rung.run(args, begin, end); });
 }
 

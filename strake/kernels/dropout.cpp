@@ -1,6 +1,6 @@
 #include "strake/kernels/dropout.h"
 
-#include <type_traits>
+#include <cstddef>
 
 #include "strake/core/threads.h"
 #include "strake/kernels/dropout_rungs.h"
@@ -9,23 +9,17 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<DropoutRung<float>, 3> kFloatLadder{&avx512::kDropoutFloat, &avx2::kDropoutFloat,
-                                                     &reference::kDropoutFloat};
-constexpr Ladder<DropoutRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kDropoutBFloat16, &avx2::kDropoutBFloat16,
-                                                           &reference::kDropoutBFloat16};
-constexpr Ladder<DropoutRung<Half>, 3> kHalfLadder{&avx512::kDropoutHalf, &avx2::kDropoutHalf,
-                                                   &reference::kDropoutHalf};
-
 template <typename T>
-const DropoutRung<T>& pick_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatLadder, highest);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return pick(kBFloat16Ladder, highest);
-  } else {
-    return pick(kHalfLadder, highest);
-  }
-}
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<DropoutRung<float>, 3> kLadder<float>{&avx512::kDropoutFloat, &avx2::kDropoutFloat,
+                                                       &reference::kDropoutFloat};
+template <>
+constexpr Ladder<DropoutRung<BFloat16>, 3> kLadder<BFloat16>{&avx512::kDropoutBFloat16, &avx2::kDropoutBFloat16,
+                                                             &reference::kDropoutBFloat16};
+template <>
+constexpr Ladder<DropoutRung<Half>, 3> kLadder<Half>{&avx512::kDropoutHalf, &avx2::kDropoutHalf,
+                                                     &reference::kDropoutHalf};
 
 constexpr int64_t kGrain = 8;  // tokens
 
@@ -33,7 +27,7 @@ constexpr int64_t kGrain = 8;  // tokens
 
 template <typename T>
 void dropout(const DropoutArgs<T>& args, Isa highest) {
-  const DropoutRung<T>& rung = pick_rung<T>(highest);
+  const DropoutRung<T>& rung = pick(kLadder<T>, highest);
   const KeepRule keep = keep_rule(args.dropout, args.index);
   parallel_for(args.tokens, kGrain, [&](int64_t begin, int64_t end) { rung.apply(args, keep, begin, end); });
 }

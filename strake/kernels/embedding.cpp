@@ -1,8 +1,8 @@
 #include "strake/kernels/embedding.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
-#include <type_traits>
 #include <vector>
 
 #include "strake/core/error.h"
@@ -13,44 +13,31 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<EmbeddingRung<float>, 3> kFloatLadder{&avx512::kEmbeddingFloat, &avx2::kEmbeddingFloat,
-                                                       &reference::kEmbeddingFloat};
-constexpr Ladder<EmbeddingRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kEmbeddingBFloat16, &avx2::kEmbeddingBFloat16,
-                                                             &reference::kEmbeddingBFloat16};
-constexpr Ladder<EmbeddingRung<Half>, 3> kHalfLadder{&avx512::kEmbeddingHalf, &avx2::kEmbeddingHalf,
-                                                     &reference::kEmbeddingHalf};
-constexpr Ladder<EmbeddingGradientRung<float, float>, 3> kFloatGradientLadder{
-    &avx512::kEmbeddingGradientFloat, &avx2::kEmbeddingGradientFloat, &reference::kEmbeddingGradientFloat};
-constexpr Ladder<EmbeddingGradientRung<BFloat16, float>, 3> kMixedGradientLadder{
-    &avx512::kEmbeddingGradientMixed, &avx2::kEmbeddingGradientMixed, &reference::kEmbeddingGradientMixed};
-constexpr Ladder<EmbeddingGradientRung<Half, float>, 3> kHalfGradientLadder{
-    &avx512::kEmbeddingGradientHalf, &avx2::kEmbeddingGradientHalf, &reference::kEmbeddingGradientHalf};
-constexpr Ladder<EmbeddingGradientRung<BFloat16, BFloat16>, 3> kBFloat16GradientLadder{
-    &avx512::kEmbeddingGradientBFloat16, &avx2::kEmbeddingGradientBFloat16, &reference::kEmbeddingGradientBFloat16};
-
 template <typename T>
-const EmbeddingRung<T>& pick_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatLadder, highest);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return pick(kBFloat16Ladder, highest);
-  } else {
-    return pick(kHalfLadder, highest);
-  }
-}
-
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<EmbeddingRung<float>, 3> kLadder<float>{&avx512::kEmbeddingFloat, &avx2::kEmbeddingFloat,
+                                                         &reference::kEmbeddingFloat};
+template <>
+constexpr Ladder<EmbeddingRung<BFloat16>, 3> kLadder<BFloat16>{&avx512::kEmbeddingBFloat16, &avx2::kEmbeddingBFloat16,
+                                                               &reference::kEmbeddingBFloat16};
+template <>
+constexpr Ladder<EmbeddingRung<Half>, 3> kLadder<Half>{&avx512::kEmbeddingHalf, &avx2::kEmbeddingHalf,
+                                                       &reference::kEmbeddingHalf};
 template <typename T, typename G>
-const EmbeddingGradientRung<T, G>& pick_gradient_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatGradientLadder, highest);
-  } else if constexpr (std::is_same_v<T, Half>) {
-    return pick(kHalfGradientLadder, highest);
-  } else if constexpr (std::is_same_v<G, float>) {
-    return pick(kMixedGradientLadder, highest);
-  } else {
-    return pick(kBFloat16GradientLadder, highest);
-  }
-}
+constexpr std::nullptr_t kGradientLadder = nullptr;
+template <>
+constexpr Ladder<EmbeddingGradientRung<float, float>, 3> kGradientLadder<float, float>{
+    &avx512::kEmbeddingGradientFloat, &avx2::kEmbeddingGradientFloat, &reference::kEmbeddingGradientFloat};
+template <>
+constexpr Ladder<EmbeddingGradientRung<BFloat16, float>, 3> kGradientLadder<BFloat16, float>{
+    &avx512::kEmbeddingGradientMixed, &avx2::kEmbeddingGradientMixed, &reference::kEmbeddingGradientMixed};
+template <>
+constexpr Ladder<EmbeddingGradientRung<Half, float>, 3> kGradientLadder<Half, float>{
+    &avx512::kEmbeddingGradientHalf, &avx2::kEmbeddingGradientHalf, &reference::kEmbeddingGradientHalf};
+template <>
+constexpr Ladder<EmbeddingGradientRung<BFloat16, BFloat16>, 3> kGradientLadder<BFloat16, BFloat16>{
+    &avx512::kEmbeddingGradientBFloat16, &avx2::kEmbeddingGradientBFloat16, &reference::kEmbeddingGradientBFloat16};
 
 template <typename T>
 void check_ids(const EmbeddingTable<T>& table, int64_t tokens, const char* name) {
@@ -72,7 +59,7 @@ void embedding_forward(const EmbeddingForward<T>& args, Isa highest) {
   check_ids(args.word, args.tokens, "token");
   check_ids(args.position, args.tokens, "position");
   check_ids(args.type, args.tokens, "token type");
-  const EmbeddingRung<T>& rung = pick_rung<T>(highest);
+  const EmbeddingRung<T>& rung = pick(kLadder<T>, highest);
   parallel_for(args.tokens, kGrain, [&](int64_t begin, int64_t end) { rung.forward(args, begin, end); });
 }
 
@@ -80,7 +67,7 @@ void embedding_forward(const EmbeddingForward<T>& args, Isa highest) {
 template <typename T, typename G>
 void embedding_backward(const EmbeddingBackward<T, G>& args, Isa highest) {
   check_ids(args.table, args.tokens, "embedding");
-  const EmbeddingGradientRung<T, G>& rung = pick_gradient_rung<T, G>(highest);
+  const EmbeddingGradientRung<T, G>& rung = pick(kGradientLadder<T, G>, highest);
   const int32_t* const ids = args.table.ids;
   std::vector<int32_t> order(static_cast<size_t>(args.tokens));
   std::iota(order.begin(), order.end(), 0);

@@ -1,7 +1,7 @@
 #include "strake/kernels/global_norm.h"
 
 #include <algorithm>
-#include <type_traits>
+#include <cstddef>
 
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
@@ -11,23 +11,17 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<SquaresRung<float>, 3> kFloatLadder{&avx512::kSquaresFloat, &avx2::kSquaresFloat,
-                                                     &reference::kSquaresFloat};
-constexpr Ladder<SquaresRung<BFloat16>, 3> kBFloat16Ladder{&avx512::kSquaresBFloat16, &avx2::kSquaresBFloat16,
-                                                           &reference::kSquaresBFloat16};
-constexpr Ladder<SquaresRung<Half>, 3> kHalfLadder{&avx512::kSquaresHalf, &avx2::kSquaresHalf,
-                                                   &reference::kSquaresHalf};
-
 template <typename T>
-const SquaresRung<T>& pick_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatLadder, highest);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return pick(kBFloat16Ladder, highest);
-  } else {
-    return pick(kHalfLadder, highest);
-  }
-}
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<SquaresRung<float>, 3> kLadder<float>{&avx512::kSquaresFloat, &avx2::kSquaresFloat,
+                                                       &reference::kSquaresFloat};
+template <>
+constexpr Ladder<SquaresRung<BFloat16>, 3> kLadder<BFloat16>{&avx512::kSquaresBFloat16, &avx2::kSquaresBFloat16,
+                                                             &reference::kSquaresBFloat16};
+template <>
+constexpr Ladder<SquaresRung<Half>, 3> kLadder<Half>{&avx512::kSquaresHalf, &avx2::kSquaresHalf,
+                                                     &reference::kSquaresHalf};
 
 }  // namespace
 
@@ -36,7 +30,7 @@ void sum_of_squares(const T* x, int64_t count, std::span<double> partial, Isa hi
   const int64_t chunks = num_squares_chunks(count);
   require(static_cast<int64_t>(partial.size()) == chunks, ErrorKind::kInternal, "{} partial sums for {} chunks",
           partial.size(), chunks);
-  const SquaresRung<T>& rung = pick_rung<T>(highest);
+  const SquaresRung<T>& rung = pick(kLadder<T>, highest);
   parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; ++c) {
       const int64_t first = c * kSquaresChunk;

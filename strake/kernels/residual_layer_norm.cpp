@@ -1,7 +1,7 @@
 #include "strake/kernels/residual_layer_norm.h"
 
 #include <algorithm>
-#include <type_traits>
+#include <cstddef>
 #include <vector>
 
 #include "strake/core/threads.h"
@@ -12,24 +12,18 @@
 namespace strake::kernels {
 namespace {
 
-constexpr Ladder<ResidualLayerNormRung<float>, 3> kFloatLadder{
+template <typename T>
+constexpr std::nullptr_t kLadder = nullptr;
+template <>
+constexpr Ladder<ResidualLayerNormRung<float>, 3> kLadder<float>{
     &avx512::kResidualLayerNormFloat, &avx2::kResidualLayerNormFloat, &reference::kResidualLayerNormFloat};
-constexpr Ladder<ResidualLayerNormRung<BFloat16>, 4> kBFloat16Ladder{
+template <>
+constexpr Ladder<ResidualLayerNormRung<BFloat16>, 4> kLadder<BFloat16>{
     &avx512::kResidualLayerNormBFloat16Conversion, &avx512::kResidualLayerNormBFloat16,
     &avx2::kResidualLayerNormBFloat16, &reference::kResidualLayerNormBFloat16};
-constexpr Ladder<ResidualLayerNormRung<Half>, 3> kHalfLadder{
+template <>
+constexpr Ladder<ResidualLayerNormRung<Half>, 3> kLadder<Half>{
     &avx512::kResidualLayerNormHalf, &avx2::kResidualLayerNormHalf, &reference::kResidualLayerNormHalf};
-
-template <typename T>
-const ResidualLayerNormRung<T>& pick_rung(Isa highest) {
-  if constexpr (std::is_same_v<T, float>) {
-    return pick(kFloatLadder, highest);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return pick(kBFloat16Ladder, highest);
-  } else {
-    return pick(kHalfLadder, highest);
-  }
-}
 
 constexpr int64_t kGrain = 8;  // tokens
 
@@ -37,14 +31,14 @@ constexpr int64_t kGrain = 8;  // tokens
 
 template <typename T>
 void residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, Isa highest) {
-  const ResidualLayerNormRung<T>& rung = pick_rung<T>(highest);
+  const ResidualLayerNormRung<T>& rung = pick(kLadder<T>, highest);
   const KeepRule keep = keep_rule(args.dropout, args.index);
   parallel_for(args.tokens, kGrain, [&](int64_t begin, int64_t end) { rung.forward(args, keep, begin, end); });
 }
 
 template <typename T>
 void residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, Isa highest) {
-  const ResidualLayerNormRung<T>& rung = pick_rung<T>(highest);
+  const ResidualLayerNormRung<T>& rung = pick(kLadder<T>, highest);
   const KeepRule keep = keep_rule(args.dropout, args.index);
   require(!keep.active || args.dx != args.dsum, ErrorKind::kInternal, "dx and dsum must differ when dropout is on");
   std::vector<float> sums(static_cast<size_t>(2 * args.columns));
