@@ -1,3 +1,5 @@
+#include <fcntl.h>
+
 #include <csignal>
 #include <iostream>
 #include <new>
@@ -55,9 +57,19 @@ bool is_out_of_memory(const std::exception& error) {
          std::string_view(error.what()).find("DefaultCPUAllocator: can't allocate memory") != std::string_view::npos;
 }
 
+// A file that is opened must not become standard input, output or error because the caller closed those: what is logged
+// would be written into it. Reading or writing them fails as before.
+void occupy_closed_streams() {
+  constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+  for (int stream = 0; stream < 3; ++stream) {
+    if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", kModes[stream]);  // takes the lowest number that is free
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message
   try {
     run({argv + 1, argv + argc});

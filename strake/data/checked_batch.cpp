@@ -10,59 +10,105 @@
 namespace strake::data {
 namespace {
 
+// Where the strings of an array stand.
+struct Strings {
+  const BatchOrigin& origin;
+  std::string column;
+  std::string_view kind;  // of what the array is a part: "", or "of the dictionary", "of the lists"
+
+  TextEncoding encoding() const { return origin.encoding.value_or(TextEncoding::kUtf8); }
+  Strings within(std::string_view part) const { return {origin, column, part}; }
+  [[noreturn]] void refuse(int64_t i, size_t at, char byte) const {
+    const std::string place = kind.empty() ? fmt::format("row {}, column '{}'", origin.first_row + i, printable(column))
+                                           : fmt::format("rows from {} on, column '{}', value {} {}", origin.first_row,
+                                                         printable(column), i, kind);
+    fail(ErrorKind::kData, "{}, {}, byte offset {} of the value: {}", origin.file, place, at,
+         describe_bad_byte(static_cast<unsigned char>(byte), origin.encoding));
+  }
+};
+
 template <typename ArrayType, typename Builder>
-std::shared_ptr<arrow::Array> decoded(const arrow::Array& array, TextEncoding encoding, const std::string& file,
-                                      int64_t first_row) {
-  const auto& strings = static_cast<const ArrayType&>(array);
+std::shared_ptr<arrow::Array> decoded(const ArrayType& array, const Strings& strings) {
   Builder builder;
   std::string text;
   for (int64_t i = 0; i < array.length(); ++i) {
-    if (strings.IsNull(i)) {
-      require_ok(builder.AppendNull(), file);
+    if (array.IsNull(i)) {
+      require_ok(builder.AppendNull(), strings.origin.file);
       continue;
     }
     text.clear();
-    const std::string_view bytes = strings.GetView(i);
-    if (const auto bad = append_decoded(bytes, encoding, text)) {
-      fail(ErrorKind::kData, "{}, row {}, byte offset {} of the value: {}", file, first_row + i, *bad,
-           describe_bad_byte(static_cast<unsigned char>(bytes[*bad]), encoding));
-    }
-    require_ok(builder.Append(text), file);
+    const std::string_view bytes = array.GetView(i);
+    if (const auto bad = append_decoded(bytes, strings.encoding(), text)) strings.refuse(i, *bad, bytes[*bad]);
+    require_ok(builder.Append(text), strings.origin.file);
   }
-  return value_of(builder.Finish(), file);
+  return value_of(builder.Finish(), strings.origin.file);
 }
 
 template <typename ArrayType>
-void require_utf8(const arrow::Array& array, const std::string& column, const BatchOrigin& origin) {
-  const auto& strings = static_cast<const ArrayType&>(array);
+void require_utf8(const ArrayType& array, const Strings& strings) {
   for (int64_t i = 0; i < array.length(); ++i) {
-    if (strings.IsNull(i)) continue;
-    const std::string_view text = strings.GetView(i);
+    if (array.IsNull(i)) continue;
+    const std::string_view text = array.GetView(i);
     const size_t valid = check_utf8(text).valid;
-    require(valid == text.size(), ErrorKind::kData, "{}, row {}, column '{}', byte offset {} of the value: {}",
-            origin.file, origin.first_row + i, printable(column), valid,
-            describe_bad_byte(static_cast<unsigned char>(text[std::min(valid, text.size() - 1)]), origin.encoding));
+    if (valid < text.size()) strings.refuse(i, valid, text[valid]);
   }
 }
 
 // The same array as bytes: the full validation of string arrays also refuses bad UTF-8, but without saying where.
-std::shared_ptr<arrow::Array> as_binary(const arrow::Array& array) {
+std::shared_ptr<arrow::Array> as_binary(const arrow::Array& array, const std::shared_ptr<arrow::DataType>& type) {
   auto data = array.data()->Copy();
-  data->type = array.type_id() == arrow::Type::STRING ? arrow::binary() : arrow::large_binary();
+  data->type = type;
   return arrow::MakeArray(data);
 }
 
-std::shared_ptr<arrow::Array> with_encoding(const std::shared_ptr<arrow::Array>& array, const std::string& column,
-                                            const BatchOrigin& origin) {
-  const bool large = array->type_id() == arrow::Type::LARGE_STRING;
-  const auto& [encoding, file, first_row] = origin;
-  if (encoding.value_or(TextEncoding::kUtf8) == TextEncoding::kUtf8) {
-    large ? require_utf8<arrow::LargeStringArray>(*array, column, origin)
-          : require_utf8<arrow::StringArray>(*array, column, origin);
-    return array;
+template <typename ArrayType, typename Builder>
+std::shared_ptr<arrow::Array> with_encoding(const std::shared_ptr<arrow::Array>& array,
+                                            const std::shared_ptr<arrow::DataType>& bytes, const Strings& strings) {
+  require_ok(as_binary(*array, bytes)->ValidateFull(), strings.origin.file);
+  const auto& typed = static_cast<const ArrayType&>(*array);
+  if (strings.encoding() != TextEncoding::kUtf8) return decoded<ArrayType, Builder>(typed, strings);
+  require_utf8(typed, strings);
+  return array;
+}
+
+std::shared_ptr<arrow::Array> checked(const std::shared_ptr<arrow::Array>& array, const Strings& strings);
+
+// Lists, structs and maps: their children hold more than this array's rows, if it is a slice.
+std::shared_ptr<arrow::Array> checked_children(const std::shared_ptr<arrow::Array>& array, const Strings& strings) {
+  auto data = array->data()->Copy();
+  for (auto& child : data->child_data) {
+    child = checked(arrow::MakeArray(child), strings.within("of what is inside"))->data();
   }
-  return large ? decoded<arrow::LargeStringArray, arrow::LargeStringBuilder>(*array, *encoding, file, first_row)
-               : decoded<arrow::StringArray, arrow::StringBuilder>(*array, *encoding, file, first_row);
+  std::shared_ptr<arrow::Array> result = arrow::MakeArray(data);
+  require_ok(result->ValidateFull(), strings.origin.file);
+  return result;
+}
+
+std::shared_ptr<arrow::Array> checked(const std::shared_ptr<arrow::Array>& array, const Strings& strings) {
+  switch (array->type_id()) {
+    case arrow::Type::STRING:
+      return with_encoding<arrow::StringArray, arrow::StringBuilder>(array, arrow::binary(), strings);
+    case arrow::Type::LARGE_STRING:
+      return with_encoding<arrow::LargeStringArray, arrow::LargeStringBuilder>(array, arrow::large_binary(), strings);
+    case arrow::Type::STRING_VIEW:
+      return with_encoding<arrow::StringViewArray, arrow::StringViewBuilder>(array, arrow::binary_view(), strings);
+    case arrow::Type::DICTIONARY: {
+      auto data = array->data()->Copy();
+      data->dictionary = checked(arrow::MakeArray(data->dictionary), strings.within("of the dictionary"))->data();
+      std::shared_ptr<arrow::Array> result = arrow::MakeArray(data);
+      require_ok(result->ValidateFull(), strings.origin.file);
+      return result;
+    }
+    case arrow::Type::LIST:
+    case arrow::Type::LARGE_LIST:
+    case arrow::Type::FIXED_SIZE_LIST:
+    case arrow::Type::STRUCT:
+    case arrow::Type::MAP:
+      return checked_children(array, strings);
+    default:
+      require_ok(array->ValidateFull(), strings.origin.file);
+      return array;
+  }
 }
 
 }  // namespace
@@ -71,15 +117,7 @@ std::shared_ptr<arrow::RecordBatch> checked_batch(const arrow::RecordBatch& batc
   require_ok(batch.Validate(), origin.file);
   arrow::ArrayVector columns;
   for (int i = 0; i < batch.num_columns(); ++i) {
-    std::shared_ptr<arrow::Array> array = batch.column(i);
-    const arrow::Type::type id = array->type_id();
-    if (id == arrow::Type::STRING || id == arrow::Type::LARGE_STRING) {
-      require_ok(as_binary(*array)->ValidateFull(), origin.file);
-      array = with_encoding(array, batch.column_name(i), origin);
-    } else {
-      require_ok(array->ValidateFull(), origin.file);
-    }
-    columns.push_back(std::move(array));
+    columns.push_back(checked(batch.column(i), {origin, batch.column_name(i), ""}));
   }
   return arrow::RecordBatch::Make(batch.schema(), batch.num_rows(), std::move(columns));
 }

@@ -42,6 +42,10 @@ std::optional<CsvRecordReader::Span> CsvRecordReader::scan_plain(size_t begin) c
   Span field{.begin = begin, .end = end, .terminator = end};
   const bool ends_record = end == buffer_.size() || buffer_[end] == '\n';
   if (ends_record && end > begin && buffer_[end - 1] == '\r') --field.end;
+  const std::string_view text = std::string_view(buffer_).substr(begin, field.end - begin);
+  require(text.find('\r') == std::string_view::npos, ErrorKind::kData,
+          "{}, line {}: field {} holds a carriage return outside quotes; lines must end with a line feed, or with both",
+          name(), next_line_, spans_.size() + 1);
   return field;
 }
 

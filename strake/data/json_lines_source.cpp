@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -53,6 +55,7 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
     return fits ? put(static_cast<int64_t>(value)) : refuse(fmt::format("integer {} is too large", value));
   }
   bool number_float(number_float_t value, const string_t& text) override {
+    if (text.find_first_of(".eE") == std::string::npos) return refuse("integer " + printable(text) + " is too large");
     return std::isfinite(value) ? put(value) : refuse("number " + printable(text) + " is out of range");
   }
   bool string(string_t& value) override { return put(std::move(value)); }
@@ -62,7 +65,11 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   bool start_array(size_t) override { return enter(true); }
   bool end_array() override { return leave(); }
   bool key(string_t& name) override {
-    if (depth_ == 1) members.emplace_back(std::move(name), std::monostate());
+    if (depth_ == 1) {
+      members.emplace_back(std::move(name), std::monostate());
+    } else if (!nested_keys_.back().insert(name).second) {
+      return refuse(fmt::format("key '{}' occurs twice in one object", printable(name)));
+    }
     return true;
   }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
@@ -92,14 +99,17 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
       members.back().second = Nested();
       has_nested = true;
     }
+    if (depth_ > 1) nested_keys_.emplace_back();
     return true;
   }
   bool leave() {
+    if (depth_ > 1) nested_keys_.pop_back();
     --depth_;
     return true;
   }
 
   int depth_ = 0;
+  std::vector<std::set<std::string>> nested_keys_;  // of each level below the first
 };
 
 // Rows of a chunk by column, with the line of each.
@@ -243,14 +253,21 @@ class JsonLinesSource final : public RowSource {
       }
       if constexpr (std::is_same_v<Value, double>) {
         if (const auto* whole = std::get_if<int64_t>(&cell)) {
+          constexpr int64_t kExact = int64_t{1} << 53;
+          if (std::abs(*whole) > kExact) {
+            refuse(lines[row], fmt::format("key '{}' has {}, which a column of decimal numbers cannot hold exactly",
+                                           printable(field.name()), *whole));
+          }
           require_ok(builder.Append(static_cast<double>(*whole)), input_.name());
           continue;
         }
       }
       const auto* value = std::get_if<Value>(&cell);
       if (value == nullptr) {
-        refuse(lines[row], fmt::format("key '{}' has {} where other rows have {}", printable(field.name()),
-                                       type_name(cell), type_name(Cell(Value()))));
+        const bool may_be_null = std::is_same_v<Value, std::string>;  // what a column of nulls becomes
+        refuse(lines[row],
+               fmt::format("key '{}' has {} where other rows have {}{}", printable(field.name()), type_name(cell),
+                           type_name(Cell(Value())), may_be_null ? ", or null alone" : ""));
       }
       require_ok(builder.Append(*value), input_.name());
     }

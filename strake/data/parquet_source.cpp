@@ -135,7 +135,7 @@ class ParquetSource final : public RowSource {
  private:
   bool decode() {
     do {
-      const auto batch = guarded(file_, [&] { return value_of(batches_->Next(), file_); });
+      const auto batch = guarded(file_, [&] { return next_batch(); });
       if (!batch) return false;
       decoded_ = {.batch = checked_batch(*batch, {encoding_, file_, first_row_}),
                   .bytes = std::vector<int64_t>(static_cast<size_t>(batch->num_rows()))};
@@ -143,6 +143,17 @@ class ParquetSource final : public RowSource {
     first_row_ += std::ssize(decoded_.bytes);
     for (const auto& column : decoded_.batch->columns()) add_bytes(*column, decoded_.bytes);
     return true;
+  }
+
+  std::shared_ptr<arrow::RecordBatch> next_batch() {
+    auto next = batches_->Next();
+    const bool is_bad_text = !next.ok() && next.status().message().find("UTF8") != std::string::npos;
+    require(
+        !is_bad_text, ErrorKind::kData,
+        "{}, rows from {} on: a dictionary-encoded column of strings is not valid UTF-8, and --encoding is for plain "
+        "strings: write the column as such",
+        file_, first_row_);
+    return value_of(std::move(next), file_);
   }
 
   void read_from(int first_group) {
@@ -192,6 +203,7 @@ std::unique_ptr<parquet::arrow::FileReader> open_parquet_reader(const std::files
     parquet::ReaderProperties properties(pool);
     properties.enable_buffered_stream();  // else whole column chunks are read at once
     properties.set_buffer_size(kBufferBytes);
+    properties.set_page_checksum_verification(true);
     parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
     arrow_properties.set_pre_buffer(false);  // else whole row groups are
     arrow_properties.set_batch_size(rows_per_batch);

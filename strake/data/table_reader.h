@@ -18,6 +18,9 @@ enum class TableFormat { kParquet, kCsv, kTsv, kJsonLines, kText };
 // From .parquet, .csv, .tsv, .json or .jsonl, .txt; Error (kUsage) naming these otherwise.
 TableFormat format_of(const std::filesystem::path& file);
 
+// None: the extension is none of these.
+std::optional<TableFormat> known_format(const std::filesystem::path& file);
+
 // Whether a file of this name is read where its folder is an input.
 bool is_read_of_folder(const std::filesystem::path& file);
 

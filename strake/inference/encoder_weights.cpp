@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -61,6 +62,18 @@ kernels::SharedFloats floats_of(const std::string& name, const at::Tensor& bytes
           bytes.numel() / static_cast<int64_t>(sizeof(float))};
 }
 
+// Infinities may vanish in an activation: the outputs would be numbers, and wrong.
+void require_finite(const std::string& name, const at::Tensor& weight) {
+  constexpr uint32_t kMagnitude = 0x7FFFFFFF;
+  constexpr uint32_t kInfinity = 0x7F800000;  // NaN comes after it
+  const float* const values = weight.const_data_ptr<float>();
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < weight.numel(); ++i) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & kMagnitude);
+  }
+  require(largest < kInfinity, ErrorKind::kNumeric, "parameter '{}' holds infinity or NaN", name);
+}
+
 // A block's weights, packed. Its parameters are read from the checkpoint if arrays are to be made of them.
 template <typename T>
 class PackedBlock {
@@ -83,6 +96,7 @@ class PackedBlock {
     const auto [outputs, inputs] = sizes_of(name);
     const std::string array = block_.name() + "." + name + ".packed";
     const at::Tensor& panels = arrays_.get(array, [&, outputs = outputs, inputs = inputs] {
+      require_finite(block_.name() + "." + name + ".weight", parameter(name + ".weight", at::kFloat));
       const at::Tensor weight = parameter(name + ".weight", kRounded);
       const auto* data = static_cast<const T*>(weight.const_data_ptr());
       return tensor_of(kernels::PackedMatrix<T>({data, inputs, kernels::Order::kColumns}, inputs, outputs).memory());

@@ -28,6 +28,8 @@ void check_flags(const EvaluateConfig& config, ScoringTask task) {
           "--label_column is of --task text-classification, and the task is {}", to_string(task));
   require(answers || config.answers_column.empty(), ErrorKind::kUsage,
           "--answers_column is of --task question-answering, and the task is {}", to_string(task));
+  require(config.score.task.aggregation_strategy.empty(), ErrorKind::kUsage,
+          "--aggregation_strategy is of strake predict and strake worker: strake evaluate compares the tokens' labels");
   require(
       config.calibrate || classifies || answers, ErrorKind::kUsage,
       "strake evaluate has metrics for text-classification and question-answering; for {} it has --calibrate, which "

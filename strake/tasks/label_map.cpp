@@ -89,11 +89,23 @@ LabelMap LabelMap::numbers() {
   return map;
 }
 
+void require_one_number(const models::EncoderConfig& config) {
+  require(config.problem() != models::ProblemType::kRegression || config.num_labels() == 1, ErrorKind::kConfig,
+          "regression with {} labels is not supported, only with one", config.num_labels());
+}
+
 LabelMap LabelMap::of(const models::EncoderConfig& config) {
-  if (config.problem() != models::ProblemType::kRegression) return classes(config.labels);
-  require(config.num_labels() == 1, ErrorKind::kConfig, "regression with {} labels is not supported, only with one",
-          config.num_labels());
-  return numbers();
+  if (config.problem() == models::ProblemType::kRegression) {
+    require_one_number(config);
+    return numbers();
+  }
+  std::set<std::string> seen;
+  for (const std::string& name : config.labels) {
+    require(seen.insert(name).second, ErrorKind::kConfig,
+            "the model's id2label gives the name '{}' to two labels: which one a row means cannot be told",
+            printable(name));
+  }
+  return classes(config.labels);
 }
 
 LabelMap LabelMap::collect(const data::TableSource& source, const std::string& column,

@@ -48,4 +48,7 @@ class LabelMap {
 // "regression", "single_label_classification" or "" (nothing); Error (kUsage) naming --problem_type otherwise.
 std::optional<models::ProblemType> parse_problem_type_flag(const std::string& text);
 
+// Error (kConfig) for a regression with more or less than one output.
+void require_one_number(const models::EncoderConfig& config);
+
 }  // namespace strake::tasks

@@ -54,7 +54,14 @@ void check_output(const OutputPlace& place, const std::vector<std::string>& inpu
             output, path.string());
   }
   const std::vector<fs::path> inputs = data::expand_paths({input.begin(), input.end()}, {});
-  if (!place.is_folder()) return check_file(place, inputs, model_folder);
+  if (!place.is_folder()) {
+    check_file(place, inputs, model_folder);
+    const auto format = data::known_format(place.data_file(0));
+    require(!format || format == data::TableFormat::kParquet, ErrorKind::kUsage,
+            "--output {}: predictions are written as Parquet; name a file that ends with .parquet, or a folder",
+            output);
+    return;
+  }
   for (const fs::path& path : inputs) {
     require(!path.filename().string().starts_with("part-") || !is_same(or_here(path.parent_path()), folder),
             ErrorKind::kUsage, "--output {} holds the input {}, which has the name of an output; name another folder",

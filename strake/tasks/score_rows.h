@@ -35,8 +35,9 @@ struct ScoreConfig {
     visit("text_column", self.text.text_column, "column with the text");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
     visit("label_column", self.text.label_column, "column with the label, if there is one");
-    visit("encoding", self.text.encoding,
-          "of CSV, JSONL and text files, and of strings in Parquet files: utf-8, cp1252 or latin-1");
+    visit(
+        "encoding", self.text.encoding,
+        "of CSV, JSONL and text files, and of strings in Parquet files but for dictionaries: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.max_seq_length,
           "tokens after which a text is cut, special ones included; default: 128. Of question-answering: tokens of the "
           "windows that a text is cut into; default: 384, or the model's positions");

@@ -215,6 +215,7 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
   const bool tags = chosen.task == ScoringTask::kTokenClassification;
   require(tags || flags.aggregation_strategy.empty(), ErrorKind::kUsage,
           "--aggregation_strategy is of --task token-classification, and the task is {}", to_string(chosen.task));
+  if (chosen.task == ScoringTask::kTextClassification) require_one_number(config);
   const bool answers = chosen.task == ScoringTask::kQuestionAnswering;
   const std::string of_answers = flags.answers.first_given();
   require(answers || of_answers.empty(), ErrorKind::kUsage, "{} is of --task question-answering, and the task is {}",

@@ -46,9 +46,10 @@ struct TaskFlags {
         "mean");
     visit("normalize", self.normalize,
           "of feature-extraction, true: scale each vector to length 1; default: as modules.json says, or false");
-    visit("aggregation_strategy", self.aggregation_strategy,
-          "of token-classification: simple (as if left out), neighbouring tokens of one label as one entity, or none, "
-          "each token by itself");
+    visit(
+        "aggregation_strategy", self.aggregation_strategy,
+        "of token-classification, for predict and worker: simple (as if left out), neighbouring tokens of one label as "
+        "one entity, or none, each token by itself");
     AnswerFlags::visit_fields(self.answers, visit);
   }
   void validate() const;

@@ -14,8 +14,9 @@ constexpr const char* kIndexFile = "model.safetensors.index.json";
 std::map<std::string, std::string> metadata() { return {{"format", "pt"}}; }  // Transformers refuses files without it
 
 [[noreturn]] void fail_without_weights(const fs::path& folder) {
-  require(fs::is_directory(folder), ErrorKind::kConfig, "{} is not a model folder", folder.string());
-  require(!fs::exists(folder / "pytorch_model.bin") && !fs::exists(folder / "pytorch_model.bin.index.json"),
+  std::error_code error;
+  require(fs::is_directory(folder, error), ErrorKind::kConfig, "{} is not a model folder", folder.string());
+  require(!is_there(folder / "pytorch_model.bin") && !is_there(folder / "pytorch_model.bin.index.json"),
           ErrorKind::kConfig,
           "{} has only pickled weights (pytorch_model.bin), which can run code when loaded and are not read. Convert "
           "them once, in Python: from transformers import AutoModel; "
@@ -27,12 +28,12 @@ std::map<std::string, std::string> metadata() { return {{"format", "pt"}}; }  //
 }  // namespace
 
 CheckpointFiles::CheckpointFiles(const fs::path& folder) {
-  if (fs::exists(folder / kSingleFile)) {
+  if (is_there(folder / kSingleFile)) {
     files_.emplace_back(resolve_inside(folder, kSingleFile, folder.string()));
     for (const auto& [name, info] : files_.front().tensors()) file_of_[name] = 0;
     return;
   }
-  if (!fs::exists(folder / kIndexFile)) fail_without_weights(folder);
+  if (!is_there(folder / kIndexFile)) fail_without_weights(folder);
   const std::string source = (folder / kIndexFile).string();
   const Json index = read_json(folder / kIndexFile, kMaxIndexBytes);
   const Json map = get_required<Json>(index, "weight_map", source);

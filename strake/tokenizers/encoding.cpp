@@ -84,7 +84,7 @@ void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncati
   const int64_t second_size = second ? static_cast<int64_t>(second->size()) : 0;
   const int64_t excess = first_size + second_size - max_length;
   const auto cut = [&](Encoding& encoding, int64_t length) {
-    truncate(encoding, length, truncation.stride, truncation.direction);
+    truncate(encoding, length, truncation.stride, truncation.direction.value_or(Direction::kRight));
   };
   if (max_length == 0) {
     cut(first, 0);

@@ -41,7 +41,7 @@ struct Truncation {
   int64_t max_length;  // with special tokens
   int64_t stride = 0;  // tokens that neighbouring windows share
   TruncationStrategy strategy = TruncationStrategy::kLongestFirst;
-  Direction direction = Direction::kRight;
+  std::optional<Direction> direction = std::nullopt;  // none: the tokenizer's, which mostly is right
 };
 
 struct Padding {
@@ -57,7 +57,8 @@ struct Padding {
 // are put in `overflowing`. Error (kConfig) if stride >= max_length > 0.
 void truncate(Encoding& encoding, int64_t max_length, int64_t stride, Direction direction);
 
-// Truncates a text and its pair (may be null) together to max_length tokens without special tokens.
+// Truncates a text and its pair (may be null) together to max_length tokens without special tokens, from the right if
+// no direction is given.
 // Error (kData) if an only_first or only_second text is too short to give way.
 void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncation);
 

@@ -29,7 +29,11 @@ class IdBuffer {
     size_ += entry.count;
   }
   size_t size() const { return size_; }
-  void truncate(size_t size) { size_ = std::min(size_, size); }
+  void truncate(size_t size, Direction side) {
+    if (size >= size_) return;
+    if (side == Direction::kLeft) std::copy_n(ids_.begin() + static_cast<int64_t>(size_ - size), size, ids_.begin());
+    size_ = size;
+  }
   const int32_t* data() const { return ids_.data(); }
 
  private:
@@ -76,7 +80,8 @@ class FastEncoder::Worker {
       : tokenizer_(std::move(tokenizer)),
         single_(tokenizer_->spec().post_processor.single),
         pair_(tokenizer_->spec().post_processor.pair),
-        plan_(choose_plan(tokenizer_->spec())) {
+        plan_(choose_plan(tokenizer_->spec())),
+        side_(tokenizer_->spec().truncation_side) {
     if (plan_ == Plan::kBert) bert_.emplace(std::get<BertNormalizer>(tokenizer_->spec().normalizers[0]));
     if (plan_ == Plan::kByteLevel)
       add_prefix_space_ = std::get<ByteLevelSplit>(tokenizer_->spec().pre_tokenizers[0]).add_prefix_space;
@@ -91,7 +96,8 @@ class FastEncoder::Worker {
       room = static_cast<size_t>(without_special_tokens({.max_length = *max_length}, added).max_length);
     }
     // One more id than there is room for shows that the text is longer.
-    encode_text(text, pair || room == kNoLimit ? kNoLimit : room + 1, first_);
+    const bool needs_all = pair || room == kNoLimit || side_ == Direction::kLeft;
+    encode_text(text, needs_all ? kNoLimit : room + 1, first_);
     second_.clear();
     if (pair) encode_text(*pair, kNoLimit, second_);
     was_cut_ = first_.size() + second_.size() > room;
@@ -111,15 +117,15 @@ class FastEncoder::Worker {
   // Longest first; see truncate_pair.
   void cut(size_t room, bool is_pair) {
     const size_t a = first_.size(), b = second_.size();
-    if (!is_pair) return first_.truncate(room);
+    if (!is_pair) return first_.truncate(room, side_);
     size_t shorter = std::min(a, b);
     size_t longer = shorter > room ? shorter : std::max(shorter, room - shorter);
     if (shorter + longer > room) {
       shorter = room / 2;
       longer = shorter + room % 2;
     }
-    first_.truncate(a > b ? longer : shorter);
-    second_.truncate(a > b ? shorter : longer);
+    first_.truncate(a > b ? longer : shorter, side_);
+    second_.truncate(a > b ? shorter : longer, side_);
   }
 
   size_t emit(const FlatTemplate& parts, std::vector<int32_t>& ids) const {
@@ -245,6 +251,7 @@ class FastEncoder::Worker {
   std::shared_ptr<const Tokenizer> tokenizer_;
   FlatTemplate single_, pair_;
   Plan plan_;
+  Direction side_;
   std::optional<BertText> bert_;
   Gpt2Words gpt2_;
   bool add_prefix_space_ = false;

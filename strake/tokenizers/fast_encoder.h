@@ -21,9 +21,9 @@ class FastEncoder {
   FastEncoder(FastEncoder&&) noexcept;
   FastEncoder& operator=(FastEncoder&&) noexcept;
 
-  // Appends the ids of `text` (and `pair`) with special tokens, truncated to max_length (longest first, from the right)
-  // if set. Returns how many of the appended ids have type 0; they come first, those that follow have type 1. Errors as
-  // Tokenizer::encode; `ids` is then unchanged.
+  // Appends the ids of `text` (and `pair`) with special tokens, truncated to max_length (longest first, from the
+  // tokenizer's side) if set. Returns how many of the appended ids have type 0; they come first, those that follow have
+  // type 1. Errors as Tokenizer::encode; `ids` is then unchanged.
   size_t encode(std::string_view text, std::optional<std::string_view> pair, std::optional<int64_t> max_length,
                 std::vector<int32_t>& ids);
 

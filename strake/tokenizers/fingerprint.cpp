@@ -84,6 +84,7 @@ std::string fingerprint(const TokenizerSpec& spec) {
     add_all(hash, token.content, token.single_word, token.lstrip, token.rstrip, token.normalized);
   describe(hash, spec.post_processor.single);
   describe(hash, spec.post_processor.pair);
+  if (spec.truncation_side == Direction::kLeft) hash.add("left");
   return hash.hex();
 }
 

@@ -122,6 +122,34 @@ TEST_P(Fixture, ImpossibleTruncationIsRefused) {
       Error);
 }
 
+TEST_P(Fixture, TextIsCutAtTheSideThatTheFilesName) {
+  const fs::path left =
+      fs::temp_directory_path() / ("strake_left_tokenizer_" + std::to_string(::getpid())) / GetParam();
+  fs::create_directories(left);
+  Json json = read_json(folder() / "tokenizer.json", kMaxTokenizerBytes);
+  json["truncation"] = {{"direction", "Left"}, {"max_length", 100}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  write_file_atomically(left / "tokenizer.json", json.dump());
+  const auto cut_left = Tokenizer::load(left / "tokenizer.json");
+  EXPECT_NE(cut_left->fingerprint(), tokenizer_->fingerprint());
+  FastEncoder fast(cut_left);
+  const int count = for_each_record(folder() / "records.jsonl", [&](const Json& record) {
+    const std::string text = record.at("text");
+    const Truncation truncation{.max_length = 9, .direction = Direction::kLeft};
+    EXPECT_EQ(cut_left->encode(text, std::nullopt, {.truncation = Truncation{.max_length = 9}}).ids,
+              tokenizer_->encode(text, std::nullopt, {.truncation = truncation}).ids);
+    check_fast(fast, text, std::nullopt);
+    check_fast(fast, text, "a second <mask> text [SEP]");
+  });
+  EXPECT_GT(count, 60);
+
+  // tokenizer_config.json has the last word, as in transformers.
+  write_file_atomically(left / "tokenizer_config.json", R"({"truncation_side": "right"})");
+  EXPECT_EQ(Tokenizer::load(left)->fingerprint(), tokenizer_->fingerprint());
+  write_file_atomically(left / "tokenizer_config.json", R"({"truncation_side": "both"})");
+  EXPECT_THROW(Tokenizer::load(left), Error);
+  fs::remove_all(left.parent_path());
+}
+
 TEST_P(Fixture, SavedFilesAreIdenticalAndLoadTheSame) {
   const fs::path saved =
       fs::temp_directory_path() / ("strake_saved_tokenizer_" + std::to_string(::getpid())) / GetParam();

@@ -324,6 +324,9 @@ LoadedFiles load_folder(Folder folder, Family family) {
   }
   if (family == Family::kBert) become_bert(folder, spec);
   if (family == Family::kRoberta || family == Family::kGpt2) become_byte_level(folder, family, spec);
+  const std::string config = folder.source("tokenizer_config.json");
+  const auto side = get_or<std::string>(folder.tokenizer_config, "truncation_side", "", config);
+  if (!side.empty()) spec.truncation_side = read_truncation_side(side, config + ": truncation_side");
   loaded.model_max_length = read_model_max_length(folder);
   if (!folder.has("tokenizer_config.json")) folder.files["tokenizer_config.json"] = minimal_config(family, spec);
   loaded.files = std::move(folder.files);

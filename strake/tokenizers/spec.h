@@ -7,6 +7,7 @@
 #include "strake/tokenizers/added_tokens.h"
 #include "strake/tokenizers/byte_pair.h"
 #include "strake/tokenizers/decoder.h"
+#include "strake/tokenizers/encoding.h"
 #include "strake/tokenizers/normalizer.h"
 #include "strake/tokenizers/post_processor.h"
 #include "strake/tokenizers/pre_tokenizer.h"
@@ -30,6 +31,7 @@ struct TokenizerSpec {
   PostProcessor post_processor;
   Decoder decoder;
   std::vector<AddedToken> added_tokens;
+  Direction truncation_side = Direction::kRight;
 };
 
 // Hex hash of everything in `spec` that decides ids. Two tokenizers with the same one give the same ids.

@@ -143,7 +143,10 @@ Encoding Tokenizer::encode(std::string_view text, std::optional<std::string_view
                            const EncodeOptions& options) const {
   const int64_t added = options.add_special_tokens ? spec_.post_processor.added(pair.has_value()) : 0;
   std::optional<Truncation> truncation;
-  if (options.truncation) truncation = without_special_tokens(*options.truncation, added);
+  if (options.truncation) {
+    truncation = without_special_tokens(*options.truncation, added);
+    if (!truncation->direction) truncation->direction = spec_.truncation_side;
+  }
   Encoding first = encode_one(text, 0);
   std::optional<Encoding> second;
   if (pair) second = encode_one(*pair, 1);

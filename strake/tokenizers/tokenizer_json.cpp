@@ -349,6 +349,13 @@ PostProcessor roberta_post_processor(const Special& cls, const Special& sep) {
   return processor;
 }
 
+Direction read_truncation_side(const std::string& side, const std::string& source) {
+  if (side == "right" || side == "Right") return Direction::kRight;
+  require(side == "left" || side == "Left", ErrorKind::kConfig, "{}: '{}' is neither right nor left", source,
+          printable(side));
+  return Direction::kLeft;
+}
+
 TokenizerSpec read_tokenizer_json(std::string_view text, const std::string& source) {
   return spec_from_json(parse_json(text, source), source);
 }
@@ -374,6 +381,13 @@ TokenizerSpec spec_from_json(const Json& json, const std::string& source) {
     read_post_processor(Node{*post_processor, source + ": post_processor"}, spec.post_processor, has_template);
   if (const Json* decoder = root.find("decoder")) spec.decoder = read_decoder(Node{*decoder, source + ": decoder"});
   read_added_tokens(root, spec);
+  if (const Json* truncation = root.find("truncation")) {
+    const std::string where = source + ": truncation";
+    require(truncation->is_object(), ErrorKind::kConfig, "{}: expected an object, found {}", where,
+            printable(truncation->dump()));
+    const auto side = get_or<std::string>(*truncation, "direction", "Right", where);
+    spec.truncation_side = read_truncation_side(side, where + ": direction");
+  }
   check_levels(spec);
   return spec;
 }

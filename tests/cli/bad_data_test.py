@@ -1,7 +1,9 @@
 """Tables whose files, columns or labels are not what they should be."""
 
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
-from program import predict
+from program import predict, run
 from refusals import DATA, FILE, USAGE
 from tiny_models import reviews
 
@@ -86,6 +88,22 @@ def test_parquet_file_with_damaged_pages(place):
     place.refuses(DATA, place.predict(input=table), table)
 
 
+def test_parquet_page_that_is_not_what_its_checksum_says(place):
+    table = place.path / "flipped.parquet"
+    parquet.write_table(
+        pyarrow.table({"text": ["a sound film"] * 9}), table, compression="none", write_page_checksum=True
+    )
+    table.write_bytes(table.read_bytes().replace(b"a sound", b"a round", 1))
+    place.refuses(DATA, place.predict(input=table), table, "CRC checksum verification failed")
+
+
+def test_csv_lines_that_end_with_a_carriage_return_alone(place):
+    table = place.file("mac.csv", "text,label\rgood film,positive\rbad film,negative\r")
+    place.refuses(DATA, place.predict(input=table), f"{table}, line 1: field 2 holds a carriage return")
+    table = place.file("mixed.csv", 'text,label\n"a\rb",positive\nbad\rfilm,negative\n')
+    place.refuses(DATA, place.predict(input=table), f"{table}, line 3: field 1 holds a carriage return")
+
+
 def test_csv_file_cut_in_a_quoted_field(place):
     text = 'text,label\n"good film",positive\n"bad film",negative\n"a long'
     table = place.file("half.csv", text)
@@ -105,6 +123,37 @@ def test_json_lines_file_cut_in_a_row(place):
 def test_json_rows_that_are_not_objects(place):
     table = place.file("list.jsonl", '{"text": "good"}\n["bad"]\n')
     place.refuses(DATA, place.predict(input=table), f"{table}, line 2", "an array instead of an object")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (['{"a": [123456789012345678901234567890]}'], "integer 123456789012345678901234567890 is too large"),
+        (['{"a": [{"b": {"c": 1, "c": 2}}]}'], "key 'c' occurs twice in one object"),
+        (["9007199254740993", "1.5"], "key 'extra' has 9007199254740993, which a column of decimal numbers"),
+    ],
+)
+def test_json_values_that_could_not_be_kept_as_they_are(place, values, words):
+    rows = [f'{{"text": "good", "extra": {value}}}\n' for value in values]
+    table = place.file("values.jsonl", "".join(rows))
+    place.refuses(DATA, place.predict(input=table), f"{table}, line 1", words)
+    same_keys = '{"text": "good", "extra": [{"c": 1}, {"c": 2, "d": {"c": 3}}]}\n'
+    rows = predict(place.shared / "classifier", place.file("good.jsonl", same_keys), place.output)
+    assert rows["extra"] == ['[{"c":1},{"c":2,"d":{"c":3}}]']
+
+
+def test_folder_with_files_that_are_not_read(place):
+    folder = place.path / "folder"
+    (folder / "day=1").mkdir(parents=True)
+    place.table("folder/a.parquet", ROWS[:3]).rename(folder / "A.PARQUET")
+    place.table("folder/b.parquet", ROWS[3:5])
+    for name in ("c.csv.gz", "d.pq", "_SUCCESS", ".hidden.parquet"):
+        place.file(f"folder/{name}", b"x")
+    outcome = run(place.predict(input=folder, output=place.path / "scored.parquet"))
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.count(f"{folder}: 3 of its entries are not read") == 1
+    assert "c.csv.gz, d.pq, day=1" in outcome.err
+    assert parquet.read_metadata(place.path / "scored.parquet").num_rows == 5
 
 
 def test_missing_file(place):

@@ -5,7 +5,7 @@ import struct
 
 import numpy
 import pytest
-from program import files_in, metrics, run
+from program import files_in, metrics, predict, run
 from refusals import FILE, NUMERIC, USAGE
 from safetensors.numpy import load_file
 from tiny_models import change_config, change_weights, read_config
@@ -229,9 +229,57 @@ def test_training_from_weights_that_are_not_numbers(place, ranks):
 
 def test_scoring_with_weights_that_are_not_numbers(place):
     model = place.model("classifier")
-    change_weights(model, lambda name, array: array * numpy.float32("nan") if "layer.1.output.dense" in name else array)
+    change_weights(
+        model, lambda name, array: array * numpy.float32("nan") if "layer.1.output.dense.bias" in name else array
+    )
     place.refuses(NUMERIC, place.predict(model_name_or_path=model), "train.parquet, row 0: the model's output is nan")
     place.refuses(NUMERIC, place.evaluate(model_name_or_path=model), "train.parquet, row 0", "nan")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_scoring_with_an_infinite_weight(place, precision):
+    model = place.model("classifier")
+
+    def spoil(name, array):
+        if "layer.1.intermediate.dense.weight" in name:
+            array[3, 5] = numpy.inf
+        return array
+
+    change_weights(model, spoil)
+    line = place.predict(model_name_or_path=model, precision=precision)
+    place.refuses(NUMERIC, line, "layer", "feed_forward.in", "holds infinity or NaN", model)
+
+
+def test_a_regression_with_several_outputs(place):
+    model = place.model("classifier")
+    change_config(model, problem_type="regression")
+    for line in (place.predict(model_name_or_path=model), place.evaluate(model_name_or_path=model)):
+        place.refuses(USAGE, line, "regression with 2 labels is not supported")
+
+
+def test_labels_of_one_name(place):
+    model = place.model("classifier")
+    change_config(model, id2label={"0": "same", "1": "same"}, label2id={"same": 1})
+    place.refuses(USAGE, place.evaluate(model_name_or_path=model), "the name 'same' to two labels")
+
+
+def test_weights_that_are_a_link_to_themselves(place):
+    model = place.model("classifier")
+    (model / "model.safetensors").unlink()
+    (model / "model.safetensors").symlink_to("model.safetensors")
+    place.refuses(USAGE, place.predict(model_name_or_path=model), f"{model} has neither model.safetensors nor")
+
+
+def test_texts_are_cut_at_the_side_that_the_tokenizer_names(place):
+    model = place.model("classifier")
+    words = ["film"] * 5 + ["good"] * 5
+    table = place.table("long.parquet", [{"text": " ".join(words)}, {"text": " ".join(words[5:])}])
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps(config | {"truncation_side": "left"}))
+    rows = predict(model, table, place.output, max_seq_length=7, output_columns="logits")
+    assert rows["logits"][0] == rows["logits"][1]
+    rows = predict(place.shared / "classifier", table, place.path / "right.parquet", max_seq_length=7)
+    assert rows["probabilities"][0] != rows["probabilities"][1]
 
 
 def test_classifier_asked_to_be_a_regressor(place):

@@ -45,6 +45,31 @@ def test_parquet_strings_that_are_not_utf8(place):
     assert rows["text"] == ["good", "caf\u00e9"]
 
 
+LATIN = pyarrow.array([b"good", b"caf\xe9"], pyarrow.binary())
+
+
+@pytest.mark.parametrize("kind", ["string_view", "list"])
+def test_parquet_strings_of_other_kinds_that_are_not_utf8(place, kind):
+    if kind == "string_view":
+        column = LATIN.cast(pyarrow.binary_view()).view(pyarrow.string_view())
+    else:
+        column = pyarrow.ListArray.from_arrays([0, 1, 2], LATIN.view(pyarrow.string()))
+    table = place.path / "latin.parquet"
+    parquet.write_table(pyarrow.table({"text": ["fine"] * 2, "extra": column}), table)
+    place.refuses(DATA, place.predict(input=table), f"{table}, row", "column 'extra'", "0xE9", "--encoding cp1252")
+    rows = predict(place.shared / "classifier", table, place.output, encoding="cp1252")
+    assert rows["extra"] == (["good", "caf\u00e9"] if kind == "string_view" else [["good"], ["caf\u00e9"]])
+
+
+def test_parquet_dictionary_that_is_not_utf8(place):
+    column = pyarrow.DictionaryArray.from_arrays([1, 0, 1], LATIN.view(pyarrow.string()))
+    table = place.path / "latin.parquet"
+    parquet.write_table(pyarrow.table({"text": column}), table)
+    for encoding in ("utf-8", "cp1252"):
+        line = place.predict(input=table, encoding=encoding)
+        place.refuses(DATA, line, f"{table}, rows from 0 on: a dictionary-encoded column", "write the column as such")
+
+
 def test_utf16_file(place):
     table = place.file("wide.csv", "text\ngood\n".encode("utf-16"))
     place.refuses(DATA, place.predict(input=table), f"{table} is UTF-16 text", "convert it to UTF-8")

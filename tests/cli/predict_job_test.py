@@ -259,6 +259,19 @@ def test_a_second_process_is_refused(inputs, tmp_path):
     strake("predict", output=tmp_path / "scored.parquet", **inputs)
 
 
+@pytest.mark.parametrize("closed", [(0, 1, 2), (2,), (1, 2)])
+def test_closed_streams_are_not_taken_for_the_output(inputs, tmp_path, closed):
+    strake("predict", output=tmp_path / "expected.parquet", **inputs)
+
+    def close():
+        for stream in closed:
+            os.close(stream)
+
+    line = command("predict", output=tmp_path / "scored.parquet", **inputs)
+    subprocess.run(line, preexec_fn=close, env=environment(), timeout=60)
+    assert (tmp_path / "scored.parquet").read_bytes() == (tmp_path / "expected.parquet").read_bytes()
+
+
 # What an output may not replace
 
 
@@ -335,6 +348,11 @@ def test_a_symbolic_link_is_followed(inputs, whole, tmp_path):
     assert {path.name for path in real.parent.iterdir()} == {"real.parquet", "_real.parquet.manifest.json"}
     (tmp_path / "dangling.parquet").symlink_to("nowhere/real.parquet")
     refused_output(tmp_path / "dangling.parquet", "dangling.parquet is a symbolic link that leads to no file", **inputs)
+
+
+@pytest.mark.parametrize("name", ["scored.csv", "scored.jsonl", "scored.TXT"])
+def test_an_output_has_no_name_of_another_kind(inputs, folder, name):
+    refused_output(f"{folder}/{name}", name, "predictions are written as Parquet", **inputs)
 
 
 def test_an_output_is_not_made_where_the_next_start_would_read_it(inputs, folder):

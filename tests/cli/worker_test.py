@@ -1,6 +1,7 @@
 """`strake worker`: Arrow batches through pipes, as Spark's mapInArrow and other engines drive it."""
 
 import contextlib
+import os
 import subprocess
 import threading
 
@@ -259,3 +260,13 @@ def test_flags_of_files_are_unknown(model):
         )
         assert done.returncode == USAGE
         assert f"unknown flag {flag}" in done.stderr.decode()
+
+
+@pytest.mark.parametrize("stream", [0, 1])
+def test_a_stream_that_is_closed(model, stream):
+    line = command("worker", model_name_or_path=model, max_seq_length=32)
+    pipes = {0: {"stdout": subprocess.PIPE}, 1: {"stdin": subprocess.DEVNULL}}[stream]
+    done = subprocess.run(
+        line, stderr=subprocess.PIPE, env=environment(), timeout=60, preexec_fn=lambda: os.close(stream), **pipes
+    )
+    assert done.returncode in (DATA, FILE), done.stderr

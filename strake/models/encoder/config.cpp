@@ -97,8 +97,10 @@ std::vector<std::string> read_labels(const Json& json, const std::string& source
   for (const auto& [key, value] : map.items()) {
     size_t id = slots.size();
     const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+    require(value.is_string(), ErrorKind::kConfig, "{}: id2label entry '{}' is {}, not a string", source,
+            printable(key), printable(value.dump()));
     require(parsed.ec == std::errc{} && parsed.ptr == key.data() + key.size() && id < slots.size() &&
-                value.is_string() && !slots[id].has_value(),
+                !slots[id].has_value(),
             ErrorKind::kConfig, "{}: id2label entry '{}' does not number {} labels from 0", source, printable(key),
             slots.size());
     slots[id] = value.get<std::string>();
