@@ -14,7 +14,7 @@ namespace {
 struct Strings {
   const BatchOrigin& origin;
   std::string column;
-  std::string_view kind;  // of what the array is a part: "", or "of the dictionary", "of the lists"
+  std::string_view kind;  // "" for a column's own, else "of the dictionary", "of what is inside"
 
   TextEncoding encoding() const { return origin.encoding.value_or(TextEncoding::kUtf8); }
   Strings within(std::string_view part) const { return {origin, column, part}; }

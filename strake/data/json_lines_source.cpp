@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -254,7 +253,7 @@ class JsonLinesSource final : public RowSource {
       if constexpr (std::is_same_v<Value, double>) {
         if (const auto* whole = std::get_if<int64_t>(&cell)) {
           constexpr int64_t kExact = int64_t{1} << 53;
-          if (std::abs(*whole) > kExact) {
+          if (*whole > kExact || *whole < -kExact) {
             refuse(lines[row], fmt::format("key '{}' has {}, which a column of decimal numbers cannot hold exactly",
                                            printable(field.name()), *whole));
           }
