@@ -36,6 +36,7 @@ constexpr int64_t kInMemory = 124'647'424;  // of the RoBERTa-base shape
 constexpr int64_t kOnDisk = int64_t{64} << 20;
 constexpr int64_t kBlock = int64_t{4} << 20;  // elements of a block on disk
 constexpr int kArrays = 3;
+constexpr int kTransfers = 8;  // at once
 
 struct Flat {
   explicit Flat(int64_t count)
@@ -88,7 +89,7 @@ void measure_memory(std::string_view what) {
   print(what, seconds, 28.0 * kInMemory);
 }
 
-// Every byte of the file once in and once out, halves at a time by two threads, past the page cache.
+// Every byte of the file once in and once out, past the page cache, by as many threads as strake has transfers at once.
 void measure_disk(const std::string& folder) {
   constexpr size_t kBytes = kOnDisk * kArrays * sizeof(float);
   constexpr size_t kPiece = size_t{1} << 20;
@@ -103,7 +104,7 @@ void measure_disk(const std::string& folder) {
           ErrorKind::kIo, "transfer at {} failed", at);
     }
   };
-  constexpr size_t kThreads = 4;
+  constexpr size_t kThreads = kTransfers;
   const double seconds = median_seconds(3, [&](int) {
     std::vector<std::thread> threads;
     for (size_t i = 0; i < kThreads; ++i) {
@@ -119,7 +120,7 @@ void measure_offload(std::string_view what, const std::string& folder) {
   const auto engine = what == "adam_threads" ? ScratchFile::Engine::kThreads : ScratchFile::Engine::kIoUring;
   const std::vector<int64_t> counts(kOnDisk / kBlock, kBlock);
   training::OffloadedStates states(counts, {kArrays, at::kFloat},
-                                   {.folder = folder, .file = {.depth = 8, .engine = engine}});
+                                   {.folder = folder, .file = {.depth = kTransfers, .engine = engine}});
   at::Tensor gradients = at::ones({kBlock});
   const std::vector<kernels::TensorSegment> segments{{0, kBlock, 0.01}};
   const double seconds = median_seconds(3, [&](int number) {
