@@ -88,13 +88,15 @@ void as_damage(const Check& check) {
 
 }  // namespace
 
+std::string folder_name(int64_t step) { return fmt::format("{}{}", kPrefix, step); }
+
 fs::path temporary_folder(const fs::path& output_dir, int64_t step) {
   return output_dir / fmt::format("{}{}.tmp", kTemporaryPrefix, step);
 }
 
 CheckpointWriter::CheckpointWriter(fs::path output_dir, int64_t step)
     : output_dir_(std::move(output_dir)), step_(step) {
-  final_ = output_dir_ / fmt::format("{}{}", kPrefix, step);
+  final_ = output_dir_ / folder_name(step);
   temporary_ = temporary_folder(output_dir_, step);
   std::error_code error;
   fs::remove_all(temporary_, error);
@@ -176,6 +178,14 @@ std::optional<CheckpointFolder> newest_sound_checkpoint(const fs::path& output_d
   return std::nullopt;
 }
 
+void remove_later_checkpoints(const fs::path& output_dir, int64_t step) {
+  for (const CheckpointFolder& folder : list_checkpoints(output_dir)) {
+    if (folder.step <= step) continue;
+    log::info("removing {}, of the course that this run has left", folder.path.string());
+    remove_checkpoint(folder.path);
+  }
+}
+
 void prune_checkpoints(const fs::path& output_dir, int64_t limit, const std::optional<fs::path>& best) {
   std::vector<CheckpointFolder> folders = list_checkpoints(output_dir);
   auto remaining = static_cast<int64_t>(folders.size());
@@ -183,7 +193,8 @@ void prune_checkpoints(const fs::path& output_dir, int64_t limit, const std::opt
   const int64_t newest = folders.empty() ? -1 : folders.back().step;
   for (const CheckpointFolder& folder : folders) {
     if (remaining <= limit) return;
-    if (folder.step == newest || (best && folder.path.filename() == best->filename())) continue;
+    std::error_code error;
+    if (folder.step == newest || (best && fs::equivalent(folder.path, *best, error))) continue;
     remove_checkpoint(folder.path);
     --remaining;
   }

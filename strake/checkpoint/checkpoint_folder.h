@@ -36,6 +36,9 @@ class CheckpointWriter {
   bool is_left_ = false;
 };
 
+// "checkpoint-<step>"
+std::string folder_name(int64_t step);
+
 // Where the checkpoint of a step is written until it is complete: all ranks write into the folder that rank 0's
 // CheckpointWriter makes.
 std::filesystem::path temporary_folder(const std::filesystem::path& output_dir, int64_t step);
@@ -61,6 +64,9 @@ void refuse_deepspeed_checkpoint(const std::filesystem::path& folder);
 
 // The newest checkpoint that verifies; newer ones that do not are logged as warnings and left out.
 std::optional<CheckpointFolder> newest_sound_checkpoint(const std::filesystem::path& output_dir);
+
+// Deletes the checkpoints of later steps than `step`: a run that goes on from an earlier one takes another course.
+void remove_later_checkpoints(const std::filesystem::path& output_dir, int64_t step);
 
 // Deletes the oldest checkpoints until `limit` are left, never `best`, as Hugging Face's save_total_limit does.
 void prune_checkpoints(const std::filesystem::path& output_dir, int64_t limit,

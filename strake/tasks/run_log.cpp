@@ -81,9 +81,9 @@ void RunLog::close(const training::TrainReport& report) {
       rows.emplace_back("eval_" + name, fmt::format("{:.4f}", value));
     }
   }
-  if (report.best_metric && config_.training.load_best_model_at_end) {
-    rows.emplace_back("best_" + config_.training.best_metric_name(), fmt::format("{:.4f}", *report.best_metric));
-    rows.emplace_back("best_step", monitor::count_text(report.best_step));
+  if (report.best_kept && config_.training.load_best_model_at_end) {
+    rows.emplace_back("best_" + config_.training.best_metric_name(), fmt::format("{:.4f}", report.best_kept->metric));
+    rows.emplace_back("best_step", monitor::count_text(report.best_kept->step));
   }
   rows.emplace_back("peak_tracked_bytes",
                     fmt::format("{} ({} rank{})", monitor::count_text(tensors::peak_tracked_bytes()), config_.ranks,

@@ -112,9 +112,7 @@ Json to_json(const RunState& state) {
   return {{"step", state.step},
           {"epoch", state.cursor.epoch},
           {"position", state.cursor.position},
-          {"best_metric", state.best_metric ? Json(*state.best_metric) : Json()},
-          {"best_step", state.best_step},
-          {"evaluations_without_gain", state.evaluations_without_gain},
+          {"best_model", to_json(state.best_model)},
           {"loss_since_log", state.loss_since_log},
           {"steps_since_log", state.steps_since_log},
           {"loss_sum", state.loss_sum},
@@ -133,11 +131,7 @@ RunState state_from(const Json& json, const std::string& source) {
   state.step = get_required<int64_t>(json, "step", source);
   state.cursor.epoch = get_required<int64_t>(json, "epoch", source);
   state.cursor.position = get_required<int64_t>(json, "position", source);
-  if (json.contains("best_metric") && !json["best_metric"].is_null()) {
-    state.best_metric = get_required<double>(json, "best_metric", source);
-  }
-  state.best_step = get_required<int64_t>(json, "best_step", source);
-  state.evaluations_without_gain = get_required<int64_t>(json, "evaluations_without_gain", source);
+  state.best_model = best_model_state(get_required<Json>(json, "best_model", source), source);
   state.loss_since_log = get_required<double>(json, "loss_since_log", source);
   state.steps_since_log = get_required<int64_t>(json, "steps_since_log", source);
   state.loss_sum = get_required<double>(json, "loss_sum", source);

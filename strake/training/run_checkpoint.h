@@ -8,6 +8,7 @@
 #include "strake/core/json.h"
 #include "strake/data/batch_plan.h"
 #include "strake/optim/loss_scaler.h"
+#include "strake/training/best_model.h"
 #include "strake/training/sharded_parameters.h"
 
 namespace strake::training {
@@ -16,9 +17,7 @@ namespace strake::training {
 struct RunState {
   int64_t step = 0;  // steps done
   data::Cursor cursor;
-  std::optional<double> best_metric;
-  int64_t best_step = 0;
-  int64_t evaluations_without_gain = 0;
+  BestModel::State best_model;
   double loss_since_log = 0;  // sum of step losses since the last log entry
   int64_t steps_since_log = 0;
   double loss_sum = 0;  // of all steps

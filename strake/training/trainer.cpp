@@ -64,14 +64,20 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
       comm_(comm),
       options_(std::move(options)),
       plan_(inputs_.train.offsets(), batch_options(options_)),
-      stepper_(inputs_.model, parameters, comm, options_) {
+      stepper_(inputs_.model, parameters, comm, options_),
+      best_({.larger_is_better = options_.larger_is_better(),
+             .threshold = options_.early_stopping_threshold,
+             .patience = options_.early_stopping_patience}) {
   if (options_.precision() == Precision::kFp16) scaler_.emplace(options_.loss_scaling);
   if (inputs_.resume_from) {
     state_ = read_run(inputs_.model, parameters_, inputs_.fingerprint, *inputs_.resume_from);
     const fs::path history = *inputs_.resume_from / "trainer_state.json";
     history_ = monitor::trainer_state_from_json(read_json(history, kMaxIndexBytes), history.string());
     if (scaler_) scaler_->restore(state_.loss_scaler);
-    stop_ = out_of_patience();
+    best_.restore(state_.best_model);
+    stop_ = best_.is_out_of_patience();
+    if (state_.best_model.kept && options_.load_best_model_at_end) find_best_folder();
+    if (comm_.rank() == 0) warn_of_later_checkpoints();
   }
   plan_length();
   const Json settings = step_settings(options_, total_steps_);
@@ -81,6 +87,29 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
                  state_.step + 1, changes);
   }
   state_.settings = settings;
+}
+
+void Trainer::find_best_folder() {
+  const fs::path beside =
+      (*inputs_.resume_from / ".." / checkpoint::folder_name(state_.best_model.kept->step)).lexically_normal();
+  const fs::path recorded = history_.best_model_checkpoint.value_or("");
+  best_folder_ = fs::exists(beside) ? beside : recorded;
+  require(
+      fs::exists(best_folder_), ErrorKind::kConfig,
+      "--load_best_model_at_end: the best checkpoint of the run that {} continues is not there any more: {}. Put the "
+      "folder back, or leave the flag out",
+      inputs_.resume_from->string(), beside.string());
+}
+
+void Trainer::warn_of_later_checkpoints() const {
+  std::vector<std::string> later;
+  for (const auto& folder : checkpoint::list_checkpoints(inputs_.output_dir)) {
+    if (folder.step > state_.step) later.push_back(folder.path.filename().string());
+  }
+  if (later.empty()) return;
+  log::warning("{}: {} {} of later steps than {}, from which the run goes on; its first checkpoint replaces {}",
+               inputs_.output_dir.string(), fmt::join(later, ", "), later.size() == 1 ? "is" : "are", state_.step,
+               later.size() == 1 ? "it" : "them");
 }
 
 void Trainer::plan_length() {
@@ -148,10 +177,11 @@ void Trainer::after_step(const StepReport& step, bool epoch_ended) {
     log_training(step);
   }
   const bool evaluated = due(parse_interval(options_.eval_strategy, "eval_strategy"), history_.eval_steps, epoch_ended);
+  const bool saves = due(parse_interval(options_.save_strategy, "save_strategy"), options_.save_steps, epoch_ended);
   if (evaluated) evaluate_now();
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
-  if (evaluated) track_best();
-  if (due(parse_interval(options_.save_strategy, "save_strategy"), options_.save_steps, epoch_ended)) save();
+  if (evaluated) track_best(saves);
+  if (saves) save();
 }
 
 bool Trainer::due(Interval interval, int64_t every, bool epoch_ended) const {
@@ -206,31 +236,21 @@ void Trainer::evaluate_now() {
   log_entry(std::move(entry));
 }
 
-void Trainer::track_best() {
+void Trainer::track_best(bool is_saved) {
   const std::string name = options_.best_metric_name();
   const Json& entry = history_.log_history.back();
   require(entry.contains(name), ErrorKind::kInternal, "an evaluation without {}", name);
-  const double value = entry[name].get<double>();
-  const double gain = !state_.best_metric           ? INFINITY
-                      : options_.larger_is_better() ? value - *state_.best_metric
-                                                    : *state_.best_metric - value;
-  // As Hugging Face's EarlyStoppingCallback: a gain below the threshold counts as none for patience.
-  state_.evaluations_without_gain = gain > options_.early_stopping_threshold ? 0 : state_.evaluations_without_gain + 1;
-  if (gain > 0) {
-    state_.best_metric = value;
-    state_.best_step = state_.step;
-  }
-  history_.best_metric = state_.best_metric;
-  if (state_.best_metric) history_.best_global_step = state_.best_step;
-  if (out_of_patience()) {
-    stop_ = true;
-    report_.stopped_early = true;
-    log::info("no gain in {} evaluations: stopping at step {}", state_.evaluations_without_gain, state_.step);
-  }
-}
-
-bool Trainer::out_of_patience() const {
-  return options_.early_stopping_patience > 0 && state_.evaluations_without_gain >= options_.early_stopping_patience;
+  const BestModel::Evaluation evaluation{.metric = entry[name].get<double>(), .step = state_.step};
+  best_.add(evaluation);
+  stop_ = best_.is_out_of_patience();
+  if (stop_)
+    log::info("no gain in {} evaluations: stopping at step {}", best_.state().evaluations_without_gain, state_.step);
+  const bool is_kept = is_saved || stop_ || state_.step == total_steps_;
+  if (is_kept && best_.keep(evaluation)) best_folder_ = inputs_.output_dir / checkpoint::folder_name(state_.step);
+  state_.best_model = best_.state();
+  if (!state_.best_model.best) return;
+  history_.best_metric = state_.best_model.best->metric;
+  history_.best_global_step = state_.best_model.best->step;
 }
 
 void Trainer::save() {
@@ -246,9 +266,8 @@ void Trainer::save() {
     throw;
   }
   comm_.barrier();  // all parts are there
-  const bool keeps_best = options_.load_best_model_at_end && state_.best_metric.has_value();
-  const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);
-  if (keeps_best) history_.best_model_checkpoint = best.string();
+  const bool keeps_best = options_.load_best_model_at_end && state_.best_model.kept.has_value();
+  if (keeps_best) history_.best_model_checkpoint = best_folder_.string();
   history_.global_step = state_.step;
   history_.epoch = epoch_now();
   history_.total_flos = state_.flops;
@@ -257,9 +276,10 @@ void Trainer::save() {
     write_file_atomically(folder / "trainer_state.json", monitor::to_json_text(history_));
     const fs::path saved = writer->commit();
     log::info("saved {}", saved.string());
+    checkpoint::remove_later_checkpoints(inputs_.output_dir, state_.step);
     if (options_.save_total_limit > 0) {
       checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit,
-                                    keeps_best ? std::optional(best) : std::nullopt);
+                                    keeps_best ? std::optional(best_folder_) : std::nullopt);
     }
   }
   comm_.barrier();
@@ -275,8 +295,7 @@ void Trainer::finish(double seconds) {
   report_.seconds = seconds;
   report_.samples_per_second = static_cast<double>(sequences_done_) / seconds;
   report_.tokens_per_second = static_cast<double>(tokens_done_) / seconds;
-  report_.best_metric = state_.best_metric;
-  report_.best_step = state_.best_step;
+  report_.best_kept = state_.best_model.kept;
   Json closing{{"train_loss", report_.mean_loss},
                {"train_runtime", seconds},
                {"train_samples_per_second", report_.samples_per_second},
@@ -286,11 +305,12 @@ void Trainer::finish(double seconds) {
   if (sequences_done_ == 0) closing = earlier_closing(inputs_.output_dir, closing);
   log_entry(std::move(closing));
   stepper_.release_buffers();
-  if (options_.load_best_model_at_end && state_.best_metric && state_.best_step != state_.step) {
-    const fs::path best = inputs_.output_dir / fmt::format("checkpoint-{}", state_.best_step);
-    log::info("loading the best model, {} = {} at step {}", options_.best_metric_name(), *state_.best_metric,
-              state_.best_step);
-    read_model(inputs_.model, parameters_, best);
+  const auto& best = state_.best_model.kept;
+  if (options_.load_best_model_at_end && best && best->step != state_.step) {
+    log::info("loading the best model, {} = {} at step {}", options_.best_metric_name(), best->metric, best->step);
+    if (comm_.rank() == 0) checkpoint::verify_model_files(best_folder_);
+    comm_.barrier();
+    read_model(inputs_.model, parameters_, best_folder_);
   }
   write_model(inputs_.model, parameters_, inputs_.output_dir);
   if (comm_.rank() == 0) {

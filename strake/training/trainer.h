@@ -12,6 +12,7 @@
 #include "strake/monitor/packed_work.h"
 #include "strake/monitor/trainer_state.h"
 #include "strake/optim/learning_rate.h"
+#include "strake/training/best_model.h"
 #include "strake/training/evaluator.h"
 #include "strake/training/run_checkpoint.h"
 #include "strake/training/stepper.h"
@@ -53,9 +54,7 @@ struct TrainReport {
   double tokens_per_second = 0;
   int64_t trained_parameters = 0;
   int64_t parameters = 0;  // frozen ones too
-  std::optional<double> best_metric;
-  int64_t best_step = 0;
-  bool stopped_early = false;
+  std::optional<BestModel::Evaluation> best_kept;
   std::optional<Evaluation> last_evaluation;
 };
 
@@ -86,8 +85,10 @@ class Trainer {
   void after_step(const StepReport& report, bool epoch_ended);
   void log_training(const StepReport& report);
   void evaluate_now();
-  void track_best();
-  bool out_of_patience() const;
+  void track_best(bool is_saved);
+  // Of a resumed run: where its best checkpoint lies, and what becomes of checkpoints of later steps.
+  void find_best_folder();
+  void warn_of_later_checkpoints() const;
   void save();
   void finish(double seconds);
   void log_entry(Json entry);
@@ -101,6 +102,8 @@ class Trainer {
   data::BatchPlan plan_;
   Stepper stepper_;
   RunState state_;
+  BestModel best_;
+  std::filesystem::path best_folder_;  // checkpoint of the best model kept
   monitor::TrainerState history_;
   int64_t total_steps_ = 0;
   std::optional<optim::LearningRateSchedule> schedule_;

@@ -340,6 +340,22 @@ def test_the_best_checkpoint_ends_in_the_output_folder(folder, tmp_path):
     assert all((final[name] == kept[name]).all() for name in final)
 
 
+def test_the_best_model_is_one_that_was_saved(folder, tmp_path):
+    flags = {"validation_file": folder / "check.parquet", "eval_strategy": "steps", "eval_steps": 5}
+    flags |= {"save_strategy": "steps", "save_steps": 30, "load_best_model_at_end": True, "greater_is_better": "true"}
+    outcome = train(folder, tmp_path, metric_for_best_model="loss", num_train_epochs=5, **flags)  # that is, the worst
+    evaluations = {entry["step"]: entry["eval_loss"] for entry in metrics(tmp_path) if "eval_loss" in entry}
+    kept = {step: evaluations[step] for step in (30, 60, 75)}
+    best = max(kept, key=kept.get)
+    assert max(evaluations.values()) > kept[best] and best != 75, "else nothing is shown"
+    saved = (tmp_path / f"checkpoint-{best}" / "model.safetensors").read_bytes()
+    assert (tmp_path / "model.safetensors").read_bytes() == saved
+    state = json.loads((tmp_path / "trainer_state.json").read_text())
+    assert state["best_metric"] == max(evaluations.values())
+    assert state["best_model_checkpoint"] == str(tmp_path / f"checkpoint-{best}")
+    assert re.search(rf"best_step *= *{best}\n", outcome.out)
+
+
 def test_early_stopping(folder, tmp_path):
     flags = evaluated(folder) | {"save_strategy": "epoch", "load_best_model_at_end": True}
     flags |= {"early_stopping_patience": 2, "early_stopping_threshold": 10.0}

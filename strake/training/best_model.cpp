@@ -1,0 +1,58 @@
+#include "strake/training/best_model.h"
+
+#include <cmath>
+
+#include "strake/core/error.h"
+
+namespace strake::training {
+namespace {
+
+Json evaluation_json(const BestModel::Evaluation& evaluation) {
+  return {{"metric", evaluation.metric}, {"step", evaluation.step}};
+}
+
+std::optional<BestModel::Evaluation> evaluation_from(const Json& json, const char* key, const std::string& source) {
+  if (!json.contains(key)) return std::nullopt;
+  const Json evaluation = get_required<Json>(json, key, source);
+  return BestModel::Evaluation{.metric = get_required<double>(evaluation, "metric", source),
+                               .step = get_required<int64_t>(evaluation, "step", source)};
+}
+
+}  // namespace
+
+double BestModel::gain(const Evaluation& evaluation, const std::optional<Evaluation>& best) const {
+  if (std::isnan(evaluation.metric)) return -INFINITY;
+  if (!best) return INFINITY;
+  return rule_.larger_is_better ? evaluation.metric - best->metric : best->metric - evaluation.metric;
+}
+
+void BestModel::add(const Evaluation& evaluation) {
+  const double gained = gain(evaluation, state_.best);
+  state_.evaluations_without_gain = gained > rule_.threshold ? 0 : state_.evaluations_without_gain + 1;
+  if (gained > 0) state_.best = evaluation;
+}
+
+bool BestModel::keep(const Evaluation& evaluation) {
+  const bool is_best = gain(evaluation, state_.kept) > 0;
+  if (is_best) state_.kept = evaluation;
+  return is_best;
+}
+
+bool BestModel::is_out_of_patience() const {
+  return rule_.patience > 0 && state_.evaluations_without_gain >= rule_.patience;
+}
+
+Json to_json(const BestModel::State& state) {
+  Json json{{"evaluations_without_gain", state.evaluations_without_gain}};
+  if (state.best) json["best"] = evaluation_json(*state.best);
+  if (state.kept) json["kept"] = evaluation_json(*state.kept);
+  return json;
+}
+
+BestModel::State best_model_state(const Json& json, const std::string& source) {
+  return {.best = evaluation_from(json, "best", source),
+          .kept = evaluation_from(json, "kept", source),
+          .evaluations_without_gain = get_required<int64_t>(json, "evaluations_without_gain", source)};
+}
+
+}  // namespace strake::training

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "strake/core/json.h"
+
+namespace strake::training {
+
+struct BestModelRule {
+  bool larger_is_better = false;
+  double threshold = 0;  // a gain has to be above it to count for patience
+  int64_t patience = 0;  // evaluations without gain that end a run; 0: none do
+};
+
+// Which evaluation of a run is the best, and whether the run has stopped gaining: best_metric of Hugging Face's Trainer
+// and its EarlyStoppingCallback. Unlike there, the best evaluation whose weights were kept is known beside the best
+// one: it is the model to load at the end where a run evaluates more often than it saves.
+class BestModel {
+ public:
+  struct Evaluation {
+    double metric = 0;
+    int64_t step = 0;
+  };
+  struct State {
+    std::optional<Evaluation> best;  // of all
+    std::optional<Evaluation> kept;  // of those whose weights were kept
+    int64_t evaluations_without_gain = 0;
+  };
+
+  explicit BestModel(const BestModelRule& rule) : rule_(rule) {}
+
+  // A metric that is no number is never the best.
+  void add(const Evaluation& evaluation);
+  // The weights of this evaluation are in a checkpoint, or are the last ones. True if they are the best of those kept.
+  bool keep(const Evaluation& evaluation);
+  bool is_out_of_patience() const;
+
+  const State& state() const { return state_; }
+  void restore(const State& state) { state_ = state; }
+
+ private:
+  // Above 0 if `evaluation` is better than `best`.
+  double gain(const Evaluation& evaluation, const std::optional<Evaluation>& best) const;
+
+  BestModelRule rule_;
+  State state_;
+};
+
+Json to_json(const BestModel::State& state);
+// `source` is named in errors.
+BestModel::State best_model_state(const Json& json, const std::string& source);
+
+}  // namespace strake::training
