@@ -54,10 +54,9 @@ void DsResolver::resolve_schedule_parameter(const std::string& name, const Json&
   } else if (name == "total_num_steps") {
     set(key, inputs_.total_steps ? Json(*inputs_.total_steps) : Json(),
         inputs_.total_steps ? "auto <- number of steps" : fmt::format("auto, {}", kUnknownSteps));
-  } else if (inputs_.total_steps || options.warmup_steps > 0 || options.warmup_ratio == 0) {
-    const int64_t steps =
-        optim::resolve_warmup_steps({.steps = static_cast<double>(options.warmup_steps), .ratio = options.warmup_ratio},
-                                    inputs_.total_steps.value_or(0));
+  } else if (inputs_.total_steps || options.warmup_steps >= 1 || options.warmup_steps + options.warmup_ratio == 0) {
+    const int64_t steps = optim::resolve_warmup_steps({.steps = options.warmup_steps, .ratio = options.warmup_ratio},
+                                                      inputs_.total_steps.value_or(0));
     set(key, std::max<int64_t>(1, steps), "auto <- --warmup_steps, --warmup_ratio");
   } else {
     set(key, Json(), fmt::format("auto, {}", kUnknownSteps));

@@ -219,6 +219,7 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
   ShardingRequest request =
       apply_sharding_flags(config, {.ranks = ranks, .hidden_size = job.hidden_size(), .total_steps = total_steps});
   config.training.validate();
+  config.training.step_intervals(total_steps(config.training));
   if (config.trains_on_gpus()) training::require_gpus_can(config.training);
   check_offload_folder(config.training.sharding.offload, request.source);
   for (const std::string& notice : request.notices) log::info("{}", notice);

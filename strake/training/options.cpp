@@ -41,11 +41,28 @@ optim::OptimizerSettings TrainingOptions::optimizer_settings() const {
 optim::ScheduleOptions TrainingOptions::schedule_options(int64_t total_steps) const {
   return {.type = lr_scheduler_type,
           .learning_rate = learning_rate,
-          .warmup_steps = optim::resolve_warmup_steps(
-              {.steps = static_cast<double>(warmup_steps), .ratio = warmup_ratio}, total_steps),
+          .warmup_steps = optim::resolve_warmup_steps({.steps = warmup_steps, .ratio = warmup_ratio}, total_steps),
           .total_steps = total_steps,
           .kwargs =
               lr_scheduler_kwargs.empty() ? Json::object() : parse_json(lr_scheduler_kwargs, "--lr_scheduler_kwargs")};
+}
+
+StepIntervals TrainingOptions::step_intervals(int64_t total_steps) const {
+  const auto steps = [total_steps](double given) {
+    const double count = given < 1 ? std::ceil(given * static_cast<double>(total_steps)) : given;
+    return std::max<int64_t>(1, static_cast<int64_t>(count));
+  };
+  const double eval_every = eval_steps > 0 ? eval_steps : logging_steps;
+  const StepIntervals intervals{
+      .logging = steps(logging_steps), .evaluation = steps(eval_every), .saving = steps(save_steps)};
+  const bool saves_by_steps = parse_interval(save_strategy, "save_strategy") == Interval::kSteps;
+  require(!load_best_model_at_end || !saves_by_steps || intervals.saving % intervals.evaluation == 0, ErrorKind::kUsage,
+          "--load_best_model_at_end needs --save_steps {} to be a multiple of --eval_steps {}{}", save_steps,
+          eval_every,
+          save_steps >= 1 && eval_every >= 1
+              ? ""
+              : fmt::format(": of {} steps they are {} and {}", total_steps, intervals.saving, intervals.evaluation));
+  return intervals;
 }
 
 void TrainingOptions::validate() const {
@@ -63,8 +80,8 @@ void TrainingOptions::validate() const {
   positive(static_cast<double>(per_device_train_batch_size), "per_device_train_batch_size");
   positive(static_cast<double>(per_device_eval_batch_size), "per_device_eval_batch_size");
   positive(static_cast<double>(gradient_accumulation_steps), "gradient_accumulation_steps");
-  positive(static_cast<double>(logging_steps), "logging_steps");
-  positive(static_cast<double>(save_steps), "save_steps");
+  positive(logging_steps, "logging_steps");
+  positive(save_steps, "save_steps");
   require(!bf16 || !fp16, ErrorKind::kUsage, "--bf16 and --fp16 contradict each other");
   positive(learning_rate, "learning_rate");
   positive(adam_epsilon, "adam_epsilon");
@@ -75,6 +92,15 @@ void TrainingOptions::validate() const {
   require(weight_decay >= 0, ErrorKind::kUsage, "--weight_decay {} is negative", weight_decay);
   require(max_grad_norm >= 0, ErrorKind::kUsage, "--max_grad_norm {} is negative", max_grad_norm);
   require(warmup_steps >= 0, ErrorKind::kUsage, "--warmup_steps {} is negative", warmup_steps);
+  require(eval_steps >= 0, ErrorKind::kUsage, "--eval_steps {} is negative", eval_steps);
+  for (const auto& [value, flag] : {std::pair{logging_steps, "logging_steps"},
+                                    {eval_steps, "eval_steps"},
+                                    {save_steps, "save_steps"},
+                                    {warmup_steps, "warmup_steps"}}) {
+    constexpr double kMostSteps = 1e15;  // exact as a double
+    require(value < 1 || (value <= kMostSteps && value == std::floor(value)), ErrorKind::kUsage,
+            "--{} {} is neither a whole number of steps nor, below 1, a share of all", flag, value);
+  }
   require(max_steps > 0 || max_steps == -1, ErrorKind::kUsage, "--max_steps {} is neither positive nor -1", max_steps);
   constexpr double kMostEpochs = 1e9;
   require(max_steps > 0 || (num_train_epochs > 0 && num_train_epochs <= kMostEpochs), ErrorKind::kUsage,
@@ -95,14 +121,12 @@ void TrainingOptions::validate() const {
   parse_interval(logging_strategy, "logging_strategy");
   const Interval eval = parse_interval(eval_strategy, "eval_strategy");
   const Interval save = parse_interval(save_strategy, "save_strategy");
-  require(eval_steps >= 0, ErrorKind::kUsage, "--eval_steps {} is negative", eval_steps);
   require(save_total_limit >= 0, ErrorKind::kUsage, "--save_total_limit {} is negative", save_total_limit);
-  const int64_t eval_every = eval_steps > 0 ? eval_steps : logging_steps;
   require(!load_best_model_at_end || (eval == save && eval != Interval::kNo), ErrorKind::kUsage,
           "--load_best_model_at_end needs the same --save_strategy ({}) and --eval_strategy ({}), not no",
           save_strategy, eval_strategy);
-  require(!load_best_model_at_end || eval != Interval::kSteps || save_steps % eval_every == 0, ErrorKind::kUsage,
-          "--load_best_model_at_end needs --save_steps {} to be a multiple of --eval_steps {}", save_steps, eval_every);
+  const bool is_share = save_steps < 1 || (eval_steps > 0 ? eval_steps : logging_steps) < 1;
+  if (max_steps > 0 || !is_share) step_intervals(std::max<int64_t>(1, max_steps));  // else the number is known later
   require(early_stopping_patience == 0 || eval != Interval::kNo, ErrorKind::kUsage,
           "--early_stopping_patience {} needs --eval_strategy steps or epoch", early_stopping_patience);
 }

@@ -16,6 +16,13 @@ namespace strake::training {
 
 enum class Interval { kNo, kSteps, kEpoch };
 
+// Optimizer steps from one log entry, evaluation and checkpoint to the next.
+struct StepIntervals {
+  int64_t logging = 0;
+  int64_t evaluation = 0;
+  int64_t saving = 0;
+};
+
 struct TrainingOptions {
   int64_t per_device_train_batch_size = 8;
   int64_t per_device_eval_batch_size = 8;
@@ -34,7 +41,7 @@ struct TrainingOptions {
   std::string lr_scheduler_type = "linear";
   std::string lr_scheduler_kwargs;
   double warmup_ratio = 0.0;
-  int64_t warmup_steps = 0;
+  double warmup_steps = 0;  // these and logging_steps, eval_steps and save_steps: below 1 a share of all steps
   uint64_t seed = 42;
   std::optional<uint64_t> data_seed;
   bool bf16 = false;
@@ -53,12 +60,12 @@ struct TrainingOptions {
   std::optional<int> gpu = std::nullopt;
 
   std::string logging_strategy = "steps";
-  int64_t logging_steps = 500;
+  double logging_steps = 500;
   bool logging_first_step = false;
   std::string eval_strategy = "no";
-  int64_t eval_steps = 0;  // 0: logging_steps
+  double eval_steps = 0;  // 0: logging_steps
   std::string save_strategy = "steps";
-  int64_t save_steps = 500;
+  double save_steps = 500;
   int64_t save_total_limit = 0;  // 0: keep all
   bool load_best_model_at_end = false;
   std::string metric_for_best_model;      // empty: loss
@@ -76,6 +83,8 @@ struct TrainingOptions {
   // Error (kConfig) for names and arguments that the optimizer or the schedule does not have.
   optim::OptimizerSettings optimizer_settings() const;
   optim::ScheduleOptions schedule_options(int64_t total_steps) const;
+  // Of a run of `total_steps`. Error (kUsage) if the best model would be looked for where nothing is saved.
+  StepIntervals step_intervals(int64_t total_steps) const;
   uint64_t order_seed() const { return data_seed.value_or(seed); }
   // "eval_" + the metric that picks the best checkpoint.
   std::string best_metric_name() const;
@@ -108,7 +117,8 @@ struct TrainingOptions {
           "WarmupCosineLR, OneCycle, LRRangeTest");
     visit("lr_scheduler_kwargs", self.lr_scheduler_kwargs, "arguments of the schedule as JSON: {\"num_cycles\": 2}");
     visit("warmup_ratio", self.warmup_ratio, "share of all steps with rising learning rate");
-    visit("warmup_steps", self.warmup_steps, "steps with rising learning rate, instead of warmup_ratio");
+    visit("warmup_steps", self.warmup_steps,
+          "steps with rising learning rate, or below 1 their share of all steps, as warmup_ratio");
     visit("seed", self.seed, "of initial values, dropout and, without data_seed, data order");
     visit("data_seed", self.data_seed, "of the data order");
     visit("bf16", self.bf16, "compute in bfloat16, with fp32 master weights");
@@ -121,12 +131,12 @@ struct TrainingOptions {
           "roberta.embeddings.*,*.layer.[0-5].*");
     visit("train_only", self.frozen.train_only, "freeze all parameters but these: classifier.*");
     visit("logging_strategy", self.logging_strategy, "no, steps or epoch");
-    visit("logging_steps", self.logging_steps, "steps between log entries");
+    visit("logging_steps", self.logging_steps, "steps between log entries; below 1: a share of all steps");
     visit("logging_first_step", self.logging_first_step, "log the first step too");
     visit("eval_strategy", self.eval_strategy, "no, steps or epoch");
-    visit("eval_steps", self.eval_steps, "steps between evaluations; 0: logging_steps");
+    visit("eval_steps", self.eval_steps, "steps between evaluations, or a share of all; 0: logging_steps");
     visit("save_strategy", self.save_strategy, "no, steps or epoch");
-    visit("save_steps", self.save_steps, "steps between checkpoints");
+    visit("save_steps", self.save_steps, "steps between checkpoints; below 1: a share of all steps");
     visit("save_total_limit", self.save_total_limit, "checkpoints to keep, besides the best; 0: all");
     visit("load_best_model_at_end", self.load_best_model_at_end, "end with the weights of the best evaluation");
     visit("metric_for_best_model", self.metric_for_best_model, "such as accuracy, f1 or loss; empty: loss");

@@ -118,6 +118,31 @@ TEST(TrainingOptions, RefuseOptimizersAndSchedulesByWhatIsWrongWithThem) {
           "more than all 5 steps");
 }
 
+// As TrainerState.compute_steps of Transformers.
+TEST(TrainingOptions, StepsBelowOneAreAShareOfAll) {
+  const TrainingOptions options{.warmup_steps = 0.1, .logging_steps = 0.04, .eval_steps = 0.25, .save_steps = 7};
+  EXPECT_EQ(refusal(options), "accepted");
+  const StepIntervals intervals = options.step_intervals(30);
+  EXPECT_EQ(intervals.logging, 2) << "1.2, rounded up";
+  EXPECT_EQ(intervals.evaluation, 8);
+  EXPECT_EQ(intervals.saving, 7);
+  EXPECT_EQ(options.schedule_options(30).warmup_steps, 3);
+  EXPECT_EQ(TrainingOptions{.logging_steps = 0.5}.step_intervals(30).evaluation, 15) << "as logging";
+  EXPECT_THAT(refusal({.save_steps = 1.5}), HasSubstr("--save_steps 1.5 is neither a whole number of steps nor"));
+  EXPECT_THAT(refusal({.warmup_steps = 1e16}), HasSubstr("--warmup_steps 1e+16 is neither"));
+}
+
+TEST(TrainingOptions, TheBestModelNeedsSharesThatFitEachOther) {
+  TrainingOptions options{
+      .eval_strategy = "steps", .eval_steps = 0.1, .save_steps = 0.2, .load_best_model_at_end = true};
+  EXPECT_EQ(refusal(options), "accepted") << "how many steps there are is known later";
+  EXPECT_EQ(options.step_intervals(50).saving, 10);
+  EXPECT_THROW(options.step_intervals(25), Error) << "a share of 0.1 is 3 steps, one of 0.2 is 5";
+  options.max_steps = 25;
+  EXPECT_THAT(refusal(options),
+              HasSubstr("--save_steps 0.2 to be a multiple of --eval_steps 0.1: of 25 steps they are 5 and 3"));
+}
+
 TEST(TrainingOptions, AcceptCombinationsThatMakeSense) {
   EXPECT_EQ(refusal({.num_train_epochs = 0, .max_steps = 10}), "accepted");
   EXPECT_EQ(refusal({.max_grad_norm = 0}), "accepted") << "0 turns clipping off";

@@ -121,9 +121,10 @@ void Trainer::plan_length() {
                                   ? (total_steps_ + length.steps_per_epoch - 1) / length.steps_per_epoch
                                   : static_cast<int64_t>(std::ceil(options_.num_train_epochs));
   history_.train_batch_size = options_.per_device_train_batch_size;
-  history_.logging_steps = options_.logging_steps;
-  history_.save_steps = options_.save_steps;
-  history_.eval_steps = options_.eval_steps > 0 ? options_.eval_steps : options_.logging_steps;
+  const StepIntervals intervals = options_.step_intervals(total_steps_);
+  history_.logging_steps = intervals.logging;
+  history_.save_steps = intervals.saving;
+  history_.eval_steps = intervals.evaluation;
 }
 
 TrainReport Trainer::run() {
@@ -173,11 +174,11 @@ void Trainer::after_step(const StepReport& step, bool epoch_ended) {
   if (inputs_.listener != nullptr) inputs_.listener->on_step(step, epoch_now(), total_steps_);
   const bool first = options_.logging_first_step && state_.step == 1;
   if (first ||
-      due(parse_interval(options_.logging_strategy, "logging_strategy"), options_.logging_steps, epoch_ended)) {
+      due(parse_interval(options_.logging_strategy, "logging_strategy"), history_.logging_steps, epoch_ended)) {
     log_training(step);
   }
   const bool evaluated = due(parse_interval(options_.eval_strategy, "eval_strategy"), history_.eval_steps, epoch_ended);
-  const bool saves = due(parse_interval(options_.save_strategy, "save_strategy"), options_.save_steps, epoch_ended);
+  const bool saves = due(parse_interval(options_.save_strategy, "save_strategy"), history_.save_steps, epoch_ended);
   if (evaluated) evaluate_now();
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
   if (evaluated) track_best(saves);

@@ -322,6 +322,13 @@ def test_save_total_limit_keeps_the_newest(folder, tmp_path):
     assert checkpoints(tmp_path) == [25, 30]
 
 
+def test_steps_below_one_are_a_share_of_the_run(folder, tmp_path):
+    train(folder, tmp_path, save_strategy="steps", save_steps=0.5, logging_steps=0.25)
+    assert checkpoints(tmp_path) == [15, 30]
+    assert [entry["step"] for entry in metrics(tmp_path) if "loss" in entry] == [8, 16, 24]
+    assert json.loads((tmp_path / "trainer_state.json").read_text())["save_steps"] == 15
+
+
 def test_the_best_checkpoint_ends_in_the_output_folder(folder, tmp_path):
     # At this learning rate the loss on unseen rows rises and falls.
     flags = evaluated(folder) | {"save_strategy": "epoch", "load_best_model_at_end": True, "save_total_limit": 1}
