@@ -35,11 +35,13 @@ std::optional<int64_t> parse_step(const std::string& name) {
   return step;
 }
 
-// A folder that is being deleted must not be taken for a checkpoint, so its manifest goes first.
+// A folder that is being deleted must not be taken for a checkpoint: it is given the name of a leftover first. Of a
+// symbolic link only the link goes.
 void remove_checkpoint(const fs::path& folder) {
   std::error_code error;
-  fs::remove(folder / kManifest, error);
-  fs::remove_all(folder, error);
+  const fs::path doomed = folder.parent_path() / fmt::format(".{}.old", folder.filename().string());
+  fs::rename(folder, doomed, error);
+  if (!error) fs::remove_all(doomed, error);
   if (error) log::warning("cannot remove {}: {}", folder.string(), error.message());
 }
 
@@ -50,12 +52,21 @@ bool is_of_optimizer(const std::string& name) { return name.starts_with("optimiz
 bool is_tensor_file(const std::string& name) {
   return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
+bool is_state_file(const std::string& name) { return name == "strake_state.json" || name == "trainer_state.json"; }
+
+void verify_step(const fs::path& folder, const Json& manifest, const std::string& source) {
+  const auto step = get_required<int64_t>(manifest, "step", source);
+  const std::optional<int64_t> named = parse_step(folder.filename().string());
+  require(!named || *named == step, ErrorKind::kIo, "{}: it is of step {}, the folder's name says {}", source, step,
+          named.value_or(0));
+}
 
 void verify_files(const fs::path& folder, const Json& manifest, Part part) {
   const std::string source = (folder / kManifest).string();
   const auto version = get_required<int>(manifest, "format_version", source);
   require(version == kFormatVersion, ErrorKind::kIo, "{}: format_version {} is not {}", source, version,
           kFormatVersion);
+  if (part == Part::kAll) verify_step(folder, manifest, source);
   const Json files = get_required<Json>(manifest, "files", source);
   require(files.is_object() && !files.empty(), ErrorKind::kIo, "{}: lists no files", source);
   for (const auto& [name, expected] : files.items()) {
@@ -70,7 +81,8 @@ void verify_files(const fs::path& folder, const Json& manifest, Part part) {
   }
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    require(!is_tensor_file(name) || files.contains(name), ErrorKind::kIo,
+    const bool belongs = is_tensor_file(name) || (part == Part::kAll && is_state_file(name));
+    require(!belongs || files.contains(name), ErrorKind::kIo,
             "{} does not belong to this checkpoint: its manifest does not list it. Remove the file",
             entry.path().string());
   }
@@ -123,6 +135,15 @@ fs::path CheckpointWriter::commit() {
   committed_ = true;
   sync_directory(output_dir_);
   return final_;
+}
+
+bool has_checkpoints(const fs::path& output_dir) {
+  std::error_code error;
+  const fs::directory_iterator entries(output_dir, error);
+  return !error && std::ranges::any_of(entries, [](const fs::directory_entry& entry) {
+    std::error_code unknown;
+    return parse_step(entry.path().filename().string()) && entry.is_directory(unknown);
+  });
 }
 
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
@@ -181,7 +202,7 @@ std::optional<CheckpointFolder> newest_sound_checkpoint(const fs::path& output_d
 void remove_later_checkpoints(const fs::path& output_dir, int64_t step) {
   for (const CheckpointFolder& folder : list_checkpoints(output_dir)) {
     if (folder.step <= step) continue;
-    log::info("removing {}, of the course that this run has left", folder.path.string());
+    log::info("removing {}", folder.path.string());
     remove_checkpoint(folder.path);
   }
 }

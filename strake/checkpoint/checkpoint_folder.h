@@ -43,6 +43,9 @@ std::string folder_name(int64_t step);
 // CheckpointWriter makes.
 std::filesystem::path temporary_folder(const std::filesystem::path& output_dir, int64_t step);
 
+// True if there is any folder called checkpoint-<step>, also one that is no complete checkpoint or somebody else's.
+bool has_checkpoints(const std::filesystem::path& output_dir);
+
 struct CheckpointFolder {
   std::filesystem::path path;
   int64_t step = 0;

@@ -1,14 +1,17 @@
 #include "strake/checkpoint/checkpoint_folder.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
+#include "strake/core/json.h"
 
 namespace strake::checkpoint {
 namespace {
 namespace fs = std::filesystem;
+using testing::HasSubstr;
 
 class CheckpointFolderTest : public testing::Test {
  protected:
@@ -119,6 +122,69 @@ TEST_F(CheckpointFolderTest, PruningKeepsTheBestAndTheNewest) {
   EXPECT_EQ(steps(), (std::vector<int64_t>{2, 5}));
   prune_checkpoints(folder_, 1, std::nullopt);
   EXPECT_EQ(steps(), std::vector<int64_t>{5});
+}
+
+TEST_F(CheckpointFolderTest, OfALinkedCheckpointOnlyTheLinkIsRemoved) {
+  const fs::path elsewhere = folder_ / "elsewhere";
+  fs::create_directories(elsewhere);
+  fs::rename(save(1), elsewhere / "checkpoint-1");
+  fs::create_directory_symlink(elsewhere / "checkpoint-1", folder_ / "checkpoint-1");
+  save(2);
+  prune_checkpoints(folder_, 1, std::nullopt);
+  EXPECT_EQ(steps(), std::vector<int64_t>{2});
+  EXPECT_FALSE(fs::is_symlink(folder_ / "checkpoint-1"));
+  verify_checkpoint(elsewhere / "checkpoint-1");
+}
+
+TEST_F(CheckpointFolderTest, ACheckpointWhoseRemovalWasInterruptedIsALeftover) {
+  save(1);
+  fs::rename(folder_ / "checkpoint-1", folder_ / ".checkpoint-1.old");  // as kill -9 leaves it
+  EXPECT_FALSE(has_checkpoints(folder_));
+  remove_leftovers(folder_);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(CheckpointFolderTest, LaterCheckpointsAreRemoved) {
+  for (const int64_t step : {2, 4, 6}) save(step);
+  remove_later_checkpoints(folder_, 4);
+  EXPECT_EQ(steps(), (std::vector<int64_t>{2, 4}));
+  remove_later_checkpoints(folder_, -1);
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(CheckpointFolderTest, FoldersOfOthersAreSeenButNotListed) {
+  EXPECT_FALSE(has_checkpoints(folder_));
+  EXPECT_FALSE(has_checkpoints(folder_ / "nowhere"));
+  fs::create_directories(folder_ / "checkpoint-500");
+  EXPECT_TRUE(has_checkpoints(folder_));
+  EXPECT_TRUE(steps().empty());
+}
+
+TEST_F(CheckpointFolderTest, AManifestThatContradictsItselfIsRefused) {
+  const fs::path file = save(3) / "manifest.json";
+  const Json good = read_json(file, kMaxIndexBytes);
+  const auto refusal = [&](const Json& manifest) -> std::string {
+    write_file_atomically(file, manifest.dump());
+    try {
+      verify_checkpoint(folder_ / "checkpoint-3");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal(good), "");
+  Json manifest = good;
+  manifest["step"] = 4;
+  EXPECT_THAT(refusal(manifest), HasSubstr("it is of step 4, the folder's name says 3"));
+  manifest = good;
+  Json& sum = manifest["files"]["config.json"];
+  sum["crc32c"] = sum["crc32c"].get<uint64_t>() + (uint64_t{1} << 32);
+  EXPECT_THAT(refusal(manifest), HasSubstr("key 'crc32c' has the unexpected value"));
+  manifest = good;
+  manifest["files"]["config.json"]["bytes"] = -1;
+  EXPECT_THAT(refusal(manifest), HasSubstr("key 'bytes' has the unexpected value -1"));
+  write_file_atomically(folder_ / "checkpoint-3" / "strake_state.json", "{}");
+  EXPECT_THAT(refusal(good), HasSubstr("strake_state.json does not belong to this checkpoint"));
 }
 
 TEST_F(CheckpointFolderTest, SavingTheSameStepAgainReplacesIt) {

@@ -1,6 +1,7 @@
 #include "strake/core/crc32c.h"
 
 #include <nmmintrin.h>
+#include <cerrno>
 
 #include <algorithm>
 #include <array>
@@ -50,6 +51,7 @@ uint32_t crc32c(const void* data, size_t bytes, uint32_t crc) {
 uint32_t crc32c_of_file(const std::filesystem::path& file, int64_t offset, int64_t bytes, uint32_t crc) {
   constexpr int64_t kBlockBytes = int64_t{1} << 20;
   std::ifstream stream(file, std::ios::binary);
+  require(stream.is_open(), ErrorKind::kIo, "cannot open {}: {}", file.string(), std::strerror(errno));
   stream.seekg(offset);
   std::string block(kBlockBytes, '\0');
   while (stream && bytes > 0) {
@@ -57,7 +59,7 @@ uint32_t crc32c_of_file(const std::filesystem::path& file, int64_t offset, int64
     crc = crc32c(block.data(), static_cast<size_t>(stream.gcount()), crc);
     bytes -= stream.gcount();
   }
-  require(!stream.bad() && stream.is_open(), ErrorKind::kIo, "cannot read {}", file.string());
+  require(!stream.bad(), ErrorKind::kIo, "cannot read {}", file.string());
   return crc;
 }
 

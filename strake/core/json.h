@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "strake/core/error.h"
 
@@ -31,8 +32,12 @@ T get_or(const Json& object, const char* key, const T& fallback, const std::stri
   if (found == object.end() || found->is_null()) return fallback;
   try {
     if constexpr (std::is_same_v<T, bool>) require(found->is_boolean(), ErrorKind::kConfig, "not a boolean");
-    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
-      require(found->is_number_integer(), ErrorKind::kConfig, "not an integer");
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+      const bool fits = found->is_number_unsigned()
+                            ? std::in_range<T>(found->template get<uint64_t>())
+                            : found->is_number_integer() && std::in_range<T>(found->template get<int64_t>());
+      require(fits, ErrorKind::kConfig, "not an integer that fits");
+    }
     if constexpr (std::is_floating_point_v<T>) require(found->is_number(), ErrorKind::kConfig, "not a number");
     return found->template get<T>();
   } catch (const std::exception&) {

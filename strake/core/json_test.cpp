@@ -57,5 +57,16 @@ TEST(Json, TypedAccessNamesTheKey) {
   EXPECT_THROW(get_required<int>(object, "absent", "c"), Error);
 }
 
+TEST(Json, IntegersThatDoNotFitAreRefused) {
+  const Json object = parse_json(R"({"minus": -1, "large": 4294967296, "largest": 18446744073709551615})", "c");
+  EXPECT_EQ(get_required<uint64_t>(object, "largest", "c"), UINT64_MAX);
+  EXPECT_EQ(get_required<int64_t>(object, "large", "c"), int64_t{1} << 32);
+  EXPECT_EQ(get_required<int32_t>(object, "minus", "c"), -1);
+  EXPECT_THROW(get_required<uint64_t>(object, "minus", "c"), Error);
+  EXPECT_THROW(get_required<uint32_t>(object, "large", "c"), Error);
+  EXPECT_THROW(get_required<int32_t>(object, "large", "c"), Error);
+  EXPECT_THROW(get_required<int64_t>(object, "largest", "c"), Error);
+}
+
 }  // namespace
 }  // namespace strake

@@ -26,6 +26,7 @@
 #include "strake/models/weights.h"
 #include "strake/tasks/launched_ranks.h"
 #include "strake/tasks/memory_report.h"
+#include "strake/tasks/run_folder.h"
 #include "strake/tasks/run_log.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tasks/train_job.h"
@@ -38,72 +39,6 @@ namespace strake::tasks {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool wants_resume(const TrainConfig& config) {
-  const std::string& wish = config.resume_from_checkpoint;
-  return !wish.empty() && wish != "false" && wish != "False";
-}
-
-std::optional<fs::path> find_resume(const TrainConfig& config) {
-  if (!wants_resume(config)) return std::nullopt;
-  const std::string& wish = config.resume_from_checkpoint;
-  constexpr std::array kNewest{"true", "True", "last", "latest"};
-  if (std::ranges::find(kNewest, wish) != kNewest.end()) {
-    const auto newest = checkpoint::newest_sound_checkpoint(config.output_dir);
-    if (!newest) log::info("no checkpoint in {}: starting from the beginning", config.output_dir);
-    return newest ? std::optional(newest->path) : std::nullopt;
-  }
-  checkpoint::refuse_deepspeed_checkpoint(wish);
-  if (!checkpoint::list_checkpoints(wish).empty()) {  // a run's folder
-    const auto newest = checkpoint::newest_sound_checkpoint(wish);
-    require(newest.has_value(), ErrorKind::kIo, "--resume_from_checkpoint {}: none of its checkpoints is sound", wish);
-    return newest->path;
-  }
-  checkpoint::verify_checkpoint(wish);
-  return fs::path(wish);
-}
-
-void check_output_folder(const TrainConfig& config) {
-  const bool is_free = checkpoint::list_checkpoints(config.output_dir).empty();
-  require(is_free || wants_resume(config) || config.overwrite_output_dir, ErrorKind::kUsage,
-          "--output_dir {} has checkpoints of an earlier run: pass --resume_from_checkpoint true to continue it or "
-          "--overwrite_output_dir to delete them",
-          config.output_dir);
-}
-
-// The first change on disk, made when nothing is left that could be refused.
-void start_output_folder(const TrainConfig& config) {
-  create_directories(config.output_dir);
-  checkpoint::remove_leftovers(config.output_dir);
-  if (wants_resume(config)) return;
-  checkpoint::prune_checkpoints(config.output_dir, 0, std::nullopt);
-  for (const auto& folder : checkpoint::list_checkpoints(config.output_dir)) fs::remove_all(folder.path);
-}
-
-// What must not change between start and resume, but for the number of ranks, whose product with the accumulation steps
-// must stay.
-Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ranks) {
-  const training::TrainingOptions& options = config.training;
-  Json fingerprint{{"seed", options.seed},
-                   {"data_seed", options.order_seed()},
-                   {"per_device_train_batch_size", options.per_device_train_batch_size},
-                   {"max_tokens_per_batch", options.max_tokens_per_batch},
-                   {"micro_batches_per_step", options.gradient_accumulation_steps * num_ranks},
-                   {"bf16", options.bf16},
-                   {"fp16", options.fp16},
-                   {"communication_data_type", to_string(options.reduction)},
-                   {"grad_accum_dtype", to_string(options.accumulation)},
-                   {"master_weights_dtype", to_string(options.master)},
-                   {"optim", options.optim + (options.optimizer_settings().amsgrad ? " with amsgrad" : "")},
-                   {"dataloader_drop_last", options.dataloader_drop_last},
-                   {"train_sequences", job.train_data().size()},
-                   {"train_tokens", job.train_data().total_tokens()},
-                   // After the counts, which say more, in the alphabet.
-                   {"training_data_crc32c", job.train_data().fingerprint()},
-                   {"tokenizer", job.tokenizer().fingerprint()}};
-  fingerprint.update(job.fingerprint());
-  return fingerprint;
-}
 
 void initialize_weights(const models::Model& model, uint64_t seed, training::ShardedParameters& parameters) {
   for (size_t i = 0; i < model.blocks().size(); ++i) {
@@ -179,8 +114,9 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
           },
       .listener = run_log.get()};
   training::Trainer trainer(std::move(inputs), parameters, comm, options);
+  std::optional<RunFolder> folder;
   if (run_log) {
-    start_output_folder(config);
+    folder.emplace(config, start.resume_from);
     if (!start.sharding_record.empty()) {
       write_file_atomically(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
     }
@@ -392,8 +328,8 @@ training::TrainReport train(const TrainConfig& given) {
     check_memory(config, *job, ranks,
                  launched ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads);
     if (config.dry_run) return {};
-    if (!mpi || mpi->rank() == 0) check_output_folder(config);
     const std::optional<fs::path> resume_from = find_resume(config);
+    if (!mpi || mpi->rank() == 0) check_output_folder(config, resume_from);
     if (!resume_from && !job->weights().empty()) checkpoint::verify_model_files(job->weights());
     const Start start{.resume_from = resume_from,
                       .fingerprint = run_fingerprint(config, *job, num_ranks),

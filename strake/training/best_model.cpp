@@ -42,15 +42,25 @@ bool BestModel::is_out_of_patience() const {
   return rule_.patience > 0 && state_.evaluations_without_gain >= rule_.patience;
 }
 
+bool BestModel::restore(const State& state) {
+  if (state.metric != rule_.metric || state.larger_is_better != rule_.larger_is_better) return false;
+  state_ = state;
+  return true;
+}
+
 Json to_json(const BestModel::State& state) {
-  Json json{{"evaluations_without_gain", state.evaluations_without_gain}};
+  Json json{{"metric", state.metric},
+            {"larger_is_better", state.larger_is_better},
+            {"evaluations_without_gain", state.evaluations_without_gain}};
   if (state.best) json["best"] = evaluation_json(*state.best);
   if (state.kept) json["kept"] = evaluation_json(*state.kept);
   return json;
 }
 
 BestModel::State best_model_state(const Json& json, const std::string& source) {
-  return {.best = evaluation_from(json, "best", source),
+  return {.metric = get_required<std::string>(json, "metric", source),
+          .larger_is_better = get_required<bool>(json, "larger_is_better", source),
+          .best = evaluation_from(json, "best", source),
           .kept = evaluation_from(json, "kept", source),
           .evaluations_without_gain = get_required<int64_t>(json, "evaluations_without_gain", source)};
 }

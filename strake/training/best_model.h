@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "strake/core/json.h"
 
 namespace strake::training {
 
 struct BestModelRule {
+  std::string metric = "eval_loss";
   bool larger_is_better = false;
   double threshold = 0;  // a gain has to be above it to count for patience
   int64_t patience = 0;  // evaluations without gain that end a run; 0: none do
@@ -23,12 +25,15 @@ class BestModel {
     int64_t step = 0;
   };
   struct State {
+    std::string metric;
+    bool larger_is_better = false;
     std::optional<Evaluation> best;  // of all
     std::optional<Evaluation> kept;  // of those whose weights were kept
     int64_t evaluations_without_gain = 0;
   };
 
-  explicit BestModel(const BestModelRule& rule) : rule_(rule) {}
+  explicit BestModel(const BestModelRule& rule)
+      : rule_(rule), state_{.metric = rule.metric, .larger_is_better = rule.larger_is_better} {}
 
   // A metric that is no number is never the best.
   void add(const Evaluation& evaluation);
@@ -37,7 +42,8 @@ class BestModel {
   bool is_out_of_patience() const;
 
   const State& state() const { return state_; }
-  void restore(const State& state) { state_ = state; }
+  // False, and nothing is taken over, if `state` is of another metric.
+  bool restore(const State& state);
 
  private:
   // Above 0 if `evaluation` is better than `best`.

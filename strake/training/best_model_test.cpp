@@ -47,6 +47,21 @@ TEST(BestModelTest, NoNumberIsNeverTheBest) {
   EXPECT_EQ(model.state().best->step, 2);
 }
 
+TEST(BestModelTest, AnotherMetricStartsAnew) {
+  BestModel losses({.metric = "eval_loss"});
+  losses.add({0.25, 3});
+  BestModel same({.metric = "eval_loss"});
+  EXPECT_TRUE(same.restore(losses.state()));
+  EXPECT_EQ(same.state().best->step, 3);
+  for (const BestModelRule& rule : {BestModelRule{.metric = "eval_accuracy", .larger_is_better = true},
+                                    BestModelRule{.metric = "eval_loss", .larger_is_better = true}}) {
+    BestModel other(rule);
+    EXPECT_FALSE(other.restore(losses.state()));
+    EXPECT_FALSE(other.state().best.has_value());
+    EXPECT_EQ(other.state().metric, rule.metric);
+  }
+}
+
 TEST(BestModelTest, StateSurvivesJson) {
   BestModel model({});
   model.add({0.25, 3});
@@ -55,7 +70,9 @@ TEST(BestModelTest, StateSurvivesJson) {
   EXPECT_EQ(state.best->step, 3);
   EXPECT_FALSE(state.kept.has_value());
   EXPECT_EQ(best_model_state(to_json(BestModel::State{}), "state").evaluations_without_gain, 0);
-  EXPECT_THROW(best_model_state({{"best", {{"metric", 1}}}, {"evaluations_without_gain", 0}}, "state"), Error);
+  Json incomplete = to_json(model.state());
+  incomplete["best"].erase("step");
+  EXPECT_THROW(best_model_state(incomplete, "state"), Error);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
@@ -81,7 +82,8 @@ int64_t copy_overlap(const at::Tensor& piece, int64_t piece_begin, const UnitSha
 void read_optimizer(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
   std::vector<tensors::SafetensorsFile> files;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename().string().starts_with(kOptimizerPrefix)) files.emplace_back(entry.path());
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kOptimizerPrefix) && name.ends_with(".safetensors")) files.emplace_back(entry.path());
   }
   for (size_t u = 0; u < parameters.units().size(); ++u) {
     const Unit& unit = parameters.units()[u];
@@ -143,8 +145,13 @@ RunState state_from(const Json& json, const std::string& source) {
                        .last_overflow = get_required<int64_t>(scaler, "last_overflow", source),
                        .hysteresis = get_required<int64_t>(scaler, "hysteresis", source)};
   state.settings = get_or<Json>(json, "settings", Json(), source);
-  require(state.step >= 0 && state.cursor.epoch >= 0 && state.cursor.position >= 0, ErrorKind::kConfig,
-          "{}: negative position", source);
+  constexpr int64_t kMostSteps = 1'000'000'000'000'000;
+  require(state.step >= 0 && state.step <= kMostSteps && state.cursor.epoch >= 0 && state.cursor.epoch <= state.step &&
+              state.cursor.position >= 0,
+          ErrorKind::kConfig, "{}: step {} at epoch {}, sequence {}", source, state.step, state.cursor.epoch,
+          state.cursor.position);
+  require(state.steps_since_log >= 0 && state.steps_since_log <= state.step && state.flops >= 0, ErrorKind::kConfig,
+          "{}: steps_since_log {} and flops {} of {} steps", source, state.steps_since_log, state.flops, state.step);
   require(state.skipped_steps >= 0 && state.skipped_steps <= state.step && state.loss_scaler.scale > 0,
           ErrorKind::kConfig, "{}: {} of {} steps skipped, loss scale {}", source, state.skipped_steps, state.step,
           state.loss_scaler.scale);
@@ -152,10 +159,18 @@ RunState state_from(const Json& json, const std::string& source) {
 }
 
 void check_fingerprint(const Json& saved, const Json& now, const std::string& source) {
-  for (const auto& [key, value] : now.items()) {
-    require(saved.contains(key) && saved[key] == value, ErrorKind::kConfig,
-            "{}: the run was started with {} = {}, now it is {}: resuming would not continue the same run", source, key,
-            saved.contains(key) ? printable(saved[key].dump()) : "(nothing)", printable(value.dump()));
+  require(saved.is_object(), ErrorKind::kConfig, "{}: the fingerprint is no object", source);
+  std::set<std::string> keys;
+  for (const Json* either : {&saved, &now}) {
+    for (const auto& item : either->items()) keys.insert(item.key());
+  }
+  const auto text = [](const Json& fingerprint, const std::string& key) {
+    return fingerprint.contains(key) ? printable(fingerprint[key].dump()) : "(nothing)";
+  };
+  for (const std::string& key : keys) {
+    require(saved.contains(key) && now.contains(key) && saved[key] == now[key], ErrorKind::kConfig,
+            "{}: the run was started with {} = {}, now it is {}: resuming would not continue the same run", source,
+            printable(key), text(saved, key), text(now, key));
   }
 }
 
@@ -192,6 +207,11 @@ void write_run(const models::Model& model, ShardedParameters& parameters, const 
   Json document{{"state", to_json(state)}, {"fingerprint", fingerprint}};
   if (const auto frozen = frozen_names(model); !frozen.empty()) document["frozen_parameters"] = frozen;
   write_file_atomically(folder / kStateFile, document.dump(2) + "\n");
+}
+
+monitor::TrainerState read_history(const fs::path& folder) {
+  const fs::path path = folder / kHistoryFile;
+  return monitor::trainer_state_from_json(read_json(path, kMaxIndexBytes), path.string());
 }
 
 RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,

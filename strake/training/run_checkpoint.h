@@ -7,6 +7,7 @@
 #include "strake/comm/comm.h"
 #include "strake/core/json.h"
 #include "strake/data/batch_plan.h"
+#include "strake/monitor/trainer_state.h"
 #include "strake/optim/loss_scaler.h"
 #include "strake/training/best_model.h"
 #include "strake/training/sharded_parameters.h"
@@ -37,5 +38,9 @@ void write_run(const models::Model& model, ShardedParameters& parameters, const 
 // difference, or if other parameters were trained, naming them.
 RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,
                   const std::filesystem::path& folder);
+
+// trainer_state.json, in a checkpoint or in output_dir.
+inline constexpr const char* kHistoryFile = "trainer_state.json";
+monitor::TrainerState read_history(const std::filesystem::path& folder);
 
 }  // namespace strake::training

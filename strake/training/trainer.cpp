@@ -30,9 +30,14 @@ monitor::PackedWork work_of(const data::TokenDataset& dataset, const data::Globa
 
 // The closing entry that `output_dir` has already if it is of the same run, else `closing`.
 Json earlier_closing(const fs::path& output_dir, const Json& closing) {
-  const fs::path path = output_dir / "trainer_state.json";
-  if (!fs::exists(path)) return closing;
-  const auto state = monitor::trainer_state_from_json(read_json(path, kMaxIndexBytes), path.string());
+  if (!fs::exists(output_dir / kHistoryFile)) return closing;
+  monitor::TrainerState state;
+  try {
+    state = read_history(output_dir);
+  } catch (const Error& error) {
+    log::warning("{}; it is written anew", error.what());
+    return closing;
+  }
   const Json last = state.log_history.empty() ? Json::object() : state.log_history.back();
   const auto is_same = [&](const char* key) { return last.contains(key) && last[key] == closing[key]; };
   return last.contains("train_runtime") && is_same("train_loss") && is_same("total_flos") ? last : closing;
@@ -65,20 +70,12 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
       options_(std::move(options)),
       plan_(inputs_.train.offsets(), batch_options(options_)),
       stepper_(inputs_.model, parameters, comm, options_),
-      best_({.larger_is_better = options_.larger_is_better(),
+      best_({.metric = options_.best_metric_name(),
+             .larger_is_better = options_.larger_is_better(),
              .threshold = options_.early_stopping_threshold,
              .patience = options_.early_stopping_patience}) {
   if (options_.precision() == Precision::kFp16) scaler_.emplace(options_.loss_scaling);
-  if (inputs_.resume_from) {
-    state_ = read_run(inputs_.model, parameters_, inputs_.fingerprint, *inputs_.resume_from);
-    const fs::path history = *inputs_.resume_from / "trainer_state.json";
-    history_ = monitor::trainer_state_from_json(read_json(history, kMaxIndexBytes), history.string());
-    if (scaler_) scaler_->restore(state_.loss_scaler);
-    best_.restore(state_.best_model);
-    stop_ = best_.is_out_of_patience();
-    if (state_.best_model.kept && options_.load_best_model_at_end) find_best_folder();
-    if (comm_.rank() == 0) warn_of_later_checkpoints();
-  }
+  if (inputs_.resume_from) resume();
   plan_length();
   const Json settings = step_settings(options_, total_steps_);
   const std::string changes = changed_settings(state_.settings, settings);
@@ -87,29 +84,6 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
                  state_.step + 1, changes);
   }
   state_.settings = settings;
-}
-
-void Trainer::find_best_folder() {
-  const fs::path beside =
-      (*inputs_.resume_from / ".." / checkpoint::folder_name(state_.best_model.kept->step)).lexically_normal();
-  const fs::path recorded = history_.best_model_checkpoint.value_or("");
-  best_folder_ = fs::exists(beside) ? beside : recorded;
-  require(
-      fs::exists(best_folder_), ErrorKind::kConfig,
-      "--load_best_model_at_end: the best checkpoint of the run that {} continues is not there any more: {}. Put the "
-      "folder back, or leave the flag out",
-      inputs_.resume_from->string(), beside.string());
-}
-
-void Trainer::warn_of_later_checkpoints() const {
-  std::vector<std::string> later;
-  for (const auto& folder : checkpoint::list_checkpoints(inputs_.output_dir)) {
-    if (folder.step > state_.step) later.push_back(folder.path.filename().string());
-  }
-  if (later.empty()) return;
-  log::warning("{}: {} {} of later steps than {}, from which the run goes on; its first checkpoint replaces {}",
-               inputs_.output_dir.string(), fmt::join(later, ", "), later.size() == 1 ? "is" : "are", state_.step,
-               later.size() == 1 ? "it" : "them");
 }
 
 void Trainer::plan_length() {
@@ -274,7 +248,7 @@ void Trainer::save() {
   history_.total_flos = state_.flops;
   if (writer) {
     inputs_.write_companions(folder);
-    write_file_atomically(folder / "trainer_state.json", monitor::to_json_text(history_));
+    write_file_atomically(folder / kHistoryFile, monitor::to_json_text(history_));
     const fs::path saved = writer->commit();
     log::info("saved {}", saved.string());
     checkpoint::remove_later_checkpoints(inputs_.output_dir, state_.step);
@@ -319,7 +293,7 @@ void Trainer::finish(double seconds) {
     history_.global_step = state_.step;
     history_.epoch = epoch_now();
     history_.total_flos = state_.flops;
-    write_file_atomically(inputs_.output_dir / "trainer_state.json", monitor::to_json_text(history_));
+    write_file_atomically(inputs_.output_dir / kHistoryFile, monitor::to_json_text(history_));
   }
   comm_.barrier();
 }

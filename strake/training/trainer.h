@@ -86,7 +86,8 @@ class Trainer {
   void log_training(const StepReport& report);
   void evaluate_now();
   void track_best(bool is_saved);
-  // Of a resumed run: where its best checkpoint lies, and what becomes of checkpoints of later steps.
+  // From the checkpoint inputs_.resume_from; sets best_folder_, and tells what becomes of checkpoints of later steps.
+  void resume();
   void find_best_folder();
   void warn_of_later_checkpoints() const;
   void save();

@@ -95,7 +95,7 @@ def test_a_run_is_not_resumed_with_another_configuration(folder, tmp_path):
     )
     outcome = run(command("train", **flags))
     assert outcome.code == USAGE
-    assert "started with model_config" in outcome.err
+    assert "started with model_config.n_head = 2, now it is 1" in outcome.err
 
 
 @pytest.mark.parametrize(

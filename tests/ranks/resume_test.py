@@ -7,36 +7,16 @@ import subprocess
 import time
 
 import pytest
-from program import command, environment, files_in, losses, metrics, run, run_mpi
+from program import environment, files_in, losses, metrics, run, run_mpi
+from resumable_run import STEPS, train_command
 from tiny_models import reviews, training_inputs, write_table
 
-MICRO_BATCHES = 4
-STEPS = 60
 ONE_CYCLE = '{"cycle_min_lr": 1e-4, "cycle_max_lr": 1e-2, "cycle_first_step_size": 4}'
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     return training_inputs(tmp_path_factory.mktemp("inputs"), wide=False)
-
-
-def train_command(inputs, output, num_ranks=1, **flags):
-    defaults = {
-        "ranks": num_ranks,
-        "gradient_accumulation_steps": MICRO_BATCHES // num_ranks,
-        "max_seq_length": 32,
-        "per_device_train_batch_size": 3,
-        "max_steps": STEPS,
-        "learning_rate": 1e-3,
-        "warmup_steps": 5,
-        "logging_steps": 1,
-        "eval_strategy": "steps",
-        "eval_steps": 4,
-        "save_steps": 4,
-        "save_total_limit": 3,
-        "load_best_model_at_end": True,
-    }
-    return command("train", output_dir=output, **(inputs | defaults | flags))
 
 
 def evaluations(folder):
@@ -224,52 +204,6 @@ def test_resuming_a_run_that_stopped_early_does_not_go_on(inputs, tmp_path):
     assert outcome.code == 0, outcome.err
     assert len(losses(tmp_path)) == steps
     assert (tmp_path / "model.safetensors").read_bytes() == weights
-
-
-@pytest.fixture
-def early_best(inputs, tmp_path):
-    """A finished run with checkpoints 4, 8 and 12, whose best model is the first."""
-    flags = {"max_steps": 12, "metric_for_best_model": "loss", "greater_is_better": "true"}
-    outcome = run(train_command(inputs, tmp_path / "run", **flags))
-    assert outcome.code == 0 and "at step 4\n" in outcome.err
-    return tmp_path / "run", flags
-
-
-def test_a_run_that_goes_on_elsewhere_finds_its_best_model(inputs, early_best, tmp_path):
-    finished, flags = early_best
-    flags["resume_from_checkpoint"] = finished / "checkpoint-8"
-    outcome = run(train_command(inputs, tmp_path / "elsewhere", **flags))
-    assert outcome.code == 0, outcome.err
-    weights = (finished / "model.safetensors").read_bytes()
-    assert (tmp_path / "elsewhere" / "model.safetensors").read_bytes() == weights
-    shutil.rmtree(finished / "checkpoint-4")
-    outcome = run(train_command(inputs, tmp_path / "nowhere", **flags))
-    assert outcome.code == 2
-    assert str(finished / "checkpoint-4") in outcome.err and "--load_best_model_at_end" in outcome.err
-    assert not (tmp_path / "nowhere").exists()
-
-
-def test_a_damaged_best_model_is_not_loaded_at_the_end(inputs, early_best):
-    finished, flags = early_best
-    weights = finished / "checkpoint-4" / "model.safetensors"
-    damaged = bytearray(weights.read_bytes())
-    damaged[-1] ^= 1
-    weights.write_bytes(damaged)
-    before = (finished / "model.safetensors").read_bytes()
-    outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **flags))
-    assert outcome.code == 4 and str(weights) in outcome.err
-    assert (finished / "model.safetensors").read_bytes() == before
-
-
-def test_checkpoints_of_a_course_that_is_left_are_replaced(inputs, early_best):
-    finished, flags = early_best
-    flags |= {"save_total_limit": 2, "learning_rate": 2e-3, "max_steps": 10}
-    outcome = run(train_command(inputs, finished, resume_from_checkpoint=finished / "checkpoint-4", **flags))
-    assert outcome.code == 0, outcome.err
-    assert "checkpoint-8, checkpoint-12 are of later steps than 4" in outcome.err
-    assert sorted(path.name for path in finished.glob("checkpoint-*")) == ["checkpoint-4", "checkpoint-8"]
-    state = json.loads((finished / "checkpoint-8" / "trainer_state.json").read_text())
-    assert state["max_steps"] == 10
 
 
 @pytest.mark.parametrize(

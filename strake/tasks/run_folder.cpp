@@ -1,0 +1,109 @@
+#include "strake/tasks/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+
+#include "strake/checkpoint/checkpoint_folder.h"
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/log.h"
+
+namespace strake::tasks {
+
+namespace fs = std::filesystem;
+
+bool wants_resume(const TrainConfig& config) {
+  const std::string& wish = config.resume_from_checkpoint;
+  return !wish.empty() && wish != "false" && wish != "False";
+}
+
+std::optional<fs::path> find_resume(const TrainConfig& config) {
+  if (!wants_resume(config)) return std::nullopt;
+  const std::string& wish = config.resume_from_checkpoint;
+  constexpr std::array kNewest{"true", "True", "last", "latest"};
+  if (std::ranges::find(kNewest, wish) != kNewest.end()) {
+    const auto newest = checkpoint::newest_sound_checkpoint(config.output_dir);
+    if (newest) return newest->path;
+    require(
+        !checkpoint::has_checkpoints(config.output_dir), ErrorKind::kIo,
+        "--resume_from_checkpoint {}: none of the checkpoints in {} is sound; with --overwrite_output_dir instead, the "
+        "run starts over and replaces them",
+        wish, config.output_dir);
+    log::info("no checkpoint in {}: starting from the beginning", config.output_dir);
+    return std::nullopt;
+  }
+  checkpoint::refuse_deepspeed_checkpoint(wish);
+  if (checkpoint::has_checkpoints(wish)) {  // a run's folder
+    const auto newest = checkpoint::newest_sound_checkpoint(wish);
+    require(newest.has_value(), ErrorKind::kIo, "--resume_from_checkpoint {}: none of its checkpoints is sound", wish);
+    return newest->path;
+  }
+  checkpoint::verify_checkpoint(wish);
+  return fs::path(wish);
+}
+
+void check_output_folder(const TrainConfig& config, const std::optional<fs::path>& resume_from) {
+  if (config.overwrite_output_dir || !checkpoint::has_checkpoints(config.output_dir)) return;
+  require(resume_from.has_value(), ErrorKind::kUsage,
+          "--output_dir {} has checkpoints of an earlier run: pass --resume_from_checkpoint true to continue it or "
+          "--overwrite_output_dir to delete them",
+          config.output_dir);
+  std::error_code error;
+  require(fs::equivalent(*resume_from / "..", config.output_dir, error), ErrorKind::kUsage,
+          "--output_dir {} has checkpoints of another run than --resume_from_checkpoint {} continues: name a folder "
+          "without checkpoints, or pass --resume_from_checkpoint true to continue the run in it",
+          config.output_dir, resume_from->string());
+}
+
+Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ranks) {
+  const training::TrainingOptions& options = config.training;
+  Json fingerprint{{"seed", options.seed},
+                   {"data_seed", options.order_seed()},
+                   {"per_device_train_batch_size", options.per_device_train_batch_size},
+                   {"max_tokens_per_batch", options.max_tokens_per_batch},
+                   {"micro_batches_per_step", options.gradient_accumulation_steps * num_ranks},
+                   {"bf16", options.bf16},
+                   {"fp16", options.fp16},
+                   {"communication_data_type", to_string(options.reduction)},
+                   {"grad_accum_dtype", to_string(options.accumulation)},
+                   {"master_weights_dtype", to_string(options.master)},
+                   {"optim", options.optim + (options.optimizer_settings().amsgrad ? " with amsgrad" : "")},
+                   {"dataloader_drop_last", options.dataloader_drop_last},
+                   {"train_sequences", job.train_data().size()},
+                   {"train_tokens", job.train_data().total_tokens()},
+                   // After the counts, which say more, in the alphabet.
+                   {"training_data_crc32c", job.train_data().fingerprint()},
+                   {"tokenizer", job.tokenizer().fingerprint()}};
+  fingerprint.update(job.fingerprint());
+  // These say nothing of what the model computes.
+  constexpr std::array<std::string_view, 4> kDescriptions{"architectures", "dtype", "transformers_version",
+                                                          "_name_or_path"};
+  const Json model = parse_json(job.config_json(), "config.json");
+  for (const auto& [key, value] : model.items()) {
+    if (std::ranges::find(kDescriptions, key) == kDescriptions.end()) fingerprint["model_config." + key] = value;
+  }
+  return fingerprint;
+}
+
+RunFolder::RunFolder(const TrainConfig& config, const std::optional<fs::path>& resume_from) {
+  create_directories(config.output_dir);
+  lock_ = ::open(config.output_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const bool is_taken = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (is_taken) ::close(lock_);
+  require(!is_taken, ErrorKind::kUsage, "--output_dir {}: another run is writing into it", config.output_dir);
+  check_output_folder(config, resume_from);  // again: another run may have come and gone
+  checkpoint::remove_leftovers(config.output_dir);
+  if (!resume_from) checkpoint::remove_later_checkpoints(config.output_dir, -1);
+}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+}  // namespace strake::tasks

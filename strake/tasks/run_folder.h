@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "strake/core/json.h"
+#include "strake/tasks/train.h"
+#include "strake/tasks/train_job.h"
+
+// What a training run finds in --output_dir, and what it may do there.
+namespace strake::tasks {
+
+bool wants_resume(const TrainConfig& config);
+
+// The checkpoint to go on from, verified; none: from the beginning. Error if what was asked for is not there, is
+// damaged (kIo), or is DeepSpeed's (kConfig); also if --output_dir has checkpoints and none is sound: starting over
+// would write over them.
+std::optional<std::filesystem::path> find_resume(const TrainConfig& config);
+
+// Error (kUsage) if a run that starts over, or goes on from a checkpoint elsewhere, would write over the checkpoints of
+// another one, unasked.
+void check_output_folder(const TrainConfig& config, const std::optional<std::filesystem::path>& resume_from);
+
+// What must not change between start and resume, but for the number of ranks, whose product with the accumulation steps
+// must stay.
+Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ranks);
+
+// --output_dir while a run writes into it, which no other can then. Constructed when nothing is left that could be
+// refused: it makes the first changes on disk.
+class RunFolder {
+ public:
+  // Removes what an interrupted run left, and for one that starts over its checkpoints. Error (kUsage) if another
+  // process has the folder.
+  RunFolder(const TrainConfig& config, const std::optional<std::filesystem::path>& resume_from);
+  ~RunFolder();
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+ private:
+  int lock_ = -1;  // the folder itself; -1 on file systems that do not lock folders
+};
+
+}  // namespace strake::tasks

@@ -1,0 +1,180 @@
+"""What a run does with the checkpoints that it finds: its own, those of another run, and damaged ones."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from program import environment, files_in, metrics, run, wait_until
+from resumable_run import train_command
+from tiny_models import training_inputs
+
+FLAGS = {"max_steps": 12, "metric_for_best_model": "loss", "greater_is_better": "true"}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    return training_inputs(tmp_path_factory.mktemp("inputs"), wide=False)
+
+
+@pytest.fixture
+def finished(inputs, tmp_path):
+    """A finished run with checkpoints 4, 8 and 12, whose best model is the first."""
+    outcome = run(train_command(inputs, tmp_path / "run", **FLAGS))
+    assert outcome.code == 0 and "at step 4\n" in outcome.err
+    return tmp_path / "run"
+
+
+def refusal(inputs, folder, code=2, **flags):
+    """What the run says that leaves the folder as it was."""
+    before = files_in(folder)
+    outcome = run(train_command(inputs, folder, **(FLAGS | flags)))
+    assert outcome.code == code, outcome.err
+    assert files_in(folder) == before
+    return outcome.err
+
+
+def checkpoints(folder):
+    return sorted(path.name for path in folder.glob("checkpoint-*"))
+
+
+def change(path, **values):
+    """Writes other values into a checkpoint's file, and its new sums into the manifest: as an attacker would."""
+    document = json.loads(path.read_text())
+    (document.get("state") or document).update(values)
+    path.write_text(json.dumps(document))
+    manifest = json.loads((path.parent / "manifest.json").read_text())
+    manifest["files"][path.name] = sums(path)
+    (path.parent / "manifest.json").write_text(json.dumps(manifest))
+
+
+def sums(path):
+    crc = 0xFFFFFFFF
+    for byte in path.read_bytes():
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return {"bytes": path.stat().st_size, "crc32c": crc ^ 0xFFFFFFFF}
+
+
+def test_a_run_that_goes_on_elsewhere_finds_its_best_model(inputs, finished, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    for start in (finished / "checkpoint-8", elsewhere / "checkpoint-12"):
+        outcome = run(train_command(inputs, elsewhere, resume_from_checkpoint=start, **FLAGS))
+        assert outcome.code == 0, outcome.err
+        assert (elsewhere / "model.safetensors").read_bytes() == (finished / "model.safetensors").read_bytes()
+        assert checkpoints(elsewhere) == ["checkpoint-12"]
+
+
+def test_a_best_model_that_is_gone_is_missed_at_the_start(inputs, finished):
+    shutil.rmtree(finished / "checkpoint-4")
+    said = refusal(inputs, finished, resume_from_checkpoint=finished / "checkpoint-8")
+    assert str(finished / "checkpoint-4") in said and "--load_best_model_at_end" in said
+
+
+def test_the_best_model_of_another_run_is_not_taken(inputs, finished, tmp_path):
+    other = tmp_path / "other"
+    assert run(train_command(inputs, other, **(FLAGS | {"learning_rate": 1e-4}))).code == 0
+    shutil.rmtree(finished / "checkpoint-4")
+    shutil.copytree(other / "checkpoint-4", finished / "checkpoint-4")
+    assert "is not there any more" in refusal(inputs, finished, resume_from_checkpoint=finished / "checkpoint-8")
+
+
+def test_a_damaged_best_model_is_not_loaded_at_the_end(inputs, finished):
+    weights = finished / "checkpoint-4" / "model.safetensors"
+    damaged = bytearray(weights.read_bytes())
+    damaged[-1] ^= 1
+    weights.write_bytes(damaged)
+    before = (finished / "model.safetensors").read_bytes()
+    outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **FLAGS))
+    assert outcome.code == 4 and str(weights) in outcome.err
+    assert (finished / "model.safetensors").read_bytes() == before
+
+
+def test_another_metric_looks_for_the_best_model_anew(inputs, finished):
+    flags = FLAGS | {"metric_for_best_model": "accuracy", "max_steps": 16, "save_total_limit": None}
+    outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **flags))
+    assert outcome.code == 0, outcome.err
+    assert "eval_loss was " in outcome.err and "looked for anew" in outcome.err
+    state = json.loads((finished / "trainer_state.json").read_text())
+    assert state["best_global_step"] == 16
+    assert (
+        state["best_metric"] == [entry for entry in metrics(finished) if "eval_accuracy" in entry][-1]["eval_accuracy"]
+    )
+
+
+def test_checkpoints_of_a_course_that_is_left_are_replaced(inputs, finished):
+    flags = FLAGS | {"save_total_limit": 2, "learning_rate": 2e-3, "max_steps": 10}
+    outcome = run(train_command(inputs, finished, resume_from_checkpoint=finished / "checkpoint-4", **flags))
+    assert outcome.code == 0, outcome.err
+    assert "checkpoint-8, checkpoint-12 are of later steps than 4" in outcome.err
+    assert checkpoints(finished) == ["checkpoint-4", "checkpoint-8"]
+    assert json.loads((finished / "checkpoint-8" / "trainer_state.json").read_text())["max_steps"] == 10
+
+
+def test_a_folder_with_checkpoints_of_another_run_is_not_gone_on_into(inputs, finished, tmp_path):
+    other = shutil.copytree(finished, tmp_path / "other")
+    said = refusal(inputs, other, resume_from_checkpoint=finished / "checkpoint-4")
+    assert f"--output_dir {other} has checkpoints of another run" in said
+
+
+def test_checkpoints_of_others_are_not_written_over_unasked(inputs, tmp_path):
+    (tmp_path / "checkpoint-4").mkdir()
+    (tmp_path / "checkpoint-4" / "model.safetensors").write_bytes(b"of Transformers, say")
+    assert "has checkpoints of an earlier run" in refusal(inputs, tmp_path)
+    assert "none of the checkpoints" in refusal(inputs, tmp_path, code=4, resume_from_checkpoint="true")
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_started_over(inputs, finished):
+    for folder in finished.glob("checkpoint-*"):
+        with (folder / "model.safetensors").open("ab") as file:
+            file.write(b"X")
+    for wish in ("true", finished):
+        said = refusal(inputs, finished, code=4, resume_from_checkpoint=wish)
+        assert "checkpoint-8 is not used" in said and "is sound" in said
+
+
+def test_two_runs_do_not_write_into_one_folder(inputs, tmp_path):
+    line = train_command(inputs, tmp_path, max_steps=100000)
+    with subprocess.Popen(line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
+        try:
+            wait_until(lambda: (tmp_path / "checkpoint-4").exists())
+            for flags in ({"resume_from_checkpoint": "true"}, {"overwrite_output_dir": True}):
+                outcome = run(train_command(inputs, tmp_path, **flags))
+                assert outcome.code == 2 and "another run is writing into it" in outcome.err
+            assert first.poll() is None
+        finally:
+            first.kill()
+    assert run(train_command(inputs, tmp_path, resume_from_checkpoint="true", max_steps=4)).code == 0
+
+
+def test_another_model_configuration_is_refused(inputs, finished, tmp_path):
+    model = shutil.copytree(inputs["model_name_or_path"], tmp_path / "model")
+    change_config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(change_config | {"hidden_act": "relu"}))
+    said = refusal(inputs, finished, resume_from_checkpoint="true", model_name_or_path=model)
+    assert 'model_config.hidden_act = "gelu", now it is "relu"' in said
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "named"),
+    [
+        ("strake_state.json", {"step": 2**63 - 1}, "strake_state.json: step 9223372036854775807"),
+        ("strake_state.json", {"step": 9}, "trainer_state.json is of step 8, strake_state.json of step 9"),
+        ("trainer_state.json", {"global_step": 99}, "trainer_state.json is of step 99"),
+        ("strake_state.json", {"epoch": 2**62}, "strake_state.json: step 8 at epoch 4611686018427387904"),
+        ("strake_state.json", {"position": 97}, "strake_state.json: sequence 97 of an epoch"),
+        ("strake_state.json", {"skipped_steps": 4}, "strake_state.json: 4 steps skipped without fp16"),
+        ("strake_state.json", {"steps_since_log": -1}, "strake_state.json: steps_since_log -1"),
+    ],
+)
+def test_a_state_that_contradicts_itself_is_refused(inputs, finished, file, values, named):
+    change(finished / "checkpoint-8" / file, **values)
+    assert named in refusal(inputs, finished, resume_from_checkpoint=finished / "checkpoint-8")
+
+
+def test_a_finished_run_does_without_its_damaged_history(inputs, finished):
+    (finished / "trainer_state.json").write_text("{")
+    outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **FLAGS))
+    assert outcome.code == 0, outcome.err
+    assert json.loads((finished / "trainer_state.json").read_text())["global_step"] == 12
