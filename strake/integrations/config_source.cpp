@@ -49,6 +49,7 @@ bool is_file(const std::string& argument) {
 }  // namespace
 
 ConfigSource read_config_source(const std::string& argument, const std::string& flag) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   require(argument.size() <= kMaxConfigBytes, ErrorKind::kConfig, "{}: longer than {} bytes", flag, kMaxConfigBytes);
   std::string name = argument;
   std::string text;
@@ -64,6 +65,7 @@ ConfigSource read_config_source(const std::string& argument, const std::string& 
     name = flag + " (base64)";
     text = *decoded;
   }
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   Json root = parse_json(hjson_to_json(text, name), name);
   require(root.is_object(), ErrorKind::kConfig, "{}: found {}, expected an object", name, root.type_name());
   return {.name = std::move(name), .root = std::move(root)};

@@ -20,8 +20,31 @@ TEST(ResolveDsConfig, LeavesTheScheduleOpenUntilTheStepsAreKnown) {
   EXPECT_TRUE(open.config.scheduler->params.at("warmup_num_steps").is_null());
   const ResolvedDsConfig known = resolved(kDecay, {.options = {.warmup_ratio = 0.5}, .total_steps = 9});
   EXPECT_EQ(known.config.scheduler->params.at("warmup_num_steps"), 5);
-  // Without warm-up DeepSpeed still wants a positive number.
-  EXPECT_EQ(resolved(kDecay, {.options = {}}).config.scheduler->params.at("warmup_num_steps"), 1);
+  EXPECT_EQ(resolved(kDecay, {.options = {}}).config.scheduler->params.at("warmup_num_steps"), 0);
+}
+
+TEST(ResolveDsConfig, GivenFlagsDecideWhatTheScheduleLeavesOut) {
+  const std::string file = R"({"scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 20}}})";
+  const Json defaults = resolved(file, {.options = {}}).config.scheduler->params;
+  EXPECT_EQ(defaults.at("warmup_num_steps"), 1000);
+  EXPECT_EQ(defaults.at("warmup_max_lr"), 0.001);
+  const ResolvedDsConfig flags = resolved(file, {.options = {.learning_rate = 3e-4, .warmup_ratio = 0.25},
+                                                 .given_flags = {"learning_rate", "warmup_ratio"},
+                                                 .total_steps = 20});
+  EXPECT_EQ(flags.config.scheduler->params.at("warmup_num_steps"), 5);
+  EXPECT_EQ(flags.config.scheduler->params.at("warmup_max_lr"), 3e-4);
+  EXPECT_EQ(row(flags, "scheduler.params.warmup_max_lr").origin, "--learning_rate");
+}
+
+TEST(ResolveDsConfig, RefusesAWarmUpThatTheFlagsContradict) {
+  const std::string file = R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}})";
+  const auto refused = [&](const training::TrainingOptions& options, const char* flag) {
+    return refusal(file, {.options = options, .given_flags = {flag}, .total_steps = 20});
+  };
+  EXPECT_THAT(refused({.warmup_ratio = 0.25}, "warmup_ratio"), HasSubstr("warmup_num_steps=10 vs --warmup_ratio=0.25"));
+  EXPECT_THAT(refused({.warmup_steps = 0}, "warmup_steps"), HasSubstr("warmup_num_steps=10 vs --warmup_steps=0"));
+  EXPECT_EQ(refused({.warmup_ratio = 0.5}, "warmup_ratio"), "accepted");
+  EXPECT_EQ(refused({.warmup_steps = 10}, "warmup_steps"), "accepted");
 }
 
 struct BatchCase {

@@ -35,6 +35,9 @@ class DsResolver {
   void resolve_betas(const Json& fallback);
   void resolve_scheduler();
   void resolve_schedule_parameter(const std::string& name, const Json& fallback);
+  bool gives_warmup() const;
+  // Steps of --warmup_steps or --warmup_ratio; none while they wait for the number of all steps.
+  std::optional<int64_t> flag_warmup() const;
   void check_schedule(const std::string& type);
   void resolve_zero();
   void resolve_nebula();

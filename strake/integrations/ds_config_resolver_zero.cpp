@@ -42,9 +42,15 @@ void DsResolver::resolve_schedule_parameter(const std::string& name, const Json&
       if (given(flag) && *value != flag_value) mismatch(key, *value, flag, flag_value);
     };
     if (name == "warmup_max_lr") compare("learning_rate", options.learning_rate);
-    if (name == "warmup_num_steps" && options.warmup_steps > 0) compare("warmup_steps", options.warmup_steps);
+    const std::optional<int64_t> warmup = flag_warmup();
+    if (name == "warmup_num_steps" && gives_warmup() && warmup && *value != *warmup) {
+      given("warmup_steps") ? mismatch(key, *value, "warmup_steps", options.warmup_steps)
+                            : mismatch(key, *value, "warmup_ratio", options.warmup_ratio);
+    }
     if (name == "total_num_steps" && options.max_steps > 0) compare("max_steps", options.max_steps);
-  } else if (!file_.is_auto(key)) {
+  } else if (name == "warmup_max_lr" && !file_.is_auto(key) && given("learning_rate")) {
+    set(key, options.learning_rate, "--learning_rate");
+  } else if (!file_.is_auto(key) && !(name == "warmup_num_steps" && gives_warmup())) {
     const bool from_optimizer = name == "warmup_max_lr" && fallback.is_null();
     set(key, from_optimizer ? learning_rate : fallback, from_optimizer ? "default: the optimizer's lr" : "default");
   } else if (name == "warmup_min_lr") {
@@ -54,13 +60,22 @@ void DsResolver::resolve_schedule_parameter(const std::string& name, const Json&
   } else if (name == "total_num_steps") {
     set(key, inputs_.total_steps ? Json(*inputs_.total_steps) : Json(),
         inputs_.total_steps ? "auto <- number of steps" : fmt::format("auto, {}", kUnknownSteps));
-  } else if (inputs_.total_steps || options.warmup_steps >= 1 || options.warmup_steps + options.warmup_ratio == 0) {
-    const int64_t steps = optim::resolve_warmup_steps({.steps = options.warmup_steps, .ratio = options.warmup_ratio},
-                                                      inputs_.total_steps.value_or(0));
-    set(key, std::max<int64_t>(1, steps), "auto <- --warmup_steps, --warmup_ratio");
   } else {
-    set(key, Json(), fmt::format("auto, {}", kUnknownSteps));
+    const std::optional<int64_t> warmup = flag_warmup();
+    const std::string origin =
+        file_.is_auto(key) ? "auto <- --warmup_steps, --warmup_ratio" : "--warmup_steps, --warmup_ratio";
+    set(key, warmup ? Json(*warmup) : Json(), warmup ? origin : fmt::format("{}: {}", origin, kUnknownSteps));
   }
+}
+
+bool DsResolver::gives_warmup() const { return given("warmup_steps") || given("warmup_ratio"); }
+
+std::optional<int64_t> DsResolver::flag_warmup() const {
+  const training::TrainingOptions& options = inputs_.options;
+  const bool is_share = options.warmup_steps < 1 && options.warmup_steps + options.warmup_ratio > 0;
+  if (is_share && !inputs_.total_steps) return std::nullopt;
+  return optim::resolve_warmup_steps({.steps = options.warmup_steps, .ratio = options.warmup_ratio},
+                                     inputs_.total_steps.value_or(0));
 }
 
 void DsResolver::check_schedule(const std::string& type) {

@@ -167,7 +167,7 @@ TEST(DsConfig, NamesWrongTypesWithWhatWasExpected) {
        "found the text \"true\", expected true or false; write true without quotes"},
       {R"({"fp16": {"enabled": 1}})", "found 1, expected true or false; write true"},
       {R"({"fp16": true})", "key 'fp16': found true, expected an object"},
-      {R"({"fp16": {"loss_scale": -1}})", "-1 is below 0"},
+      {R"({"fp16": {"loss_scale": -1}})", "-1 is not in [0, 1e+38]"},
       {R"({"zero_optimization": {"stage": 4}})", "4 is not in [0, 3]"},
       {R"({"zero_optimization": {"stage": null}})", "found null, expected an integer; leave the key out"},
       {R"({"zero_optimization": {"reduce_bucket_size": [5e7, 5e8]}})",

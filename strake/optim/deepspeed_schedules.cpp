@@ -24,7 +24,7 @@ struct Rise {
   bool is_logarithmic;
 
   explicit Rise(const Arguments& arguments)
-      : steps(std::max<int64_t>(2, positive_count(arguments, "warmup_num_steps", 1000))),
+      : steps(std::max<int64_t>(2, arguments.optional_count("warmup_num_steps").value_or(1000))),
         is_logarithmic(arguments.choice("warmup_type", "log", std::array<std::string, 2>{"log", "linear"}) == "log") {}
 
   double at(int64_t iteration) const {

@@ -95,8 +95,8 @@ TEST(LearningRateSchedule, WarmsUpAsDeepSpeedsFormulasSay) {
 TEST(LearningRateSchedule, DeepSpeedsArgumentsAreChecked) {
   EXPECT_THAT(error_of({.type = "WarmupDecayLR"}), testing::HasSubstr("total_num_steps is needed"));
   EXPECT_THAT(error_of({.type = "WarmupCosineLR"}), testing::HasSubstr("total_num_steps is needed"));
-  EXPECT_THAT(error_of({.type = "WarmupLR", .kwargs = {{"warmup_num_steps", 0}}}),
-              testing::HasSubstr("warmup_num_steps=0 must be positive"));
+  EXPECT_THAT(error_of({.type = "WarmupLR", .kwargs = {{"warmup_num_steps", -1}}}),
+              testing::HasSubstr("warmup_num_steps=-1 must be 0 or more"));
   EXPECT_THAT(error_of({.type = "WarmupLR", .kwargs = {{"warmup_type", "cosine"}}}), testing::HasSubstr("log, linear"));
   EXPECT_THAT(error_of({.type = "WarmupLR", .kwargs = {{"warmup_steps", 3}}}), testing::HasSubstr("has no argument"));
   EXPECT_THAT(error_of({.type = "OneCycle", .kwargs = {{"cycle_min_lr", 1}}}),

@@ -182,7 +182,7 @@ void EstimateConfig::validate() const {
           "--model_type and --config_overrides belong to --task causal-lm");
   require_known_model_type(train);
   require(max_seq_length >= 0, ErrorKind::kUsage, "--max_seq_length {} is negative", max_seq_length);
-  require(mean_length >= 0, ErrorKind::kUsage, "--mean_length {} is negative", mean_length);
+  require(mean_length >= 0, ErrorKind::kUsage, "--mean_length {} is neither 0 nor a number of tokens", mean_length);
   require(per_device_eval_batch_size >= 0, ErrorKind::kUsage, "--per_device_eval_batch_size {} is negative",
           per_device_eval_batch_size);
   require(memory_limit >= 0 && memory_limit <= 1 << 20, ErrorKind::kUsage, "--memory_limit {} is not in [0, {}] GiB",

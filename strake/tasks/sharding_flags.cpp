@@ -146,6 +146,9 @@ ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
     sharding.group_size = ranks.per_node;
   }
   config.training.sharding = sharding;
+  require(!fsdp.activation_checkpointing || config.training.gradient_checkpointing ||
+              !config.given.contains("gradient_checkpointing"),
+          ErrorKind::kUsage, "--fsdp_config: activation_checkpointing contradicts --gradient_checkpointing false");
   if (fsdp.activation_checkpointing) config.training.gradient_checkpointing = true;
   ShardingRequest request{.source = "--fsdp", .table = {}, .record = {}, .notices = fsdp.notices};
   if (fsdp.offload) request.notices.push_back("offload: without a GPU all state is in CPU memory anyway");

@@ -80,6 +80,12 @@ void TrainingOptions::validate() const {
   positive(static_cast<double>(per_device_train_batch_size), "per_device_train_batch_size");
   positive(static_cast<double>(per_device_eval_batch_size), "per_device_eval_batch_size");
   positive(static_cast<double>(gradient_accumulation_steps), "gradient_accumulation_steps");
+  const auto at_most = [](int64_t value, int64_t most, const char* flag) {
+    require(value <= most, ErrorKind::kUsage, "--{} {} is more than {}", flag, value, most);
+  };
+  at_most(per_device_train_batch_size, 1'000'000'000, "per_device_train_batch_size");
+  at_most(per_device_eval_batch_size, 1'000'000'000, "per_device_eval_batch_size");
+  at_most(gradient_accumulation_steps, 1'000'000, "gradient_accumulation_steps");
   positive(logging_steps, "logging_steps");
   positive(save_steps, "save_steps");
   require(!bf16 || !fp16, ErrorKind::kUsage, "--bf16 and --fp16 contradict each other");

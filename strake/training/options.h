@@ -76,6 +76,9 @@ struct TrainingOptions {
   Precision precision() const { return bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32; }
   // Of the optimizer's state. fp16 would lose the squares of small gradients.
   Precision state_precision() const { return master == Precision::kBf16 ? Precision::kBf16 : Precision::kFp32; }
+  // Transformers leaves biases and layer norms out of the decay, but not where an optimizer of a ds_config.json is
+  // given all parameters as one group.
+  bool decays_all() const { return configured_optimizer.has_value(); }
   // Otherwise the parameters are their own master weights.
   bool has_master_copies() const { return precision() != master; }
   // For people: "bf16", or "bf16, also master weights and optimizer state".
@@ -106,7 +109,7 @@ struct TrainingOptions {
           "name=value,name=value: momentum, dampening, nesterov (sgd), eps, lr_decay (adagrad), max_coeff, min_coeff "
           "(lamb)");
     visit("learning_rate", self.learning_rate, "peak learning rate");
-    visit("weight_decay", self.weight_decay, "not for biases and layer norms");
+    visit("weight_decay", self.weight_decay, "not for biases and layer norms, unless --deepspeed has the optimizer");
     visit("adam_beta1", self.adam_beta1, "decay of the first moment: AdamW, Lion, LAMB");
     visit("adam_beta2", self.adam_beta2, "decay of the second moment: AdamW, LAMB; of Lion's momentum");
     visit("adam_epsilon", self.adam_epsilon, "epsilon: AdamW, LAMB");

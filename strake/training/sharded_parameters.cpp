@@ -24,12 +24,20 @@ constexpr int kEntryBits = 32;         // of a packed weight's name
 static_assert(kernels::kSquaresChunk == ShardLayout::kAlignment,
               "shards must begin where the norm's partial sums begin");
 
-std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, const Unit& unit, double weight_decay) {
+// The unit's tensors as Hugging Face has them, where LAMB takes its norms: a fused projection is several.
+std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, const Unit& unit,
+                                                    const TrainingOptions& options) {
   std::vector<kernels::TensorSegment> segments;
   for (size_t i = 0; i < unit.parameters.size(); ++i) {
     const auto& entry = unit.layout.entries()[i];
-    const bool exempt = block.parameters()[unit.parameters[i]].decay == models::WeightDecay::kExempt;
-    segments.push_back({entry.begin, entry.end, exempt ? 0 : weight_decay});
+    const models::ParameterSpec& parameter = block.parameters()[unit.parameters[i]];
+    const bool is_exempt = parameter.decay == models::WeightDecay::kExempt && !options.decays_all();
+    const auto parts = static_cast<int64_t>(std::max<size_t>(1, parameter.checkpoint_names.size()));
+    const int64_t size = (entry.end - entry.begin) / parts;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t begin = entry.begin + part * size;
+      segments.push_back({begin, begin + size, is_exempt ? 0 : options.weight_decay});
+    }
   }
   return segments;
 }
@@ -166,7 +174,7 @@ void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
   const at::TensorOptions master_type = on_device.dtype(scalar_type(options_.master));
   if (!shard.is_frozen) {
     shard.gradient = at::zeros({shard.count}, on_device.dtype(scalar_type(options_.accumulation)));
-    shard.tensors = tensor_segments(*model_.blocks()[unit.block], unit, options_.weight_decay);
+    shard.tensors = tensor_segments(*model_.blocks()[unit.block], unit, options_);
   }
   if (!options_.has_master_copies() && shard.keeps_parameters) {
     shard.master = window(shard.kept, shard.begin - shard.kept_begin, shard.count);

@@ -33,7 +33,8 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
       num_tokens += dataset.length(index);
     }
   }
-  std::vector<double> losses(options_.gradient_accumulation_steps, 0.0);
+  // No more than the epoch still has: --gradient_accumulation_steps may be any number.
+  std::vector<double> losses(static_cast<size_t>((num_micro_batches + comm_.size() - 1) / comm_.size()), 0.0);
   for (int64_t k = 0; k * comm_.size() < num_micro_batches; ++k) {
     const int64_t contributors = std::min<int64_t>(comm_.size(), num_micro_batches - k * comm_.size());
     reducer_.begin_micro_step(k, static_cast<int>(contributors));

@@ -232,7 +232,7 @@ def test_a_process_takes_memory_beside_its_tensors():
         ({"max_seq_length": 65}, "more than the model's 64 positions"),
         ({"mean_length": 33}, "--mean_length 33"),
         ({"ranks_per_machine": 1}, "needs --processes"),
-        ({"per_device_train_batch_size": 2**40}, "--per_device_train_batch_size 1099511627776: a batch of"),
+        ({"per_device_train_batch_size": 2**40}, "--per_device_train_batch_size 1099511627776 is more than"),
         ({"per_device_eval_batch_size": 2**40}, "--per_device_eval_batch_size 1099511627776: a batch of"),
         ({"per_device_eval_batch_size": -1}, "--per_device_eval_batch_size -1 is negative"),
     ],
