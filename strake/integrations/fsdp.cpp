@@ -1,5 +1,7 @@
 #include "strake/integrations/fsdp.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -82,6 +84,7 @@ Words parse_words(const std::string& text) {
   std::vector<std::string> known{"offload", "auto_wrap"};
   for (const Strategy& strategy : kStrategies) known.emplace_back(strategy.name);
   std::istringstream stream(text);
+  bool is_blank = true;
   for (std::string given; stream >> given;) {
     const std::string word = lower_case(given);  // torch writes its strategies in capitals
     const Strategy* strategy = find_strategy(word);
@@ -92,10 +95,13 @@ Words parse_words(const std::string& text) {
     } else if (word == "offload") {
       words.offload = true;
     } else {
-      require(word == "auto_wrap" || word == "true", ErrorKind::kUsage, "--fsdp: unknown option '{}'{}",
-              printable(given), did_you_mean(word, known));
+      require(word == "auto_wrap" || word == "true", ErrorKind::kUsage,
+              "--fsdp: unknown option '{}'{}; options are words with blanks between them: {}", printable(given),
+              did_you_mean(word, known), fmt::join(known, ", "));
     }
+    is_blank = false;
   }
+  require(!is_blank || text.empty(), ErrorKind::kUsage, "--fsdp is blank; options are: {}", fmt::join(known, ", "));
   return words;
 }
 

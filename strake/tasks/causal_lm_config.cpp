@@ -1,6 +1,7 @@
 #include "strake/tasks/causal_lm_config.h"
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "strake/core/error.h"
@@ -62,11 +63,13 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }  // namespace
 
 void override_config(Json& document, const std::string& overrides) {
+  std::set<std::string> given;
   for (const std::string& part : split(overrides, ',')) {
     const size_t equals = part.find('=');
     require(equals != std::string::npos, ErrorKind::kUsage, "--config_overrides: '{}' is not key=value",
             printable(part));
     const std::string key = part.substr(0, equals);
+    require(given.insert(key).second, ErrorKind::kUsage, "--config_overrides: '{}' is given twice", printable(key));
     std::vector<std::string> known;
     for (const auto& item : document.items()) known.push_back(item.key());
     require(document.contains(key), ErrorKind::kUsage, "--config_overrides: the configuration has no '{}'{}",

@@ -38,6 +38,7 @@ TEST(CausalLmConfig, RefusesOverridesThatDoNotFit) {
       {"n_layers=2", "has no 'n_layers'"},
       {"n_layer", "'n_layer' is not key=value"},
       {"n_layer=2,", "'' is not key=value"},
+      {"n_layer=2,n_layer=3", "'n_layer' is given twice"},
       {"n_layer=two", "'n_layer=two' is of another type than 12"},
       {"n_layer=2.5", "'n_layer=2.5' is of another type than 12"},
       {"tie_word_embeddings=1", "is of another type than true"},

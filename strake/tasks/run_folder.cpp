@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <string_view>
 
 #include "strake/checkpoint/checkpoint_folder.h"
@@ -21,6 +22,18 @@ namespace fs = std::filesystem;
 bool wants_resume(const TrainConfig& config) {
   const std::string& wish = config.resume_from_checkpoint;
   return !wish.empty() && wish != "false" && wish != "False";
+}
+
+void check_output_place(const TrainConfig& config) {
+  std::error_code error;
+  fs::path place = fs::absolute(config.output_dir);
+  while (fs::symlink_status(place, error).type() == fs::file_type::not_found && place.has_relative_path())
+    place = place.parent_path();
+  require(fs::is_directory(place, error), ErrorKind::kIo, "--output_dir {}: {} is no folder", config.output_dir,
+          place.string());
+  const bool is_writable = ::access(place.c_str(), W_OK) == 0;
+  require(is_writable, ErrorKind::kIo, "--output_dir {}: cannot write into {}: {}", config.output_dir, place.string(),
+          std::strerror(errno));
 }
 
 std::optional<fs::path> find_resume(const TrainConfig& config) {
@@ -91,15 +104,24 @@ Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ran
   return fingerprint;
 }
 
-RunFolder::RunFolder(const TrainConfig& config, const std::optional<fs::path>& resume_from) {
-  create_directories(config.output_dir);
-  lock_ = ::open(config.output_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool is_taken = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  if (is_taken) ::close(lock_);
-  require(!is_taken, ErrorKind::kUsage, "--output_dir {}: another run is writing into it", config.output_dir);
-  check_output_folder(config, resume_from);  // again: another run may have come and gone
-  checkpoint::remove_leftovers(config.output_dir);
-  if (!resume_from) checkpoint::remove_later_checkpoints(config.output_dir, -1);
+RunFolder::RunFolder(const TrainConfig& config) : config_(config) { lock(); }
+
+void RunFolder::lock() {
+  if (lock_ >= 0) return;
+  const int folder = ::open(config_.output_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;
+  const bool is_taken = ::flock(folder, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (is_taken) ::close(folder);
+  require(!is_taken, ErrorKind::kUsage, "--output_dir {}: another run is writing into it", config_.output_dir);
+  lock_ = folder;
+}
+
+void RunFolder::start(const std::optional<fs::path>& resume_from) {
+  create_directories(config_.output_dir);
+  lock();
+  check_output_folder(config_, resume_from);  // again: it may be another run that has made the folder
+  checkpoint::remove_leftovers(config_.output_dir);
+  if (!resume_from) checkpoint::remove_later_checkpoints(config_.output_dir, -1);
 }
 
 RunFolder::~RunFolder() {

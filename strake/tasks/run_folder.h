@@ -12,6 +12,9 @@ namespace strake::tasks {
 
 bool wants_resume(const TrainConfig& config);
 
+// Error (kIo) if --output_dir is no folder, or none that can be made or written into. Changes nothing.
+void check_output_place(const TrainConfig& config);
+
 // The checkpoint to go on from, verified; none: from the beginning. Error if what was asked for is not there, is
 // damaged (kIo), or is DeepSpeed's (kConfig); also if --output_dir has checkpoints and none is sound: starting over
 // would write over them.
@@ -25,19 +28,24 @@ void check_output_folder(const TrainConfig& config, const std::optional<std::fil
 // must stay.
 Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ranks);
 
-// --output_dir while a run writes into it, which no other can then. Constructed when nothing is left that could be
-// refused: it makes the first changes on disk.
+// --output_dir while a run reads its checkpoints and writes into it, which no other can then.
 class RunFolder {
  public:
-  // Removes what an interrupted run left, and for one that starts over its checkpoints. Error (kUsage) if another
-  // process has the folder.
-  RunFolder(const TrainConfig& config, const std::optional<std::filesystem::path>& resume_from);
+  // Changes nothing on disk. Error (kUsage) if another process has the folder.
+  explicit RunFolder(const TrainConfig& config);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
+  // Makes the folder, removes what an interrupted run left and, for one that starts over, its checkpoints. To be called
+  // when nothing is left that could be refused; errors as of the constructor and of check_output_folder.
+  void start(const std::optional<std::filesystem::path>& resume_from);
+
  private:
-  int lock_ = -1;  // the folder itself; -1 on file systems that do not lock folders
+  void lock();
+
+  const TrainConfig& config_;
+  int lock_ = -1;  // the folder itself; -1 where it is not there yet, and on file systems that do not lock folders
 };
 
 }  // namespace strake::tasks

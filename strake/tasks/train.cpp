@@ -70,6 +70,7 @@ void load_weights(const TrainJob& job, uint64_t seed, training::ShardedParameter
 
 // How a run begins, beside its data.
 struct Start {
+  RunFolder* folder;  // of rank 0
   std::optional<fs::path> resume_from;
   Json fingerprint;             // what must not change between start and resume
   int first_rank = 0;           // of this machine
@@ -114,9 +115,8 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
           },
       .listener = run_log.get()};
   training::Trainer trainer(std::move(inputs), parameters, comm, options);
-  std::optional<RunFolder> folder;
   if (run_log) {
-    folder.emplace(config, start.resume_from);
+    start.folder->start(start.resume_from);
     if (!start.sharding_record.empty()) {
       write_file_atomically(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
     }
@@ -327,11 +327,15 @@ training::TrainReport train(const TrainConfig& given) {
     log_environment(config, *job, num_ranks, threads);
     check_memory(config, *job, ranks,
                  launched ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads);
+    if (!mpi || mpi->rank() == 0) check_output_place(config);
     if (config.dry_run) return {};
+    std::optional<RunFolder> folder;
+    if (!mpi || mpi->rank() == 0) folder.emplace(config);
     const std::optional<fs::path> resume_from = find_resume(config);
-    if (!mpi || mpi->rank() == 0) check_output_folder(config, resume_from);
+    if (folder) check_output_folder(config, resume_from);
     if (!resume_from && !job->weights().empty()) checkpoint::verify_model_files(job->weights());
-    const Start start{.resume_from = resume_from,
+    const Start start{.folder = folder ? &*folder : nullptr,
+                      .resume_from = resume_from,
                       .fingerprint = run_fingerprint(config, *job, num_ranks),
                       .first_rank = launched ? launched->rank - launched->local_rank : 0,
                       .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};

@@ -92,6 +92,7 @@ TEST(TrainingOptions, RefuseContradictions) {
   EXPECT_THAT(refusal({.eval_strategy = "steps", .eval_steps = 3, .save_steps = 10, .load_best_model_at_end = true}),
               HasSubstr("--save_steps 10 to be a multiple of --eval_steps 3"));
   EXPECT_THAT(refusal({.learning_rate = 1e39}), HasSubstr("--learning_rate 1e+39 is more than 1e+38"));
+  EXPECT_THAT(refusal({.early_stopping_threshold = 0.1}), HasSubstr("0.1 needs --early_stopping_patience"));
   EXPECT_THAT(refusal({.early_stopping_patience = 1}), HasSubstr("--early_stopping_patience 1 needs --eval_strategy"));
 }
 

@@ -191,6 +191,7 @@ BAD_TOGETHER = [
 ]
 BAD_FSDP = [
     ("full_shart", None, ["--fsdp: unknown option 'full_shart'; did you mean 'full_shard'?"]),
+    (" ", None, ["--fsdp is blank; options are: offload, auto_wrap, full_shard"]),
     ("full_shard no_shard", None, ["--fsdp: full_shard and no_shard contradict each other"]),
     ("no_shard offload", None, ["--fsdp: offload needs shards"]),
     ("full_shard", {"min_num_param": 3}, ["fsdp.json: key 'min_num_param': unknown; did you mean 'min_num_params'?"]),

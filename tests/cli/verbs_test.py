@@ -8,7 +8,7 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import BINARY, losses, metrics, predict, run, strake, summary
+from program import BINARY, command, losses, metrics, predict, run, strake, summary
 from safetensors.numpy import load_file, save_file
 from tiny_models import make_model, read_config, reviews, write_table
 
@@ -297,6 +297,18 @@ def test_dry_run_checks_and_leaves_nothing(folder, tmp_path):
     outcome = train(folder, tmp_path / "out", dry_run=True)
     assert "120 training sequences" in outcome.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("dry_run", [True, None])
+def test_an_output_folder_that_cannot_be_made_is_refused_before_training(folder, tmp_path, dry_run):
+    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for place in ("file", "file/below", "link"):
+        flags = {"model_name_or_path": folder / "base", "train_file": folder / "train.parquet", "max_seq_length": 32}
+        outcome = run(command("train", output_dir=tmp_path / place, dry_run=dry_run, **flags))
+        assert outcome.code == 4
+        assert f"--output_dir {tmp_path / place}: {tmp_path / place.split('/')[0]} is no folder" in outcome.err
+    assert (tmp_path / "file").read_text() == "not a folder"
 
 
 @pytest.mark.parametrize("verb", ["train", "predict", "evaluate", "prepare", "tokenize"])
