@@ -1,10 +1,10 @@
 #include "strake/core/crc32c.h"
 
 #include <nmmintrin.h>
-#include <cerrno>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <string>

@@ -68,7 +68,8 @@ void check_output_folder(const TrainConfig& config, const std::optional<fs::path
           "--overwrite_output_dir to delete them",
           config.output_dir);
   std::error_code error;
-  require(fs::equivalent(*resume_from / "..", config.output_dir, error), ErrorKind::kUsage,
+  const fs::path run = (*resume_from / "..").lexically_normal();  // where a link is, not where it leads
+  require(fs::equivalent(run, config.output_dir, error), ErrorKind::kUsage,
           "--output_dir {} has checkpoints of another run than --resume_from_checkpoint {} continues: name a folder "
           "without checkpoints, or pass --resume_from_checkpoint true to continue the run in it",
           config.output_dir, resume_from->string());

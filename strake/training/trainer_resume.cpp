@@ -57,8 +57,7 @@ void Trainer::find_best_folder() {
   }
   fail(ErrorKind::kConfig,
        "--load_best_model_at_end: the best checkpoint of the run that {} continues, with {} = {} at step {}, is not "
-       "there "
-       "any more: {}. Put the folder back, or leave the flag out",
+       "there any more: {}. Put the folder back, or leave the flag out",
        inputs_.resume_from->string(), best_.state().metric, best.metric, best.step, beside.string());
 }
 

@@ -118,6 +118,16 @@ def test_a_folder_with_checkpoints_of_another_run_is_not_gone_on_into(inputs, fi
     assert f"--output_dir {other} has checkpoints of another run" in said
 
 
+def test_a_linked_checkpoint_of_the_run_is_gone_on_from(inputs, finished, tmp_path):
+    shutil.rmtree(finished / "checkpoint-12")
+    (finished / "checkpoint-8").rename(tmp_path / "kept")
+    (finished / "checkpoint-8").symlink_to(tmp_path / "kept")
+    for wish in ("true", f"{finished}/checkpoint-8/"):
+        outcome = run(train_command(inputs, finished, resume_from_checkpoint=wish, **FLAGS))
+        assert outcome.code == 0, outcome.err
+    assert (tmp_path / "kept" / "manifest.json").exists()
+
+
 def test_checkpoints_of_others_are_not_written_over_unasked(inputs, tmp_path):
     (tmp_path / "checkpoint-4").mkdir()
     (tmp_path / "checkpoint-4" / "model.safetensors").write_bytes(b"of Transformers, say")
