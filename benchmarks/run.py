@@ -66,9 +66,18 @@ def peer(name, function, group, program="peers.py"):
     return Row(name, [sys.executable, str(ROOT / "benchmarks" / program), function, str(WORK)], group)
 
 
+def has_cpu_feature(name):
+    return name in pathlib.Path("/proc/cpuinfo").read_text()
+
+
 def onednn_peer(name, function):
     """In fp32; where there is AMX, its setting asks for bf16, and the row is left out."""
-    return [] if "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text() else [peer(name, function, "fp32")]
+    return [] if has_cpu_feature("amx_bf16") else [peer(name, function, "fp32")]
+
+
+def zentorch_peer(name, function, group):
+    """It hands the model to PyTorch as it is without AVX-512, and says so: then the row is left out."""
+    return [engine_peer(name, function, group)] if has_cpu_feature("avx512f") else []
 
 
 def engine_peer(name, function, group):
@@ -132,7 +141,7 @@ def inference():
         strake_predict("strake", "fp32"),
         peer("Transformers, sorted, model in bf16", "infer_bf16_sorted", "bf16"),
         engine_peer("OpenVINO, sorted", "texts_openvino_bf16", "bf16"),
-        engine_peer("zentorch, sorted", "texts_zentorch_bf16", "bf16"),
+        *zentorch_peer("zentorch, sorted", "texts_zentorch_bf16", "bf16"),
         strake_predict("strake", "bf16", "--precision", "bf16"),
         engine_peer("ONNX Runtime, dynamic int8, sorted", "texts_onnx_runtime_int8", "int8"),
         engine_peer("OpenVINO, static int8 and bf16, sorted", "texts_openvino_int8", "int8"),
@@ -264,7 +273,7 @@ def states():
         row("adam", "strake", "update"),
         peer("torch: clip, fused AdamW, zero_grad, cast", "adam_whole_step", "whole step"),
         row("adam_step", "strake", "whole step"),
-        row("disk", "pread and pwrite alone", "on disk", is_strake=False),
+        row("disk", "pread and pwrite alone, in the same order", "on disk", is_strake=False),
         row("adam_threads", "strake, AdamW on states on disk, threads", "on disk", is_strake=False),
         row("adam_io_uring", "strake, AdamW on states on disk, io_uring", "on disk"),
     ]
@@ -285,7 +294,8 @@ def linears():
     for precision in ("fp32", "bf16", "int8"):
         for layer in ("qkv", "out", "ffn1", "ffn2"):
             group = f"{precision}, {layer}"
-            if precision != "int8":
+            # oneDNN has no products of bf16 without AVX-512.
+            if precision == "fp32" or (precision == "bf16" and has_cpu_feature("avx512f")):
                 test = "forward_gelu" if layer == "ffn1" else "forward"
                 rows.append(row("oneDNN, by torch", group, f"{test}/{layer}/{precision}/onednn", False))
             rows.append(row("strake", group, f"packed_forward/{layer}/{precision}/strake", True))

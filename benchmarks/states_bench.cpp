@@ -14,9 +14,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -89,31 +91,37 @@ void measure_memory(std::string_view what) {
   print(what, seconds, 28.0 * kInMemory);
 }
 
-// Every byte of the file once in and once out, past the page cache, by as many threads as strake has transfers at once.
+// Every byte of the file once in and once out, past the page cache: as many plain transfers at once as strake has, by
+// way of as much memory, and in the order of such a pass, which writes what it has read a while ago.
 void measure_disk(const std::string& folder) {
-  constexpr size_t kBytes = kOnDisk * kArrays * sizeof(float);
   constexpr size_t kPiece = size_t{1} << 20;
+  constexpr size_t kPieces = kOnDisk * kArrays * sizeof(float) / kPiece;
+  constexpr size_t kWindow = 4 * kArrays;  // pieces: 1 Mi elements of each array
+  constexpr size_t kInMemory = 4 * kWindow;
   const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_DIRECT, 0600);
-  require(file >= 0 && ::posix_fallocate(file, 0, kBytes) == 0, ErrorKind::kIo, "no room in {}", folder);
-  const auto move = [&](size_t begin, size_t end) {
-    const AlignedBytes memory = allocate_aligned(kPiece);
-    for (size_t at = begin; at < end; at += kPiece) {
-      const auto place = static_cast<off_t>(at);
-      require(
-          ::pread(file, memory.get(), kPiece, place) == kPiece && ::pwrite(file, memory.get(), kPiece, place) == kPiece,
-          ErrorKind::kIo, "transfer at {} failed", at);
-    }
+  require(file >= 0 && ::posix_fallocate(file, 0, kPieces * kPiece) == 0, ErrorKind::kIo, "no room in {}", folder);
+  const AlignedBytes memory = allocate_aligned(kInMemory * kPiece);
+  std::ranges::fill(std::span(memory.get(), kInMemory * kPiece), std::byte{1});
+  const auto move = [&](size_t transfer) {
+    const size_t read = transfer / 2;
+    const bool is_read = transfer % 2 == 0;
+    const size_t piece = is_read ? read : (read + kPieces - 2 * kWindow) % kPieces;
+    std::byte* const place = memory.get() + piece % kInMemory * kPiece;
+    const auto offset = static_cast<off_t>(piece * kPiece);
+    const ssize_t moved = is_read ? ::pread(file, place, kPiece, offset) : ::pwrite(file, place, kPiece, offset);
+    require(moved == kPiece, ErrorKind::kIo, "transfer at {} failed", offset);
   };
-  constexpr size_t kThreads = kTransfers;
-  const double seconds = median_seconds(3, [&](int) {
-    std::vector<std::thread> threads;
-    for (size_t i = 0; i < kThreads; ++i) {
-      threads.emplace_back(move, kBytes / kThreads * i, kBytes / kThreads * (i + 1));
+  const double seconds = median_seconds(5, [&](int) {
+    std::atomic<size_t> next{0};
+    std::vector<std::jthread> threads;
+    for (size_t i = 0; i < kTransfers; ++i) {
+      threads.emplace_back([&] {
+        for (size_t transfer = next++; transfer < 2 * kPieces; transfer = next++) move(transfer);
+      });
     }
-    for (std::thread& thread : threads) thread.join();
   });
   ::close(file);
-  print("disk", seconds, 2.0 * kBytes);
+  print("disk", seconds, 2.0 * kPieces * kPiece);
 }
 
 void measure_offload(std::string_view what, const std::string& folder) {
@@ -123,7 +131,7 @@ void measure_offload(std::string_view what, const std::string& folder) {
                                    {.folder = folder, .file = {.depth = kTransfers, .engine = engine}});
   at::Tensor gradients = at::ones({kBlock});
   const std::vector<kernels::TensorSegment> segments{{0, kBlock, 0.01}};
-  const double seconds = median_seconds(3, [&](int number) {
+  const double seconds = median_seconds(5, [&](int number) {
     states.update_all([&](const training::OffloadedStates::Window& window, std::span<void* const> arrays) {
       const kernels::FlatWindow flat{.parameters = static_cast<float*>(arrays[0]),
                                      .gradients = gradients.mutable_data_ptr<float>() + window.begin,

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "strake/core/error.h"
 
@@ -25,6 +27,24 @@ Json parse_json(std::string_view text, const std::string& source);
 // parse_json of a whole file of at most `max_bytes`.
 Json read_json(const std::filesystem::path& path, uint64_t max_bytes);
 
+// What errors say is expected where a T is.
+template <typename T>
+std::string json_words() {
+  if constexpr (std::is_same_v<T, bool>) {
+    return "true or false";
+  } else if constexpr (std::is_integral_v<T>) {
+    return fmt::format("an integer from {} to {}", std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return "a number";
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return "a string";
+  } else {
+    static_assert(std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<double>> ||
+                  std::is_same_v<T, Json>);
+    return std::is_same_v<T, std::vector<std::string>> ? "a list of strings" : "a list of numbers";
+  }
+}
+
 // Typed access with errors that name the source and the key.
 template <typename T>
 T get_or(const Json& object, const char* key, const T& fallback, const std::string& source) {
@@ -41,7 +61,8 @@ T get_or(const Json& object, const char* key, const T& fallback, const std::stri
     if constexpr (std::is_floating_point_v<T>) require(found->is_number(), ErrorKind::kConfig, "not a number");
     return found->template get<T>();
   } catch (const std::exception&) {
-    fail(ErrorKind::kConfig, "{}: key '{}' has the unexpected value {}", source, key, printable(found->dump()));
+    fail(ErrorKind::kConfig, "{}: key '{}' has the unexpected value {}, expected {}", source, key,
+         printable(found->dump()), json_words<T>());
   }
 }
 

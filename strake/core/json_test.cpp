@@ -57,6 +57,25 @@ TEST(Json, TypedAccessNamesTheKey) {
   EXPECT_THROW(get_required<int>(object, "absent", "c"), Error);
 }
 
+TEST(Json, ErrorsSayWhatAKeyMayBe) {
+  const Json object = parse_json(R"({"s": "x", "n": 3, "l": [1]})", "c");
+  const auto refusal = [&](auto fallback, const char* key) -> std::string {
+    try {
+      get_or(object, key, fallback, "c");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(refusal(false, "n"), "c: key 'n' has the unexpected value 3, expected true or false");
+  EXPECT_EQ(refusal(uint32_t{0}, "s"),
+            "c: key 's' has the unexpected value \"x\", expected an integer from 0 to 4294967295");
+  EXPECT_EQ(refusal(0.5, "s"), "c: key 's' has the unexpected value \"x\", expected a number");
+  EXPECT_EQ(refusal(std::string(), "n"), "c: key 'n' has the unexpected value 3, expected a string");
+  EXPECT_EQ(refusal(std::vector<std::string>(), "l"),
+            "c: key 'l' has the unexpected value [1], expected a list of strings");
+}
+
 TEST(Json, IntegersThatDoNotFitAreRefused) {
   const Json object = parse_json(R"({"minus": -1, "large": 4294967296, "largest": 18446744073709551615})", "c");
   EXPECT_EQ(get_required<uint64_t>(object, "largest", "c"), UINT64_MAX);

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "strake/core/error.h"
+#include "strake/core/memory.h"
 
 namespace strake {
 namespace {
@@ -36,8 +37,11 @@ std::string describe_failure(bool is_read, size_t bytes, uint64_t offset, int er
 void FreeAligned::operator()(std::byte* memory) const { std::free(memory); }
 
 AlignedBytes allocate_aligned(size_t bytes) {
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(ScratchFile::kAlignment, bytes));
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const size_t alignment = bytes < kHugePage ? ScratchFile::kAlignment : kHugePage;
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(alignment, bytes));
   if (memory == nullptr) throw std::bad_alloc();
+  ask_for_huge_pages(memory, bytes);
   return AlignedBytes(memory);
 }
 

@@ -17,7 +17,9 @@
 
 namespace strake {
 
-// Memory for direct transfers between disk and program.
+// Memory for direct transfers between disk and program; large blocks in huge pages where the system has them, because
+// each page that does not follow the last one is a piece of its own to the disk's driver: a quarter of the speed on
+// virtual disks, in pages of 4 KiB.
 struct FreeAligned {
   void operator()(std::byte* memory) const;
 };

@@ -2,11 +2,14 @@
 
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/json.h"
+#include "strake/core/log.h"
 #include "strake/models/weights.h"
 #include "strake/tensors/safetensors.h"
 
@@ -47,6 +50,24 @@ std::vector<SafetensorsWriter::Entry> entries_of(const models::Model& model, con
 
 std::string part_name(int rank, int ranks) { return fmt::format("model-{:05}-of-{:05}.safetensors", rank + 1, ranks); }
 
+bool all_finite(const at::Tensor& values) {
+  const float* const p = values.const_data_ptr<float>();
+  int64_t others = 0;
+  for (int64_t i = 0; i < values.numel(); ++i) others += !(std::abs(p[i]) <= std::numeric_limits<float>::max());
+  return others == 0;
+}
+
+// A step refuses a loss that is not finite, but no step comes after the last one. What was trained is written all the
+// same: also a row that no text uses may be the cause.
+void warn_of_broken(const models::Block& block, const at::Tensor& whole, const fs::path& path) {
+  if (all_finite(whole)) return;
+  for (const auto& [name, tensor] : models::named_weights(block, whole)) {
+    const at::Tensor values = tensor.contiguous();
+    if (all_finite(values)) continue;
+    log::warning("{}: '{}' has numbers that are not finite; a lower --learning_rate may help", path.string(), name);
+  }
+}
+
 // Blocks whose writer is this rank go to `path`.
 void write_blocks(const models::Model& model, ShardedParameters& parameters, const std::vector<int>& writers,
                   const fs::path& path) {
@@ -58,6 +79,7 @@ void write_blocks(const models::Model& model, ShardedParameters& parameters, con
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
     const at::Tensor whole = parameters.whole_weights(i);
     if (writers[i] != parameters.rank()) continue;
+    warn_of_broken(*model.blocks()[i], whole, path);
     for (const auto& [name, tensor] : models::named_weights(*model.blocks()[i], whole)) file->write(tensor);
   }
   if (file) file->commit();

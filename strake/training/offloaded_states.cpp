@@ -4,9 +4,12 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <thread>
 
 #include "strake/core/error.h"
+#include "strake/core/threads.h"
 
 namespace strake::training {
 namespace {
@@ -63,29 +66,60 @@ OffloadedStates::OffloadedStates(std::span<const int64_t> counts, std::vector<at
   first_buffer_ = static_cast<std::byte*>(std::align(kPage, num_buffers_ * buffer_bytes_, begin, room));
 }
 
-// Buffer w % B holds window w. It is read when window w - B has been written, so up to B - 1 windows are on their way
-// while one is updated.
+// Each thread reads, updates and writes windows of its own: threads that share every window wait for each other between
+// two of them, awake, on cores that the transfers need.
 void OffloadedStates::update_all(const Update& update) {
-  const size_t depth = num_buffers_;
-  std::vector<uint64_t> tickets(slots_.size());
-  const auto bytes = [&](size_t w) { return std::span<std::byte>(buffer(w % depth), slots_[w].bytes()); };
-  const auto start_read = [&](size_t w) { tickets[w] = file_.read(slots_[w].offset, bytes(w)); };
+  const int threads = num_threads();
+  const int updaters = std::clamp(static_cast<int>(num_buffers_ / 2), 1, threads);
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(updaters));
+  const auto run = [&](int i) {
+    set_num_threads(threads * (i + 1) / updaters - threads * i / updaters);
+    try {
+      update_every(updaters, i, update);
+    } catch (...) {
+      errors[static_cast<size_t>(i)] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    for (int i = 1; i < updaters; ++i) helpers.emplace_back(run, i);
+    run(0);
+  }
+  set_num_threads(threads);
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+// Windows first, first + stride and so on, by way of buffers first, first + stride and so on, in turn. A buffer's next
+// window is read when its last one has been written.
+void OffloadedStates::update_every(int stride, int first, const Update& update) {
+  const auto of_this = [&](size_t i) { return static_cast<size_t>(first) + i * static_cast<size_t>(stride); };
+  const auto count_below = [&](size_t end) {
+    return (end + static_cast<size_t>(stride - 1 - first)) / static_cast<size_t>(stride);
+  };
+  const size_t count = count_below(slots_.size());
+  const size_t depth = count_below(num_buffers_);
+  std::vector<uint64_t> tickets(count);
+  const auto slot = [&](size_t w) -> const Slot& { return slots_[of_this(w)]; };
+  const auto bytes = [&](size_t w) { return std::span<std::byte>(buffer(of_this(w % depth)), slot(w).bytes()); };
+  const auto start_read = [&](size_t w) { tickets[w] = file_.read(slot(w).offset, bytes(w)); };
   const size_t ahead = std::max<size_t>(1, depth / 2);
-  for (size_t w = 0; w < std::min(ahead, slots_.size()); ++w) start_read(w);
+  for (size_t w = 0; w < std::min(ahead, count); ++w) start_read(w);
   std::vector<void*> arrays(dtypes_.size());
   size_t written = 0;  // windows below this are on disk
-  for (size_t w = 0; w < slots_.size(); ++w) {
+  for (size_t w = 0; w < count; ++w) {
     file_.wait(tickets[w]);
-    for (size_t k = 0; k < arrays.size(); ++k) arrays[k] = bytes(w).data() + slots_[w].arrays[k];
+    for (size_t k = 0; k < arrays.size(); ++k) arrays[k] = bytes(w).data() + slot(w).arrays[k];
     const size_t next = w + ahead;
-    if (next < slots_.size()) {
+    if (next < count) {
       for (; written + depth <= next; ++written) file_.wait(tickets[written]);
       start_read(next);
     }
-    update(slots_[w].window, arrays);
-    tickets[w] = file_.write(slots_[w].offset, bytes(w));
+    update(slot(w).window, arrays);
+    tickets[w] = file_.write(slot(w).offset, bytes(w));
   }
-  for (; written < slots_.size(); ++written) file_.wait(tickets[written]);
+  for (; written < count; ++written) file_.wait(tickets[written]);
 }
 
 at::Tensor OffloadedStates::in_buffer(const Slot& slot, int array) const {

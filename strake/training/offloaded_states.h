@@ -28,8 +28,9 @@ class OffloadedStates {
   // Error (kIo) without room.
   OffloadedStates(std::span<const int64_t> counts, std::vector<at::ScalarType> arrays, const Options& options);
 
-  // Calls update(i, begin, arrays) for the windows of all blocks in order: arrays[k][j] is element begin + j of block
-  // i's array k, `count` of them, and is written back.
+  // Calls update(window, arrays) for the windows of all blocks, several at once from as many threads, which share the
+  // calling thread's number of compute threads: arrays[k][j] is element begin + j of the block's array k, `count` of
+  // them, and is written back.
   struct Window {
     size_t block = 0;
     int64_t begin = 0;  // elements of the block
@@ -66,6 +67,7 @@ class OffloadedStates {
   static std::vector<Slot> layout(std::span<const int64_t> counts, const std::vector<at::ScalarType>& arrays,
                                   int64_t window_elements);
   static uint64_t end_of(const std::vector<Slot>& slots);  // in the file
+  void update_every(int stride, int first, const Update& update);
   size_t element_bytes(int array) const { return c10::elementSize(dtypes_[static_cast<size_t>(array)]); }
   std::byte* buffer(size_t i) const { return first_buffer_ + i * buffer_bytes_; }
   // The elements of a slot's array that are in the first buffer.

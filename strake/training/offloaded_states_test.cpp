@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
+
+#include "strake/core/threads.h"
 
 namespace strake::training {
 namespace {
@@ -33,8 +36,9 @@ TEST_P(OffloadedStatesOf, BeginAsZerosAndKeepWhatIsWritten) {
 }
 
 TEST_P(OffloadedStatesOf, AreUpdatedElementByElementInEachPass) {
+  set_num_threads(3);
   for (int pass = 1; pass <= 3; ++pass) {
-    int64_t seen = 0;
+    std::atomic<int64_t> seen = 0;
     states_.update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
       seen += window.count;
       auto* counter = static_cast<float*>(arrays[0]);

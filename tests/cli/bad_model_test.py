@@ -218,6 +218,19 @@ def test_training_that_diverges_keeps_the_last_good_checkpoint(place):
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
+def test_a_last_step_that_leaves_the_finite_numbers_is_told(place, ranks):
+    output = place.path / "run"
+    flags = {"max_steps": 1, "learning_rate": 1e30, "weight_decay": 1e30, "save_strategy": "no", "ranks": ranks}
+    outcome = run(place.train(output_dir=output, **flags))
+    assert outcome.code == 0, outcome.err
+    told = [line for line in outcome.err.splitlines() if "has numbers that are not finite" in line]
+    saved = load_file(output / "model.safetensors")
+    broken = [name for name, array in saved.items() if not numpy.isfinite(array).all()]
+    assert broken and len(told) == len(broken) < len(saved)
+    assert all(any(f"model.safetensors: '{name}'" in line for line in told) for name in broken)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
 def test_training_from_weights_that_are_not_numbers(place, ranks):
     model = place.model("classifier")
     change_weights(model, lambda name, array: array * numpy.float32("nan") if "layer.1.output.dense" in name else array)

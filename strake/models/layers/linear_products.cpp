@@ -57,7 +57,12 @@ MatmulLibrary choose_library() {
 
 at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   static const auto op = *find_linear_pointwise();
-  return op.call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), std::nullopt);
+  try {
+    return op.call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), std::nullopt);
+  } catch (const std::exception& error) {  // without AVX-512 there may be no product of bf16
+    fail(ErrorKind::kUsage, "STRAKE_MATMUL=onednn: no product of {} on {}: {}", c10::toString(x.scalar_type()),
+         describe_cpu(), error.what());
+  }
 }
 
 template <typename T>

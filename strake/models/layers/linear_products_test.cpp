@@ -4,10 +4,13 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <tuple>
 
+#include "strake/core/cpu_features.h"
+#include "strake/core/error.h"
 #include "strake/tensors/tracked_memory.h"
 
 namespace strake::models::layers {
@@ -15,8 +18,16 @@ namespace {
 
 using Case = std::tuple<c10::ScalarType, MatmulLibrary>;
 
+// oneDNN's products of bf16 begin with AVX-512.
+bool may_be_missing(c10::ScalarType dtype, MatmulLibrary library) {
+  return library == MatmulLibrary::kOnednn && dtype == c10::kBFloat16 && !cpu_features().avx512;
+}
+
 class LinearProducts : public testing::TestWithParam<Case> {
  protected:
+  void SetUp() override {
+    if (may_be_missing(dtype(), library())) GTEST_SKIP() << "oneDNN may have no product of bf16 without AVX-512";
+  }
   static c10::ScalarType dtype() { return std::get<0>(GetParam()); }
   static MatmulLibrary library() { return std::get<1>(GetParam()); }
   // Rounding of sums of 64 products in fp32, and of the result to bf16 (8 bits) or fp16 (11 bits).
@@ -107,6 +118,18 @@ TEST_P(LinearProducts, AllocateTheWorkspaceTheySay) {
               copies + linear_input_gradient_workspace(4096, 256, size), small);
   EXPECT_NEAR(workspace_of([&] { return linear_weight_gradient(dy, x, library()); }),
               copies + linear_weight_gradient_workspace(4096, 512, 256, size), small);
+}
+
+TEST(LinearProduct, ThatOnednnLacksIsRefused) {
+  if (!may_be_missing(c10::kBFloat16, MatmulLibrary::kOnednn)) GTEST_SKIP() << "this processor has AVX-512";
+  const at::Tensor x = at::randn({37, 64}).to(c10::kBFloat16);
+  try {
+    linear_product(x, x, std::nullopt, MatmulLibrary::kOnednn);
+    SUCCEED() << "AVX2-VNNI-2 has it";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_THAT(error.what(), testing::HasSubstr("no product of BFloat16 on"));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, LinearProducts,
