@@ -67,7 +67,7 @@ def peer(name, function, group, program="peers.py"):
 
 
 def has_cpu_feature(name):
-    return name in pathlib.Path("/proc/cpuinfo").read_text()
+    return name in processor()[1]
 
 
 def onednn_peer(name, function):

@@ -37,9 +37,7 @@ std::string describe_failure(bool is_read, size_t bytes, uint64_t offset, int er
 void FreeAligned::operator()(std::byte* memory) const { std::free(memory); }
 
 AlignedBytes allocate_aligned(size_t bytes) {
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t alignment = bytes < kHugePage ? ScratchFile::kAlignment : kHugePage;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(alignment, bytes));
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(ScratchFile::kAlignment, bytes));
   if (memory == nullptr) throw std::bad_alloc();
   ask_for_huge_pages(memory, bytes);
   return AlignedBytes(memory);

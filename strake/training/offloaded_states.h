@@ -76,11 +76,11 @@ class OffloadedStates {
   std::vector<at::ScalarType> dtypes_;
   std::vector<Slot> slots_;
   std::vector<int64_t> counts_;
-  ScratchFile file_;
   uint64_t buffer_bytes_ = 0;
   size_t num_buffers_ = 0;
   at::Tensor memory_;  // of all buffers: from libtorch's allocator, so that it is counted with all tensor memory
   std::byte* first_buffer_ = nullptr;
+  ScratchFile file_;  // ends before the memory does: after an error there may be transfers on their way
 };
 
 }  // namespace strake::training

@@ -59,7 +59,9 @@ at::Tensor onednn_linear(const at::Tensor& x, const at::Tensor& weight, const st
   static const auto op = *find_linear_pointwise();
   try {
     return op.call(x, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), std::nullopt);
-  } catch (const std::exception& error) {  // without AVX-512 there may be no product of bf16
+  } catch (const std::exception& error) {
+    const bool may_be_missing = x.scalar_type() == at::kBFloat16 && !cpu_features().avx512;
+    if (!may_be_missing) throw;
     fail(ErrorKind::kUsage, "STRAKE_MATMUL=onednn: no product of {} on {}: {}", c10::toString(x.scalar_type()),
          describe_cpu(), error.what());
   }
