@@ -1,4 +1,5 @@
-"""Fails on what no reviewer should have to look for: long files, hidden branches, stray output, loose ends.
+"""Fails on what no reviewer should have to look for: long files, hidden branches, stray output, loose ends, tests that
+nobody runs.
 
 Prints one `file:line: message` per finding. What a rule does not apply to is listed in ALLOWED with its reason.
 Usage: check_sizes.py [REPOSITORY_ROOT]
@@ -31,6 +32,7 @@ OUTPUT = re.compile(r"\bstd::(cout|cerr)\b|\b(std::)?(f?printf|puts)\(|\bfmt::pr
 EXIT = re.compile(r"(?<![\w.>])(std::)?(exit|_exit|_Exit|quick_exit)\(")
 SWALLOW = re.compile(r"catch \(\.\.\.\) \{\s*\}")
 LOOSE_END = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
+TEST = re.compile(r"\w+_test\.(?:cpp|py)\b")
 VAGUE_NAME = re.compile(r"(^|_)(utils?|common|helpers?|misc|manager)(_|$)")
 
 
@@ -75,6 +77,14 @@ def cpp_findings(path, lines):
         yield text.count("\n", 0, match.start()) + 1, "swallow", "swallows every error without a word"
 
 
+def tests_without_cmake(paths):
+    lists = [path.read_text() for path in paths if path.name == "CMakeLists.txt"]
+    registered = {name for text in lists for name in TEST.findall(text)}
+    for path in paths:
+        if TEST.fullmatch(path.name) and path.name not in registered:
+            yield f"{path.relative_to(ROOT)}:1: no CMakeLists.txt names this test: nobody runs it"
+
+
 def main():
     paths = [p for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*"))]
     paths += [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -88,6 +98,7 @@ def main():
         for number, rule, message in file_findings(path, lines):
             if str(path) not in ALLOWED.get(rule, {}):
                 problems.append(f"{path}:{number}: {message}")
+    problems += tests_without_cmake(paths)
     if checked == 0:
         problems.append(f"{ROOT}:1: no sources found")
     for rule, files in ALLOWED.items():
