@@ -7,12 +7,11 @@ Training times batch assembly, forward, backward, clipping, optimizer and schedu
 times padding, forward and collecting logits, after two warm-up batches; neither times tokenizing or loading.
 """
 
+import functools
 import json
 import os
 import pathlib
 import random
-import socket
-import subprocess
 import sys
 import time
 
@@ -21,6 +20,8 @@ import pyarrow.parquet as pq
 BATCH, LONGEST, PADDING, LEARNING_RATE = 32, 128, 1, 2e-5
 FOLDER = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
 THREADS = int(os.environ.get("STRAKE_NUM_THREADS", "2"))
+# Transformers imports them where it finds them, which costs memory; rows that use one take it out again.
+sys.modules.update(dict.fromkeys(("accelerate", "deepspeed")))
 
 
 def read_column(file, column="text"):
@@ -74,63 +75,102 @@ def random_batches(sequences, count):
     return [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
 
 
-def join_ranks():
-    """Rank and number of ranks, 1 thread each if there are several."""
+def train(batches_of, make_step, width=None, warm_ups=1, mine=slice(None)):
+    """`make_step(model)` gives what takes a step on inputs and returns the loss; of a batch it gets `mine`."""
     import torch
 
-    if "RANK" not in os.environ:
-        return 0, 1
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo")
-    return torch.distributed.get_rank(), torch.distributed.get_world_size()
-
-
-def spread(model, how):
-    """DDP, or FSDP2 with every layer a unit of its own, parameters gathered for each pass (ZeRO-3)."""
-    import torch
-
-    if how == "ddp":
-        return torch.nn.parallel.DistributedDataParallel(model)
-    for layer in model.roberta.encoder.layer:
-        torch.distributed.fsdp.fully_shard(layer)
-    torch.distributed.fsdp.fully_shard(model)
-    return model
-
-
-def train(batches_of, steps, width=None, products="fp32", how=None):
-    import torch
-
-    rank, ranks = join_ranks()
     texts, names = read_column("train.parquet"), read_column("train.parquet", "label")
     sequences, labels = tokenize(texts), torch.tensor([int(name == "pos") for name in names])
-    model = load_model().train()
-    if how:
-        model = spread(model, how)
-        torch.set_num_threads(1)
+    step = make_step(load_model().train())
+
+    def run(rows):
+        rows = rows[mine]
+        return step({**padded([sequences[row] for row in rows], width), "labels": labels[rows]})
+
+    batches = batches_of(sequences)
+    for rows in batches[:warm_ups]:
+        run(rows)
+    timed = batches[warm_ups:]
+    start = time.perf_counter()
+    losses = [run(rows) for rows in timed]
+    seconds = time.perf_counter() - start
+    tokens = sum(len(sequences[row]) for rows in timed for row in rows)
+    return {
+        "rate": BATCH * len(timed) / seconds,
+        "tokens": tokens,
+        "seconds": seconds,
+        "loss": sum(losses) / len(timed),
+    }
+
+
+def plain_step(model, products="fp32", compiled=False):
+    import torch
+
     if products == "onednn":
         torch.backends.mkldnn.matmul.fp32_precision = "bf16"
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01, fused=True)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / 1000)
+    forward = torch.compile(model, dynamic=True) if compiled else model
+    sharded_clip = getattr(model, "clip_grad_norm_", None)  # of FSDP1, whose parameters hold a shard's gradients only
 
-    def step(rows):
-        rows = rows[rank::ranks]
-        inputs = padded([sequences[row] for row in rows], width)
+    def step(inputs):
         with torch.autocast("cpu", torch.bfloat16, enabled=products == "bf16"):
-            loss = model(**inputs, labels=labels[rows]).loss
+            loss = forward(**inputs).loss
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if sharded_clip:
+            sharded_clip(1.0)
+        else:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
         return loss.item()
 
-    warm_up, *timed = batches_of(sequences, steps)
-    step(warm_up)
-    start = time.perf_counter()
-    losses = [step(rows) for rows in timed]
-    seconds = time.perf_counter() - start
-    tokens = sum(len(sequences[row]) for rows in timed for row in rows)
-    return {"rate": BATCH * steps / seconds, "tokens": tokens, "seconds": seconds, "loss": sum(losses) / steps}
+    return step
+
+
+def train_by_trainer(steps, bf16):
+    """The Trainer of Transformers on the batches that the other rows have, in their order."""
+    del sys.modules["accelerate"]
+    import torch
+    import transformers
+
+    texts, names = read_column("train.parquet"), read_column("train.parquet", "label")
+    sequences = tokenize(texts)
+    rows = [row for batch in sorted_batches(sequences, steps) for row in batch]
+    marks = []
+
+    class Trainer(transformers.Trainer):
+        def _get_train_sampler(self, *_):
+            return torch.utils.data.SequentialSampler(rows)
+
+    class Clock(transformers.TrainerCallback):
+        def on_step_end(self, *_, **__):
+            marks.append(time.perf_counter())
+
+    model = load_model()
+    examples = [{"input_ids": sequences[row], "labels": int(names[row] == "pos")} for row in rows]
+    arguments = transformers.TrainingArguments(
+        output_dir=str(FOLDER / "trainer"),
+        per_device_train_batch_size=BATCH,
+        learning_rate=LEARNING_RATE,
+        max_steps=steps + 1,
+        use_cpu=True,
+        bf16=bf16,
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+
+    def collate(batch):
+        labels = torch.tensor([example["labels"] for example in batch])
+        return {**padded([example["input_ids"] for example in batch]), "labels": labels}
+
+    Trainer(model, arguments, train_dataset=examples, data_collator=collate, callbacks=[Clock()]).train()
+    seconds = marks[-1] - marks[0]
+    tokens = sum(len(sequences[row]) for row in rows[BATCH:])
+    return {"rate": BATCH * steps / seconds, "tokens": tokens, "seconds": seconds}
 
 
 def plain_gpt2():
@@ -200,32 +240,14 @@ def train_language_model(steps, bf16=False):
     return {"rate": 1024 * steps / seconds, "tokens": 1024 * steps, "seconds": seconds}
 
 
-def gloo(collective):
-    """500 MB of fp32 over two processes, GB/s of the whole buffer; the median of several calls."""
-    import torch
-
-    rank, ranks = join_ranks()
-    full = torch.ones(125_000_000)
-    shard = torch.ones(full.numel() // ranks)
-    run = {
-        "all_reduce": lambda: torch.distributed.all_reduce(full),
-        "reduce_scatter": lambda: torch.distributed.reduce_scatter_tensor(shard, full),
-        "all_gather": lambda: torch.distributed.all_gather_into_tensor(full, shard),
-    }[collective]
-    run()
-    seconds = []
-    for _ in range(5):
-        torch.distributed.barrier()
-        start = time.perf_counter()
-        run()
-        torch.distributed.barrier()
-        seconds.append(time.perf_counter() - start)
-    torch.distributed.destroy_process_group()  # gloo's threads may not outlive the interpreter
-    middle = sorted(seconds)[2]
-    return {"rate": 0.5 / middle, "tokens": 0, "seconds": middle}
+def prepare_deepspeed():
+    """It compiles its operators at first use, with the ninja beside this Python."""
+    del sys.modules["deepspeed"]
+    os.environ["DS_ACCELERATOR"] = "cpu"
+    os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
-def adam(whole_step=False):
+def adam(whole_step=False, deepspeed=False):
     """One flat tensor of the size of RoBERTa-base; GB/s, counting 28 bytes a parameter."""
     import torch
 
@@ -233,7 +255,13 @@ def adam(whole_step=False):
     parameter = torch.nn.Parameter(torch.ones(124_647_424))
     parameter.grad = torch.ones_like(parameter)
     rounded = torch.empty_like(parameter, dtype=torch.bfloat16)
-    optimizer = torch.optim.AdamW([parameter], lr=1e-3, weight_decay=0.01, fused=True)
+    if deepspeed:
+        prepare_deepspeed()
+        from deepspeed.ops.adam import DeepSpeedCPUAdam
+
+        optimizer = DeepSpeedCPUAdam([parameter], lr=1e-3, weight_decay=0.01)
+    else:
+        optimizer = torch.optim.AdamW([parameter], lr=1e-3, weight_decay=0.01, fused=True)
 
     def step():
         if whole_step:
@@ -300,32 +328,30 @@ def encode(name, file):
 
 
 def train_fp32_pad128():
-    return train(random_batches, steps=2, width=LONGEST)
+    return train(functools.partial(random_batches, count=2), plain_step, width=LONGEST)
 
 
 def train_fp32_sorted():
-    return train(sorted_batches, steps=8)
+    return train(functools.partial(sorted_batches, count=8), plain_step)
 
 
 def train_fp32_sorted_onednn():
     """Stock torch gives fp32 products to MKL, which is slow on some CPUs. Without AMX this only swaps the library."""
-    return train(sorted_batches, steps=8, products="onednn")
+    return train(functools.partial(sorted_batches, count=8), lambda model: plain_step(model, "onednn"))
 
 
 def train_bf16_sorted():
-    return train(sorted_batches, steps=8, products="bf16")
+    return train(functools.partial(sorted_batches, count=8), lambda model: plain_step(model, "bf16"))
 
 
-def train_fp32_ddp():
-    return train(sorted_batches, steps=6, how="ddp")
+def train_bf16_compiled():
+    return train(
+        functools.partial(sorted_batches, count=10), lambda model: plain_step(model, "bf16", compiled=True), warm_ups=3
+    )
 
 
-def train_fp32_ddp_onednn():
-    return train(sorted_batches, steps=6, how="ddp", products="onednn")
-
-
-def train_fp32_fsdp2():
-    return train(sorted_batches, steps=4, how="fsdp2")
+def train_bf16_trainer():
+    return train_by_trainer(8, bf16=True)
 
 
 def gpt2_fp32():
@@ -344,16 +370,8 @@ def adam_whole_step():
     return adam(whole_step=True)
 
 
-def gloo_all_reduce():
-    return gloo("all_reduce")
-
-
-def gloo_reduce_scatter():
-    return gloo("reduce_scatter")
-
-
-def gloo_all_gather():
-    return gloo("all_gather")
+def adam_deepspeed():
+    return adam(deepspeed=True)
 
 
 def infer_fp32_pad128():
@@ -388,39 +406,19 @@ def encode_bert_8x():
     return encode("bert-base-uncased", "all8.parquet")
 
 
-ROWS = [train_fp32_pad128, train_fp32_sorted, train_fp32_sorted_onednn, train_bf16_sorted]
-TWO_RANKS = [train_fp32_ddp, train_fp32_ddp_onednn, train_fp32_fsdp2]
-TWO_RANKS += [gloo_all_reduce, gloo_reduce_scatter, gloo_all_gather]
-ROWS += [*TWO_RANKS, gpt2_fp32, gpt2_bf16, adam_fused, adam_whole_step]
+ROWS = [train_fp32_pad128, train_fp32_sorted, train_fp32_sorted_onednn]
+ROWS += [train_bf16_sorted, train_bf16_compiled, train_bf16_trainer]
+ROWS += [gpt2_fp32, gpt2_bf16, adam_fused, adam_whole_step, adam_deepspeed]
 ROWS += [infer_fp32_pad128, infer_fp32_sorted, infer_fp32_sorted_onednn, infer_bf16_sorted]
 ROWS += [encode_roberta, encode_roberta_8x, encode_bert, encode_bert_8x]
 
 
-def start_ranks():
-    """Runs this program again as two ranks, whose first one prints."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    job = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, *sys.argv],
-            env={**os.environ, **job, "RANK": str(rank)},
-            stdout=None if rank == 0 else subprocess.DEVNULL,
-        )
-        for rank in range(2)
-    ]
-    sys.exit(max(abs(rank.wait()) for rank in ranks))
-
-
-def main():
-    rows = {row.__name__: row for row in ROWS}
-    if len(sys.argv) != 3 or sys.argv[1] not in rows:
-        sys.exit(__doc__)
-    if rows[sys.argv[1]] in TWO_RANKS and "RANK" not in os.environ:
-        start_ranks()
-    print(json.dumps(rows[sys.argv[1]]()), flush=True)
+def run_row(rows, usage):
+    named = {row.__name__: row for row in rows}
+    if len(sys.argv) != 3 or sys.argv[1] not in named:
+        sys.exit(usage)
+    print(json.dumps(named[sys.argv[1]]()), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_row(ROWS, __doc__)

@@ -5,7 +5,7 @@ THEME: all, training, ranks, language, collectives, states, linears, inference, 
 
 Each measurement is a process of its own; one round measures every row of a theme once, so that a machine that slows
 down slows all of them, and the table holds medians over the rounds. Both sides get two threads (one for `prepare`).
-The texts and the model come from benchmarks/workload.py, the peers are the functions of benchmarks/peers.py.
+The texts and the model come from benchmarks/workload.py, the peers are the functions of benchmarks/*peers.py.
 Environment: STRAKE (default build/strake), STRAKE_TEST_DATA (default ../shared/data).
 
 This process imports only the standard library: what it holds would count towards the peak memory of its children.
@@ -30,6 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache/bench"
 STRAKE = os.environ.get("STRAKE", str(ROOT / "build/strake"))
 COLLECTIVES = ROOT / "build/benchmarks/collectives_bench"
+MPI_COLLECTIVES = ROOT / "build/benchmarks/mpi_collectives"
 STATES = ROOT / "build/benchmarks/states_bench"
 LATENCY = ROOT / "build/benchmarks/latency_bench"
 MATMUL = ROOT / "build/benchmarks/matmul_bench"
@@ -70,9 +71,9 @@ def has_cpu_feature(name):
     return name in processor()[1]
 
 
-def onednn_peer(name, function):
+def onednn_peer(name, function, program="peers.py"):
     """In fp32; where there is AMX, its setting asks for bf16, and the row is left out."""
-    return [] if has_cpu_feature("amx_bf16") else [peer(name, function, "fp32")]
+    return [] if has_cpu_feature("amx_bf16") else [peer(name, function, "fp32", program)]
 
 
 def zentorch_peer(name, function, group):
@@ -117,12 +118,15 @@ def training():
         *onednn_peer("Transformers, sorted, oneDNN products", "train_fp32_sorted_onednn"),
         strake_train("strake", "fp32"),
         peer("Transformers, sorted, autocast", "train_bf16_sorted", "bf16"),
+        peer("Transformers, sorted, autocast, torch.compile", "train_bf16_compiled", "bf16"),
+        peer("Transformers' Trainer, sorted, bf16", "train_bf16_trainer", "bf16"),
         strake_train("strake", "bf16", "--bf16"),
     ]
     notes = [
         "RoBERTa-base shape, random weights, batch 32, at most 128 tokens, dropout 0.1, AdamW (peer: fused), clip 1.0.",
         "Peer: 8 steps after a warm-up step (padded to 128: 2 steps); sorted = batches of nearly equal lengths, a"
-        " sample spread evenly over all lengths, padded to the longest. The oneDNN row sets"
+        " sample spread evenly over all lengths, padded to the longest; torch.compile with dynamic shapes and three"
+        " warm-up steps, which compile. The oneDNN row sets"
         " `torch.backends.mkldnn.matmul.fp32_precision`; with AMX it would compute in bf16, and there is none.",
         f"strake: `strake train` on raw text in its usual random order, {TRAINING_STEPS} steps of which the first"
         f" {SKIPPED_STEPS} do not count. Behind the attention of the last layer it computes the first token of each"
@@ -212,10 +216,18 @@ def mpi_launcher():
 
 def ranks():
     one = strake_train("strake, 1 rank of 2 threads", "one")
-    rows = [
-        peer("DDP, gloo, sorted", "train_fp32_ddp", "fp32"),
-        *onednn_peer("DDP, gloo, sorted, oneDNN products", "train_fp32_ddp_onednn"),
-        peer("FSDP2, full shard, gloo, sorted", "train_fp32_fsdp2", "fp32"),
+    rows = []
+    for name, function in (
+        ("DDP", "ddp"),
+        ("FSDP1, full shard", "fsdp1"),
+        ("FSDP2, full shard", "fsdp2"),
+        ("DeepSpeed ZeRO-1", "zero1"),
+        ("DeepSpeed ZeRO-2", "zero2"),
+        ("DeepSpeed ZeRO-3", "zero3"),
+    ):
+        rows.append(peer(name, f"train_fp32_{function}", "fp32", "rank_peers.py"))
+        rows += onednn_peer(f"{name}, oneDNN products", f"train_fp32_{function}_onednn", "rank_peers.py")
+    rows += [
         strake_train("strake, 2 thread ranks", "fp32", "--ranks", 2, batch=16),
         dataclasses.replace(one, is_strake=False, group="fp32"),
     ]
@@ -231,7 +243,8 @@ def ranks():
     for row in rows:
         row.threads = 2 if row.name == one.name else 1
     notes = [
-        "The workload of fine-tuning, fp32, two ranks of one thread with 16 reviews each. Peers: two processes, gloo.",
+        "The workload of fine-tuning, fp32, two ranks of one thread with 16 reviews each. Peers: two processes, gloo,"
+        " batches sorted by length; DeepSpeed with DeepSpeedCPUAdam.",
         "Peak memory is that of the largest process: thread ranks are both in one.",
     ]
     return Theme("Fine-tuning on two ranks", "reviews/s", 2, rows, notes)
@@ -258,7 +271,13 @@ def language():
 def collectives():
     rows = []
     for name in ("all_reduce", "reduce_scatter", "all_gather"):
-        rows.append(peer("gloo, 2 processes", f"gloo_{name}", name))
+        rows.append(peer("gloo, 2 processes", f"gloo_{name}", name, "rank_peers.py"))
+        if mpi_launcher():
+            command = [mpi_launcher(), "-n", "2", str(MPI_COLLECTIVES), "500", name]
+            rows.append(Row("MPI, 2 processes", command, name))
+        if name == "all_reduce":
+            label = "DeepSpeed, shared memory (inference only)"
+            rows.append(peer(label, "deepspeed_all_reduce", name, "rank_peers.py"))
         rows.append(Row("strake, 2 thread ranks", [str(COLLECTIVES), "2", "500", name], name, True))
     notes = ["500 MB of fp32 over two ranks; GB/s of the whole buffer."]
     return Theme("Collectives", "GB/s", 1, rows, notes)
@@ -270,6 +289,7 @@ def states():
 
     rows = [
         peer("torch AdamW, fused", "adam_fused", "update"),
+        peer("DeepSpeedCPUAdam", "adam_deepspeed", "update"),
         row("adam", "strake", "update"),
         peer("torch: clip, fused AdamW, zero_grad, cast", "adam_whole_step", "whole step"),
         row("adam_step", "strake", "whole step"),
@@ -471,7 +491,7 @@ def machine():
 
 
 def versions():
-    names = ("torch", "transformers", "tokenizers", "pyarrow", "openvino", "onnxruntime", "zentorch")
+    names = ("torch", "transformers", "tokenizers", "pyarrow", "openvino", "onnxruntime", "zentorch", "deepspeed")
     packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=ROOT)
     return f"strake {commit.stdout.strip()}, Python {sys.version.split()[0]}, {packages}"

@@ -42,9 +42,10 @@ has_gpu() { [ -e /dev/nvidiactl ] || command -v nvidia-smi >/dev/null 2>&1; }
 install_requirements() {
   local file="tools/requirements/$1.txt"
   local stamp="$stamps/$1"
+  shift
   [ -f "$stamp" ] && cmp -s "$file" "$stamp" && return
   echo "setup: installing $file" >&2
-  "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$file"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --require-hashes "$@" -r "$file"
   cp "$file" "$stamp"
 }
 
@@ -57,6 +58,8 @@ install_stand_ins() {
   cp tools/requirements/build.txt "$stamps/stand_ins_done"
 }
 
+# Peers compile code against Python's headers when they run.
+[[ " $* " != *" bench "* ]] || packages="$packages python3-dev"
 install_packages
 [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"
 mkdir -p "$stamps"
@@ -70,7 +73,11 @@ for group in "$@"; do
       install_requirements test
       install_stand_ins
       ;;
-    demo | lint | bench) install_requirements "$group" ;;
+    bench)
+      install_requirements bench
+      DS_ACCELERATOR=cpu install_requirements deepspeed --no-build-isolation
+      ;;
+    demo | lint) install_requirements "$group" ;;
     *) echo "setup: unknown group '$group'" >&2; exit 2 ;;
   esac
 done
