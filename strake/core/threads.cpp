@@ -5,6 +5,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <thread>
+#include <vector>
 
 #include "strake/core/error.h"
 
@@ -28,6 +31,28 @@ int threads_per_rank(int ranks_on_host) {
     return threads;
   }
   return std::max(1, available_cores() / std::max(1, ranks_on_host));
+}
+
+void run_side_by_side(int count, const std::function<void(int id)>& run) {
+  const int threads = num_threads();
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(count));
+  const auto run_one = [&](int id) {
+    set_num_threads(std::max(1, threads * (id + 1) / count - threads * id / count));
+    try {
+      run(id);
+    } catch (...) {
+      errors[static_cast<size_t>(id)] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    for (int id = 1; id < count; ++id) helpers.emplace_back(run_one, id);
+    if (count > 0) run_one(0);
+  }
+  set_num_threads(threads);
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
 }
 
 }  // namespace strake

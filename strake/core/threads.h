@@ -25,6 +25,10 @@ inline void set_num_threads(int threads) { omp_set_num_threads(threads); }
 // `work`.
 void run_team(int threads, const std::function<void(int id, int size)>& work);
 
+// Calls run(id) once for every id in [0, count), at the same time, on threads among which the calling thread's number
+// of threads is divided. Returns when all have returned, and throws what the first of them threw.
+void run_side_by_side(int count, const std::function<void(int id)>& run);
+
 // Calls body(begin, end) on disjoint ranges covering [0, count), each a multiple of `grain` long but for the last.
 // Ranges depend on the thread count: a body whose result depends on the cut must do its own fixed cutting.
 // Exceptions must not leave `body`.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <thread>
 #include <vector>
@@ -46,6 +47,27 @@ TEST(Threads, CountBelongsToTheCallingThread) {
   set_num_threads(2);
   std::thread([] { set_num_threads(1); }).join();
   EXPECT_EQ(num_threads(), 2);
+}
+
+TEST(Threads, SideBySideShareTheCallersNumber) {
+  set_num_threads(5);
+  std::vector<int> given(3);
+  run_side_by_side(3, [&](int id) { given[static_cast<size_t>(id)] = num_threads(); });
+  EXPECT_EQ(given[0] + given[1] + given[2], 5);
+  run_side_by_side(6, [&](int) { EXPECT_EQ(num_threads(), 1); });
+  EXPECT_EQ(num_threads(), 5);
+  run_side_by_side(0, [](int) { FAIL(); });
+  set_num_threads(2);
+}
+
+TEST(Threads, SideBySideThrowWhenAllHaveReturned) {
+  std::atomic<int> returned{0};
+  const auto run = [&](int id) {
+    ++returned;
+    require(id != 1, ErrorKind::kData, "thread {}", id);
+  };
+  EXPECT_THROW(run_side_by_side(3, run), Error);
+  EXPECT_EQ(returned, 3);
 }
 
 TEST(Threads, CoresAreSharedEvenlyAndFollowTheAffinityMask) {

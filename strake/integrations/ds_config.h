@@ -38,12 +38,14 @@ struct DsScheduler {
 struct DsOffloadParam {
   DsDevice device = DsDevice::kNone;
   std::string nvme_path;
+  bool pin_memory = true;
 };
 
 struct DsOffloadOptimizer {
   DsDevice device = DsDevice::kNone;
   std::string nvme_path;
   int64_t buffer_count = 0;
+  bool pin_memory = true;
   double ratio = 1;  // share of the state that is offloaded
 };
 
@@ -81,6 +83,7 @@ struct DsConfig {
   std::optional<Precision> communication_dtype;
   DsZero zero;
   DsAio aio;
+  bool cpu_checkpointing = false;
   std::optional<int64_t> save_total_limit;  // nebula.num_of_version_in_retention, if nebula is enabled
 };
 

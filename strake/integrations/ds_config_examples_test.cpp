@@ -154,6 +154,7 @@ TEST(ResolveDsConfig, FillsTheZero3ExampleOfHuggingFaceFromTheModelAndTheRun) {
   EXPECT_EQ(zero.param_persistence_threshold, 10240);
   EXPECT_EQ(zero.sub_group_size, 1000000000);
   EXPECT_EQ(zero.offload_param.nvme_path, "/local_nvme");
+  EXPECT_TRUE(zero.offload_param.pin_memory && zero.offload_optimizer.pin_memory);
   EXPECT_EQ(result.config.aio.queue_depth, 32);
   EXPECT_EQ(result.config.scheduler->params.at("total_num_steps"), 300);
   EXPECT_EQ(result.config.scheduler->params.at("warmup_num_steps"), 20);

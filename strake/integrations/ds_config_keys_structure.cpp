@@ -27,7 +27,7 @@ constexpr KeyRule compiled(std::string_view path, ValueType type, std::string_vi
 constexpr std::array kKeys{
     section("activation_checkpointing"),
     accepted("activation_checkpointing.partition_activations", kBool, "false", kNoTensorParallel),
-    accepted("activation_checkpointing.cpu_checkpointing", kBool, "false", "activations are in CPU memory anyway"),
+    honoured("activation_checkpointing.cpu_checkpointing", kBool, "false"),
     accepted("activation_checkpointing.contiguous_memory_optimization", kBool, "false",
              "how activations are stored is up to the trainer"),
     accepted("activation_checkpointing.number_checkpoints", kInteger, "null",

@@ -13,7 +13,6 @@ constexpr std::string_view kOneOrder = "the order of communication is fixed by t
 constexpr std::string_view kBlocks = "parameters are gathered block by block, each whole";
 constexpr std::string_view kBlockByBlock = "communication goes block by block, whatever its size";
 constexpr std::string_view kOneAhead = "the block at work and the next one are gathered, whatever their size";
-constexpr std::string_view kNoGpu = "no copies to a GPU are made, so there is nothing to pin memory for";
 constexpr std::string_view kPipelined = "reads and writes always go on beside the updates";
 constexpr std::string_view kQuantized = "quantized communication (ZeRO++) is not there";
 constexpr std::string_view kNoModules = "there are no Python modules to patch";
@@ -76,12 +75,12 @@ constexpr std::array kKeys{
     accepted("zero_optimization.offload_param.buffer_count", kInteger, "5", kOneAhead).range(0),
     accepted("zero_optimization.offload_param.buffer_size", kInteger, "100000000", kBlocks).range(0),
     accepted("zero_optimization.offload_param.max_in_cpu", kInteger, "1000000000", kOneAhead).range(0),
-    accepted("zero_optimization.offload_param.pin_memory", kBool, "true", kNoGpu),
+    honoured("zero_optimization.offload_param.pin_memory", kBool, "true"),
     section("zero_optimization.offload_optimizer"),
     honoured("zero_optimization.offload_optimizer.device", kText, "\"none\"").one_of(kDeviceChoices),
     honoured("zero_optimization.offload_optimizer.nvme_path", kText, "null"),
     honoured("zero_optimization.offload_optimizer.buffer_count", kInteger, "4").range(0),
-    accepted("zero_optimization.offload_optimizer.pin_memory", kBool, "true", kNoGpu),
+    honoured("zero_optimization.offload_optimizer.pin_memory", kBool, "true"),
     accepted("zero_optimization.offload_optimizer.pipeline_read", kBool, "false", kPipelined),
     accepted("zero_optimization.offload_optimizer.pipeline_write", kBool, "false", kPipelined),
     accepted("zero_optimization.offload_optimizer.fast_init", kBool, "false", "there is one way to set up the state"),

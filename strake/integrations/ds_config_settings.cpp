@@ -75,7 +75,9 @@ optim::LossScaling typed_loss_scaling(const DsSettings& settings) {
 
 DsOffloadParam typed_offload_param(const DsSettings& settings) {
   const Section offload(settings, "zero_optimization.offload_param.");
-  return {.device = device(offload.text("device")), .nvme_path = offload.text("nvme_path")};
+  return {.device = device(offload.text("device")),
+          .nvme_path = offload.text("nvme_path"),
+          .pin_memory = offload.flag("pin_memory")};
 }
 
 DsOffloadOptimizer typed_offload_optimizer(const DsSettings& settings) {
@@ -83,6 +85,7 @@ DsOffloadOptimizer typed_offload_optimizer(const DsSettings& settings) {
   return {.device = device(offload.text("device")),
           .nvme_path = offload.text("nvme_path"),
           .buffer_count = offload.integer("buffer_count"),
+          .pin_memory = offload.flag("pin_memory"),
           .ratio = offload.number("ratio")};
 }
 
@@ -124,7 +127,8 @@ DsConfig typed_config(const DsSettings& settings) {
                   .param_dtype = root.optional_dtype("data_types.param_dtype"),
                   .communication_dtype = root.optional_dtype("communication_data_type"),
                   .zero = typed_zero(settings),
-                  .aio = typed_aio(settings)};
+                  .aio = typed_aio(settings),
+                  .cpu_checkpointing = root.flag("activation_checkpointing.cpu_checkpointing")};
   if (settings.contains("optimizer.type")) config.optimizer = typed_optimizer(settings);
   if (settings.contains("scheduler.type")) config.scheduler = typed_scheduler(settings);
   if (settings.contains("nebula.num_of_version_in_retention"))

@@ -45,18 +45,23 @@ int64_t within(const char* key, int64_t wish, int64_t least, int64_t most, std::
   return number;
 }
 
-// Parameters lie beside the optimizer's state, in one scratch file of each rank.
-training::OffloadOptions offload_of(const DsConfig& config, const std::string& source,
+// To nvme, parameters lie beside the optimizer's state, in one scratch file of each rank. To cpu there is nothing to do
+// for ranks on the processor.
+training::OffloadOptions offload_of(const DsConfig& config, bool on_gpus, const std::string& source,
                                     std::vector<std::string>& notices) {
   const integrations::DsOffloadOptimizer& optimizer = config.zero.offload_optimizer;
   const integrations::DsOffloadParam& parameters = config.zero.offload_param;
   training::OffloadOptions offload{.optimizer = optimizer.device == DsDevice::kNvme,
                                    .parameters = parameters.device == DsDevice::kNvme,
                                    .folder = optimizer.nvme_path,
-                                   .ratio = optimizer.ratio};
-  if (!offload.optimizer && !offload.parameters) return offload;
+                                   .ratio = optimizer.ratio,
+                                   .optimizer_to_host = on_gpus && optimizer.device == DsDevice::kCpu,
+                                   .parameters_to_host = on_gpus && parameters.device == DsDevice::kCpu,
+                                   .pins_windows = optimizer.pin_memory,
+                                   .pins_parameters = parameters.pin_memory};
+  if (!offload.optimizer && !offload.parameters && !offload.optimizer_to_host) return offload;
   require(
-      offload.optimizer, ErrorKind::kConfig,
+      offload.optimizer || !offload.parameters, ErrorKind::kConfig,
       "{}: offload_param to nvme needs offload_optimizer to nvme too: master weights in memory would be larger than "
       "the parameters",
       source);
@@ -79,17 +84,16 @@ training::OffloadOptions offload_of(const DsConfig& config, const std::string& s
   return offload;
 }
 
-// What moves state or activations away from a GPU.
+// Before a GPU is looked for.
 void refuse_offload_of_gpus(const integrations::CheckedValues& file) {
-  constexpr std::array kKeys{"zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device",
-                             "activation_checkpointing.cpu_checkpointing"};
-  for (const char* key : kKeys) {
-    const auto found = file.values.find(key);
-    const bool is_asked_for = found != file.values.end() && found->second != "none" && found->second != false;
-    require(!is_asked_for, ErrorKind::kConfig,
-            "{}: {} = {} with --device cuda is not there yet: all state and activations stay on the GPU", file.source,
-            key, found == file.values.end() ? "" : found->second.dump());
-  }
+  const auto device = [&](const char* what) -> Json {
+    const auto found = file.values.find(fmt::format("zero_optimization.{}.device", what));
+    return found == file.values.end() ? Json("none") : found->second;
+  };
+  require(device("offload_param") != "cpu" || device("offload_optimizer") != "none", ErrorKind::kConfig,
+          "{}: zero_optimization.offload_param.device = \"cpu\" with --device cuda needs offload_optimizer to cpu or "
+          "nvme: the host would have the parameters and not what updates them",
+          file.source);
 }
 
 // A scheduler waits for the number of steps, which follows from the batch sizes that the file resolves to.
@@ -125,9 +129,10 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
     throw;
   }
   config.training.sharding = sharding_of(resolved.config.zero, run.ranks);
-  config.training.sharding.offload = offload_of(resolved.config, resolved.source, resolved.notices);
+  const bool on_gpus = config.trains_on_gpus();
+  config.training.sharding.offload = offload_of(resolved.config, on_gpus, resolved.source, resolved.notices);
   const auto& zero = resolved.config.zero;
-  if (zero.offload_param.device == DsDevice::kCpu || zero.offload_optimizer.device == DsDevice::kCpu) {
+  if (!on_gpus && (zero.offload_param.device == DsDevice::kCpu || zero.offload_optimizer.device == DsDevice::kCpu)) {
     resolved.notices.push_back("offload to cpu: without a GPU all state is in CPU memory anyway");
   }
   return {.source = resolved.source,
@@ -145,13 +150,19 @@ ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
     sharding.stage = training::kHybrid;
     sharding.group_size = ranks.per_node;
   }
+  if (fsdp.offload && config.trains_on_gpus()) {
+    sharding.offload.optimizer_to_host = true;
+    sharding.offload.parameters_to_host = sharding.stage.gathered == training::Gathered::kForEachPass;
+  }
   config.training.sharding = sharding;
   require(!fsdp.activation_checkpointing || config.training.gradient_checkpointing ||
               !config.given.contains("gradient_checkpointing"),
           ErrorKind::kUsage, "--fsdp_config: activation_checkpointing contradicts --gradient_checkpointing false");
   if (fsdp.activation_checkpointing) config.training.gradient_checkpointing = true;
   ShardingRequest request{.source = "--fsdp", .table = {}, .record = {}, .notices = fsdp.notices};
-  if (fsdp.offload) request.notices.push_back("offload: without a GPU all state is in CPU memory anyway");
+  if (fsdp.offload && !config.trains_on_gpus()) {
+    request.notices.push_back("offload: without a GPU all state is in CPU memory anyway");
+  }
   return request;
 }
 
@@ -165,10 +176,7 @@ void check_sharding_flags(const TrainConfig& config) {
     const integrations::CheckedValues file = integrations::parse_ds_config(config.deepspeed);
     if (config.trains_on_gpus()) refuse_offload_of_gpus(file);
   }
-  if (config.fsdp.empty()) return;
-  const bool offloads = integrations::parse_fsdp(config.fsdp, config.fsdp_config).offload;
-  require(!offloads || !config.trains_on_gpus(), ErrorKind::kConfig,
-          "--fsdp offload with --device cuda is not there yet: all state stays on the GPU");
+  if (!config.fsdp.empty()) integrations::parse_fsdp(config.fsdp, config.fsdp_config);
 }
 
 ShardingRequest apply_sharding_flags(TrainConfig& config, const RunFacts& run) {

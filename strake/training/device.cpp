@@ -30,8 +30,12 @@ void require_gpus_can(const TrainingOptions& options) {
   require(settings.rule != optim::OptimizerRule::kLamb, ErrorKind::kConfig,
           "--device cuda: the optimizer Lamb has no kernel for GPUs yet; AdamW, Adam, Adagrad, Lion and SGD have");
   const OffloadOptions& offload = options.sharding.offload;
-  require(!offload.optimizer && !offload.parameters, ErrorKind::kConfig,
-          "--device cuda: offload to nvme is there for training on processors only yet");
+  const bool is_hybrid = options.sharding.stage.parameters == Kept::kGroupShard;
+  require(!offload.parameters || !is_hybrid, ErrorKind::kConfig,
+          "--device cuda: parameters on nvme are not there yet for groups of ranks (hybrid sharding); offload_param to "
+          "cpu is");
+  require(!offload.parameters_to_host || offload.optimizer_to_host || offload.optimizer, ErrorKind::kConfig,
+          "--device cuda: offload_param to cpu needs offload_optimizer to cpu or nvme: the update writes both");
 }
 
 }  // namespace strake::training

@@ -18,7 +18,7 @@ int open_gpus();
 // Makes one of them the calling thread's current device. After open_gpus().
 void use_gpu(int number);
 
-// Error (kConfig) that names what GPUs cannot do yet: Lamb, and state on disk.
+// Error (kConfig) that names what GPUs cannot do yet: Lamb, and parameters on disk under hybrid sharding.
 void require_gpus_can(const TrainingOptions& options);
 
 }  // namespace strake::training

@@ -28,8 +28,13 @@ TEST(Device, IsTheProcessorUnlessARankHasAGpu) {
 TEST(Device, NamesWhatGpusCannotDoYet) {
   EXPECT_EQ(refusal({.gpu = 0}), "no error");
   EXPECT_THAT(refusal({.optim = "lamb", .gpu = 0}), testing::HasSubstr("Lamb"));
-  EXPECT_THAT(refusal({.sharding = {.offload = {.optimizer = true, .folder = "/tmp"}}, .gpu = 0}),
-              testing::HasSubstr("nvme"));
+  EXPECT_EQ(refusal({.sharding = {.offload = {.optimizer = true, .folder = "/tmp"}}, .gpu = 0}), "no error");
+  const OffloadOptions all{.optimizer = true, .parameters = true, .folder = "/tmp"};
+  EXPECT_EQ(refusal({.sharding = {.stage = kZero3, .offload = all}, .gpu = 0}), "no error");
+  EXPECT_THAT(refusal({.sharding = {.stage = kHybrid, .group_size = 2, .offload = all}, .gpu = 0}),
+              testing::HasSubstr("parameters on nvme are not there yet for groups of ranks"));
+  EXPECT_THAT(refusal({.sharding = {.stage = kZero3, .offload = {.parameters_to_host = true}}, .gpu = 0}),
+              testing::HasSubstr("offload_param to cpu needs offload_optimizer"));
 }
 
 TEST(Device, IsRefusedBeforeAnythingIsAllocatedThere) {

@@ -4,9 +4,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
-#include <exception>
 #include <memory>
-#include <thread>
 
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
@@ -69,26 +67,8 @@ OffloadedStates::OffloadedStates(std::span<const int64_t> counts, std::vector<at
 // Each thread reads, updates and writes windows of its own: threads that share every window wait for each other between
 // two of them, awake, on cores that the transfers need.
 void OffloadedStates::update_all(const Update& update) {
-  const int threads = num_threads();
-  const int updaters = std::clamp(static_cast<int>(num_buffers_ / 2), 1, threads);
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(updaters));
-  const auto run = [&](int i) {
-    set_num_threads(threads * (i + 1) / updaters - threads * i / updaters);
-    try {
-      update_every(updaters, i, update);
-    } catch (...) {
-      errors[static_cast<size_t>(i)] = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    for (int i = 1; i < updaters; ++i) helpers.emplace_back(run, i);
-    run(0);
-  }
-  set_num_threads(threads);
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
+  const int updaters = std::clamp(static_cast<int>(num_buffers_ / 2), 1, num_threads());
+  run_side_by_side(updaters, [&](int i) { update_every(updaters, i, update); });
 }
 
 // Windows first, first + stride and so on, by way of buffers first, first + stride and so on, in turn. A buffer's next

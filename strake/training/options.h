@@ -47,6 +47,7 @@ struct TrainingOptions {
   bool bf16 = false;
   bool fp16 = false;
   bool gradient_checkpointing = false;
+  bool checkpoints_on_host = false;  // set by --deepspeed: inputs kept by gradient_checkpointing, of GPUs
   bool dataloader_drop_last = false;
   FreezeRules frozen;
   ShardingOptions sharding;  // set by --deepspeed and --fsdp

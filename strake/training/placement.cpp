@@ -19,7 +19,7 @@ void check(const PlacementRequest& request) {
 
 // What depends on the units before it.
 struct Budgets {
-  bool is_on_disk;
+  bool is_offloaded;   // its optimizer state, to where all of it goes
   bool is_persistent;  // small enough to keep its parameters whole in any stage
 };
 
@@ -35,12 +35,15 @@ UnitPlacement place(const PlacementRequest& request, const Unit& unit, const Bud
   placement.owns_whole = stage.optimizer == Kept::kWhole && !placement.is_frozen;
   placement.begin = placement.owns_whole ? 0 : placement.layout.begin(request.rank);
   placement.count = placement.owns_whole ? numel : placement.layout.size(request.rank);
-  placement.is_on_disk = budgets.is_on_disk;
-  placement.keeps_parameters = !budgets.is_on_disk || !sharding.offload.parameters || budgets.is_persistent;
+  placement.is_on_disk = sharding.offload.optimizer && budgets.is_offloaded;
+  placement.has_states_on_host = sharding.offload.optimizer_to_host && budgets.is_offloaded;
+  placement.keeps_parameters = !placement.is_on_disk || !sharding.offload.parameters || budgets.is_persistent;
   placement.is_shared =
       sharding.share_between_threads && request.is_one_process && !placement.owns_whole && placement.keeps_parameters;
   placement.is_kept_whole = placement.is_shared || budgets.is_persistent ||
                             (stage.gathered != Gathered::kForEachPass && placement.keeps_parameters);
+  placement.is_kept_on_host = sharding.offload.parameters_to_host && budgets.is_offloaded &&
+                              placement.keeps_parameters && !placement.is_kept_whole;
   placement.kept_count = numel;
   if (!placement.is_kept_whole) {
     const ShardLayout pieces = is_hybrid ? group_layout(placement.layout, group) : placement.layout;
@@ -55,7 +58,7 @@ UnitPlacement place(const PlacementRequest& request, const Unit& unit, const Bud
 std::vector<UnitPlacement> place_units(const PlacementRequest& request) {
   check(request);
   const OffloadOptions& offload = request.sharding.offload;
-  // The share that is on disk is one of the trained and one of the frozen elements.
+  // The share that is offloaded is one of the trained and one of the frozen elements.
   std::array<int64_t, 2> total{};
   for (const Unit& unit : request.units) total[unit.is_frozen() ? 1 : 0] += unit.layout.numel();
   std::array<int64_t, 2> before{};
@@ -67,9 +70,8 @@ std::vector<UnitPlacement> place_units(const PlacementRequest& request) {
     const int64_t numel = unit.layout.numel();
     const bool is_persistent =
         numel < request.sharding.persistence_threshold && numel <= request.sharding.most_persistent - persistent;
-    placements.push_back(place(request, unit,
-                               {.is_on_disk = offload.optimizer && static_cast<double>(before[kind]) < limit,
-                                .is_persistent = is_persistent}));
+    placements.push_back(place(
+        request, unit, {.is_offloaded = static_cast<double>(before[kind]) < limit, .is_persistent = is_persistent}));
     before[kind] += numel;
     if (is_persistent) persistent += numel;
   }

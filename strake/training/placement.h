@@ -23,6 +23,10 @@ struct UnitPlacement {
   bool is_shared = false;        // the whole parameters are one buffer of all ranks, which are threads of one process
   bool is_on_disk = false;       // optimizer state and master weights of the own part
   bool keeps_parameters = true;  // in memory; false: they are on disk between passes
+  // Of ranks on GPUs, in the host's memory: optimizer state and master weights of the own part, and the kept
+  // parameters.
+  bool has_states_on_host = false;
+  bool is_kept_on_host = false;
 };
 
 struct PlacementRequest {

@@ -49,5 +49,32 @@ TEST_F(PersistentUnits, AreTogetherNoMoreThanTheModelsThreshold) {
   EXPECT_FALSE(whole(kAll, numel(0) + numel(1) - 1)[1]);
 }
 
+TEST_F(PersistentUnits, StayOnTheGpuWhenOthersGoToTheHost) {
+  const ShardingOptions sharding{.stage = kZeroStages[3],
+                                 .persistence_threshold = numel(1),
+                                 .offload = {.optimizer_to_host = true, .parameters_to_host = true}};
+  for (const UnitPlacement& unit :
+       place_units({.units = units_, .sharding = sharding, .num_ranks = 2, .is_one_process = false})) {
+    EXPECT_TRUE(unit.has_states_on_host);
+    EXPECT_FALSE(unit.is_on_disk);
+    EXPECT_EQ(unit.is_kept_on_host, !unit.is_kept_whole);
+  }
+}
+
+TEST_F(PersistentUnits, GoToTheHostUpToARatioOfTheElements) {
+  const ShardingOptions sharding{.stage = kZeroStages[3],
+                                 .offload = {.ratio = 0.5, .optimizer_to_host = true, .parameters_to_host = true}};
+  const auto placements = place_units({.units = units_, .sharding = sharding, .num_ranks = 2, .is_one_process = false});
+  int64_t total = 0;
+  int64_t on_host = 0;
+  for (size_t u = 0; u < placements.size(); ++u) {
+    EXPECT_EQ(placements[u].is_kept_on_host, placements[u].has_states_on_host) << "where they are updated";
+    total += numel(u);
+    if (placements[u].has_states_on_host) on_host += numel(u);
+  }
+  EXPECT_GE(2 * on_host, total);
+  EXPECT_LT(on_host, total);
+}
+
 }  // namespace
 }  // namespace strake::training

@@ -159,6 +159,25 @@ std::vector<Case> all_cases() {
     cases.push_back({name + "HalfOfTheStatesOnDisk", ranks, {.share_between_threads = false, .offload = half}});
     cases.push_back({name + "AllOnDisk", ranks, {.stage = kZero3, .persistence_threshold = 5000, .offload = all}});
   }
+  // As of GPUs: what an update needs is copied, in windows of one chunk.
+  const OffloadOptions to_host{.window_elements = 16384, .optimizer_to_host = true};
+  OffloadOptions half_to_host = to_host;
+  half_to_host.ratio = 0.5;
+  half_to_host.parameters_to_host = true;
+  OffloadOptions all_to_host = to_host;
+  all_to_host.parameters_to_host = true;
+  for (const int ranks : {1, 2}) {
+    const std::string name = std::to_string(ranks) + "Ranks";
+    cases.push_back({name + "StatesOnHost", ranks, {.share_between_threads = false, .offload = to_host}});
+    cases.push_back({name + "HalfOnHost", ranks, {.stage = kZero3, .offload = half_to_host}});
+    cases.push_back(
+        {name + "AllOnHost",
+         ranks,
+         {.stage = kZero3, .persistence_threshold = 5000, .share_between_threads = false, .offload = all_to_host}});
+  }
+  cases.push_back({"4RanksHybridPairsAllOnHost",
+                   4,
+                   {.stage = kHybrid, .group_size = 2, .share_between_threads = false, .offload = all_to_host}});
   cases.push_back({"4RanksHybridPairsStatesOnDisk", 4, {.stage = kHybrid, .group_size = 2, .offload = optimizer}});
   cases.push_back({"4RanksHybridPairsAllOnDisk", 4, {.stage = kHybrid, .group_size = 2, .offload = all}});
   cases.push_back({"2RanksHybridAloneAllOnDisk", 2, {.stage = kHybrid, .group_size = 1, .offload = all}});

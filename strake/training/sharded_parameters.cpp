@@ -1,6 +1,7 @@
 #include "strake/training/sharded_parameters.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
@@ -8,6 +9,7 @@
 #include <cmath>
 
 #include "strake/core/error.h"
+#include "strake/core/threads.h"
 #include "strake/kernels/global_norm.h"
 #include "strake/models/place.h"
 #include "strake/training/device.h"
@@ -47,41 +49,6 @@ at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return 
 // The part of what is kept that the rank updates.
 at::Tensor own_kept(const UnitShard& unit) { return window(unit.kept, unit.begin - unit.kept_begin, unit.count); }
 
-// Calls `call` with a pointer of the kernels' storage type to the first element of `flat`.
-template <typename Call>
-auto with_storage(const at::Tensor& flat, const Call& call) {
-  void* const data = flat.mutable_data_ptr();
-  if (flat.scalar_type() == at::kBFloat16) return call(static_cast<kernels::BFloat16*>(data));
-  if (flat.scalar_type() == at::kHalf) return call(static_cast<kernels::Half*>(data));
-  return call(flat.mutable_data_ptr<float>());
-}
-
-using Gradients = decltype(kernels::FlatWindow::gradients);
-Gradients gradients_at(const at::Tensor& flat) {
-  return with_storage(flat, [](auto* data) { return Gradients(data); });
-}
-
-// Parameters of 16 bits.
-using Rounded = decltype(kernels::FlatWindow::rounded);
-Rounded rounded_at(void* data, at::ScalarType type) {
-  if (type == at::kHalf) return static_cast<kernels::Half*>(data);
-  return static_cast<kernels::BFloat16*>(data);
-}
-Rounded rounded_at(const at::Tensor& flat) { return rounded_at(flat.mutable_data_ptr(), flat.scalar_type()); }
-
-using Masters = decltype(kernels::FlatWindow::parameters);
-Masters masters_at(void* data, Precision type) {
-  if (type == Precision::kBf16) return static_cast<kernels::BFloat16*>(data);
-  if (type == Precision::kFp16) return static_cast<kernels::Half*>(data);
-  return static_cast<float*>(data);
-}
-
-using State = decltype(kernels::FlatWindow::states)::value_type;
-State state_at(void* data, Precision type) {
-  if (type == Precision::kBf16) return static_cast<kernels::BFloat16*>(data);
-  return static_cast<float*>(data);
-}
-
 // Of a matrix that a block multiplies with; the first block, the embeddings, only looks rows up.
 int64_t largest_weight(const models::Model& model) {
   int64_t largest = 0;
@@ -93,19 +60,18 @@ int64_t largest_weight(const models::Model& model) {
   return largest;
 }
 
-// What the rank updates of a unit that is in memory.
-kernels::FlatWindow own_window(UnitShard& unit, const TrainingOptions& options) {
-  kernels::FlatWindow window{.parameters = masters_at(unit.master.mutable_data_ptr(), options.master),
-                             .gradients = gradients_at(unit.gradient),
-                             .rounded = options.has_master_copies() ? rounded_at(own_kept(unit)) : Rounded(),
-                             .begin = unit.begin,
-                             .count = unit.count,
-                             .segments = unit.tensors};
-  for (size_t i = 0; i < unit.states.size(); ++i) {
-    window.states[i] = state_at(unit.states[i].mutable_data_ptr(), options.state_precision());
-  }
-  return window;
+// What the rank updates of a unit that is in memory: `count` elements of its own part.
+UpdatedWindow own_window(const UnitShard& unit, int64_t begin, int64_t count) {
+  UpdatedWindow updated{.parameters = window(unit.master, begin, count),
+                        .gradients = window(unit.gradient, begin, count),
+                        .rounded = {},
+                        .states = {},
+                        .begin = unit.begin + begin};
+  if (unit.kept.scalar_type() != unit.master.scalar_type()) updated.rounded = window(own_kept(unit), begin, count);
+  for (const at::Tensor& state : unit.states) updated.states.push_back(window(state, begin, count));
+  return updated;
 }
+UpdatedWindow own_window(const UnitShard& unit) { return own_window(unit, 0, unit.count); }
 
 // Copies parameters of a block's buffer into the unit's, or back.
 enum class Copy { kToUnit, kToBlock };
@@ -169,9 +135,10 @@ void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
   } else {
     shard.whole = at::empty({numel}, parameter_type);
     GatherBuffers::strip(shard.whole);
-    if (shard.keeps_parameters) shard.kept = at::zeros({shard.kept_count}, parameter_type);
+    if (shard.keeps_parameters) shard.kept = at::zeros({shard.kept_count}, kept_type(shard));
   }
-  const at::TensorOptions master_type = on_device.dtype(scalar_type(options_.master));
+  const at::TensorOptions with_states(shard.has_states_on_host ? at::Device(at::kCPU) : device_);
+  const at::TensorOptions master_type = with_states.dtype(scalar_type(options_.master));
   if (!shard.is_frozen) {
     shard.gradient = at::zeros({shard.count}, on_device.dtype(scalar_type(options_.accumulation)));
     shard.tensors = tensor_segments(*model_.blocks()[unit.block], unit, options_);
@@ -183,8 +150,14 @@ void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
   if (options_.has_master_copies()) shard.master = at::zeros({shard.count}, master_type);
   if (shard.is_frozen) return;
   for (const optim::Optimizer::State& state : optimizer_.states()) {
-    shard.states.push_back(at::full({shard.count}, state.initial, on_device.dtype(state_type())));
+    shard.states.push_back(at::full({shard.count}, state.initial, with_states.dtype(state_type())));
   }
+}
+
+at::TensorOptions ShardedParameters::kept_type(const UnitShard& unit) const {
+  const auto type = at::TensorOptions(device_).dtype(scalar_type(options_.precision()));
+  if (!unit.is_kept_on_host) return type;
+  return type.device(at::kCPU).pinned_memory(!device_.is_cpu() && options_.sharding.offload.pins_parameters);
 }
 
 // Only what is nowhere else goes to disk: not parameters in memory that are their own master weights.
@@ -305,7 +278,8 @@ void ShardedParameters::hold(size_t u) {
   UnitShard& unit = shards_[u];
   if (unit.users++ > 0 || unit.is_kept_whole) return;
   buffers_.attach(unit.whole);
-  if (unit.keeps_parameters) window(unit.whole, unit.kept_begin, unit.kept.numel()).copy_(unit.kept);
+  // From page-locked memory a GPU copies when its turn comes; nothing is written there before the step has ended.
+  if (unit.keeps_parameters) window(unit.whole, unit.kept_begin, unit.kept.numel()).copy_(unit.kept, true);
   if (!queue_) return;
   unit.ticket = queue_->post([this, u] {
     UnitShard& arriving = shards_[u];
@@ -326,7 +300,14 @@ void ShardedParameters::read_own(size_t u) {
   UnitShard& unit = shards_[u];
   if (unit.count == 0) return;
   const int array = rounded_on_disk_ ? *rounded_on_disk_ : *master_on_disk_;
-  disk_of(unit).read_into(u, array, window(unit.whole, unit.begin, unit.count).mutable_data_ptr());
+  const at::Tensor own = window(unit.whole, unit.begin, unit.count);
+  if (own.is_cpu()) return disk_of(unit).read_into(u, array, own.mutable_data_ptr());
+  const at::Tensor pages = at::empty({unit.count}, own.options().device(at::kCPU));
+  GatherBuffers::strip(pages);
+  pages_.attach(pages);
+  disk_of(unit).read_into(u, array, pages.mutable_data_ptr());
+  own.copy_(pages);
+  pages_.detach(pages);
 }
 
 void ShardedParameters::drop(size_t u) {
@@ -410,48 +391,78 @@ void ShardedParameters::update(const Update& update) {
   }
   std::vector<std::vector<double>> ratios;
   if (optimizer_.needs_trust_ratios()) ratios = trust_ratios(step, update.betas);
-  const auto update_window = [&](const kernels::FlatWindow& window, size_t u) {
+  const auto apply = [&](const UpdatedWindow& updated, size_t u) {
+    const kernels::FlatWindow window = flat_window(updated, shards_[u].tensors);
     if (optimizer_.needs_trust_ratios()) {
       optimizer_.apply(window, step, ratios[u], update.betas);
     } else {
-      optimizer_.update(window, step, update.betas, models::place_of(shards_[u].gradient));
+      optimizer_.update(window, step, update.betas, models::place_of(updated.gradients));
     }
+  };
+  const auto apply_on_host = [&](const UpdatedWindow& updated, size_t u) {
+    const bool pins = !device_.is_cpu() && options_.sharding.offload.pins_windows;
+    const UpdatedWindow host = copy_to_host(updated, device_, pins ? HostMemory::kPinned : HostMemory::kPaged);
+    apply(host, u);
+    copy_back(host, updated);
   };
   if (disk_) {
     disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
-      update_window(disk_window(window, arrays), window.block);
+      const UpdatedWindow updated = disk_window(window, arrays);
+      if (device_.is_cpu()) {
+        apply(updated, window.block);
+      } else {
+        apply_on_host(updated, window.block);
+      }
     });
   }
   for (size_t u = 0; u < shards_.size(); ++u) {
-    UnitShard& unit = shards_[u];
+    const UnitShard& unit = shards_[u];
     if (unit.is_frozen) continue;
-    if (!unit.is_on_disk) update_window(own_window(unit, options_), u);
+    if (unit.has_states_on_host) {
+      for_each_host_window(unit, [&](const UpdatedWindow& updated) { apply_on_host(updated, u); });
+    } else if (!unit.is_on_disk) {
+      apply(own_window(unit), u);
+    }
     complete(u);
   }
   ++version_;
   comm_.barrier();  // shared parameters are complete when every rank has updated its part
 }
 
+// Several at once, so that one is copied while another is updated.
+void ShardedParameters::for_each_host_window(const UnitShard& unit,
+                                             const std::function<void(const UpdatedWindow&)>& use) {
+  const int64_t size = options_.sharding.offload.window_elements;
+  const int64_t num_windows = (unit.count + size - 1) / size;
+  const auto threads = static_cast<int>(std::min<int64_t>(num_threads(), num_windows));
+  run_side_by_side(threads, [&](int id) {
+    for (int64_t w = id; w < num_windows; w += threads) {
+      use(own_window(unit, w * size, std::min(size, unit.count - w * size)));
+    }
+  });
+}
+
 // What the rank updates of a unit that is on disk: windows begin where LAMB's partial sums begin.
-kernels::FlatWindow ShardedParameters::disk_window(const OffloadedStates::Window& window,
-                                                   std::span<void* const> arrays) {
-  UnitShard& unit = shards_[window.block];
-  const auto array = [&](int k) { return arrays[static_cast<size_t>(k)]; };
-  void* const masters = unit.master.defined() ? unit.master.narrow(0, window.begin, window.count).mutable_data_ptr()
-                                              : array(*master_on_disk_);
-  kernels::FlatWindow flat{.parameters = masters_at(masters, options_.master),
-                           .gradients = gradients_at(unit.gradient.narrow(0, window.begin, window.count)),
-                           .begin = unit.begin + window.begin,
-                           .count = window.count,
-                           .segments = unit.tensors};
+UpdatedWindow ShardedParameters::disk_window(const OffloadedStates::Window& place,
+                                             std::span<void* const> arrays) const {
+  const UnitShard& unit = shards_[place.block];
+  const auto array = [&](int k, at::ScalarType type) {
+    return at::from_blob(arrays[static_cast<size_t>(k)], {place.count}, type);
+  };
+  UpdatedWindow updated{.parameters = unit.master.defined() ? window(unit.master, place.begin, place.count)
+                                                            : array(*master_on_disk_, scalar_type(options_.master)),
+                        .gradients = window(unit.gradient, place.begin, place.count),
+                        .rounded = {},
+                        .states = {},
+                        .begin = unit.begin + place.begin};
   for (size_t k = 0; k < optimizer_.states().size(); ++k) {
-    flat.states[k] = state_at(array(states_on_disk_ + static_cast<int>(k)), options_.state_precision());
+    updated.states.push_back(array(states_on_disk_ + static_cast<int>(k), state_type()));
   }
   if (options_.has_master_copies()) {
-    flat.rounded = unit.keeps_parameters ? rounded_at(own_kept(unit).narrow(0, window.begin, window.count))
-                                         : rounded_at(array(*rounded_on_disk_), scalar_type(options_.precision()));
+    updated.rounded = unit.keeps_parameters ? window(own_kept(unit), place.begin, place.count)
+                                            : array(*rounded_on_disk_, scalar_type(options_.precision()));
   }
-  return flat;
+  return updated;
 }
 
 std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::UpdateStep& step,
@@ -467,11 +478,12 @@ std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::
     sums.push_back(rest.first(static_cast<size_t>(kernels::num_lamb_sums(unit.tensors))));
     rest = rest.subspan(sums.back().size());
     if (unit.is_frozen || unit.is_on_disk) continue;
-    optimizer_.prepare(own_window(unit, options_), step, sums.back(), betas);
+    optimizer_.prepare(flat_window(own_window(unit), unit.tensors), step, sums.back(), betas);
   }
   if (disk_) {
     disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
-      optimizer_.prepare(disk_window(window, arrays), step, sums[window.block], betas);
+      optimizer_.prepare(flat_window(disk_window(window, arrays), shards_[window.block].tensors), step,
+                         sums[window.block], betas);
     });
   }
   // Exact: each sum is taken by one rank, the others have zero. Ranks that update everything have all of them.

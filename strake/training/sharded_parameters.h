@@ -17,6 +17,7 @@
 #include "strake/training/placement.h"
 #include "strake/training/replica_copies.h"
 #include "strake/training/units.h"
+#include "strake/training/updated_window.h"
 
 namespace strake::training {
 
@@ -27,8 +28,8 @@ struct UnitShard : UnitPlacement {
 
   at::Tensor whole;  // [numel], compute dtype; without memory unless kept or gathered
   at::Tensor kept;   // what stays between passes, a window of `whole` if that is kept
-  // TrainingOptions::master, own part; a window of `kept` when that has the same type. Of a frozen unit: the values
-  // that were loaded, so that they are written to checkpoints as they were.
+  // TrainingOptions::master, own part; a window of `kept` if and only if that has the same type. Of a frozen unit: the
+  // values that were loaded, so that they are written to checkpoints as they were.
   at::Tensor master;
   at::Tensor gradient;                          // own part, TrainingOptions::accumulation: the sum of micro-batches
   std::vector<at::Tensor> states;               // own part, in the order of Optimizer::states
@@ -104,7 +105,9 @@ class ShardedParameters {
   OffloadedStates& disk_of(const UnitShard& unit) { return unit.is_frozen ? *frozen_disk_ : *disk_; }
   void assign_unit(size_t u, const at::Tensor& whole_fp32);
   at::Tensor whole_weights_of_unit(size_t u);
-  kernels::FlatWindow disk_window(const OffloadedStates::Window& window, std::span<void* const> arrays);
+  at::TensorOptions kept_type(const UnitShard& unit) const;
+  void for_each_host_window(const UnitShard& unit, const std::function<void(const UpdatedWindow&)>& use);
+  UpdatedWindow disk_window(const OffloadedStates::Window& place, std::span<void* const> arrays) const;
   void hold(size_t u);
   void drop(size_t u);
   // Calls use(u) for every unit that a pass of block i needs.
@@ -139,6 +142,7 @@ class ShardedParameters {
   uint64_t version_ = 0;                                    // of all parameters: steps and assignments
   std::vector<char> requested_;  // by block: its parameters are here or on their way for a pass
   GatherBuffers buffers_;
+  GatherBuffers pages_;  // GPU: by way of which parameters come from disk
 };
 
 }  // namespace strake::training

@@ -92,9 +92,10 @@ double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batc
   for (size_t i = 0; i <= last; ++i) {
     const models::Parameters parameters = parameters_.gather(i, sinks);
     parameters_.prefetch(i + 1);
-    const Keep keep = i < first                                      ? Keep::kNothing
-                      : options_.gradient_checkpointing && i != last ? Keep::kInput
-                                                                     : Keep::kGraph;
+    const Keep keep = i < first                                       ? Keep::kNothing
+                      : !options_.gradient_checkpointing || i == last ? Keep::kGraph
+                      : options_.checkpoints_on_host                  ? Keep::kInputOnHost
+                                                                      : Keep::kInput;
     if (batch) activations = tape.forward(*blocks[i], parameters, activations, context, keep);
     if (i != last) parameters_.release(i);  // the last block is the first one backwards
   }

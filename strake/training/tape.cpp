@@ -20,7 +20,8 @@ at::Tensor forward_without_graph(const models::Block& block, models::Parameters 
 at::Tensor Tape::forward(const models::Block& block, const models::Parameters& parameters, const at::Tensor& input,
                          const models::StepContext& context, Keep keep) {
   if (keep != Keep::kGraph) {
-    if (keep == Keep::kInput) records_.push_back({.input = input, .output = {}});
+    const bool moves = keep == Keep::kInputOnHost && input.defined();
+    if (keep != Keep::kNothing) records_.push_back({.input = moves ? input.cpu() : input, .output = {}});
     return forward_without_graph(block, parameters, input, context);
   }
   const at::Tensor leaf = records_.empty() ? input : as_leaf(input);
@@ -34,7 +35,7 @@ at::Tensor Tape::backward(const models::Block& block, const models::Parameters& 
   Record record = std::move(records_.back());
   records_.pop_back();
   if (!record.output.defined()) {
-    if (!records_.empty()) record.input = as_leaf(record.input);
+    if (!records_.empty()) record.input = as_leaf(record.input.to(output_gradient.device()));
     record.output = block.forward(parameters, record.input, context);
   }
   record.output.backward(output_gradient);

@@ -10,9 +10,10 @@ namespace strake::training {
 
 // What a forward pass leaves for the backward pass of a block.
 enum class Keep {
-  kGraph,   // everything its layers saved
-  kInput,   // only its input: the backward pass computes the block again (Chen et al., arXiv:1604.06174)
-  kNothing  // the block has no backward pass: nothing in it or before it is trained
+  kGraph,        // everything its layers saved
+  kInput,        // only its input: the backward pass computes the block again (Chen et al., arXiv:1604.06174)
+  kInputOnHost,  // the same, in the host's memory until then
+  kNothing       // the block has no backward pass: nothing in it or before it is trained
 };
 
 // Block-local autograd: each block's forward pass is a graph of its own, from a detached copy of its input to its
@@ -32,7 +33,7 @@ class Tape {
 
  private:
   struct Record {
-    at::Tensor input;
+    at::Tensor input;   // undefined for the first block of a model
     at::Tensor output;  // undefined if it is to be computed again
   };
   std::vector<Record> records_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -167,9 +168,45 @@ TEST_P(GpuTraining, GivesTheSameBitsInEveryRunAndLayout) {
     TrainingOptions other = once;
     other.gradient_checkpointing = true;
     expect_same_bits(first, train_alone(*model_, other), "gradient_checkpointing");
+    other.checkpoints_on_host = true;
+    expect_same_bits(first, train_alone(*model_, other), "gradient_checkpointing in the host's memory");
     other = once;
     other.sharding = {.stage = kZero3, .share_between_threads = false};
     expect_same_bits(first, train_alone(*model_, other), "zero-3");
+  }
+}
+
+TEST_P(GpuTraining, GivesTheSameBitsWithStateOnTheHostAndOnDisk) {
+  const OffloadOptions disk{.folder = std::filesystem::temp_directory_path(), .window_elements = 16384};
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    for (const char* optim : {"sgd", "adamw_torch"}) {
+      TrainingOptions on_gpu = options(precision, true);
+      on_gpu.optim = optim;
+      on_gpu.optim_args = "";
+      const Outcome first = train_alone(*model_, on_gpu);
+      const auto expect_same = [&](const char* what, const ShardingStage& stage, const OffloadOptions& offload) {
+        TrainingOptions other = on_gpu;
+        other.sharding = {.stage = stage, .share_between_threads = false, .offload = offload};
+        expect_same_bits(first, train_alone(*model_, other), what);
+      };
+      OffloadOptions offload = disk;
+      offload.optimizer_to_host = true;
+      expect_same("states on the host", kZero2, offload);
+      offload.pins_windows = false;
+      offload.parameters_to_host = true;
+      expect_same("states and parameters on the host", kZero3, offload);
+      offload.ratio = 0.5;
+      offload.pins_parameters = false;
+      expect_same("half of them", kZero3, offload);
+      offload = disk;
+      offload.optimizer = true;
+      expect_same("states on disk", kZero2, offload);
+      offload.parameters_to_host = true;
+      expect_same("states on disk, parameters on the host", kZero3, offload);
+      offload.parameters_to_host = false;
+      offload.parameters = true;
+      expect_same("states and parameters on disk", kZero3, offload);
+    }
   }
 }
 

@@ -72,9 +72,10 @@ def test_ranks_as_threads(folder, alone, tmp_path, ranks, setting):
     assert train(folder, tmp_path, ranks, **flags_of(setting)) == alone[setting]
 
 
-def zero(stage, **more):
+def zero(stage, checkpoints_in_cpu=False, **more):
     section = {"stage": stage, "stage3_param_persistence_threshold": 0} | more
-    return {"deepspeed": json.dumps({"zero_optimization": section})}
+    activations = {"activation_checkpointing": {"cpu_checkpointing": True}} if checkpoints_in_cpu else {}
+    return {"deepspeed": json.dumps({"zero_optimization": section} | activations)}
 
 
 NVME = {"device": "nvme", "nvme_path": tempfile.gettempdir()}
@@ -82,6 +83,7 @@ LAYOUTS = {
     "zero0": (2, zero(0)),
     "zero1": (2, zero(1)),
     "zero3": (4, zero(3)),
+    "checkpoints_in_cpu": (2, zero(3, checkpoints_in_cpu=True) | {"gradient_checkpointing": True}),
     "states_on_disk": (2, zero(2, offload_optimizer=NVME)),
     "all_on_disk": (2, zero(3, offload_optimizer=NVME, offload_param=NVME) | {"gradient_checkpointing": True}),
     "processes_zero0": (2, zero(0) | {"processes": True}),

@@ -1,0 +1,48 @@
+#include "strake/training/updated_window.h"
+
+#include <ATen/ops/empty.h>
+
+#include <type_traits>
+
+namespace strake::training {
+namespace {
+
+// `place` is one of the types that a tensor of a window may have; a tensor of another type leaves it as it is.
+template <typename Place>
+void point(Place& place, const at::Tensor& flat) {
+  with_storage(flat, [&](auto* data) {
+    if constexpr (std::is_assignable_v<Place&, decltype(data)>) place = data;
+  });
+}
+
+at::Tensor host_memory_like(const at::Tensor& values, HostMemory memory) {
+  const bool is_pinned = memory == HostMemory::kPinned;
+  return at::empty({values.numel()}, values.options().device(at::kCPU).pinned_memory(is_pinned));
+}
+
+}  // namespace
+
+kernels::FlatWindow flat_window(const UpdatedWindow& window, std::span<const kernels::TensorSegment> segments) {
+  kernels::FlatWindow flat{.begin = window.begin, .count = window.parameters.numel(), .segments = segments};
+  point(flat.parameters, window.parameters);
+  point(flat.gradients, window.gradients);
+  if (window.rounded.defined()) point(flat.rounded, window.rounded);
+  for (size_t k = 0; k < window.states.size(); ++k) point(flat.states[k], window.states[k]);
+  return flat;
+}
+
+UpdatedWindow copy_to_host(const UpdatedWindow& window, at::Device device, HostMemory memory) {
+  UpdatedWindow host = window;
+  for (at::Tensor* values : {&host.parameters, &host.gradients}) {
+    if (values->device() == device) *values = host_memory_like(*values, memory).copy_(*values);
+  }
+  if (host.rounded.defined() && host.rounded.device() == device) host.rounded = host_memory_like(host.rounded, memory);
+  return host;
+}
+
+void copy_back(const UpdatedWindow& host, const UpdatedWindow& window) {
+  if (!host.parameters.is_same(window.parameters)) window.parameters.copy_(host.parameters);
+  if (!host.rounded.is_same(window.rounded)) window.rounded.copy_(host.rounded);
+}
+
+}  // namespace strake::training
