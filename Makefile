@@ -20,7 +20,7 @@ demo: build ## Fine-tune a pretrained encoder on real text and score a held-back
 
 test: build ## Set up, build and run every test
 	@tools/setup.sh test
-	@ctest --test-dir build --output-on-failure
+	@ctest --test-dir build --output-on-failure -j $(JOBS)
 
 bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, linears, inference, latency, prepare, memory, accuracy or all)
 	@tools/setup.sh test bench

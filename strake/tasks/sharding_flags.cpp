@@ -135,6 +135,10 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
   if (!on_gpus && (zero.offload_param.device == DsDevice::kCpu || zero.offload_optimizer.device == DsDevice::kCpu)) {
     resolved.notices.push_back("offload to cpu: without a GPU all state is in CPU memory anyway");
   }
+  if (!on_gpus && resolved.config.cpu_checkpointing) {
+    resolved.notices.push_back(
+        "activation_checkpointing.cpu_checkpointing: without a GPU activations are in CPU memory anyway");
+  }
   return {.source = resolved.source,
           .table = format_table(resolved.rows),
           .record = to_json(resolved),

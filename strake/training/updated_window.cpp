@@ -15,11 +15,6 @@ void point(Place& place, const at::Tensor& flat) {
   });
 }
 
-at::Tensor host_memory_like(const at::Tensor& values, HostMemory memory) {
-  const bool is_pinned = memory == HostMemory::kPinned;
-  return at::empty({values.numel()}, values.options().device(at::kCPU).pinned_memory(is_pinned));
-}
-
 }  // namespace
 
 kernels::FlatWindow flat_window(const UpdatedWindow& window, std::span<const kernels::TensorSegment> segments) {
@@ -31,12 +26,14 @@ kernels::FlatWindow flat_window(const UpdatedWindow& window, std::span<const ker
   return flat;
 }
 
+// Of `rounded` too: an update does not write what it need not change.
 UpdatedWindow copy_to_host(const UpdatedWindow& window, at::Device device, HostMemory memory) {
   UpdatedWindow host = window;
-  for (at::Tensor* values : {&host.parameters, &host.gradients}) {
-    if (values->device() == device) *values = host_memory_like(*values, memory).copy_(*values);
+  for (at::Tensor* values : {&host.parameters, &host.gradients, &host.rounded}) {
+    if (!values->defined() || values->device() != device) continue;
+    const auto on_host = values->options().device(at::kCPU).pinned_memory(memory == HostMemory::kPinned);
+    *values = at::empty({values->numel()}, on_host).copy_(*values);
   }
-  if (host.rounded.defined() && host.rounded.device() == device) host.rounded = host_memory_like(host.rounded, memory);
   return host;
 }
 

@@ -32,8 +32,8 @@ kernels::FlatWindow flat_window(const UpdatedWindow& window, std::span<const ker
 
 enum class HostMemory { kPaged, kPinned };
 
-// The window for an update by the host, which has the states: of parameters and gradients that lie on `device` a copy,
-// of `rounded` room for what the update writes. What lies elsewhere is the host's, and is taken as it is.
+// The window for an update by the host, which has the states: a copy of the rest as far as it lies on `device`. What
+// lies elsewhere is the host's, and is taken as it is.
 UpdatedWindow copy_to_host(const UpdatedWindow& window, at::Device device, HostMemory memory);
 
 // What the update wrote, back to where it was copied from.

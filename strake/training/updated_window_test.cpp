@@ -39,6 +39,7 @@ TEST(UpdatedWindow, IsUpdatedInACopyAndCopiedBack) {
   const UpdatedWindow host = copy_to_host(window, at::kCPU, HostMemory::kPaged);
   EXPECT_TRUE(host.parameters.equal(window.parameters));
   EXPECT_TRUE(host.gradients.equal(window.gradients));
+  EXPECT_TRUE(host.rounded.equal(window.rounded)) << "an update leaves parts of it";
   EXPECT_TRUE(host.states[0].is_same(window.states[0]));
   host.parameters.fill_(7);
   host.rounded.fill_(8);
