@@ -65,6 +65,22 @@ StepIntervals TrainingOptions::step_intervals(int64_t total_steps) const {
   return intervals;
 }
 
+namespace {
+
+// Or, below 1, shares of all steps.
+void require_whole_steps(const TrainingOptions& options) {
+  for (const auto& [value, flag] : {std::pair{options.logging_steps, "logging_steps"},
+                                    {options.eval_steps, "eval_steps"},
+                                    {options.save_steps, "save_steps"},
+                                    {options.warmup_steps, "warmup_steps"}}) {
+    constexpr double kMostSteps = 1e15;  // exact as a double
+    require(value < 1 || (value <= kMostSteps && value == std::floor(value)), ErrorKind::kUsage,
+            "--{} {} is neither a whole number of steps nor, below 1, a share of all", flag, value);
+  }
+}
+
+}  // namespace
+
 void TrainingOptions::validate() const {
   visit_fields(*this, [](const char* flag, const auto& value, const char*) {
     if constexpr (std::is_same_v<decltype(value), const double&>) {
@@ -102,14 +118,7 @@ void TrainingOptions::validate() const {
   require(max_grad_norm >= 0, ErrorKind::kUsage, "--max_grad_norm {} is negative", max_grad_norm);
   require(warmup_steps >= 0, ErrorKind::kUsage, "--warmup_steps {} is negative", warmup_steps);
   require(eval_steps >= 0, ErrorKind::kUsage, "--eval_steps {} is negative", eval_steps);
-  for (const auto& [value, flag] : {std::pair{logging_steps, "logging_steps"},
-                                    {eval_steps, "eval_steps"},
-                                    {save_steps, "save_steps"},
-                                    {warmup_steps, "warmup_steps"}}) {
-    constexpr double kMostSteps = 1e15;  // exact as a double
-    require(value < 1 || (value <= kMostSteps && value == std::floor(value)), ErrorKind::kUsage,
-            "--{} {} is neither a whole number of steps nor, below 1, a share of all", flag, value);
-  }
+  require_whole_steps(*this);
   require(max_steps > 0 || max_steps == -1, ErrorKind::kUsage, "--max_steps {} is neither positive nor -1", max_steps);
   constexpr double kMostEpochs = 1e9;
   require(max_steps > 0 || (num_train_epochs > 0 && num_train_epochs <= kMostEpochs), ErrorKind::kUsage,
@@ -127,6 +136,10 @@ void TrainingOptions::validate() const {
           "--lr_scheduler_type {} cycles the betas of the optimizer, and --optim {} has none; turn that off by "
           "--lr_scheduler_kwargs with \"cycle_momentum\": false",
           lr_scheduler_type, optim);
+  validate_intervals();
+}
+
+void TrainingOptions::validate_intervals() const {
   parse_interval(logging_strategy, "logging_strategy");
   const Interval eval = parse_interval(eval_strategy, "eval_strategy");
   const Interval save = parse_interval(save_strategy, "save_strategy");

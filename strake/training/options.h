@@ -152,6 +152,10 @@ struct TrainingOptions {
 
   // Error (kUsage) naming the flags for values that make no sense or contradict each other.
   void validate() const;
+
+ private:
+  // Of logging, evaluation, saving and early stopping.
+  void validate_intervals() const;
 };
 
 // Parses logging_strategy and its like; Error (kUsage) naming the flag.

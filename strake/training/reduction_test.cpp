@@ -48,8 +48,7 @@ at::Tensor gradient_of(int m, size_t block, size_t parameter, at::IntArrayRef sh
   const int64_t count = c10::multiply_integers(shape);
   const double phase = 1000.0 * m + 100.0 * static_cast<double>(block) + static_cast<double>(parameter);
   const double size = std::pow(10.0, (m * 5) % 7 - 3);
-  const at::Tensor all =
-      at::arange(count).to(at::kDouble).mul(0.37).add(phase).sin().mul(size).to(at::kFloat).reshape(shape);
+  at::Tensor all = at::arange(count).to(at::kDouble).mul(0.37).add(phase).sin().mul(size).to(at::kFloat).reshape(shape);
   const auto rows = rows_of(m);
   if (!rows || shape[0] != kVocabulary) return all;
   at::Tensor few = at::zeros(shape);
