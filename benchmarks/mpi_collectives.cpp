@@ -1,4 +1,4 @@
-// Collectives of MPI itself, a peer of strake's: mpiexec -n RANKS mpi_collectives [MEGABYTES] COLLECTIVE
+// Collectives of MPI itself, a peer of strake's: mpiexec -n RANKS mpi_collectives MEGABYTES COLLECTIVE
 // Prints one JSON object as collectives_bench does. Buffers lie in huge pages, sums are in place.
 #include <fmt/core.h>
 #include <mpi.h>

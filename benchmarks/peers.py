@@ -3,8 +3,9 @@
 Run:  python benchmarks/peers.py ROW WORKLOAD_DIR      (benchmarks/run.py does, one process for each measurement)
 
 Prints one JSON line: "rate" in the unit of its theme, "tokens" (real ones) and "seconds" of the timed part.
-Training times batch assembly, forward, backward, clipping, optimizer and schedule, after one warm-up step; inference
-times padding, forward and collecting logits, after two warm-up batches; neither times tokenizing or loading.
+Training times batch assembly, forward, backward, clipping, optimizer and schedule, after one warm-up step
+(torch.compile: three); inference times padding, forward and collecting logits, after two warm-up batches; neither times
+tokenizing or loading.
 """
 
 import functools

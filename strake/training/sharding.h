@@ -59,13 +59,11 @@ struct OffloadOptions {
   static constexpr int kLowestStage = 1;
   static constexpr int kLowestStageOfParameters = 3;
   ScratchFile::Options file = {};
-  // Of ranks on GPUs: state in the host's memory (ZeRO-Offload, Ren et al., USENIX ATC 2021), where the host updates
-  // it.
-  bool optimizer_to_host = false;  // master weights and the optimizer's state of `ratio` of the elements
-  bool parameters_to_host =
-      false;                    // what a rank keeps of their parameters between passes, too; needs a state elsewhere
-  bool pins_windows = true;     // what is copied for an update goes by way of page-locked memory
-  bool pins_parameters = true;  // parameters lie in page-locked memory
+  // Of ranks on GPUs: state in the host's memory, which updates it there (ZeRO-Offload, Ren et al., USENIX ATC 2021).
+  bool optimizer_to_host = false;   // master weights and the optimizer's state of `ratio` of the elements
+  bool parameters_to_host = false;  // what a rank keeps of their parameters; needs their state there or on disk
+  bool pins_windows = true;         // what is copied for an update goes by way of page-locked memory
+  bool pins_parameters = true;      // parameters lie in page-locked memory
 };
 
 // How training state is spread over the ranks. Results do not depend on it.

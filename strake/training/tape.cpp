@@ -35,7 +35,8 @@ at::Tensor Tape::backward(const models::Block& block, const models::Parameters& 
   Record record = std::move(records_.back());
   records_.pop_back();
   if (!record.output.defined()) {
-    if (!records_.empty()) record.input = as_leaf(record.input.to(output_gradient.device()));
+    if (record.input.defined()) record.input = record.input.to(output_gradient.device());
+    if (!records_.empty()) record.input = as_leaf(record.input);
     record.output = block.forward(parameters, record.input, context);
   }
   record.output.backward(output_gradient);

@@ -18,6 +18,7 @@
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/weights.h"
 #include "strake/training/device.h"
+#include "strake/training/freezing.h"
 #include "strake/training/stepper.h"
 #include "tests/gpu/gpu.h"
 
@@ -228,6 +229,18 @@ TEST_P(GpuTraining, GivesTheSameBitsOnTwoGpus) {
     });
     expect_same_bits(alone, together, stage.name);
   }
+}
+
+// The first input that is kept is then not the model's.
+TEST(GpuTrainingOfAPart, TakesItsFirstInputBackFromTheHost) {
+  if (!has_gpu()) GTEST_SKIP() << "skipped: no GPU";
+  open_gpu();
+  const auto model = small_bert();
+  freeze_parameters(*model, {.freeze = "bert.embeddings.*,bert.encoder.layer.0.*"});
+  TrainingOptions options{.gradient_accumulation_steps = 4, .gradient_checkpointing = true, .gpu = 0};
+  const Outcome on_gpu = train_alone(*model, options);
+  options.checkpoints_on_host = true;
+  expect_same_bits(on_gpu, train_alone(*model, options), "inputs on the host");
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuTraining, testing::Values(Case{"Bert", &small_bert}, Case{"Gpt2", &small_gpt2}),
