@@ -53,7 +53,7 @@ struct KeyRule {
   AutoMeaning auto_meaning = AutoMeaning::kAsSection;
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  std::string_view choices;   // "none|cpu|nvme": the texts allowed, in any case
+  std::string_view choices;   // "none|cpu|nvme": the texts allowed, in any case; "a=b|c": b is taken as a
   std::string_view harmless;  // of a refused key, another value that is fine, as JSON
 
   constexpr KeyRule range(double low, double high = std::numeric_limits<double>::infinity()) const {

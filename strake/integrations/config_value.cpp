@@ -107,16 +107,26 @@ Checked check_integer(const KeyRule& rule, const Json& value) {
   return in_range(rule, value, *number);
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find(separator, start), text.size());
+    parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
 Checked check_choice(const KeyRule& rule, const std::string& text) {
   if (rule.choices.empty()) return Json(text);
   std::vector<std::string> choices;
-  for (size_t start = 0; start <= rule.choices.size();) {
-    const size_t end = std::min(rule.choices.find('|', start), rule.choices.size());
-    choices.emplace_back(rule.choices.substr(start, end - start));
-    start = end + 1;
+  for (const std::string_view choice : split(rule.choices, '|')) {
+    const std::vector<std::string_view> names = split(choice, '=');
+    choices.emplace_back(names.front());
+    for (const std::string_view name : names) {
+      if (lower_case(std::string(name)) == lower_case(text)) return Json(choices.back());
+    }
   }
-  for (const std::string& choice : choices)
-    if (lower_case(choice) == lower_case(text)) return Json(choice);
   return ValueProblem{
       fmt::format("\"{}\" is none of {}{}", printable(text), fmt::join(choices, ", "), did_you_mean(text, choices))};
 }
@@ -147,16 +157,43 @@ Checked check_list(const KeyRule& rule, const Json& value) {
 }
 
 // Iterative: the depth of a file is its author's choice (up to parse_json's limit).
-bool enables_something(const Json& root) {
+template <typename Visit>
+void for_each_object(const Json& root, const Visit& visit) {
   std::vector<const Json*> open{&root};
   while (!open.empty()) {
     const Json& value = *open.back();
     open.pop_back();
-    if (value.is_object() && value.value("enabled", Json()) == true) return true;
+    if (value.is_object()) visit(value);
     if (value.is_structured())
       for (const Json& child : value) open.push_back(&child);
   }
-  return false;
+}
+
+bool enables_something(const Json& root) {
+  bool enables = false;
+  for_each_object(root, [&](const Json& object) { enables = enables || object.value("enabled", Json()) == true; });
+  return enables;
+}
+
+// A section that is not looked into can still be off by mistake: by an "enabled" that is no boolean, or misspelt.
+// "auto" is off, as for DeepSpeed, which nobody tells otherwise.
+Checked check_switches(const KeyRule& rule, const Json& value) {
+  if (!value.is_object()) return wrong_type(rule, value);
+  static const std::vector<std::string> kSwitch{"enabled"};
+  std::optional<ValueProblem> problem;
+  for_each_object(value, [&](const Json& object) {
+    for (const auto& [key, inner] : object.items()) {
+      const bool is_switch = key == kSwitch.front();
+      if (is_switch && !inner.is_boolean() && inner != "auto") {
+        problem = {fmt::format("\"enabled\" in it: found {}, expected true or false{}", describe(inner),
+                               type_hint({.type = ValueType::kBool}, inner))};
+      } else if (!is_switch && !nearest_name(key, kSwitch).empty()) {
+        problem = {fmt::format("\"{}\" in it: unknown{}", printable(key), did_you_mean(key, kSwitch))};
+      }
+    }
+  });
+  if (problem) return *problem;
+  return value;
 }
 
 }  // namespace
@@ -166,8 +203,9 @@ Checked check_value(const KeyRule& rule, const Json& value) {
   switch (rule.type) {
     case ValueType::kSection:
     case ValueType::kObject:
-    case ValueType::kSwitched:
       return value.is_object() ? Checked(value) : wrong_type(rule, value);
+    case ValueType::kSwitched:
+      return check_switches(rule, value);
     case ValueType::kBool:
       return value.is_boolean() ? Checked(value) : wrong_type(rule, value);
     case ValueType::kBoolText:

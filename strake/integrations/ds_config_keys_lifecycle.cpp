@@ -29,6 +29,7 @@ constexpr std::array kKeys{
     noticed("wall_clock_breakdown", kBool, "false",
             "the parts of a step are not timed; metrics.jsonl has the throughput"),
     accepted("memory_breakdown", kBool, "false", "the closing table has the memory"),
+    accepted("disable_python_gc", kBool, "false", "there is no Python to collect garbage"),
     accepted("dump_state", kBool, "false", "the settings are always logged"),
     accepted("log_level", kText, "null", "errors, warnings and the run's progress are always logged"),
     accepted("vocabulary_size", kInteger, "null", "the model knows it").range(1),

@@ -64,6 +64,8 @@ constexpr std::array kKeys{
     accepted("tensor_parallel.tp.tp_grain_size", kInteger, "1", kNoTensorParallel),
     accepted("tensor_parallel.keep_module_on_host", kBool, "false", kNoTensorParallel),
     accepted("tensor_parallel.kernel_inject", kBool, "false", kAheadOfTime),
+    refused("tensor_parallel.vocab_parallel_lm_head", kBool, "false", kNoTensorParallel),
+    accepted("tensor_parallel.vocab_parallel_ce_backend", kText, "\"torch\"", kNoTensorParallel).one_of("torch|liger"),
     accepted("tensor_parallel.injection_policy_tuple", kList, "null", kNoTensorParallel),
 
     refused("expert_parallel", kSwitched, "null", "experts are not cut over ranks"),
@@ -94,6 +96,7 @@ constexpr std::array kKeys{
     compiled("compile.sync_after_allgather", kBool, "false"),
     compiled("compile.keep_int_input_tensors", kBool, "true"),
     compiled("compile.keep_all_input_tensors", kBool, "false"),
+    compiled("compile.autoep_non_moe", kBool, "false"),
     compiled("compile.passes", kTextList, "null"),
 
     KeyRule{.path = "sparse_attention", .type = kSection, .status = KeyStatus::kRefused, .reason = kNoSparse},

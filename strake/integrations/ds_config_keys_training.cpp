@@ -1,6 +1,7 @@
 #include <array>
 
 #include "strake/integrations/ds_config_keys.h"
+#include "strake/training/options.h"
 
 namespace strake::integrations {
 namespace {
@@ -16,10 +17,16 @@ constexpr std::string_view kScaled =
 constexpr std::string_view kOneImplementation = "there is one implementation of each optimizer";
 constexpr std::string_view kHowTorchRuns = "how torch runs the update, not what it computes";
 
+// DtypeEnum's names.
+constexpr std::string_view kFloatTypes =
+    "fp32=float32=float=torch.float32|fp16=float16=half=torch.float16|bf16=bfloat16=bfloat=torch.bfloat16";
+
 constexpr std::array kKeys{
     honoured("train_batch_size", kInteger, "null").range(1, 1e9).on_auto(kFlags),
     honoured("train_micro_batch_size_per_gpu", kInteger, "null").range(1, 1e9).on_auto(kFlags),
-    honoured("gradient_accumulation_steps", kInteger, "null").range(1, 1e9).on_auto(kFlags),
+    honoured("gradient_accumulation_steps", kInteger, "null")
+        .range(1, training::kMostAccumulationSteps)
+        .on_auto(kFlags),
     refused("managed_gradient_accumulation", kBool, "true", "gradients are always accumulated by the trainer"),
     honoured("dataloader_drop_last", kBool, "false"),
 
@@ -75,7 +82,7 @@ constexpr std::array kKeys{
     honoured("scheduler.params.cycle_max_lr", kNumber, "null").range(0),
     honoured("scheduler.params.decay_lr_rate", kNumber, "null"),
     honoured("scheduler.params.cycle_first_step_size", kInteger, "null").range(1),
-    honoured("scheduler.params.cycle_second_step_size", kInteger, "null").range(1),
+    honoured("scheduler.params.cycle_second_step_size", kInteger, "null").range(0),
     honoured("scheduler.params.cycle_first_stair_count", kInteger, "null").range(0),
     honoured("scheduler.params.cycle_second_stair_count", kInteger, "null").range(0),
     honoured("scheduler.params.decay_step_size", kInteger, "null").range(0),
@@ -116,14 +123,14 @@ constexpr std::array kKeys{
     accepted("torch_autocast.lower_precision_safe_modules", kTextList, "null", kNoAutocast),
 
     section("data_types"),
-    honoured("data_types.grad_accum_dtype", kText, "null").one_of("fp32|fp16|bf16"),
-    honoured("data_types.param_dtype", kText, "null").one_of("fp32|fp16|bf16"),
+    honoured("data_types.grad_accum_dtype", kText, "null").one_of(kFloatTypes),
+    honoured("data_types.param_dtype", kText, "null").one_of(kFloatTypes),
     accepted("data_types.buffer_dtype", kText, "null", "models have no buffers that training changes"),
 
     honoured("gradient_clipping", kNumber, "1.0").range(0).on_auto(kFlags),
-    honoured("communication_data_type", kText, "null").one_of("fp32|fp16|bf16"),
+    honoured("communication_data_type", kText, "null").one_of(kFloatTypes),
     accepted("seq_parallel_communication_data_type", kText, "\"fp32\"", "sequences are not cut over ranks")
-        .one_of("fp32|fp16|bf16"),
+        .one_of(kFloatTypes),
     accepted("prescale_gradients", kBool, "false", kScaled),
     accepted("gradient_predivide_factor", kNumber, "1.0", kScaled).range(1e-30),
     refused("gradient_allreduce_op", kText, "\"mean\"",

@@ -47,6 +47,8 @@ constexpr std::array kKeys{
     accepted("zero_optimization.stage3_use_all_reduce_for_fetch_params", kBool, "false", kOneOrder),
     accepted("zero_optimization.stage3_allgather_sequential", kBool, "false", kOneOrder),
     accepted("zero_optimization.ignore_unused_parameters", kBool, "true", "every parameter of a model is used"),
+    accepted("zero_optimization.parameter_alignment", kBool, "false", "every shard begins on a cache line"),
+    accepted("zero_optimization.compute_grad_norm", kBool, "true", "the norm of each step is in metrics.jsonl"),
     accepted("zero_optimization.legacy_stage1", kBool, "false", kZero1),
     accepted("zero_optimization.round_robin_gradients", kBool, "false", kOneOrder),
     honoured("zero_optimization.zero_hpz_partition_size", kInteger, "1").range(0),

@@ -44,7 +44,7 @@ struct ResolvedDsConfig {
 //                   where train_batch_size is a number, accumulation gives way unless its flag was given.
 //   optimizer       lr, betas, eps, weight_decay from the flags; DeepSpeed's default where the key is missing and the
 //                   flag not given.
-//   scheduler       warmup_min_lr 0, warmup_max_lr the optimizer's lr, warmup_num_steps and total_num_steps from
+//   scheduler       warmup_min_lr 0, warmup_max_lr the learning rate, warmup_num_steps and total_num_steps from
 //                   `total_steps`; null while that is unknown. A pure function: resolve again when it is known.
 //   stage3_param_persistence_threshold  10 hidden elements in stage 3.
 //   all else        a key that is missing leaves its flag to decide, where it has one.

@@ -47,6 +47,28 @@ TEST(ResolveDsConfig, RefusesAWarmUpThatTheFlagsContradict) {
   EXPECT_EQ(refused({.warmup_steps = 10}, "warmup_steps"), "accepted");
 }
 
+TEST(ResolveDsConfig, APeakThatIsAutoIsTheFlagsUnlessTheFileHasOne) {
+  const std::string schedule = R"("scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": "auto"}})";
+  const auto peak = [&](const std::string& optimizer) {
+    return resolved("{" + optimizer + schedule + "}", {.options = {}}).config.scheduler->params.at("warmup_max_lr");
+  };
+  EXPECT_EQ(peak(""), 5e-5);
+  EXPECT_EQ(peak(R"("optimizer": {"type": "AdamW"}, )"), 5e-5);  // not DeepSpeed's default for the optimizer
+  EXPECT_EQ(peak(R"("optimizer": {"type": "AdamW", "params": {"lr": 3e-5}}, )"), 3e-5);
+}
+
+TEST(ResolveDsConfig, BatchesOfTokensHaveNoNumberOfSequences) {
+  const auto with = [](const std::string& file) { return refusal(file, {.options = {.max_tokens_per_batch = 512}}); };
+  EXPECT_THAT(with(R"({"train_batch_size": 16})"),
+              HasSubstr("train_batch_size=16 contradicts --max_tokens_per_batch 512"));
+  EXPECT_THAT(with(R"({"train_micro_batch_size_per_gpu": 2})"), HasSubstr("train_micro_batch_size_per_gpu=2 contra"));
+  EXPECT_EQ(with(R"({"train_micro_batch_size_per_gpu": "auto", "train_batch_size": "auto"})"), "accepted");
+  const ResolvedDsConfig accumulated =
+      resolved(R"({"gradient_accumulation_steps": 3})", {.options = {.max_tokens_per_batch = 512}});
+  EXPECT_EQ(accumulated.config.gradient_accumulation_steps, 3);
+  EXPECT_EQ(row(accumulated, "train_batch_size").origin, "no effect: --max_tokens_per_batch");
+}
+
 struct BatchCase {
   std::string config;
   int64_t micro;
@@ -98,7 +120,8 @@ TEST(ResolveDsConfig, RefusesBatchNumbersThatDoNotFit) {
               HasSubstr("train_batch_size=6 is not a multiple of train_micro_batch_size_per_gpu=4 * 1 ranks"));
   EXPECT_THAT(refusal(R"({"train_batch_size": 6})", {.options = {}, .world_size = 4}),
               HasSubstr("not a multiple of gradient_accumulation_steps=1 * 4 ranks"));
-  EXPECT_THAT(refusal(R"({"train_micro_batch_size_per_gpu": 1e9, "gradient_accumulation_steps": 1e9})"),
+  EXPECT_THAT(refusal(R"({"train_micro_batch_size_per_gpu": 1e9, "gradient_accumulation_steps": 1e6})",
+                      {.options = {}, .world_size = 2}),
               HasSubstr("is out of range"));
   EXPECT_THAT(refusal("{}", {.options = {.per_device_train_batch_size = 0}}), HasSubstr("must be positive"));
 }

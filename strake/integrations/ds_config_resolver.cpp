@@ -81,6 +81,7 @@ void DsResolver::resolve_batch() {
   const std::string accumulation_key = "gradient_accumulation_steps";
   link(micro_key, {"per_device_train_batch_size", options.per_device_train_batch_size}, Missing::kFlag);
   link(accumulation_key, {"gradient_accumulation_steps", options.gradient_accumulation_steps}, Missing::kFlag);
+  if (options.max_tokens_per_batch > 0) return resolve_batch_of_tokens();
 
   const std::optional<int64_t> total = file_integer("train_batch_size");
   const bool micro_known = file_.has(micro_key) || given("per_device_train_batch_size");
@@ -108,6 +109,20 @@ void DsResolver::resolve_batch() {
   if (!micro && !accumulation)
     accumulation = file_.is_auto(accumulation_key) ? options.gradient_accumulation_steps : int64_t{1};
   derive_batch(*total, micro, accumulation);
+}
+
+// A micro-batch then has as many sequences as fit.
+void DsResolver::resolve_batch_of_tokens() {
+  for (const std::string key : {"train_batch_size", "train_micro_batch_size_per_gpu"}) {
+    const std::optional<int64_t> sequences = file_integer(key);
+    if (sequences) {
+      problem(
+          fmt::format("{}={} contradicts --max_tokens_per_batch {}, which decides how many sequences a batch has; "
+                      "write \"auto\" or leave it out",
+                      key, *sequences, inputs_.options.max_tokens_per_batch));
+    }
+    set(key, inputs_.options.per_device_train_batch_size, "no effect: --max_tokens_per_batch");
+  }
 }
 
 // At least one of the two is known. Divides only, so nothing can overflow.

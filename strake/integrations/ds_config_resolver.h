@@ -28,6 +28,7 @@ class DsResolver {
 
   void start();
   void resolve_batch();
+  void resolve_batch_of_tokens();
   void derive_batch(int64_t total, std::optional<int64_t> micro, std::optional<int64_t> accumulation);
   void resolve_optimizer();
   void resolve_optimizer_parameter(const std::string& name, const Json& fallback);

@@ -19,7 +19,7 @@ void DsResolver::resolve_scheduler() {
     return;
   }
   set("scheduler.type", *type, "file");
-  if (given("lr_scheduler_type"))
+  if (given("lr_scheduler_type") && inputs_.options.lr_scheduler_type != *type)
     mismatch("scheduler.type", *type, "lr_scheduler_type", inputs_.options.lr_scheduler_type);
   for (const auto& [owner, name, fallback] : ds_schedule_parameters()) {
     if (owner != type->get<std::string>()) continue;
@@ -56,7 +56,9 @@ void DsResolver::resolve_schedule_parameter(const std::string& name, const Json&
   } else if (name == "warmup_min_lr") {
     set(key, 0.0, "auto <- 0");
   } else if (name == "warmup_max_lr") {
-    set(key, learning_rate, "auto <- the optimizer's lr");
+    const std::optional<Json> of_file = file_value("optimizer.params.lr");
+    set(key, of_file ? *of_file : Json(options.learning_rate),
+        of_file ? "auto <- the optimizer's lr" : "auto <- --learning_rate");
   } else if (name == "total_num_steps") {
     set(key, inputs_.total_steps ? Json(*inputs_.total_steps) : Json(),
         inputs_.total_steps ? "auto <- number of steps" : fmt::format("auto, {}", kUnknownSteps));

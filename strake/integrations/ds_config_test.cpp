@@ -216,6 +216,24 @@ TEST(DsConfig, RefusesWhatItCannotDoWithTheReason) {
             "accepted");
 }
 
+TEST(DsConfig, ASectionThatIsNotLookedIntoCannotBeOffByMistake) {
+  expect_refused({
+      {R"({"curriculum_learning": {"enabled": "true"}})", "'curriculum_learning': \"enabled\" in it: found the text"},
+      {R"({"quantize_training": {"enabled": 1}})", "found 1, expected true or false; write true"},
+      {R"({"amp": {"enabledd": true}})", "\"enabledd\" in it: unknown; did you mean 'enabled'?"},
+      {R"({"compression_training": {"sparse_pruning": {"shared_parameters": {"enable": true}}}})", "\"enable\" in it"},
+  });
+  EXPECT_EQ(refusal(R"({"amp": {"enabled": false, "opt_level": "O1"}})"), "accepted");
+}
+
+TEST(DsConfig, TakesAllNamesOfAFloatType) {
+  for (const char* name : {"bf16", "bfloat16", "torch.bfloat16"}) {
+    const Json config = {{"data_types", {{"grad_accum_dtype", name}}}};
+    EXPECT_EQ(parse_ds_config(config.dump()).values.at("data_types.grad_accum_dtype"), "bf16") << name;
+  }
+  EXPECT_THAT(refusal(R"({"communication_data_type": "int8"})"), HasSubstr("none of fp32, fp16, bf16"));
+}
+
 TEST(DsConfig, ListsAllProblemsAtOnce) {
   const std::string text = refusal(R"({"train_batch_size": "8", "fp16": {"enable": true}})");
   EXPECT_THAT(text, HasSubstr("2 problems:\n- key "));

@@ -133,9 +133,11 @@ class Rewriter {
       end_value();
       return;
     }
-    require_here(!is_end() || !has_brace, container.position,
-                 "'{}' has no '{}' (a value without quotes takes all that follows it on its line)", container.bracket,
-                 closing);
+    require_here(!is_end() || !has_brace || swallowing_ == kNoBrace, swallowing_,
+                 "what begins here is neither a number nor true, false or null, so it is a text without quotes, which "
+                 "takes all that follows it on its line; '{}' has no '{}' then",
+                 container.bracket, closing);
+    require_here(!is_end() || !has_brace, container.position, "'{}' has no '{}'", container.bracket, closing);
     if (!container.is_empty) json_ += ',';
     container.is_empty = false;
     if (is_object) {
@@ -212,7 +214,9 @@ class Rewriter {
       }
     }
     position_ = line_end;
-    append_quoted(json_, without_space(text_.substr(begin, line_end - begin)));
+    const std::string_view value = text_.substr(begin, line_end - begin);
+    if (value.find_first_of("]}") != std::string_view::npos) swallowing_ = begin;
+    append_quoted(json_, without_space(value));
   }
 
   // A string of several lines, each without the indentation of the first quotes.
@@ -243,6 +247,7 @@ class Rewriter {
   std::string_view text_;
   const std::string& source_;
   size_t position_ = 0;
+  size_t swallowing_ = kNoBrace;  // where the last text without quotes that has a closing bracket in it begins
   std::string json_;
   std::vector<Container> open_;
 };

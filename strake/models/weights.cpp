@@ -48,13 +48,33 @@ at::Tensor stored_part(const ParameterSpec& spec, const at::Tensor& value, size_
   return spec.stored_as == StoredAs::kTransposed ? own.t() : own;
 }
 
-void copy_tensor(const CheckpointFiles& files, const std::string& name, const at::Tensor& target) {
+void require_shape(const CheckpointFiles& files, const std::string& name, at::IntArrayRef shape) {
   const auto& info = files.info(name);
-  require(at::IntArrayRef(info.shape) == target.sizes(), ErrorKind::kConfig,
+  require(at::IntArrayRef(info.shape) == shape, ErrorKind::kConfig,
           "checkpoint tensor '{}' has shape {}, but config.json makes it {}", name, tensors::describe_shape(info.shape),
-          tensors::describe_shape(target.sizes()));
+          tensors::describe_shape(shape));
   require(c10::isFloatingType(info.dtype), ErrorKind::kConfig,
           "checkpoint tensor '{}' has dtype {}, expected a float type", name, tensors::safetensors_dtype(info.dtype));
+}
+
+// None: it is to get initial values.
+std::optional<std::string> find_tensor(const WeightSource& source, const ParameterSpec& spec,
+                                       const std::string& wanted) {
+  const auto found = find_name(source.files, wanted, source.model.checkpoint_prefix());
+  require(found || spec.is_head, ErrorKind::kConfig, "the checkpoint has no tensor '{}'", wanted);
+  return found;
+}
+
+// Of each of its checkpoint_names.
+std::vector<int64_t> stored_shape(const ParameterSpec& spec) {
+  std::vector<int64_t> shape = spec.shape;
+  shape[0] /= static_cast<int64_t>(spec.checkpoint_names.size());
+  if (spec.stored_as == StoredAs::kTransposed) std::ranges::reverse(shape);
+  return shape;
+}
+
+void copy_tensor(const CheckpointFiles& files, const std::string& name, const at::Tensor& target) {
+  require_shape(files, name, target.sizes());
   // In pieces: what is mapped of the file comes on top of the block.
   constexpr int64_t kPieceElements = int64_t{1} << 20;
   const int64_t rows = target.size(0);
@@ -105,14 +125,12 @@ void initialize(const ParameterSpec& spec, double initializer_range, uint64_t se
 }  // namespace
 
 void load_block(const Block& block, const WeightSource& source, at::Tensor& flat, LoadReport& report) {
-  const std::string prefix = source.model.checkpoint_prefix();
   for (size_t i = 0; i < block.parameters().size(); ++i) {
     const ParameterSpec& spec = block.parameters()[i];
     const at::Tensor value = FlatLayout::view(flat, block.layout().entries()[i]);
     for (size_t part = 0; part < spec.checkpoint_names.size(); ++part) {
       const std::string& wanted = spec.checkpoint_names[part];
-      const auto found = find_name(source.files, wanted, prefix);
-      require(found || spec.is_head, ErrorKind::kConfig, "the checkpoint has no tensor '{}'", wanted);
+      const auto found = find_tensor(source, spec, wanted);
       if (found) {
         copy_tensor(source.files, *found, stored_part(spec, value, part));
       } else {
@@ -126,6 +144,17 @@ void load_block(const Block& block, const WeightSource& source, at::Tensor& flat
   }
 }
 
+void check_tensors(const WeightSource& source) {
+  for (const auto& block : source.model.blocks()) {
+    for (const ParameterSpec& spec : block->parameters()) {
+      for (const std::string& wanted : spec.checkpoint_names) {
+        const auto found = find_tensor(source, spec, wanted);
+        if (found) require_shape(source.files, *found, stored_shape(spec));
+      }
+    }
+  }
+}
+
 void initialize_block(const Block& block, double initializer_range, uint64_t seed, at::Tensor& flat) {
   for (size_t i = 0; i < block.parameters().size(); ++i) {
     initialize(block.parameters()[i], initializer_range, seed, FlatLayout::view(flat, block.layout().entries()[i]));
@@ -135,10 +164,7 @@ void initialize_block(const Block& block, double initializer_range, uint64_t see
 std::vector<CheckpointTensor> checkpoint_tensors(const Block& block) {
   std::vector<CheckpointTensor> result;
   for (const ParameterSpec& spec : block.parameters()) {
-    std::vector<int64_t> shape = spec.shape;
-    shape[0] /= static_cast<int64_t>(spec.checkpoint_names.size());
-    if (spec.stored_as == StoredAs::kTransposed) std::ranges::reverse(shape);
-    for (const std::string& name : spec.checkpoint_names) result.push_back({name, shape});
+    for (const std::string& name : spec.checkpoint_names) result.push_back({name, stored_shape(spec)});
   }
   return result;
 }

@@ -27,6 +27,9 @@ struct WeightSource {
 // name). Missing tensors of the encoder and shapes that differ from config.json are errors (kConfig).
 void load_block(const Block& block, const WeightSource& source, at::Tensor& flat, LoadReport& report);
 
+// Of all blocks what load_block looks at without reading values: names, shapes and dtypes. The same errors.
+void check_tensors(const WeightSource& source);
+
 // Initial values as load_block gives them, without a checkpoint.
 void initialize_block(const Block& block, double initializer_range, uint64_t seed, at::Tensor& flat);
 

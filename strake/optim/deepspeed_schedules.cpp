@@ -18,13 +18,29 @@ int64_t positive_count(const Arguments& arguments, const char* key, int64_t fall
   return value;
 }
 
+// `asked` by --warmup_steps or --warmup_ratio; 0: nothing is.
+int64_t warmup_steps(const Arguments& arguments, int64_t asked) {
+  constexpr int64_t kDefault = 1000;
+  const std::optional<int64_t> own = arguments.optional_count("warmup_num_steps");
+  require(!own || asked == 0 || *own == asked, ErrorKind::kConfig,
+          "{}: warmup_num_steps={} and a warm-up of {} steps (--warmup_steps, --warmup_ratio) contradict each other",
+          arguments.source(), own.value_or(0), asked);
+  return own.value_or(asked > 0 ? asked : kDefault);
+}
+
+void refuse_warmup(const ScheduleOptions& options) {
+  require(options.warmup_steps == 0, ErrorKind::kConfig,
+          "lr_scheduler_type {} has no warm-up: leave out --warmup_steps and --warmup_ratio, which make it {} steps",
+          options.type, options.warmup_steps);
+}
+
 // Rises from 0 to 1 in `steps` iterations.
 struct Rise {
   int64_t steps;
   bool is_logarithmic;
 
-  explicit Rise(const Arguments& arguments)
-      : steps(std::max<int64_t>(2, arguments.optional_count("warmup_num_steps").value_or(1000))),
+  Rise(const Arguments& arguments, int64_t asked_steps)
+      : steps(std::max<int64_t>(2, warmup_steps(arguments, asked_steps))),
         is_logarithmic(arguments.choice("warmup_type", "log", std::array<std::string, 2>{"log", "linear"}) == "log") {}
 
   double at(int64_t iteration) const {
@@ -114,25 +130,31 @@ struct Cycle {
 
 ScheduleCourse make_warmup_lr(const ScheduleOptions& options) {
   const Arguments arguments(options);
-  return warm_up(Rise(arguments), arguments.at_least_zero("warmup_min_lr", 0),
-                 arguments.at_least_zero("warmup_max_lr", options.learning_rate), [](int64_t) { return 1.0; });
+  const std::optional<double> highest = arguments.optional_number("warmup_max_lr");
+  ScheduleCourse course = warm_up(Rise(arguments, options.warmup_steps), arguments.at_least_zero("warmup_min_lr", 0),
+                                  highest.value_or(options.learning_rate), [](int64_t) { return 1.0; });
+  course.has_own_rates = highest.has_value();
+  return course;
 }
 
 ScheduleCourse make_warmup_decay_lr(const ScheduleOptions& options) {
   const Arguments arguments(options);
   const int64_t total = total_num_steps(arguments);
-  const Rise rise(arguments);
-  return warm_up(rise, arguments.at_least_zero("warmup_min_lr", 0), arguments.at_least_zero("warmup_max_lr", 0.001),
-                 [total, warmup = rise.steps](int64_t iteration) {
-                   const auto window = static_cast<double>(std::max<int64_t>(1, total - warmup));
-                   return std::max(0.0, static_cast<double>(total - iteration) / window);
-                 });
+  const Rise rise(arguments, options.warmup_steps);
+  ScheduleCourse course =
+      warm_up(rise, arguments.at_least_zero("warmup_min_lr", 0), arguments.at_least_zero("warmup_max_lr", 0.001),
+              [total, warmup = rise.steps](int64_t iteration) {
+                const auto window = static_cast<double>(std::max<int64_t>(1, total - warmup));
+                return std::max(0.0, static_cast<double>(total - iteration) / window);
+              });
+  course.has_own_rates = true;
+  return course;
 }
 
 ScheduleCourse make_warmup_cosine_lr(const ScheduleOptions& options) {
   const Arguments arguments(options);
   const int64_t total = total_num_steps(arguments);
-  const Rise rise(arguments);
+  const Rise rise(arguments, options.warmup_steps);
   const double start = arguments.at_least_zero("warmup_min_ratio", 0);
   const double floor = arguments.at_least_zero("cos_min_ratio", 0.0001);
   return {.rate = [=, peak = options.learning_rate](int64_t step) {
@@ -149,7 +171,8 @@ ScheduleCourse make_one_cycle(const ScheduleOptions& options) {
   constexpr double kSecondBeta = 0.99;  // DeepSpeed's
   const Arguments arguments(options);
   const Cycle cycle(arguments);
-  ScheduleCourse course{.rate = [cycle](int64_t step) { return cycle.rate(step - 1); }};
+  refuse_warmup(options);
+  ScheduleCourse course{.rate = [cycle](int64_t step) { return cycle.rate(step - 1); }, .has_own_rates = true};
   if (!arguments.boolean("cycle_momentum", true)) return course;
   const double last = cycle.momentum(options.total_steps - 1);
   require(last < 1, ErrorKind::kConfig, "{}: decay_mom_rate={} takes the momentum to {} by the last step",
@@ -164,10 +187,13 @@ ScheduleCourse make_lr_range_test(const ScheduleOptions& options) {
   const auto size = static_cast<double>(positive_count(arguments, "lr_range_test_step_size", 2000));
   const double rate = arguments.at_least_zero("lr_range_test_step_rate", 1);
   const bool staircase = arguments.boolean("lr_range_test_staircase", false);
-  return {.rate = [=](int64_t step) {
-    const double interval = static_cast<double>(step) / size;
-    return lowest * (1 + rate * (staircase ? std::floor(interval) : interval));
-  }};
+  refuse_warmup(options);
+  return {.rate =
+              [=](int64_t step) {
+                const double interval = static_cast<double>(step) / size;
+                return lowest * (1 + rate * (staircase ? std::floor(interval) : interval));
+              },
+          .has_own_rates = true};
 }
 
 }  // namespace strake::optim

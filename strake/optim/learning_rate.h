@@ -31,7 +31,8 @@ struct ScheduleOptions {
 // What a schedule gives at every update.
 struct ScheduleCourse {
   std::function<double(int64_t)> rate;
-  std::function<Betas(int64_t)> betas;  // empty: the optimizer's own
+  std::function<Betas(int64_t)> betas = {};  // empty: the optimizer's own
+  bool has_own_rates = false;                // does not follow from the peak
 };
 
 // The learning rate of every optimizer update, as transformers.get_scheduler (5.23) gives it:
@@ -56,12 +57,13 @@ struct ScheduleCourse {
 //   LRRangeTest     (lr_range_test_min_lr 0.001, lr_range_test_step_size 2000, lr_range_test_step_rate 1,
 //                   lr_range_test_staircase false)
 // DeepSpeed's learning rate before the scheduler's first step is the lowest one, so WarmupLR and its like use that for
-// the first two updates. Their warm-up is warmup_num_steps: ScheduleOptions::warmup_steps is not read.
+// the first two updates. Their warm-up is warmup_num_steps, or ScheduleOptions::warmup_steps where that is missing.
 // Schedules that depend on measured losses (reduce_lr_on_plateau, greedy) are refused.
 // Immutable; safe to use from several threads.
 class LearningRateSchedule {
  public:
-  // Error (kConfig) for an unknown type, an argument the type does not have, or a value out of range.
+  // Error (kConfig) for an unknown type, an argument the type does not have, a value out of range, or a warm-up that
+  // the type does not have or that differs from its own.
   explicit LearningRateSchedule(const ScheduleOptions& options);
 
   // Learning rate of optimizer update number `step`, counted from 0: the first update uses at(0), usually 0 with
@@ -70,6 +72,8 @@ class LearningRateSchedule {
   // The optimizer's betas at that update, where the schedule cycles them (OneCycle with cycle_momentum).
   std::optional<Betas> betas_at(int64_t step) const;
   bool cycles_betas() const { return static_cast<bool>(course_.betas); }
+  // The peak learning rate changes nothing.
+  bool has_rates_of_its_own() const { return course_.has_own_rates; }
 
  private:
   ScheduleCourse course_;

@@ -116,6 +116,24 @@ TEST(LearningRateSchedule, DeepSpeedsArgumentsAreChecked) {
   EXPECT_THAT(error_of({.type = "warmuplr"}), testing::HasSubstr("WarmupLR"));
 }
 
+TEST(LearningRateSchedule, DeepSpeedsWarmUpCanBeAskedForAsThatOfOthers) {
+  const LearningRateSchedule asked({.type = "WarmupLR", .learning_rate = 4, .warmup_steps = 16});
+  const LearningRateSchedule named({.type = "WarmupLR", .learning_rate = 4, .kwargs = {{"warmup_num_steps", 16}}});
+  for (int64_t step = 0; step < 20; ++step) EXPECT_EQ(asked.at(step), named.at(step)) << step;
+  EXPECT_NE(asked.at(10), LearningRateSchedule({.type = "WarmupLR", .learning_rate = 4}).at(10));
+  EXPECT_THAT(error_of({.type = "WarmupLR", .warmup_steps = 5, .kwargs = {{"warmup_num_steps", 16}}}),
+              testing::HasSubstr("warmup_num_steps=16 and a warm-up of 5 steps"));
+  EXPECT_EQ(error_of({.type = "WarmupLR", .warmup_steps = 16, .kwargs = {{"warmup_num_steps", 16}}}), "no error");
+  EXPECT_THAT(error_of({.type = "LRRangeTest", .warmup_steps = 5}), testing::HasSubstr("has no warm-up"));
+}
+
+TEST(LearningRateSchedule, SaysWhetherThePeakCounts) {
+  EXPECT_FALSE(LearningRateSchedule({.type = "linear", .total_steps = 3}).has_rates_of_its_own());
+  EXPECT_FALSE(LearningRateSchedule({.type = "WarmupLR"}).has_rates_of_its_own());
+  EXPECT_TRUE(LearningRateSchedule({.type = "WarmupLR", .kwargs = {{"warmup_max_lr", 1}}}).has_rates_of_its_own());
+  EXPECT_TRUE(LearningRateSchedule({.type = "LRRangeTest"}).has_rates_of_its_own());
+}
+
 TEST(LearningRateSchedule, WarmupStepsEqualTrainingArguments) {
   const Json cases = fixture().at("warmups");
   ASSERT_EQ(cases.size(), 8U);

@@ -143,21 +143,28 @@ Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
   const int64_t per_machine = ranks_per_machine(given, launched);
   ShardingRequest sharding = apply_sharding_flags(config, {.ranks = {.world = config.ranks, .per_node = per_machine},
                                                            .hidden_size = subject.hidden_size,
-                                                           // Schedules take no memory: any number of steps will do.
-                                                           .total_steps = [](const auto&) { return int64_t{1}; }});
+                                                           .total_steps = {}});
   const training::TrainingOptions& options = config.training;
   options.validate();
   const double length = mean_length(given, subject);
   const models::Model& model = *subject.model;
+  const auto micro_batch = [length](const training::TrainingOptions& of) {
+    return batch_of("per_device_train_batch_size", of.per_device_train_batch_size, length);
+  };
+  const auto evaluation_batch = [length](int64_t sequences) {
+    return batch_of("per_device_eval_batch_size", sequences, length);
+  };
   return {
       .subject = std::move(subject),
       .run = {.model = model,
               .options = options,
-              .batch = batch_of("per_device_train_batch_size", options.per_device_train_batch_size, length),
-              .evaluation = batch_of("per_device_eval_batch_size", given.per_device_eval_batch_size, length),
+              .batches = {.training = micro_batch, .evaluation = evaluation_batch},
+              .batch = micro_batch(options),
+              .evaluation = evaluation_batch(given.per_device_eval_batch_size),
               .num_ranks = static_cast<int>(config.ranks),
               .ranks_per_machine = static_cast<int>(per_machine),
-              .placement = given.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads},
+              .placement = given.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads,
+              .stages = sharding.stages},
       .machine = given.memory_limit > 0
                      ? MemoryLimit{static_cast<int64_t>(given.memory_limit * (int64_t{1} << 30)), "--memory_limit", {}}
                      : memory_limit(),

@@ -1,5 +1,6 @@
 #include "strake/tasks/memory_report.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -22,7 +23,7 @@ std::string gibibytes(int64_t bytes) { return fmt::format("{:.2f} GiB", static_c
 struct Change {
   ShardingStage stage;
   bool recomputes = false;
-  int64_t divisor = 1;           // of micro-batches
+  int64_t divisor = 1;           // by which the run's micro-batches have become smaller, and more
   bool evaluates_alike = false;  // with batches that are no larger than micro-batches
 };
 
@@ -56,40 +57,63 @@ const char* whose(const MemoryLimit& limit) {
   return limit.of == MemoryLimit::Of::kMachine ? "memory on a machine" : "address space in a process";
 }
 
-models::BatchShape with_sequences(models::BatchShape batch, int64_t sequences) {
-  if (batch.sequences > 0) {
-    batch.tokens = (batch.tokens * sequences + batch.sequences - 1) / batch.sequences;
-    batch.squared_lengths *= static_cast<double>(sequences) / static_cast<double>(batch.sequences);
+int64_t& batch_size(training::TrainingOptions& options) {
+  return options.max_tokens_per_batch > 0 ? options.max_tokens_per_batch : options.per_device_train_batch_size;
+}
+
+// By which micro-batches can be made smaller, the least first. Those of a number of sequences are cut into equal ones,
+// which leaves steps as they are.
+std::vector<int64_t> batch_divisors(training::TrainingOptions options) {
+  const int64_t size = batch_size(options);
+  const bool counts_tokens = options.max_tokens_per_batch > 0;
+  const int64_t most = std::min(size, training::kMostAccumulationSteps / options.gradient_accumulation_steps);
+  std::vector<int64_t> divisors;
+  for (int64_t divisor = 2; divisor <= most; divisor += counts_tokens ? divisor : 1) {
+    if (counts_tokens || size % divisor == 0) divisors.push_back(divisor);
   }
-  batch.sequences = sequences;
-  return batch;
+  return divisors;
+}
+
+PlannedRun with_smaller_batches(PlannedRun run, int64_t divisor) {
+  batch_size(run.options) /= divisor;
+  run.options.gradient_accumulation_steps *= divisor;
+  run.batch = run.batches.training(run.options);
+  return run;
+}
+
+std::string name_of_smaller_batches(const training::TrainingOptions& options, int64_t divisor) {
+  const std::string size = options.max_tokens_per_batch > 0
+                               ? fmt::format("--max_tokens_per_batch {}", options.max_tokens_per_batch)
+                               : fmt::format("micro-batches of {} sequence{}", options.per_device_train_batch_size,
+                                             options.per_device_train_batch_size == 1 ? "" : "s");
+  return fmt::format(", {} and {} times the --gradient_accumulation_steps", size, divisor);
+}
+
+std::string name_of_layout(const PlannedRun& run, const ShardingStage& stage) {
+  const bool keeps_groups = run.stages.group_key.empty() || stage.name == run.options.sharding.stage.name;
+  return keeps_groups ? stage.name : fmt::format("{} without {}", stage.name, run.stages.group_key);
 }
 
 RunVariant variant_of(PlannedRun run, const Change& change) {
+  std::string name = name_of_layout(run, change.stage);
   run.options.sharding.stage = change.stage;
   run.options.gradient_checkpointing = change.recomputes;
-  const int64_t sequences = (run.batch.sequences + change.divisor - 1) / change.divisor;
-  run.batch = with_sequences(run.batch, sequences);
+  const int64_t sequences = run.batch.sequences;
   const bool cuts_evaluation = change.evaluates_alike && run.evaluation.sequences > sequences;
-  if (cuts_evaluation) run.evaluation = with_sequences(run.evaluation, sequences);
-  if (change.divisor > 1) run.options.gradient_accumulation_steps *= change.divisor;
+  if (cuts_evaluation) run.evaluation = run.batches.evaluation(sequences);
   const OnDisk disk = on_disk(run);
-  RunVariant variant{.name = change.stage.name,
+  RunVariant variant{.name = std::move(name),
                      .stage = change.stage,
                      .has_states_on_disk = disk != OnDisk::kNothing,
                      .has_parameters_on_disk = disk == OnDisk::kAll,
                      .recomputes = change.recomputes,
-                     .batch_divisor = change.divisor,
                      .plan = training::plan_memory(request_of(run))};
   if (disk == OnDisk::kStates) variant.name += " with offload_optimizer to nvme";
   if (disk == OnDisk::kAll) variant.name += " with offload_optimizer and offload_param to nvme";
   if (change.recomputes) {
     variant.name += disk == OnDisk::kNothing ? " with --gradient_checkpointing" : " and --gradient_checkpointing";
   }
-  if (change.divisor > 1) {
-    variant.name += fmt::format(", micro-batches of {} sequences and {} times the --gradient_accumulation_steps",
-                                sequences, change.divisor);
-  }
+  if (change.divisor > 1) variant.name += name_of_smaller_batches(run.options, change.divisor);
   if (cuts_evaluation) variant.name += fmt::format(", --per_device_eval_batch_size {}", sequences);
   const bool is_threads = run.placement == training::RankPlacement::kThreads;
   variant.machine_bytes = is_threads ? variant.plan.process_bytes : variant.plan.rank_bytes() * run.ranks_per_machine;
@@ -101,6 +125,7 @@ RunVariant variant_of(PlannedRun run, const Change& change) {
 
 // As configurations are checked: see OffloadOptions.
 bool is_allowed(const PlannedRun& run, int stage) {
+  if (stage < run.stages.lowest) return false;
   const training::OffloadOptions& offload = run.options.sharding.offload;
   if (!offload.optimizer) return true;
   const bool needs_parameters = offload.parameters || offload.ratio < 1;
@@ -145,11 +170,13 @@ std::optional<RunVariant> cheapest_fit_with_its_disk(const PlannedRun& run, cons
   for (const Change& change : stage_changes(run)) {
     if (auto variant = fit_with(run, change, limit)) return variant;
   }
-  for (int64_t divisor = 2; divisor < 2 * run.batch.sequences; divisor *= 2) {
+  for (const int64_t divisor : batch_divisors(run.options)) {
+    const PlannedRun smaller = with_smaller_batches(run, divisor);
     for (const ShardingStage& stage : allowed_stages(run)) {
       const Change change{.stage = stage, .recomputes = true, .divisor = divisor};
-      if (auto variant = fit_with(run, change, limit)) return variant;
+      if (auto variant = fit_with(smaller, change, limit)) return variant;
     }
+    if (smaller.batch.sequences <= 1) break;
   }
   return std::nullopt;
 }
@@ -171,16 +198,21 @@ double sequences_of_step(const PlannedRun& run) {
 
 models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
                                  int64_t num_ranks) {
+  constexpr int64_t kMostSequences = 20'000'000;  // about a second
   const data::BatchPlan plan(dataset.offsets(), training::batch_options(options));
+  const int64_t steps = training::total_steps(options, dataset, num_ranks);
   models::BatchShape largest;
-  for (data::Cursor cursor; cursor.epoch == 0;) {
-    data::GlobalStep step = plan.next_step(cursor, num_ranks * options.gradient_accumulation_steps);
-    for (const data::MicroBatch& batch : step.micro_batches) {
+  data::Cursor cursor;
+  int64_t sequences = 0;
+  for (int64_t step = 0; step < steps && sequences < kMostSequences; ++step) {
+    const data::GlobalStep global = plan.next_step(cursor, num_ranks * options.gradient_accumulation_steps);
+    for (const data::MicroBatch& batch : global.micro_batches) {
       int64_t tokens = 0;
       for (const int64_t i : batch) tokens += dataset.length(i);
       if (tokens > largest.tokens) largest = {tokens, static_cast<int64_t>(batch.size())};
     }
-    cursor = step.next;
+    sequences += global.num_sequences();
+    cursor = global.next;
   }
   return largest;
 }
@@ -232,8 +264,7 @@ void print_memory(std::ostream& out, const PlannedRun& run, const RunVariant& va
 }
 
 void print_plan(std::ostream& out, const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine) {
-  out << fmt::format("largest micro-batch of the first epoch: {} sequences, {} tokens\n", run.batch.sequences,
-                     run.batch.tokens);
+  out << fmt::format("largest micro-batch: {} sequences, {} tokens\n", run.batch.sequences, run.batch.tokens);
   if (run.evaluation.sequences > 0) {
     out << fmt::format("largest batch of an evaluation: {} sequences, {} tokens\n", run.evaluation.sequences,
                        run.evaluation.tokens);

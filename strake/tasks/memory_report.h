@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -7,21 +8,31 @@
 
 #include "strake/core/memory.h"
 #include "strake/data/token_dataset.h"
+#include "strake/tasks/sharding_flags.h"
 #include "strake/training/memory_plan.h"
 #include "strake/training/step_time.h"
 
 namespace strake::tasks {
 
+// The batches of a run, however it is asked to cut them.
+struct RunBatches {
+  std::function<models::BatchShape(const training::TrainingOptions&)> training;  // the largest micro-batch
+  // The largest batch of an evaluation with at most so many sequences at a time. Empty: there is none.
+  std::function<models::BatchShape(int64_t sequences)> evaluation;
+};
+
 // A training run whose memory is asked for.
 struct PlannedRun {
   const models::Model& model;
   training::TrainingOptions options;
-  models::BatchShape batch;       // the largest micro-batch
-  models::BatchShape evaluation;  // the largest batch of an evaluation; empty: there is none
+  RunBatches batches;
+  models::BatchShape batch;       // batches.training(options)
+  models::BatchShape evaluation;  // empty: there is none
   int num_ranks = 1;
   int ranks_per_machine = 1;
   training::RankPlacement placement = training::RankPlacement::kThreads;
   int64_t data_bytes = 0;  // of the data for training and evaluation, which every process has
+  StageLimits stages;      // which others its configuration may be changed to
 
   int processes_per_machine() const { return placement == training::RankPlacement::kThreads ? 1 : ranks_per_machine; }
 };
@@ -33,7 +44,6 @@ struct RunVariant {
   bool has_states_on_disk = false;
   bool has_parameters_on_disk = false;
   bool recomputes = false;
-  int64_t batch_divisor = 1;  // micro-batches are so many times smaller, and as many times more
   training::MemoryPlan plan;
   int64_t machine_bytes = 0;  // of tensors of all its ranks on one machine
   int64_t disk_bytes = 0;     // of their scratch files
@@ -47,7 +57,7 @@ training::MemoryPlanRequest request_of(const PlannedRun& run);
 // Of all ranks.
 double sequences_of_step(const PlannedRun& run);
 
-// The micro-batch with most tokens of a run's first epoch.
+// The micro-batch with most tokens of a run. Of a long one, those of its first 20 million sequences are looked at.
 models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
                                  int64_t num_ranks);
 
@@ -62,8 +72,8 @@ std::vector<RunVariant> stage_variants(const PlannedRun& run);
 // they take beside tensors.
 int64_t needed_bytes(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& limit);
 // Of the variants that fit, the one that costs least: a lower stage before a higher one, any stage before
-// recomputation, that before smaller micro-batches, and those before more state on disk than the run has. None: not
-// even single sequences with everything on disk fit.
+// recomputation, that before smaller micro-batches, of which as many more make the same step, and those before more
+// state on disk than the run has. None: not even single sequences with everything on disk fit.
 std::optional<RunVariant> cheapest_fit(const PlannedRun& run, const MemoryLimit& limit);
 
 // What is held at the run's highest moment, by use, of a rank and of a machine, and what goes to its disk.

@@ -16,6 +16,9 @@ namespace {
 using integrations::DsConfig;
 using integrations::DsDevice;
 
+constexpr int kLowestWithFsdpOffload = 2;  // shard_grad_op
+constexpr int64_t kPersistenceThresholdOfDeepSpeed = 100'000;
+
 // Settings that the parser understands and the trainer cannot do yet: an error, never a run that ignores them.
 void refuse_missing(const DsConfig& config, const std::string& source) {
   require(config.param_dtype.value_or(config.compute_dtype) == config.compute_dtype, ErrorKind::kConfig,
@@ -24,18 +27,28 @@ void refuse_missing(const DsConfig& config, const std::string& source) {
 }
 
 training::ShardingOptions sharding_of(const integrations::DsZero& zero, const RankCount& ranks) {
-  training::ShardingOptions sharding{.stage = training::kZeroStages.at(static_cast<size_t>(zero.stage))};
-  if (zero.stage < 3) return sharding;
-  sharding.persistence_threshold = zero.param_persistence_threshold;
-  sharding.most_persistent = zero.model_persistence_threshold;
+  // Below stage 3 these have no effect, but on what stage 3 would take.
+  training::ShardingOptions sharding{.stage = training::kZeroStages.at(static_cast<size_t>(zero.stage)),
+                                     .persistence_threshold = zero.param_persistence_threshold,
+                                     .most_persistent = zero.model_persistence_threshold};
   const int64_t group = zero.mics_shard_size > 0 ? zero.mics_shard_size : zero.hpz_partition_size;
-  if (group <= 1 || group == ranks.world) return sharding;
+  if (zero.stage < 3 || group <= 1 || group == ranks.world) return sharding;
   require(ranks.world % group == 0, ErrorKind::kConfig,
           "zero_optimization.{} {} does not divide the number of ranks, {}",
           zero.mics_shard_size > 0 ? "mics_shard_size" : "zero_hpz_partition_size", group, ranks.world);
   sharding.stage = training::kHybrid;
   sharding.group_size = group;
   return sharding;
+}
+
+StageLimits stages_of(const integrations::DsZero& zero) {
+  const bool needs_parameters = zero.offload_param.device != DsDevice::kNone || zero.offload_optimizer.ratio < 1;
+  return {.lowest = needs_parameters ? training::OffloadOptions::kLowestStageOfParameters
+                    : zero.offload_optimizer.device != DsDevice::kNone ? training::OffloadOptions::kLowestStage
+                                                                       : 0,
+          .group_key = zero.mics_shard_size > 0      ? "mics_shard_size"
+                       : zero.hpz_partition_size > 1 ? "zero_hpz_partition_size"
+                                                     : ""};
 }
 
 // A number that is brought into what strake can do, which is said where it changes the file's number.
@@ -104,6 +117,7 @@ integrations::ResolvedDsConfig resolve_file(const TrainConfig& config, const Run
                                      .world_size = run.ranks.world,
                                      .hidden_size = run.hidden_size};
   integrations::ResolvedDsConfig resolved = integrations::resolve(file, inputs);
+  if (!run.total_steps) resolved.config.scheduler.reset();
   if (!resolved.config.scheduler) return resolved;
   training::TrainingOptions batches = config.training;
   integrations::apply(resolved.config, batches);
@@ -142,7 +156,8 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
   return {.source = resolved.source,
           .table = format_table(resolved.rows),
           .record = to_json(resolved),
-          .notices = resolved.notices};
+          .notices = resolved.notices,
+          .stages = stages_of(resolved.config.zero)};
 }
 
 ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
@@ -164,6 +179,7 @@ ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
           ErrorKind::kUsage, "--fsdp_config: activation_checkpointing contradicts --gradient_checkpointing false");
   if (fsdp.activation_checkpointing) config.training.gradient_checkpointing = true;
   ShardingRequest request{.source = "--fsdp", .table = {}, .record = {}, .notices = fsdp.notices};
+  if (fsdp.offload) request.stages.lowest = kLowestWithFsdpOffload;
   if (fsdp.offload && !config.trains_on_gpus()) {
     request.notices.push_back("offload: without a GPU all state is in CPU memory anyway");
   }
@@ -186,6 +202,8 @@ void check_sharding_flags(const TrainConfig& config) {
 ShardingRequest apply_sharding_flags(TrainConfig& config, const RunFacts& run) {
   if (!config.deepspeed.empty()) return apply_deepspeed(config, run);
   if (!config.fsdp.empty()) return apply_fsdp(config, run.ranks);
+  // As in a ds_config.json that says no more than the stage, where one is recommended.
+  config.training.sharding.persistence_threshold = kPersistenceThresholdOfDeepSpeed;
   return {};
 }
 

@@ -11,12 +11,19 @@ namespace strake::tasks {
 
 struct TrainConfig;
 
+// Which stages a configuration can be changed to.
+struct StageLimits {
+  int lowest = 0;         // that it is not refused for
+  std::string group_key;  // of zero_optimization, which has to go for a stage without groups of ranks; or empty
+};
+
 // What --deepspeed or --fsdp make of a run.
 struct ShardingRequest {
   std::string source;                // of the settings, for messages
   std::string table;                 // of the resolved settings, for people; empty without --deepspeed
   nlohmann::ordered_json record;     // the same for ds_config_resolved.json; null without --deepspeed
   std::vector<std::string> notices;  // to be logged once
+  StageLimits stages = {};
 };
 
 // The ranks the run has.
@@ -29,7 +36,8 @@ struct RankCount {
 struct RunFacts {
   RankCount ranks;
   int64_t hidden_size = 0;
-  std::function<int64_t(const training::TrainingOptions&)> total_steps;  // optimizer steps under these options
+  // Optimizer steps under these options. Empty: nobody asks for a schedule.
+  std::function<int64_t(const training::TrainingOptions&)> total_steps;
 };
 
 // The part that needs neither model nor data: Error for a file that does not parse and flags that contradict each

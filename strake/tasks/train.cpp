@@ -2,13 +2,9 @@
 
 #include <ATen/ops/zeros.h>
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <iostream>
-#include <system_error>
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/mpi_comm.h"
@@ -39,6 +35,8 @@ namespace strake::tasks {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kNvmePath = "zero_optimization.offload_optimizer.nvme_path";
 
 void initialize_weights(const models::Model& model, uint64_t seed, training::ShardedParameters& parameters) {
   for (size_t i = 0; i < model.blocks().size(); ++i) {
@@ -140,12 +138,38 @@ std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
 // Before any work is done, and for --dry_run too.
 void check_offload_folder(const training::OffloadOptions& offload, const std::string& source) {
   if (!offload.optimizer && !offload.parameters) return;
-  require(fs::is_directory(offload.folder), ErrorKind::kConfig,
-          "{}: zero_optimization.offload_optimizer.nvme_path: {} {}, expected a folder on the disk to use", source,
-          offload.folder.string(), fs::exists(offload.folder) ? "is no folder" : "does not exist");
-  require(::access(offload.folder.c_str(), W_OK) == 0, ErrorKind::kIo,
-          "{}: zero_optimization.offload_optimizer.nvme_path: cannot write into {}: {}", source,
-          offload.folder.string(), std::generic_category().message(errno));
+  require(fs::is_directory(offload.folder), ErrorKind::kConfig, "{}: {}: {} {}, expected a folder on the disk to use",
+          source, kNvmePath, offload.folder.string(), fs::exists(offload.folder) ? "is no folder" : "does not exist");
+  try {
+    const ScratchFile probe(offload.folder, 0, {.depth = 1, .engine = ScratchFile::Engine::kThreads});
+  } catch (Error& error) {
+    error.add_context(fmt::format("{}: {}", source, kNvmePath));
+    throw;
+  }
+}
+
+void check_offload_room(const RunVariant& variant, const std::string& source) {
+  if (variant.disk_bytes == 0) return;
+  const fs::path& folder = variant.options.sharding.offload.folder;
+  const auto free = static_cast<int64_t>(std::min<uintmax_t>(fs::space(folder).available, INT64_MAX));
+  constexpr double kMebibyte = 1 << 20;
+  require(variant.disk_bytes <= free, ErrorKind::kIo,
+          "{}: {}: scratch files of {:.1f} MiB for the ranks of a machine do not fit in {}, which has {:.1f} MiB free",
+          source, kNvmePath, static_cast<double>(variant.disk_bytes) / kMebibyte, folder.string(),
+          static_cast<double>(free) / kMebibyte);
+}
+
+// What the schedule finds wrong once the number of steps is known.
+void check_schedule(const TrainConfig& config, int64_t total_steps, ShardingRequest& request) {
+  try {
+    const optim::LearningRateSchedule schedule(config.training.schedule_options(total_steps));
+    if (!schedule.has_rates_of_its_own() || !config.given.contains("learning_rate")) return;
+  } catch (Error& error) {
+    if (!config.deepspeed.empty()) error.add_context("as " + request.source + " has it");
+    throw;
+  }
+  request.notices.push_back(fmt::format("--learning_rate {} has no effect: {} has rates of its own",
+                                        config.training.learning_rate, config.training.lr_scheduler_type));
 }
 
 ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, const TrainJob& job) {
@@ -155,7 +179,9 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
   ShardingRequest request =
       apply_sharding_flags(config, {.ranks = ranks, .hidden_size = job.hidden_size(), .total_steps = total_steps});
   config.training.validate();
-  config.training.step_intervals(total_steps(config.training));
+  const int64_t steps = total_steps(config.training);
+  config.training.step_intervals(steps);
+  check_schedule(config, steps, request);
   if (config.trains_on_gpus()) training::require_gpus_can(config.training);
   check_offload_folder(config.training.sharding.offload, request.source);
   for (const std::string& notice : request.notices) log::info("{}", notice);
@@ -185,23 +211,45 @@ void log_environment(const TrainConfig& config, const TrainJob& job, int num_ran
 // Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.
 // Of GPUs' memory nothing is known beforehand yet.
 void check_memory(const TrainConfig& config, const TrainJob& job, const RankCount& ranks,
-                  training::RankPlacement placement) {
+                  training::RankPlacement placement, const ShardingRequest& sharding) {
   if (config.trains_on_gpus()) return log::info("the memory of a run on GPUs is not planned yet");
+  const auto micro_batch = [&](const training::TrainingOptions& options) {
+    return largest_batch(job.train_data(), options, ranks.world);
+  };
+  const auto evaluation_batch = [&](int64_t sequences) {
+    return training::largest_evaluation_batch(job.evaluation_data(), sequences);
+  };
   PlannedRun run{.model = job.model(),
                  .options = config.training,
-                 .batch = largest_batch(job.train_data(), config.training, ranks.world),
+                 .batches = {.training = micro_batch, .evaluation = evaluation_batch},
+                 .batch = micro_batch(config.training),
                  .num_ranks = static_cast<int>(ranks.world),
                  .ranks_per_machine = static_cast<int>(ranks.per_node),
                  .placement = placement,
-                 .data_bytes = bytes_of(job.train_data())};
+                 .data_bytes = bytes_of(job.train_data()),
+                 .stages = sharding.stages};
   if (job.has_evaluation()) {
-    run.evaluation = training::largest_evaluation_batch(job.evaluation_data(), job.eval_batch_size());
+    run.evaluation = evaluation_batch(job.eval_batch_size());
     run.data_bytes += bytes_of(job.evaluation_data());
   }
   const RunVariant variant = plan_of(run);
   const MemoryLimit machine = memory_limit();
   if (config.dry_run && log::rank() == 0) tell_plan(run, variant, machine);
   require_fit(run, variant, machine);
+  check_offload_room(variant, sharding.source);
+}
+
+// What a run looks at beside its settings and its data.
+void check_start(const TrainConfig& config, const TrainJob& job) {
+  if (find_resume(config) || job.weights().empty()) return;
+  checkpoint::verify_model_files(job.weights());
+  const tensors::CheckpointFiles files(job.weights());
+  try {
+    models::check_tensors({.model = job.model(), .files = files});
+  } catch (Error& error) {
+    error.add_context("while loading " + job.weights().string());
+    throw;
+  }
 }
 
 }  // namespace
@@ -253,6 +301,10 @@ void TrainConfig::validate() const {
   require(validation_file.empty() == (training.eval_strategy == "no"), ErrorKind::kUsage,
           "--validation_file and --eval_strategy {} contradict each other: {}", training.eval_strategy,
           validation_file.empty() ? "evaluation needs a file" : "say steps or epoch, or leave the file out");
+  require(training.max_tokens_per_batch == 0 || !given.contains("per_device_train_batch_size"), ErrorKind::kUsage,
+          "--max_tokens_per_batch {} and --per_device_train_batch_size {} contradict each other: a batch has as many "
+          "sequences as fit",
+          training.max_tokens_per_batch, training.per_device_train_batch_size);
   require(!overwrite_output_dir || !wants_resume(*this), ErrorKind::kUsage,
           "--overwrite_output_dir and --resume_from_checkpoint {} contradict each other", resume_from_checkpoint);
   check_sharding_flags(*this);
@@ -326,9 +378,12 @@ training::TrainReport train(const TrainConfig& given) {
     const ShardingRequest sharding = choose_sharding(config, ranks, *job);
     log_environment(config, *job, num_ranks, threads);
     check_memory(config, *job, ranks,
-                 launched ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads);
+                 launched ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads, sharding);
     if (!mpi || mpi->rank() == 0) check_output_place(config);
-    if (config.dry_run) return {};
+    if (config.dry_run) {
+      check_start(config, *job);
+      return {};
+    }
     std::optional<RunFolder> folder;
     if (!mpi || mpi->rank() == 0) folder.emplace(config);
     const std::optional<fs::path> resume_from = find_resume(config);

@@ -101,7 +101,7 @@ void TrainingOptions::validate() const {
   };
   at_most(per_device_train_batch_size, 1'000'000'000, "per_device_train_batch_size");
   at_most(per_device_eval_batch_size, 1'000'000'000, "per_device_eval_batch_size");
-  at_most(gradient_accumulation_steps, 1'000'000, "gradient_accumulation_steps");
+  at_most(gradient_accumulation_steps, kMostAccumulationSteps, "gradient_accumulation_steps");
   positive(logging_steps, "logging_steps");
   positive(save_steps, "save_steps");
   require(!bf16 || !fp16, ErrorKind::kUsage, "--bf16 and --fp16 contradict each other");

@@ -23,6 +23,8 @@ struct StepIntervals {
   int64_t saving = 0;
 };
 
+inline constexpr int64_t kMostAccumulationSteps = 1'000'000;
+
 struct TrainingOptions {
   int64_t per_device_train_batch_size = 8;
   int64_t per_device_eval_batch_size = 8;

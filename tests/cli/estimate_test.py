@@ -203,6 +203,8 @@ def test_a_disk_that_is_here_is_measured(tmp_path):
         ({"stage": 1, "offload_optimizer": NVME}, ["zero-1", "zero-2", "zero-3"]),
         ({"stage": 3, "offload_optimizer": NVME, "offload_param": NVME}, ["zero-3"]),
         ({"stage": 3, "offload_optimizer": NVME | {"ratio": 0.5}}, ["zero-3"]),
+        ({"stage": 3, "offload_optimizer": {"device": "cpu"}}, ["zero-1", "zero-2", "zero-3"]),
+        ({"stage": 3, "offload_param": {"device": "cpu"}}, ["zero-3"]),
         ({"stage": 3, "mics_shard_size": 2}, ["zero-0", "zero-1", "zero-2", "zero-3", "hybrid"]),
         ({"stage": 3, "mics_shard_size": 2, "offload_optimizer": NVME}, ["zero-1", "zero-2", "zero-3", "hybrid"]),
     ],
@@ -211,7 +213,47 @@ def test_only_layouts_that_a_run_may_have_are_told_and_recommended(zero, stages)
     flags = {"deepspeed": json.dumps({"zero_optimization": zero}), "ranks": 4, "processes": True}
     told = strake("estimate", **GPT2, **flags, memory_limit=256).out
     assert re.findall(r"^ +(zero-\d|hybrid) +no +[\d.]+", told, re.MULTILINE) == stages
+    without = " without mics_shard_size" if "hybrid" in stages else ""
+    advice = re.search(r"recommended: (.*)", told)[1]
+    assert advice.startswith(f"{stages[0]}{without}")
     assert f"recommended: {stages[0]}" in told
+
+
+def test_a_plan_in_smaller_micro_batches_keeps_the_step():
+    shape = "n_embd=64,n_head=2,n_layer=2,vocab_size=5000"
+    flags = {"task": "causal-lm", "model_type": "gpt2", "config_overrides": shape, "per_device_train_batch_size": 6}
+    told = strake("estimate", **flags, gradient_checkpointing=True).out
+    limit = (0.8 * number(told, "total of a machine") + number(told, "beside tensors, about")) / 1024
+    outcome = run(command("estimate", **flags, memory_limit=limit))
+    advice = re.search(r"micro-batches of (\d) sequences? and (\d) times", outcome.err)
+    assert int(advice[1]) * int(advice[2]) == 6
+
+
+def test_a_recommended_stage_3_keeps_small_blocks_whole_as_a_file_without_a_threshold_does():
+    small_blocks = {"task": "causal-lm", "model_type": "gpt2", "max_seq_length": 16, "ranks": 8, "processes": True}
+    small_blocks["config_overrides"] = "n_embd=64,n_head=2,n_layer=400,vocab_size=100"
+    table = re.compile(r"^ +zero-3 +no +([\d.]+)", re.MULTILINE)
+    of_stage = [
+        float(table.search(strake("estimate", **small_blocks, **ELSEWHERE, memory_limit=256, **flags).out)[1])
+        for flags in [
+            {},
+            *({"deepspeed": json.dumps({"zero_optimization": {"stage": stage}})} for stage in (2, 3)),
+            {"deepspeed": json.dumps({"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}})},
+        ]
+    ]
+    assert of_stage[0] == of_stage[1] == of_stage[2] > of_stage[3]
+
+
+def test_a_dry_run_sees_the_largest_batch_of_all_epochs_and_of_smaller_micro_batches(folder, tmp_path):
+    words = "the film was a we it and book this day".split()
+    texts = [" ".join(words * 40)] * 2 + ["the film"] * 14
+    (tmp_path / "two.txt").write_text("\n".join(texts) + "\n")
+    make_language_model(tmp_path / "gpt2")
+    flags = {"task": "causal-lm", "model_name_or_path": tmp_path / "gpt2", "train_file": tmp_path / "two.txt"}
+    flags |= {"output_dir": tmp_path / "out", "dry_run": True, "per_device_train_batch_size": 4, "num_train_epochs": 30}
+    told = [strake("train", **flags, seed=seed).out for seed in range(4)]
+    batches = [re.search(r"largest micro-batch: 4 sequences, ([\d,]+) tokens", plan)[1] for plan in told]
+    assert len(set(batches)) == 1, "both long texts meet in one of 30 epochs, whatever the seed"
 
 
 def test_a_process_takes_memory_beside_its_tensors():

@@ -17,7 +17,7 @@ SETTINGS = {
     "plain": {},
     "clipped": {"max_grad_norm": 0.5},
     "unclipped": {"max_grad_norm": 0},
-    "by_tokens": {"max_tokens_per_batch": 60},
+    "by_tokens": {"max_tokens_per_batch": 60, "per_device_train_batch_size": None},
     "bf16": {"bf16": True},
     "lamb": {"optim": "lamb"},
     "lamb_bf16": {"optim": "lamb", "bf16": True},

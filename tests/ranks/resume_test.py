@@ -97,7 +97,7 @@ def test_a_killed_run_goes_on_as_processes(inputs, uninterrupted, killed):
         {"optim": "sgd"},
         {"optim": "adagrad"},
         {"optim": "lion", "learning_rate": 1e-4},
-        {"optim": "lamb", "lr_scheduler_type": "OneCycle", "lr_scheduler_kwargs": ONE_CYCLE},
+        {"optim": "lamb", "lr_scheduler_type": "OneCycle", "lr_scheduler_kwargs": ONE_CYCLE, "warmup_steps": None},
     ],
     ids=["sgd_momentum", "sgd", "adagrad", "lion", "lamb_one_cycle"],
 )
@@ -213,7 +213,7 @@ def test_resuming_a_run_that_stopped_early_does_not_go_on(inputs, tmp_path):
         ({"data_seed": 7}, "data_seed = 42, now it is 7"),
         ({"per_device_train_batch_size": 4}, "per_device_train_batch_size = 3, now it is 4"),
         ({"gradient_accumulation_steps": 2}, "micro_batches_per_step = 4, now it is 2"),
-        ({"max_tokens_per_batch": 100}, "max_tokens_per_batch = 0, now it is 100"),
+        ({"max_tokens_per_batch": 100, "per_device_train_batch_size": None}, "max_tokens_per_batch = 0, now it is 100"),
         ({"bf16": True}, "bf16 = false, now it is true"),
         ({"optim": "sgd"}, 'optim = "adamw_torch", now it is "sgd"'),
         ({"max_seq_length": 8}, "train_tokens = "),
