@@ -1,6 +1,7 @@
 #include "strake/checkpoint/checkpoint_folder.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <ranges>
 
@@ -20,8 +21,10 @@ constexpr const char* kManifest = "manifest.json";
 constexpr int kFormatVersion = 1;
 
 FileSum sum_file(const fs::path& path) {
-  require(fs::is_regular_file(path), ErrorKind::kIo, "{} is missing, or is not a regular file", path.string());
-  const uint64_t bytes = fs::file_size(path);
+  std::error_code error;
+  require(fs::is_regular_file(path, error), ErrorKind::kIo, "{} is missing, or is not a regular file", path.string());
+  const uint64_t bytes = fs::file_size(path, error);
+  require(!error, ErrorKind::kIo, "cannot read {}: {}", path.string(), error.message());
   return {bytes, crc32c_of_file(path, 0, static_cast<int64_t>(bytes))};
 }
 
@@ -52,6 +55,12 @@ bool is_of_optimizer(const std::string& name) { return name.starts_with("optimiz
 bool is_tensor_file(const std::string& name) {
   return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
+bool is_companion(const std::string& name) {
+  constexpr std::array<std::string_view, 8> kNames{
+      "config.json",           "tokenizer.json",          "vocab.txt",        "vocab.json", "merges.txt",
+      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"};
+  return std::ranges::find(kNames, name) != kNames.end();
+}
 bool is_state_file(const std::string& name) { return name == "strake_state.json" || name == "trainer_state.json"; }
 
 void verify_step(const fs::path& folder, const Json& manifest, const std::string& source) {
@@ -79,9 +88,12 @@ void verify_files(const fs::path& folder, const Json& manifest, Part part) {
     require(sum.crc == get_required<uint32_t>(expected, "crc32c", source), ErrorKind::kIo,
             "{} is damaged: its checksum is not the manifest's", path.string());
   }
-  for (const auto& entry : fs::directory_iterator(folder)) {
+  std::error_code error;
+  const fs::directory_iterator entries(folder, error);
+  require(!error, ErrorKind::kIo, "cannot list {}: {}", folder.string(), error.message());
+  for (const auto& entry : entries) {
     const std::string name = entry.path().filename().string();
-    const bool belongs = is_tensor_file(name) || (part == Part::kAll && is_state_file(name));
+    const bool belongs = is_tensor_file(name) || is_companion(name) || (part == Part::kAll && is_state_file(name));
     require(!belongs || files.contains(name), ErrorKind::kIo,
             "{} does not belong to this checkpoint: its manifest does not list it. Remove the file",
             entry.path().string());
@@ -128,7 +140,7 @@ fs::path CheckpointWriter::commit() {
   }
   const Json manifest{{"format_version", kFormatVersion}, {"step", step_}, {"files", files}};
   write_file_atomically(temporary_ / kManifest, manifest.dump(2) + "\n");
-  if (fs::exists(final_)) remove_checkpoint(final_);  // from a run that this one replaces
+  if (is_there(final_)) remove_checkpoint(final_);  // from a run that this one replaces
   std::error_code error;
   fs::rename(temporary_, final_, error);
   require(!error, ErrorKind::kIo, "cannot rename {} to {}: {}", temporary_.string(), final_.string(), error.message());
@@ -151,20 +163,22 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(output_dir, error)) {
     const auto step = parse_step(entry.path().filename().string());
-    if (step && fs::exists(entry.path() / kManifest)) found.push_back({entry.path(), *step});
+    if (step && is_there(entry.path() / kManifest)) found.push_back({entry.path(), *step});
   }
   std::ranges::sort(found, {}, &CheckpointFolder::step);
   return found;
 }
 
 void verify_checkpoint(const fs::path& folder) {
-  require(fs::exists(folder / kManifest), ErrorKind::kIo, "{} has no manifest.json: not a complete checkpoint",
+  require(is_there(folder / kManifest), ErrorKind::kIo, "{} has no manifest.json: not a complete checkpoint",
           folder.string());
   as_damage([&] { verify_files(folder, read_json(folder / kManifest, kMaxIndexBytes), Part::kAll); });
 }
 
+uint32_t manifest_sum(const fs::path& folder) { return sum_file(folder / kManifest).crc; }
+
 void verify_model_files(const fs::path& folder) {
-  if (!fs::exists(folder / kManifest)) return;
+  if (!is_there(folder / kManifest)) return;
   as_damage([&] {
     const Json manifest = read_json(folder / kManifest, kMaxIndexBytes);
     if (!manifest.contains("format_version")) return;
@@ -200,7 +214,8 @@ std::optional<CheckpointFolder> newest_sound_checkpoint(const fs::path& output_d
 }
 
 void remove_later_checkpoints(const fs::path& output_dir, int64_t step) {
-  for (const CheckpointFolder& folder : list_checkpoints(output_dir)) {
+  const std::vector<CheckpointFolder> folders = list_checkpoints(output_dir);
+  for (const CheckpointFolder& folder : folders | std::views::reverse) {  // what is left after a kill is of one course
     if (folder.step <= step) continue;
     log::info("removing {}", folder.path.string());
     remove_checkpoint(folder.path);

@@ -54,13 +54,16 @@ struct CheckpointFolder {
 // Committed checkpoints of `output_dir`, by ascending step. Cheap: does not read the files.
 std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& output_dir);
 
-// Reads every file and compares with the manifest; Error (kIo) naming the file and what differs. Weights and states
-// that the manifest does not list are of another checkpoint: refused too.
+// Reads every file and compares with the manifest; Error (kIo) naming the file and what differs. Weights, states,
+// configuration and tokenizer files that the manifest does not list are of another checkpoint: refused too.
 void verify_checkpoint(const std::filesystem::path& folder);
 
 // The same for a folder that a model is loaded from, without the optimizer's files. Other folders than checkpoints,
 // which have no manifest, or somebody else's, are not looked at.
 void verify_model_files(const std::filesystem::path& folder);
+
+// Checksum of a checkpoint's manifest, and so of all its files.
+uint32_t manifest_sum(const std::filesystem::path& folder);
 
 // Error (kConfig) if `folder` is a checkpoint or a run's folder of DeepSpeed's.
 void refuse_deepspeed_checkpoint(const std::filesystem::path& folder);

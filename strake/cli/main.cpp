@@ -1,6 +1,7 @@
 #include <fcntl.h>
 
 #include <csignal>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
@@ -79,6 +80,9 @@ int main(int argc, char** argv) {
   } catch (const strake::Error& error) {
     std::cerr << strake::error_line(error.kind(), error.what());
     return strake::exit_code(error.kind());
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::cerr << strake::error_line(strake::ErrorKind::kIo, error.what());
+    return strake::exit_code(strake::ErrorKind::kIo);
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) {
       std::cerr << "strake: there is not enough memory. Smaller batches need less, and training needs less with "

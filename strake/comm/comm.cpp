@@ -1,6 +1,10 @@
 #include "strake/comm/comm.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+
+#include <algorithm>
 
 #include "strake/core/error.h"
 
@@ -26,6 +30,16 @@ std::vector<double> all_gather_values(Comm& comm, const std::vector<double>& val
   std::copy(values.begin(), values.end(), data + comm.rank() * count);
   comm.all_reduce(slots);  // exact: all but one addend of each slot are zero
   return {data, data + slots.numel()};
+}
+
+std::string broadcast_text(Comm& comm, const std::string& own, int root) {
+  at::Tensor length = at::full({1}, static_cast<int64_t>(own.size()), at::kLong);
+  comm.broadcast(length, root);
+  at::Tensor letters = at::empty({*length.const_data_ptr<int64_t>()}, at::kInt);
+  auto* values = letters.mutable_data_ptr<int32_t>();
+  if (comm.rank() == root) std::ranges::copy(own, values);
+  if (letters.numel() > 0) comm.broadcast(letters, root);
+  return {values, values + letters.numel()};
 }
 
 void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold) {

@@ -106,6 +106,9 @@ class SelfComm final : public Comm {
 // Element [r * values.size() + i] of the result is values[i] of rank r. For a few numbers, such as losses and counts.
 std::vector<double> all_gather_values(Comm& comm, const std::vector<double>& values);
 
+// That of `root`, on all ranks.
+std::string broadcast_text(Comm& comm, const std::string& own, int root);
+
 // shard (+)= piece, converting to the shard's dtype. What every transport's reduce_scatter does with each rank's piece.
 void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold);
 

@@ -16,9 +16,10 @@ namespace strake {
 using Json = nlohmann::json;
 
 // Largest accepted sizes of files that come from outside.
-inline constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
+inline constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 inline constexpr uint64_t kMaxTokenizerBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMaxIndexBytes = uint64_t{64} << 20;
+inline constexpr uint64_t kMaxHistoryBytes = uint64_t{256} << 20;
 
 // Parses JSON that may be hostile: at most 64 levels deep, no duplicate keys, valid UTF-8, finite numbers.
 // Errors are kConfig and start with `source` (a path, or "file:line").

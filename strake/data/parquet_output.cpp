@@ -72,9 +72,10 @@ struct ParquetOutput::State {
                                 ->build();
     const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
     schema = batch.schema();
-    writer = value_of(
-        parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), stream, properties, arrow_properties),
-        name);
+    auto opened =
+        parquet::arrow::FileWriter::Open(*schema, arrow::default_memory_pool(), stream, properties, arrow_properties);
+    require_written(opened.status());  // it writes the first bytes
+    writer = value_of(std::move(opened), name);
   }
 
   void append(const arrow::RecordBatch& batch) {

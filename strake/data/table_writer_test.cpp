@@ -227,18 +227,20 @@ TEST_F(TableWriterTest, UnfinishedAndFailedFilesLeaveTheOldOneAlone) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit unlimited{};
   getrlimit(RLIMIT_FSIZE, &unlimited);
-  const rlimit small{4096, unlimited.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  const Caught caught = error_of([&] {
-    TableWriter writer(out, {});
-    std::vector<float> noise(200000);
-    for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 2654435761U % 1000003U);
-    const std::vector<ExtraColumn> extra = {{"noise", FloatRows{noise, 200000}}};
-    writer.append(table, extra);
-    writer.finish();
-  });
-  setrlimit(RLIMIT_FSIZE, &unlimited);
-  EXPECT_TRUE(caught.says(ErrorKind::kIo, "out.parquet: File too large; the previous file is unchanged"));
+  for (const rlim_t most : {rlim_t{1}, rlim_t{4096}}) {
+    const rlimit small{most, unlimited.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &small);
+    const Caught caught = error_of([&] {
+      TableWriter writer(out, {});
+      std::vector<float> noise(200000);
+      for (size_t i = 0; i < noise.size(); ++i) noise[i] = static_cast<float>(i * 2654435761U % 1000003U);
+      const std::vector<ExtraColumn> extra = {{"noise", FloatRows{noise, 200000}}};
+      writer.append(table, extra);
+      writer.finish();
+    });
+    setrlimit(RLIMIT_FSIZE, &unlimited);
+    EXPECT_TRUE(caught.says(ErrorKind::kIo, "out.parquet: File too large; the previous file is unchanged")) << most;
+  }
   std::ifstream stream(out);
   EXPECT_EQ(std::string((std::istreambuf_iterator<char>(stream)), {}), "old");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);

@@ -1,7 +1,5 @@
 #include "strake/tasks/launched_ranks.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -12,25 +10,15 @@
 namespace strake::tasks {
 namespace {
 
-// Of all ranks, on all of them.
-std::string text_of(comm::Comm& comm, int root, const std::string& own, int64_t length) {
-  at::Tensor letters = at::empty({length}, at::kInt);
-  auto* values = letters.mutable_data_ptr<int32_t>();
-  if (comm.rank() == root) std::ranges::copy(own, values);
-  comm.broadcast(letters, root);
-  return {values, values + length};
-}
-
 // That of the first rank that has one, in the same words on all ranks.
 std::optional<Error> first_error(comm::Comm& comm, const std::optional<Error>& own) {
   const std::string text = own ? own->what() : "";
   const auto kind = own ? static_cast<double>(own->kind()) : 0;
-  const std::vector<double> told =
-      comm::all_gather_values(comm, {own ? 1.0 : 0.0, kind, static_cast<double>(text.size())});
+  const std::vector<double> told = comm::all_gather_values(comm, {own ? 1.0 : 0.0, kind});
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const double* const of_rank = &told[3 * static_cast<size_t>(rank)];
+    const double* const of_rank = &told[2 * static_cast<size_t>(rank)];
     if (of_rank[0] == 0) continue;
-    const std::string words = text_of(comm, rank, text, static_cast<int64_t>(of_rank[2]));
+    const std::string words = comm::broadcast_text(comm, text, rank);
     return Error(static_cast<ErrorKind>(static_cast<int>(of_rank[1])),
                  rank == 0 ? words : fmt::format("rank {}: {}", rank, words));
   }

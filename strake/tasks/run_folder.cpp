@@ -57,8 +57,10 @@ std::optional<fs::path> find_resume(const TrainConfig& config) {
     require(newest.has_value(), ErrorKind::kIo, "--resume_from_checkpoint {}: none of its checkpoints is sound", wish);
     return newest->path;
   }
-  checkpoint::verify_checkpoint(wish);
-  return fs::path(wish);
+  fs::path folder = fs::path(wish).lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // its name says a step
+  checkpoint::verify_checkpoint(folder);
+  return folder;
 }
 
 void check_output_folder(const TrainConfig& config, const std::optional<fs::path>& resume_from) {

@@ -22,6 +22,8 @@
 #include "strake/models/weights.h"
 #include "strake/tasks/launched_ranks.h"
 #include "strake/tasks/memory_report.h"
+#include "strake/tasks/precision_file.h"
+#include "strake/tasks/rank_agreement.h"
 #include "strake/tasks/run_folder.h"
 #include "strake/tasks/run_log.h"
 #include "strake/tasks/sharding_flags.h"
@@ -102,14 +104,17 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .model = job.model(),
       .train = job.train_data(),
       .evaluate = job.has_evaluation() ? std::function<training::Evaluation()>(evaluate) : nullptr,
+      .evaluation_data = job.has_evaluation() ? std::optional(job.evaluation_data().fingerprint()) : std::nullopt,
       .training_flops = training::TrainingFlops(job.model()),
       .output_dir = config.output_dir,
       .resume_from = start.resume_from,
       .fingerprint = start.fingerprint,
       .write_companions =
           [&](const fs::path& folder) {
-            write_file_atomically(folder / "config.json", job.config_json());
+            std::error_code ignored;
+            fs::remove(folder / kPrecisionFile, ignored);  // it tells of an earlier model
             job.tokenizer().save(folder);
+            write_file_atomically(folder / "config.json", job.config_json());
           },
       .listener = run_log.get()};
   training::Trainer trainer(std::move(inputs), parameters, comm, options);
@@ -386,12 +391,14 @@ training::TrainReport train(const TrainConfig& given) {
     }
     std::optional<RunFolder> folder;
     if (!mpi || mpi->rank() == 0) folder.emplace(config);
-    const std::optional<fs::path> resume_from = find_resume(config);
+    const std::optional<fs::path> resume_from = mpi ? find_resume_together(config, *mpi) : find_resume(config);
     if (folder) check_output_folder(config, resume_from);
     if (!resume_from && !job->weights().empty()) checkpoint::verify_model_files(job->weights());
+    const Json fingerprint = run_fingerprint(config, *job, num_ranks);
+    if (mpi) require_alike(course_of_run(config, *job, fingerprint, resume_from), *mpi);
     const Start start{.folder = folder ? &*folder : nullptr,
                       .resume_from = resume_from,
-                      .fingerprint = run_fingerprint(config, *job, num_ranks),
+                      .fingerprint = fingerprint,
                       .first_rank = launched ? launched->rank - launched->local_rank : 0,
                       .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};
     if (mpi) return run_rank(config, *job, start, *mpi);

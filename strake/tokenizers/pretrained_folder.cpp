@@ -65,8 +65,7 @@ Json parse_object(const Folder& folder, const char* name) {
 
 Folder read_folder(const fs::path& path) {
   Folder folder{.path = path, .files = {}};
-  for (const char* name : {"tokenizer.json", "vocab.txt", "vocab.json", "merges.txt", "tokenizer_config.json",
-                           "special_tokens_map.json", "added_tokens.json"}) {
+  for (const char* name : kTokenizerFiles) {
     const fs::path file = resolve_inside(path, name, path.string());
     if (is_there(file)) folder.files[name] = read_file(file, kMaxTokenizerBytes);
   }

@@ -187,6 +187,12 @@ std::string_view Tokenizer::id_to_token(int32_t id) const {
 void Tokenizer::save(const std::filesystem::path& directory) const {
   strake::create_directories(directory);
   for (const auto& [name, content] : files_) write_file_atomically(directory / name, content);
+  for (const char* name : kTokenizerFiles) {
+    std::error_code error;
+    if (!files_.contains(name) && is_there(directory / name)) std::filesystem::remove(directory / name, error);
+    require(!error, ErrorKind::kIo, "cannot remove {}, which is of another tokenizer: {}", (directory / name).string(),
+            error.message());
+  }
 }
 
 }  // namespace strake::tokenizers

@@ -56,7 +56,8 @@ class Tokenizer {
   std::string fingerprint() const { return fingerprint_; }                       // hex; equal if ids are always equal
 
   // Writes byte-identical copies of the files this tokenizer was loaded from, each atomically; for a bare vocab.txt
-  // also a tokenizer_config.json, so that AutoTokenizer can load the folder. Creates the directory.
+  // also a tokenizer_config.json, so that AutoTokenizer can load the folder. Creates the directory; removes
+  // what another tokenizer has left there, which would be read too.
   void save(const std::filesystem::path& directory) const;
 
   // For FastEncoder; the merges of the specification are no longer there.

@@ -47,6 +47,27 @@ TEST(BestModelTest, NoNumberIsNeverTheBest) {
   EXPECT_EQ(model.state().best->step, 2);
 }
 
+TEST(BestModelTest, InfinityIsNeverTheBest) {
+  BestModel model({.larger_is_better = true, .patience = 3});
+  model.add({INFINITY, 1});
+  EXPECT_FALSE(model.keep({INFINITY, 1}));
+  EXPECT_FALSE(model.state().best.has_value());
+}
+
+TEST(BestModelTest, OtherDataStartsAnew) {
+  BestModel before({.data = 7});
+  before.add({0.25, 3});
+  const BestModel::State state = best_model_state(to_json(before.state()), "state");
+  EXPECT_FALSE(BestModel({.data = 8}).restore(state));
+  BestModel same({.data = 7});
+  EXPECT_TRUE(same.restore(state));
+  EXPECT_EQ(same.state().best->step, 3);
+  BestModel::State unknown = state;
+  unknown.data.reset();
+  EXPECT_TRUE(same.restore(unknown));
+  EXPECT_EQ(same.state().data, 7);
+}
+
 TEST(BestModelTest, AnotherMetricStartsAnew) {
   BestModel losses({.metric = "eval_loss"});
   losses.add({0.25, 3});

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
@@ -107,6 +109,21 @@ void write_model_parts(const models::Model& model, ShardedParameters& parameters
   const std::vector<int> writers = block_writers(model, ranks);
   write_blocks(model, parameters, writers, folder / part_name(parameters.rank(), ranks));
   if (parameters.rank() == 0) write_index(model, writers, ranks, folder);
+}
+
+void remove_other_weights(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> others;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_numbered =
+        name.starts_with("model-") && name.find("-of-") != std::string::npos && name.ends_with(".safetensors");
+    if (name == kIndexFile || is_numbered) others.push_back(entry.path());
+  }
+  for (const fs::path& path : others) {
+    log::info("removing {}, of an earlier model", path.string());
+    fs::remove(path, error);
+  }
 }
 
 void read_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {

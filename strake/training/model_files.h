@@ -16,6 +16,9 @@ void write_model(const models::Model& model, ShardedParameters& parameters, cons
 // one at a time. Collective.
 void write_model_parts(const models::Model& model, ShardedParameters& parameters, const std::filesystem::path& folder);
 
+// Removes what an earlier model has left beside model.safetensors: numbered files and their index.
+void remove_other_weights(const std::filesystem::path& folder);
+
 // Fills the parameters from either form. Collective. Error (kConfig) if a tensor is missing or does not fit.
 void read_model(const models::Model& model, ShardedParameters& parameters, const std::filesystem::path& folder);
 

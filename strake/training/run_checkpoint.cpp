@@ -211,13 +211,13 @@ void write_run(const models::Model& model, ShardedParameters& parameters, const 
 
 monitor::TrainerState read_history(const fs::path& folder) {
   const fs::path path = folder / kHistoryFile;
-  return monitor::trainer_state_from_json(read_json(path, kMaxIndexBytes), path.string());
+  return monitor::trainer_state_from_json(read_json(path, kMaxHistoryBytes), path.string());
 }
 
 RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,
                   const fs::path& folder) {
   const std::string source = (folder / kStateFile).string();
-  const Json document = read_json(folder / kStateFile, kMaxConfigBytes);
+  const Json document = read_json(folder / kStateFile, kMaxIndexBytes);
   check_fingerprint(get_required<Json>(document, "fingerprint", source), fingerprint, source);
   check_frozen(get_or<std::vector<std::string>>(document, "frozen_parameters", {}, source), frozen_names(model),
                source);

@@ -30,7 +30,7 @@ monitor::PackedWork work_of(const data::TokenDataset& dataset, const data::Globa
 
 // The closing entry that `output_dir` has already if it is of the same run, else `closing`.
 Json earlier_closing(const fs::path& output_dir, const Json& closing) {
-  if (!fs::exists(output_dir / kHistoryFile)) return closing;
+  if (!is_there(output_dir / kHistoryFile)) return closing;
   monitor::TrainerState state;
   try {
     state = read_history(output_dir);
@@ -73,7 +73,8 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
       best_({.metric = options_.best_metric_name(),
              .larger_is_better = options_.larger_is_better(),
              .threshold = options_.early_stopping_threshold,
-             .patience = options_.early_stopping_patience}) {
+             .patience = options_.early_stopping_patience,
+             .data = inputs_.evaluation_data}) {
   if (options_.precision() == Precision::kFp16) scaler_.emplace(options_.loss_scaling);
   if (inputs_.resume_from) resume();
   plan_length();
@@ -249,15 +250,34 @@ void Trainer::save() {
   if (writer) {
     inputs_.write_companions(folder);
     write_file_atomically(folder / kHistoryFile, monitor::to_json_text(history_));
+    checkpoint::remove_later_checkpoints(inputs_.output_dir, state_.step);
     const fs::path saved = writer->commit();
     log::info("saved {}", saved.string());
-    checkpoint::remove_later_checkpoints(inputs_.output_dir, state_.step);
     if (options_.save_total_limit > 0) {
       checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit,
                                     keeps_best ? std::optional(best_folder_) : std::nullopt);
     }
   }
   comm_.barrier();
+}
+
+// The folder may have an earlier model: until all of this one is there, nothing is, because config.json comes last.
+void Trainer::write_final_model() {
+  const fs::path config = inputs_.output_dir / "config.json";
+  const fs::path earlier = inputs_.output_dir / ".config.json.old";
+  if (comm_.rank() == 0 && is_there(config)) {
+    std::error_code error;
+    fs::rename(config, earlier, error);
+    require(!error, ErrorKind::kIo, "cannot rename {} to {}: {}", config.string(), earlier.string(), error.message());
+    sync_directory(inputs_.output_dir);
+  }
+  comm_.barrier();
+  write_model(inputs_.model, parameters_, inputs_.output_dir);
+  if (comm_.rank() != 0) return;
+  remove_other_weights(inputs_.output_dir);
+  inputs_.write_companions(inputs_.output_dir);
+  std::error_code ignored;
+  fs::remove(earlier, ignored);
 }
 
 void Trainer::finish(double seconds) {
@@ -287,9 +307,8 @@ void Trainer::finish(double seconds) {
     comm_.barrier();
     read_model(inputs_.model, parameters_, best_folder_);
   }
-  write_model(inputs_.model, parameters_, inputs_.output_dir);
+  write_final_model();
   if (comm_.rank() == 0) {
-    inputs_.write_companions(inputs_.output_dir);
     history_.global_step = state_.step;
     history_.epoch = epoch_now();
     history_.total_flos = state_.flops;

@@ -35,6 +35,7 @@ struct TrainerInputs {
   const models::Model& model;
   const data::TokenDataset& train;
   std::function<Evaluation()> evaluate;                                   // collective; empty: there is no evaluation
+  std::optional<uint32_t> evaluation_data = std::nullopt;                 // its fingerprint
   std::function<double(const monitor::PackedWork&)> training_flops = {};  // of a step's batches
   std::filesystem::path output_dir;
   std::optional<std::filesystem::path> resume_from;  // a verified checkpoint folder
@@ -91,6 +92,7 @@ class Trainer {
   void find_best_folder();
   void warn_of_later_checkpoints() const;
   void save();
+  void write_final_model();
   void finish(double seconds);
   void log_entry(Json entry);
   double epoch_now() const;

@@ -3,6 +3,7 @@
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/error.h"
+#include "strake/core/file.h"
 #include "strake/core/log.h"
 #include "strake/training/trainer.h"
 
@@ -26,8 +27,8 @@ void Trainer::resume() {
   if (!best_.restore(state_.best_model)) {
     if (comm_.rank() == 0 && state_.best_model.best) {
       log::warning(
-          "resumed from {} with another --metric_for_best_model or --greater_is_better: {} was {} so far; the "
-          "best model is looked for anew",
+          "resumed from {} with another --metric_for_best_model, --greater_is_better or validation data: {} was {} so "
+          "far; the best model is looked for anew",
           folder.string(), state_.best_model.metric, state_.best_model.best->metric);
     }
     state_.best_model = best_.state();
@@ -45,7 +46,7 @@ void Trainer::find_best_folder() {
   const BestModel::Evaluation& best = *state_.best_model.kept;
   const fs::path beside = (*inputs_.resume_from / ".." / checkpoint::folder_name(best.step)).lexically_normal();
   for (const fs::path& folder : {beside, fs::path(history_.best_model_checkpoint.value_or(""))}) {
-    if (!fs::exists(folder / kHistoryFile)) continue;
+    if (!is_there(folder / kHistoryFile)) continue;
     const auto history = read_history(folder).log_history;
     const bool is_found = std::ranges::any_of(history, [&](const Json& entry) {
       return entry.contains(best_.state().metric) && entry[best_.state().metric] == best.metric &&

@@ -245,7 +245,7 @@ def test_a_recommended_stage_3_keeps_small_blocks_whole_as_a_file_without_a_thre
 
 
 def test_a_dry_run_sees_the_largest_batch_of_all_epochs_and_of_smaller_micro_batches(folder, tmp_path):
-    words = "the film was a we it and book this day".split()
+    words = ["the", "film", "was", "a", "we", "it", "and", "book", "this", "day"]
     texts = [" ".join(words * 40)] * 2 + ["the film"] * 14
     (tmp_path / "two.txt").write_text("\n".join(texts) + "\n")
     make_language_model(tmp_path / "gpt2")

@@ -5,9 +5,9 @@ import shutil
 import subprocess
 
 import pytest
-from program import environment, files_in, metrics, run, wait_until
+from program import command, environment, files_in, metrics, run, wait_until
 from resumable_run import train_command
-from tiny_models import training_inputs
+from tiny_models import reviews, training_inputs, write_table
 
 FLAGS = {"max_steps": 12, "metric_for_best_model": "loss", "greater_is_better": "true"}
 
@@ -101,6 +101,68 @@ def test_another_metric_looks_for_the_best_model_anew(inputs, finished):
     assert (
         state["best_metric"] == [entry for entry in metrics(finished) if "eval_accuracy" in entry][-1]["eval_accuracy"]
     )
+
+
+def test_other_validation_data_looks_for_the_best_model_anew(inputs, finished, tmp_path):
+    other = inputs | {"validation_file": write_table(tmp_path / "other.parquet", reviews(11, seed=5))}
+    outcome = run(train_command(other, finished, resume_from_checkpoint="true", **(FLAGS | {"max_steps": 16})))
+    assert outcome.code == 0, outcome.err
+    assert "validation data: eval_loss was " in outcome.err and "looked for anew" in outcome.err
+    assert json.loads((finished / "trainer_state.json").read_text())["best_global_step"] == 16
+
+
+def test_a_trailing_slash_does_not_hide_that_a_checkpoint_was_renamed(inputs, finished):
+    (finished / "checkpoint-12").rename(finished / "checkpoint-9")
+    for slash in ("", "/"):
+        said = refusal(inputs, finished, code=4, resume_from_checkpoint=f"{finished}/checkpoint-9{slash}")
+        assert "it is of step 12, the folder's name says 9" in said
+
+
+def test_a_checkpoint_that_is_a_circle_of_links_is_left_aside(inputs, finished):
+    (finished / "checkpoint-99").symlink_to("checkpoint-99")
+    outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **FLAGS))
+    assert outcome.code == 0, outcome.err
+
+
+def test_a_tokenizer_file_that_a_checkpoint_does_not_list_is_not_read(inputs, finished):
+    (finished / "checkpoint-12" / "tokenizer.json").write_text("{}")
+    said = refusal(inputs, finished, code=4, resume_from_checkpoint=finished / "checkpoint-12")
+    assert "tokenizer.json does not belong to this checkpoint" in said
+    outcome = run(command("evaluate", model_name_or_path=finished / "checkpoint-12", input=inputs["train_file"]))
+    assert outcome.code == 4 and "tokenizer.json does not belong" in outcome.err
+
+
+def test_a_model_takes_the_place_of_another_with_all_its_files(inputs, tmp_path):
+    """Files of another tokenizer, or weights in several files, would be read instead of the model's own, or with it."""
+    flags = FLAGS | {"save_strategy": "no", "load_best_model_at_end": None, "max_steps": 2}
+    alone = tmp_path / "alone"
+    assert run(train_command(inputs, alone, **flags)).code == 0
+    folder = tmp_path / "out"
+    folder.mkdir()
+    stale = ["tokenizer.json", "added_tokens.json", "merges.txt", "model-00001-of-00002.safetensors"]
+    for name in [*stale, "model.safetensors.index.json", "strake_precision.json", "config.json", "notes.txt"]:
+        (folder / name).write_text("{}")
+    assert run(train_command(inputs, folder, **flags)).code == 0
+    assert {path.name for path in folder.iterdir()} == {path.name for path in alone.iterdir()} | {"notes.txt"}
+    assert (folder / "config.json").read_bytes() == (alone / "config.json").read_bytes()
+
+
+def test_a_model_that_is_half_there_is_none(inputs, tmp_path):
+    """The weights are new, the rest could not be written: without a config.json nothing takes that for a model."""
+    flags = FLAGS | {"save_strategy": "no", "load_best_model_at_end": None, "max_steps": 2}
+    folder = tmp_path / "out"
+    assert run(train_command(inputs, folder, **flags)).code == 0
+    config = (folder / "config.json").read_bytes()
+    (folder / "vocab.txt").unlink()
+    (folder / "vocab.txt" / "in the way").mkdir(parents=True)
+    before = (folder / "model.safetensors").read_bytes()
+    outcome = run(train_command(inputs, folder, **(flags | {"learning_rate": 1e-2})))
+    assert outcome.code == 4 and "vocab.txt" in outcome.err
+    assert (folder / "model.safetensors").read_bytes() != before
+    assert not (folder / "config.json").exists()
+    assert (folder / ".config.json.old").read_bytes() == config, "nothing is lost"
+    outcome = run(command("evaluate", model_name_or_path=folder, input=inputs["train_file"]))
+    assert outcome.code in (2, 4) and "config.json" in outcome.err
 
 
 def test_checkpoints_of_a_course_that_is_left_are_replaced(inputs, finished):
