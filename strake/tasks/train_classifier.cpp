@@ -37,6 +37,8 @@ LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models
     require(config.problem_type.empty() || numbers == wants_numbers, ErrorKind::kUsage,
             "--problem_type {} contradicts {}, whose labels are {}", config.problem_type, config.train_file.front(),
             numbers ? "numbers" : "classes");
+    require(numbers || !reader.info().label_names.empty(), ErrorKind::kData,
+            "{}: its labels are classes, and strake.label_names names none", config.train_file.front());
     return numbers ? LabelMap::numbers() : LabelMap::classes(reader.info().label_names);
   }
   return LabelMap::collect(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
