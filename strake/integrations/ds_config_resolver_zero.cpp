@@ -19,7 +19,7 @@ void DsResolver::resolve_scheduler() {
     return;
   }
   set("scheduler.type", *type, "file");
-  if (given("lr_scheduler_type") && inputs_.options.lr_scheduler_type != *type)
+  if (given("lr_scheduler_type") && Json(inputs_.options.lr_scheduler_type) != *type)
     mismatch("scheduler.type", *type, "lr_scheduler_type", inputs_.options.lr_scheduler_type);
   for (const auto& [owner, name, fallback] : ds_schedule_parameters()) {
     if (owner != type->get<std::string>()) continue;

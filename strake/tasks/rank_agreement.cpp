@@ -61,10 +61,10 @@ std::string first_difference(const Json& own, const Json& of_first) {
 std::optional<fs::path> find_resume_together(const TrainConfig& config, comm::Comm& ranks) {
   std::optional<fs::path> found;
   if (ranks.rank() == 0) found = find_resume(config);
-  const std::string path = comm::broadcast_text(ranks, found ? found->string() : "", 0);
+  const fs::path path = comm::broadcast_text(ranks, found ? found->string() : "", 0);
   if (path.empty()) return std::nullopt;
   if (ranks.rank() != 0) checkpoint::verify_checkpoint(path);
-  return path;
+  return std::optional(path);
 }
 
 Json course_of_run(const TrainConfig& config, const TrainJob& job, const Json& fingerprint,

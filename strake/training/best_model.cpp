@@ -1,6 +1,7 @@
 #include "strake/training/best_model.h"
 
 #include <cmath>
+#include <limits>
 
 #include "strake/core/error.h"
 
@@ -21,8 +22,9 @@ std::optional<BestModel::Evaluation> evaluation_from(const Json& json, const cha
 }  // namespace
 
 double BestModel::gain(const Evaluation& evaluation, const std::optional<Evaluation>& best) const {
-  if (!std::isfinite(evaluation.metric)) return -INFINITY;
-  if (!best) return INFINITY;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (!std::isfinite(evaluation.metric)) return -kInfinity;
+  if (!best) return kInfinity;
   return rule_.larger_is_better ? evaluation.metric - best->metric : best->metric - evaluation.metric;
 }
 
