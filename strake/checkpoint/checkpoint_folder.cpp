@@ -1,7 +1,6 @@
 #include "strake/checkpoint/checkpoint_folder.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <ranges>
 
@@ -10,6 +9,7 @@
 #include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/core/log.h"
+#include "strake/core/tokenizer_files.h"
 
 namespace strake::checkpoint {
 namespace {
@@ -56,10 +56,7 @@ bool is_tensor_file(const std::string& name) {
   return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 bool is_companion(const std::string& name) {
-  constexpr std::array<std::string_view, 8> kNames{
-      "config.json",           "tokenizer.json",          "vocab.txt",        "vocab.json", "merges.txt",
-      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"};
-  return std::ranges::find(kNames, name) != kNames.end();
+  return name == "config.json" || std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
 }
 bool is_state_file(const std::string& name) { return name == "strake_state.json" || name == "trainer_state.json"; }
 

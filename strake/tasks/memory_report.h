@@ -57,7 +57,8 @@ training::MemoryPlanRequest request_of(const PlannedRun& run);
 // Of all ranks.
 double sequences_of_step(const PlannedRun& run);
 
-// The micro-batch with most tokens of a run. Of a long one, those of its first 20 million sequences are looked at.
+// The micro-batch with most tokens of a run. Of a long one, those of its first epoch and of its first two million
+// sequences are looked at.
 models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
                                  int64_t num_ranks);
 

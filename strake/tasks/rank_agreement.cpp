@@ -8,7 +8,6 @@
 #include "strake/core/error.h"
 #include "strake/tasks/run_folder.h"
 #include "strake/training/step_settings.h"
-#include "strake/training/trainer.h"
 
 namespace strake::tasks {
 namespace {
@@ -67,14 +66,14 @@ std::optional<fs::path> find_resume_together(const TrainConfig& config, comm::Co
   return std::optional(path);
 }
 
-Json course_of_run(const TrainConfig& config, const TrainJob& job, const Json& fingerprint,
+Json course_of_run(const TrainConfig& config, const Json& fingerprint, std::optional<uint32_t> evaluation_data,
                    const std::optional<fs::path>& resume_from) {
   Json values = fingerprint;
   add_flags(config.training, values);
   values.update(training::step_settings(config.training, 0));
   add_sharding(config.training.sharding, values);
   values["device"] = config.device;
-  if (job.has_evaluation()) values["evaluation_data_crc32c"] = job.evaluation_data().fingerprint();
+  if (evaluation_data) values["evaluation_data_crc32c"] = *evaluation_data;
   values["checkpoint"] = resume_from ? Json(checkpoint::manifest_sum(*resume_from)) : Json();
   return values;
 }

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 
 #include "strake/comm/comm.h"
 #include "strake/core/json.h"
-#include "strake/tasks/train_job.h"
+#include "strake/tasks/train.h"
 
 // Ranks that are processes have read flags, configuration, data and checkpoint each on its own.
 namespace strake::tasks {
@@ -14,8 +15,8 @@ namespace strake::tasks {
 std::optional<std::filesystem::path> find_resume_together(const TrainConfig& config, comm::Comm& ranks);
 
 // What decides the course of a run: settings as resolved, data, and the checkpoint it goes on from. `fingerprint` is
-// that of run_fingerprint().
-Json course_of_run(const TrainConfig& config, const TrainJob& job, const Json& fingerprint,
+// that of run_fingerprint(), `evaluation_data` that of the data for evaluation.
+Json course_of_run(const TrainConfig& config, const Json& fingerprint, std::optional<uint32_t> evaluation_data,
                    const std::optional<std::filesystem::path>& resume_from);
 
 // Error (kUsage) on each rank whose values are not those of rank 0, with the first one that differs. Collective.

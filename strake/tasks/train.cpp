@@ -72,9 +72,10 @@ void load_weights(const TrainJob& job, uint64_t seed, training::ShardedParameter
 struct Start {
   RunFolder* folder;  // of rank 0
   std::optional<fs::path> resume_from;
-  Json fingerprint;             // what must not change between start and resume
-  int first_rank = 0;           // of this machine
-  std::string sharding_record;  // ds_config_resolved.json, if not empty
+  Json fingerprint;                         // what must not change between start and resume
+  std::optional<uint32_t> evaluation_data;  // its fingerprint
+  int first_rank = 0;                       // of this machine
+  std::string sharding_record;              // ds_config_resolved.json, if not empty
 };
 
 // Gives the calling rank its GPU. Returns the group that knows GPUs, if there are several ranks.
@@ -104,7 +105,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .model = job.model(),
       .train = job.train_data(),
       .evaluate = job.has_evaluation() ? std::function<training::Evaluation()>(evaluate) : nullptr,
-      .evaluation_data = job.has_evaluation() ? std::optional(job.evaluation_data().fingerprint()) : std::nullopt,
+      .evaluation_data = start.evaluation_data,
       .training_flops = training::TrainingFlops(job.model()),
       .output_dir = config.output_dir,
       .resume_from = start.resume_from,
@@ -395,10 +396,13 @@ training::TrainReport train(const TrainConfig& given) {
     if (folder) check_output_folder(config, resume_from);
     if (!resume_from && !job->weights().empty()) checkpoint::verify_model_files(job->weights());
     const Json fingerprint = run_fingerprint(config, *job, num_ranks);
-    if (mpi) require_alike(course_of_run(config, *job, fingerprint, resume_from), *mpi);
+    std::optional<uint32_t> evaluation_data;
+    if (job->has_evaluation()) evaluation_data = job->evaluation_data().fingerprint();
+    if (mpi) require_alike(course_of_run(config, fingerprint, evaluation_data, resume_from), *mpi);
     const Start start{.folder = folder ? &*folder : nullptr,
                       .resume_from = resume_from,
                       .fingerprint = fingerprint,
+                      .evaluation_data = evaluation_data,
                       .first_rank = launched ? launched->rank - launched->local_rank : 0,
                       .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};
     if (mpi) return run_rank(config, *job, start, *mpi);

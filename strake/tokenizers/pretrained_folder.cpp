@@ -7,6 +7,7 @@
 #include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/core/log.h"
+#include "strake/core/tokenizer_files.h"
 #include "strake/tokenizers/tokenizer_json.h"
 #include "strake/tokenizers/unicode.h"
 

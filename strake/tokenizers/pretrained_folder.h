@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -10,11 +9,6 @@
 #include "strake/tokenizers/spec.h"
 
 namespace strake::tokenizers {
-
-// All that load_files() looks for in a folder.
-inline constexpr std::array<const char*, 7> kTokenizerFiles{
-    "tokenizer.json",          "vocab.txt",        "vocab.json", "merges.txt", "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json"};
 
 struct LoadedFiles {
   TokenizerSpec spec;

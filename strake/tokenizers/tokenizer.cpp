@@ -5,6 +5,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
+#include "strake/core/tokenizer_files.h"
 #include "strake/tokenizers/pretrained_folder.h"
 #include "strake/tokenizers/unicode.h"
 

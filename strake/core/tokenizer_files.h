@@ -1,0 +1,12 @@
+#pragma once
+
+#include <array>
+
+namespace strake {
+
+// Files beside a model that a tokenizer is read from, by the names that Hugging Face gives them.
+inline constexpr std::array<const char*, 7> kTokenizerFiles{
+    "tokenizer.json",          "vocab.txt",        "vocab.json", "merges.txt", "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json"};
+
+}  // namespace strake
