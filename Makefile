@@ -4,6 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 export CCACHE_DIR ?= $(HOME)/.cache/strake-ccache
 BENCH ?= all
+COMPILE := cmake --build --preset release -j $(JOBS)
 TIDY ?=
 
 help: ## Show this list
@@ -12,7 +13,7 @@ help: ## Show this list
 build: ## Set up and build the program: build/strake
 	@tools/setup.sh build
 	@cmake --preset release $(if $(wildcard build/CMakeCache.txt),>/dev/null)
-	@cmake --build --preset release -j $(JOBS)
+	@$(COMPILE) --target program
 
 demo: build ## Fine-tune a pretrained encoder on real text and score a held-back part (FULL=1: all 15 classes)
 	@tools/setup.sh demo
@@ -20,10 +21,12 @@ demo: build ## Fine-tune a pretrained encoder on real text and score a held-back
 
 test: build ## Set up, build and run every test
 	@tools/setup.sh test
+	@$(COMPILE)
 	@ctest --test-dir build --output-on-failure -j $(JOBS)
 
 bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, linears, inference, latency, prepare, memory, accuracy or all)
 	@tools/setup.sh test bench
+	@$(COMPILE)
 	@[ $(BENCH) = memory -o $(BENCH) = accuracy ] || .venv/bin/python benchmarks/run.py $(BENCH)
 	@[ $(BENCH) != memory -a $(BENCH) != all ] || .venv/bin/python benchmarks/memory.py
 	@[ $(BENCH) != accuracy -a $(BENCH) != all ] || { tools/setup.sh demo && .venv/bin/python benchmarks/accuracy.py; }

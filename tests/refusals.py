@@ -5,7 +5,7 @@ import shutil
 from program import command, files_in, run, strake
 from tiny_models import make_model, reviews, write_table
 
-USAGE, DATA, FILE, COMMUNICATION, NUMERIC = 2, 3, 4, 5, 6
+USAGE, DATA, FILE, COMMUNICATION, NUMERIC, INTERRUPTED = 2, 3, 4, 5, 6, 75
 
 
 def make_shared(folder):

@@ -25,7 +25,7 @@ void print_help(std::ostream& out) {
     out << fmt::format("  {:<10} {}\n", verb.text.name, verb.text.summary);
   }
   out << "\nExit codes: 0 done, 2 flags or configuration, 3 data, 4 file, 5 communication, 6 numeric, 70 a bug in "
-         "strake.\n";
+         "strake, 75 ended by SIGTERM with a checkpoint saved.\n";
 }
 
 void run(const std::vector<std::string>& arguments) {

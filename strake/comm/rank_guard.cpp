@@ -261,6 +261,7 @@ void split_off(int listener, int launcher, const RankEnvironment& environment) {
   }
   ::setsid();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);  // it ends with the ranks, which may need a while to save
   try {
     close_all_but({listener, starter.descriptor});
     std::filesystem::current_path("/");

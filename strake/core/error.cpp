@@ -20,6 +20,8 @@ int exit_code(ErrorKind kind) {
       return 6;
     case ErrorKind::kInternal:
       return 70;
+    case ErrorKind::kInterrupted:
+      return 75;
   }
   return 70;
 }
@@ -40,6 +42,8 @@ const char* to_string(ErrorKind kind) {
       return "numeric";
     case ErrorKind::kInternal:
       return "internal";
+    case ErrorKind::kInterrupted:
+      return "interruption";
   }
   return "internal";
 }

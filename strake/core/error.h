@@ -18,7 +18,8 @@ enum class ErrorKind {
   kIo,       // 4: file or network
   kComm,     // 5: communication between ranks
   kNumeric,  // 6: NaN or infinity where a number was needed
-  kInternal  // 70: our own mistake
+  kInternal,    // 70: our own mistake
+  kInterrupted  // 75: asked to end before the work was done, which can go on from where it was saved
 };
 
 int exit_code(ErrorKind kind);

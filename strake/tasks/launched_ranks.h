@@ -11,7 +11,8 @@
 
 namespace strake::tasks {
 
-// An error that another rank of the job tells: this process ends with its exit code and says nothing.
+// An error that has been told, mostly by another rank of the job: this process ends with its exit code and says
+// nothing.
 class ToldError final : public Error {
  public:
   explicit ToldError(const Error& error) : Error(error) {}

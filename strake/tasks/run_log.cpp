@@ -62,6 +62,12 @@ void RunLog::on_log(const Json& entry) {
 
 void RunLog::close(const training::TrainReport& report) {
   if (progress_) progress_->finish();
+  if (report.is_interrupted) {
+    log::warning(
+        "SIGTERM: the run ends after step {}, which is saved; --resume_from_checkpoint true goes on from there",
+        report.steps);
+    return;
+  }
   std::vector<monitor::TableRow> rows{{"steps", monitor::count_text(report.steps)}};
   if (report.skipped_steps) rows.emplace_back("skipped_steps", monitor::count_text(*report.skipped_steps));
   rows.insert(rows.end(), {{"epochs", fmt::format("{:.2f}", report.epochs)},

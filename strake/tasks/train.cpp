@@ -15,6 +15,7 @@
 #include "strake/core/file.h"
 #include "strake/core/log.h"
 #include "strake/core/memory.h"
+#include "strake/core/termination.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
 #include "strake/kernels/cuda/library.h"
@@ -75,6 +76,7 @@ struct Start {
   Json fingerprint;                         // what must not change between start and resume
   std::optional<uint32_t> evaluation_data;  // its fingerprint
   int first_rank = 0;                       // of this machine
+  const TerminationWatch* termination;      // nullptr: SIGTERM ends the process
   std::string sharding_record;              // ds_config_resolved.json, if not empty
 };
 
@@ -118,6 +120,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
             write_file_atomically(folder / "config.json", job.config_json());
           },
       .listener = run_log.get()};
+  if (start.termination != nullptr) inputs.is_asked_to_end = [&] { return start.termination->is_requested(); };
   training::Trainer trainer(std::move(inputs), parameters, comm, options);
   if (run_log) {
     start.folder->start(start.resume_from);
@@ -399,11 +402,14 @@ training::TrainReport train(const TrainConfig& given) {
     std::optional<uint32_t> evaluation_data;
     if (job->has_evaluation()) evaluation_data = job->evaluation_data().fingerprint();
     if (mpi) require_alike(course_of_run(config, fingerprint, evaluation_data, resume_from), *mpi);
+    std::optional<TerminationWatch> termination;
+    if (config.training.enable_jit_checkpoint) termination.emplace();
     const Start start{.folder = folder ? &*folder : nullptr,
                       .resume_from = resume_from,
                       .fingerprint = fingerprint,
                       .evaluation_data = evaluation_data,
                       .first_rank = launched ? launched->rank - launched->local_rank : 0,
+                      .termination = termination ? &*termination : nullptr,
                       .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};
     if (mpi) return run_rank(config, *job, start, *mpi);
     if (num_ranks == 1) {
@@ -418,7 +424,10 @@ training::TrainReport train(const TrainConfig& given) {
     comm::run_ranks(num_ranks, threads, run_thread, patience);
     return report;
   };
-  return mpi ? end_all_on_error(*mpi, run) : run();
+  training::TrainReport report = mpi ? end_all_on_error(*mpi, run) : run();
+  mpi.reset();  // in order, which an error would not be
+  if (report.is_interrupted) throw ToldError(Error(ErrorKind::kInterrupted, "SIGTERM"));
+  return report;
 }
 
 }  // namespace strake::tasks

@@ -94,7 +94,8 @@ struct TrainConfig {
 void require_known_ranks(const TrainConfig& config);
 void require_known_model_type(const TrainConfig& config);
 
-// Runs on every rank this process starts or is; results are those of rank 0.
+// Runs on every rank this process starts or is; results are those of rank 0. ToldError (kInterrupted) if SIGTERM ended
+// the run before its last step, with a checkpoint.
 training::TrainReport train(const TrainConfig& config);
 
 }  // namespace strake::tasks

@@ -70,6 +70,7 @@ struct TrainingOptions {
   std::string save_strategy = "steps";
   double save_steps = 500;
   int64_t save_total_limit = 0;  // 0: keep all
+  bool enable_jit_checkpoint = true;
   bool load_best_model_at_end = false;
   std::string metric_for_best_model;      // empty: loss
   std::optional<bool> greater_is_better;  // none: false for losses and errors, else true
@@ -144,6 +145,8 @@ struct TrainingOptions {
     visit("save_strategy", self.save_strategy, "no, steps or epoch");
     visit("save_steps", self.save_steps, "steps between checkpoints; below 1: a share of all steps");
     visit("save_total_limit", self.save_total_limit, "checkpoints to keep, besides the best; 0: all");
+    visit("enable_jit_checkpoint", self.enable_jit_checkpoint,
+          "on SIGTERM finish the step, save a checkpoint and end with exit code 75; false: end at once");
     visit("load_best_model_at_end", self.load_best_model_at_end, "end with the weights of the best evaluation");
     visit("metric_for_best_model", self.metric_for_best_model, "such as accuracy, f1 or loss; empty: loss");
     visit("greater_is_better", self.greater_is_better, "by default false for losses, errors and perplexity");

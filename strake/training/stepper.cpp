@@ -51,7 +51,7 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
                     .learning_rate = plan.learning_rate,
                     .sequences = global.num_sequences(),
                     .tokens = num_tokens};
-  report.loss = total_loss(losses) / plan.loss_scale;
+  gather_losses(std::move(losses), report);
   report.gradient_norm = parameters_.gradient_norm() / plan.loss_scale;
   report.skipped = options_.precision() == Precision::kFp16 && !std::isfinite(report.gradient_norm);
   if (!report.skipped) update(plan, report);
@@ -120,13 +120,17 @@ double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batc
   return batch ? loss.item<double>() : 0;
 }
 
-double Stepper::total_loss(const std::vector<double>& own_losses) {
-  const std::vector<double> all = comm::all_gather_values(comm_, own_losses);
+void Stepper::gather_losses(std::vector<double> own, StepReport& report) {
+  const size_t num_losses = own.size();
+  own.push_back(is_asked_to_end_ && is_asked_to_end_() ? 1 : 0);
+  const std::vector<double> all = comm::all_gather_values(comm_, own);
+  const auto value = [&](int rank, size_t k) { return all[static_cast<size_t>(rank) * own.size() + k]; };
   double sum = 0;
-  for (size_t k = 0; k < own_losses.size(); ++k) {
-    for (int rank = 0; rank < comm_.size(); ++rank) sum += all[rank * own_losses.size() + k];
+  for (size_t k = 0; k < num_losses; ++k) {
+    for (int rank = 0; rank < comm_.size(); ++rank) sum += value(rank, k);
   }
-  return sum;
+  report.loss = sum / report.loss_scale;
+  for (int rank = 0; rank < comm_.size(); ++rank) report.ends_run |= value(rank, num_losses) != 0;
 }
 
 }  // namespace strake::training

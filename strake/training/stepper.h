@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "strake/comm/comm.h"
 #include "strake/data/batch_plan.h"
@@ -32,12 +35,16 @@ struct StepReport {
   int64_t sequences = 0;  // of all ranks
   int64_t tokens = 0;     // of all ranks
   double seconds = 0;
+  bool ends_run = false;  // some rank was asked to end
 };
 
 // One optimizer step over micro-batches that are spread over the ranks.
 class Stepper {
  public:
   Stepper(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm, const TrainingOptions& options);
+
+  // Whether this rank was asked to end the run: asked in every step and told to all ranks by StepReport::ends_run.
+  void ask_for_end(std::function<bool()> is_asked_to_end) { is_asked_to_end_ = std::move(is_asked_to_end); }
 
   // Collective. A step in fp16 whose gradient is not finite is skipped, on all ranks alike. Otherwise Error (kNumeric)
   // naming the step if loss or gradient are not finite; the parameters are then those before the step.
@@ -52,14 +59,16 @@ class Stepper {
   double forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor);
   // Clips and updates. Error (kNumeric) as run().
   void update(const StepPlan& plan, const StepReport& report);
-  // Sum over micro-batches in global order of the losses that the ranks have in order of micro-steps.
-  double total_loss(const std::vector<double>& own_losses);
+  // Sum over micro-batches in global order of the losses that the ranks have in order of micro-steps; and whether some
+  // rank was asked to end.
+  void gather_losses(std::vector<double> own, StepReport& report);
 
   const models::Model& model_;
   ShardedParameters& parameters_;
   comm::Comm& comm_;
   TrainingOptions options_;
   GradientReducer reducer_;
+  std::function<bool()> is_asked_to_end_;
 };
 
 }  // namespace strake::training

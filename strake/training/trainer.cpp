@@ -76,6 +76,7 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
              .patience = options_.early_stopping_patience,
              .data = inputs_.evaluation_data}) {
   if (options_.precision() == Precision::kFp16) scaler_.emplace(options_.loss_scaling);
+  stepper_.ask_for_end(inputs_.is_asked_to_end);
   if (inputs_.resume_from) resume();
   plan_length();
   const Json settings = step_settings(options_, total_steps_);
@@ -120,7 +121,12 @@ TrainReport Trainer::run() {
     state_.cursor = global.next;
     state_.flops += inputs_.training_flops(work_of(inputs_.train, global));
     if (scaler_) update_loss_scale(step);
-    after_step(step, epoch_ended);
+    const bool is_saved = after_step(step, epoch_ended);
+    if (!step.ends_run || state_.step == total_steps_ || stop_) continue;
+    if (!is_saved) save();
+    report_.is_interrupted = true;
+    report_.steps = state_.step;
+    return report_;
   }
   finish(seconds_since(start));
   return report_;
@@ -136,7 +142,7 @@ void Trainer::update_loss_scale(const StepReport& step) {
             step.loss_scale, scaler_->scale());
 }
 
-void Trainer::after_step(const StepReport& step, bool epoch_ended) {
+bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
   // As Transformers' logging_nan_inf_filter: a loss that overflowed counts as the mean of those before it.
   const double before =
       state_.steps_since_log == 0 ? 0 : state_.loss_since_log / static_cast<double>(state_.steps_since_log);
@@ -158,6 +164,7 @@ void Trainer::after_step(const StepReport& step, bool epoch_ended) {
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
   if (evaluated) track_best(saves);
   if (saves) save();
+  return saves;
 }
 
 bool Trainer::due(Interval interval, int64_t every, bool epoch_ended) const {

@@ -42,7 +42,8 @@ struct TrainerInputs {
   Json fingerprint;                                  // what must not change between start and resume
   // Rank 0: writes config.json and tokenizer files into a folder.
   std::function<void(const std::filesystem::path&)> write_companions;
-  RunListener* listener = nullptr;  // rank 0
+  RunListener* listener = nullptr;             // rank 0
+  std::function<bool()> is_asked_to_end = {};  // any rank: save and end the run after this step
 };
 
 struct TrainReport {
@@ -57,6 +58,7 @@ struct TrainReport {
   int64_t parameters = 0;  // frozen ones too
   std::optional<BestModel::Evaluation> best_kept;
   std::optional<Evaluation> last_evaluation;
+  bool is_interrupted = false;  // by inputs.is_asked_to_end, before the last step; the checkpoint of `steps` is there
 };
 
 struct RunLength {
@@ -76,14 +78,15 @@ class Trainer {
   // The parameters hold the initial weights, or are filled from inputs.resume_from.
   Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm& comm, TrainingOptions options);
 
-  // Collective. Ends with the final (or best) weights in `parameters` and in output_dir.
+  // Collective. Ends with the final (or best) weights in `parameters` and in output_dir, unless it is interrupted.
   TrainReport run();
 
  private:
   void plan_length();
   // fp16: counts a skipped step and sets the scale of the next.
   void update_loss_scale(const StepReport& report);
-  void after_step(const StepReport& report, bool epoch_ended);
+  // Returns whether the step's checkpoint was saved.
+  bool after_step(const StepReport& report, bool epoch_ended);
   void log_training(const StepReport& report);
   void evaluate_now();
   void track_best(bool is_saved);

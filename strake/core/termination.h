@@ -1,0 +1,24 @@
+#pragma once
+
+#include <csignal>
+
+namespace strake {
+
+// While it exists, SIGTERM, with which schedulers announce that they take a machine back, is noted instead of ending
+// the process. A second one ends it. At most one object at a time.
+class TerminationWatch {
+ public:
+  // A process that ignores SIGTERM goes on ignoring it.
+  TerminationWatch();
+  ~TerminationWatch();
+  TerminationWatch(const TerminationWatch&) = delete;
+  TerminationWatch& operator=(const TerminationWatch&) = delete;
+
+  // From any thread.
+  bool is_requested() const;
+
+ private:
+  struct sigaction before_{};
+};
+
+}  // namespace strake

@@ -1,0 +1,44 @@
+#include "strake/core/termination.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace strake {
+namespace {
+
+TEST(TerminationWatch, NotesTheSignalAndLeavesEverythingAsItWas) {
+  {
+    const TerminationWatch watch;
+    EXPECT_FALSE(watch.is_requested());
+    std::raise(SIGTERM);
+    EXPECT_TRUE(watch.is_requested());
+  }
+  struct sigaction action{};
+  ::sigaction(SIGTERM, nullptr, &action);
+  EXPECT_EQ(action.sa_handler, SIG_DFL);
+  const TerminationWatch next;
+  EXPECT_FALSE(next.is_requested());
+}
+
+TEST(TerminationWatchDeathTest, ASecondSignalEndsTheProcess) {
+  const auto ask_twice = [] {
+    const TerminationWatch watch;
+    std::raise(SIGTERM);
+    std::raise(SIGTERM);
+  };
+  EXPECT_EXIT(ask_twice(), testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(TerminationWatch, LeavesASignalIgnoredThatWasIgnored) {
+  std::signal(SIGTERM, SIG_IGN);
+  {
+    const TerminationWatch watch;
+    std::raise(SIGTERM);
+    EXPECT_FALSE(watch.is_requested());
+  }
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+}  // namespace
+}  // namespace strake

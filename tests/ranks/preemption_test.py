@@ -1,0 +1,72 @@
+"""A run that is asked to end by SIGTERM saves what it has done, and goes on with the bits of one that never stopped."""
+
+import os
+import re
+import signal
+
+import pytest
+from failure_test import MOMENTS, Job, saved
+from program import run
+from refusals import INTERRUPTED
+from resume_test import assert_same_end, logged_steps, train_command
+from tiny_models import training_inputs
+
+RUN = {"max_steps": 60, "save_total_limit": 0}  # long enough not to end before the signal comes
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    return training_inputs(tmp_path_factory.mktemp("inputs"), validation_rows=200)
+
+
+@pytest.fixture(scope="module")
+def whole(inputs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    outcome = run(train_command(inputs, folder, 2, **RUN))
+    assert outcome.code == 0, outcome.err
+    return folder
+
+
+def asked_to_end(job, moment):
+    """Sends SIGTERM to the last rank. Returns the step that the job saved last."""
+    job.wait_for(lambda folder: logged_steps(folder) >= 1)
+    asked = job.processes()[-1]
+    job.wait_for(moment)
+    os.kill(asked, signal.SIGTERM)
+    code, log = job.end()
+    assert code == INTERRUPTED, log
+    step = int(re.search(r"SIGTERM: the run ends after step (\d+), which is saved", log)[1])
+    assert (job.folder / f"checkpoint-{step}" / "manifest.json").exists()
+    assert not (job.folder / "model.safetensors").exists()
+    assert "error" not in log
+    return step
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_one_rank_that_is_asked_is_enough(inputs, whole, tmp_path, kind, moment):
+    folder = tmp_path / "run"
+    step = asked_to_end(Job(kind, 2, inputs, folder, **RUN), MOMENTS[moment])
+    assert logged_steps(folder) == step
+    outcome = run(train_command(inputs, folder, 1, **RUN, resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(folder, whole)
+
+
+def test_checkpoints_that_nobody_asked_for_are_saved_too(inputs, tmp_path):
+    flags = {"save_strategy": "no", "load_best_model_at_end": None}
+    reference = tmp_path / "reference"
+    assert run(train_command(inputs, reference, **(RUN | flags))).code == 0
+    job = Job("threads", 1, inputs, tmp_path / "run", **(RUN | flags))
+    asked_to_end(job, lambda folder: logged_steps(folder) >= 5)
+    assert saved(job.folder) == 1
+    outcome = run(train_command(inputs, job.folder, **(RUN | flags), resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert_same_end(job.folder, reference)
+
+
+def test_a_run_may_end_at_once(inputs, tmp_path):
+    job = Job("threads", 1, inputs, tmp_path / "run", **RUN, enable_jit_checkpoint="false")
+    job.wait_for(lambda folder: logged_steps(folder) >= 5)
+    job.process.terminate()
+    assert job.end()[0] == -signal.SIGTERM
