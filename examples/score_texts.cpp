@@ -1,11 +1,12 @@
 // Scores the texts given on the command line: score_texts MODEL_FOLDER TEXT...
+#include <exception>
 #include <iostream>
 #include <vector>
 
 #include "strake/inference/engine.h"
 #include "strake/tokenizers/fast_encoder.h"
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   if (argc < 3) return 2;
   constexpr int64_t kLongest = 64;
   strake::inference::Engine engine(argv[1], strake::inference::Precision::kFp32, {.longest_sequence = kLongest});
@@ -25,4 +26,7 @@ int main(int argc, char** argv) {
     for (size_t label = 0; label < num_labels; ++label) std::cout << logits[row + label] << ' ';
     std::cout << '\n';
   }
+} catch (const std::exception& error) {
+  std::cerr << error.what() << '\n';
+  return 1;
 }

@@ -87,6 +87,6 @@ class Place:
         message = outcome.err.splitlines()[-1]
         assert message.startswith("strake: "), outcome.err
         for text in named:
-            assert str(text) in message
+            assert str(text) in message, message
         assert outcome.out == ""
         assert (files_in(self.output_dir), files_in(self.output.parent)) == before

@@ -1,4 +1,5 @@
-"""Fails if a file includes a module that its CMakeLists.txt does not list under DEPENDS, or if modules form a cycle.
+"""Fails if a file includes a module that its CMakeLists.txt does not list under DEPENDS, if no file includes a listed
+one, or if modules form a cycle.
 
 Also: Arrow headers only in strake/data, ATen nowhere in core, tokenizers and kernels, and <torch/torch.h> nowhere.
 Usage: check_layers.py [REPOSITORY_ROOT]
@@ -40,6 +41,14 @@ def include_problems(root, allowed):
                     yield f"{place}: {line} is not allowed in module {module}"
 
 
+def unused_edges(root, allowed):
+    for module, modules in sorted(allowed.items()):
+        text = "".join(p.read_text() for p in (root / module).rglob("*") if p.suffix in {".h", ".cpp", ".cu"})
+        for other in sorted(modules - {module}):
+            if f'#include "strake/{other}/' not in text:
+                yield f"strake/{module}/CMakeLists.txt:1: DEPENDS names {other}, which no file of it includes"
+
+
 def cycles(allowed):
     found = []
 
@@ -57,7 +66,11 @@ def cycles(allowed):
 
 def main():
     modules = declared_dependencies(ROOT / "strake")
-    problems = [*include_problems(ROOT / "strake", modules), *cycles(modules)]
+    problems = [
+        *include_problems(ROOT / "strake", modules),
+        *unused_edges(ROOT / "strake", modules),
+        *cycles(modules),
+    ]
     if not modules:
         problems.append(f"{ROOT}:1: no modules found under {ROOT / 'strake'}")
     sys.exit("\n".join(problems) or 0)

@@ -13,25 +13,71 @@ namespace strake::cli {
 namespace {
 
 // Flags people bring along from Transformers' scripts, and what to do instead.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 17> kKnownElsewhere{{
+constexpr const char* kNeverPads = "strake never pads; leave it out";
+constexpr const char* kOnAllCores = "text is tokenized on all cores; leave it out";
+constexpr const char* kNothingUploaded = "nothing is uploaded; leave it out";
+constexpr const char* kOnTheProcessor = "strake trains on the processor unless told --device cuda; leave it out";
+constexpr const char* kNoDownload = "nothing is downloaded; give a file: --train_file";
+constexpr const char* kNoDownloadedModel = "no model is downloaded and no code of one is run; leave it out";
+constexpr const char* kRowsOfFile = "all rows of a file are used; give a file of those that you want";
+constexpr const char* kNoSplit = "no rows are split off; give a --validation_file";
+constexpr const char* kNoTracker = "logs and metrics are written into --output_dir; leave it out";
+constexpr const char* kOfPyTorch = "it is about PyTorch, which does not run here; leave it out";
+constexpr const char* kNotThere = "strake does not have this; leave it out";
+constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"--do_train", "strake train always trains; leave it out"},
     {"--do_eval", "give a --validation_file and --eval_strategy epoch instead"},
     {"--do_predict", "use strake predict"},
-    {"--pad_to_max_length", "strake never pads; leave it out"},
+    {"--pad_to_max_length", kNeverPads},
     {"--group_by_length", "strake never pads, so grouping by length gains nothing; leave it out"},
-    {"--length_column_name", "strake never pads; leave it out"},
+    {"--train_sampling_strategy", "strake never pads, so grouping by length gains nothing; leave it out"},
+    {"--length_column_name", kNeverPads},
     {"--evaluation_strategy", "Transformers renamed it: --eval_strategy"},
-    {"--dataset_name", "nothing is downloaded; give a file: --train_file"},
+    {"--dataset_name", kNoDownload},
+    {"--dataset_config_name", kNoDownload},
     {"--text_column_names", "it is called --text_column here (and --text_pair_column)"},
     {"--version_2_with_negative", "it is called --handle_impossible_answer here"},
     {"--max_answer_length", "it is called --max_answer_len here"},
     {"--n_best_size", "the best answers are asked for by --top_k"},
     {"--label_column_name", "it is called --label_column here"},
-    {"--dataloader_num_workers", "text is tokenized on all cores; leave it out"},
-    {"--push_to_hub", "nothing is uploaded; leave it out"},
-    {"--use_cpu", "strake trains on the processor unless told --device cuda; leave it out"},
-    {"--no_cuda", "strake trains on the processor unless told --device cuda; leave it out"},
-}};
+    {"--dataloader_num_workers", kOnAllCores},
+    {"--preprocessing_num_workers", kOnAllCores},
+    {"--dataloader_pin_memory", kOfPyTorch},
+    {"--dataloader_prefetch_factor", kOfPyTorch},
+    {"--dataloader_persistent_workers", kOfPyTorch},
+    {"--torch_compile", kOfPyTorch},
+    {"--torch_dtype", "the computation is in fp32 unless told --bf16 or --fp16; leave it out"},
+    {"--low_cpu_mem_usage", "weights are read one block at a time; leave it out"},
+    {"--push_to_hub", kNothingUploaded},
+    {"--hub_model_id", kNothingUploaded},
+    {"--hub_token", kNothingUploaded},
+    {"--token", kNoDownloadedModel},
+    {"--cache_dir", kNoDownloadedModel},
+    {"--model_revision", kNoDownloadedModel},
+    {"--trust_remote_code", kNoDownloadedModel},
+    {"--use_fast_tokenizer", "there is one tokenizer, with the ids of both; leave it out"},
+    {"--use_cpu", kOnTheProcessor},
+    {"--no_cuda", kOnTheProcessor},
+    {"--local_rank", "ranks are --ranks, or processes of mpirun or torchrun; leave it out"},
+    {"--max_train_samples", kRowsOfFile},
+    {"--max_eval_samples", kRowsOfFile},
+    {"--max_predict_samples", kRowsOfFile},
+    {"--validation_split_percentage", kNoSplit},
+    {"--overwrite_cache", "nothing is cached; leave it out"},
+    {"--streaming", "leave it out, or prepare the data once: strake prepare"},
+    {"--keep_linebreaks", "a line of a text file is a document, without its line break; leave it out"},
+    {"--save_only_model", "checkpoints hold what resuming needs; leave it out"},
+    {"--save_safetensors", "all weights are safetensors; leave it out"},
+    {"--logging_dir", kNoTracker},
+    {"--run_name", kNoTracker},
+    {"--project", kNoTracker},
+    {"--eval_delay", kNotThere},
+    {"--eval_on_start", kNotThere},
+    {"--label_smoothing_factor", kNotThere},
+    {"--neftune_noise_alpha", kNotThere},
+    {"--auto_find_batch_size", "strake estimate tells which batch fits; leave it out"},
+    {"--full_determinism", "every run is deterministic; leave it out"},
+});
 
 std::vector<std::string> flag_names(const CLI::App& app) {
   std::vector<std::string> names;

@@ -97,8 +97,10 @@ bool parse_config(const VerbText& text, std::vector<std::string> arguments, Conf
   bool print_config = false;
   Config::visit_fields(config,
                        [&](const char* name, auto& field, const char* help) { add_flag(app, name, field, help); });
+  constexpr bool kHasPlan = requires { config.dry_run; };
   add_flag(app, "print_config", print_config,
-           "print what flags and --config say as JSON and stop; --dry_run shows what --deepspeed makes of it");
+           kHasPlan ? "print what flags and --config say as JSON and stop; --dry_run shows what --deepspeed makes of it"
+                    : "print what flags and --config say as JSON and stop");
   if (!parse_arguments(app, std::move(arguments), out)) return false;
   if constexpr (requires { config.given; }) {
     for (const CLI::Option* option : app.get_options()) {

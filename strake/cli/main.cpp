@@ -1,11 +1,9 @@
 #include <fcntl.h>
 
 #include <csignal>
-#include <filesystem>
+#include <exception>
 #include <iostream>
-#include <new>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "strake/cli/verbs.h"
@@ -13,6 +11,7 @@
 #include "strake/core/nearest_name.h"
 #include "strake/core/version.h"
 #include "strake/tasks/launched_ranks.h"
+#include "strake/tensors/foreign_error.h"
 
 namespace {
 
@@ -52,12 +51,6 @@ void run(const std::vector<std::string>& arguments) {
                strake::did_you_mean(arguments[0], names));
 }
 
-// libtorch throws an exception of its own, whose text is all that tells.
-bool is_out_of_memory(const std::exception& error) {
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-         std::string_view(error.what()).find("DefaultCPUAllocator: can't allocate memory") != std::string_view::npos;
-}
-
 // A file that is opened must not become standard input, output or error because the caller closed those: what is logged
 // would be written into it. Reading or writing them fails as before.
 void occupy_closed_streams() {
@@ -77,19 +70,9 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const strake::tasks::ToldError& error) {
     return strake::exit_code(error.kind());
-  } catch (const strake::Error& error) {
+  } catch (...) {
+    const strake::Error error = strake::tensors::as_error(std::current_exception());
     std::cerr << strake::error_line(error.kind(), error.what());
     return strake::exit_code(error.kind());
-  } catch (const std::filesystem::filesystem_error& error) {
-    std::cerr << strake::error_line(strake::ErrorKind::kIo, error.what());
-    return strake::exit_code(strake::ErrorKind::kIo);
-  } catch (const std::exception& error) {
-    if (is_out_of_memory(error)) {
-      std::cerr << "strake: there is not enough memory. Smaller batches need less, and training needs less with "
-                   "--gradient_checkpointing, --bf16, or --deepspeed with a higher ZeRO stage or offload to nvme\n";
-      return strake::exit_code(strake::ErrorKind::kUsage);
-    }
-    std::cerr << strake::error_line(strake::ErrorKind::kInternal, error.what());
-    return strake::exit_code(strake::ErrorKind::kInternal);
   }
 }

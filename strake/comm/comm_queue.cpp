@@ -38,6 +38,13 @@ void CommQueue::wait_for(uint64_t job) {
 
 void CommQueue::wait() { wait_for(posted_); }
 
+void CommQueue::settle() noexcept {
+  std::unique_lock lock(mutex_);
+  done_ += jobs_.size();
+  jobs_.clear();
+  changed_.wait(lock, [&] { return !is_running_; });
+}
+
 void CommQueue::rethrow() {
   if (error_) std::rethrow_exception(error_);
 }
@@ -50,6 +57,7 @@ void CommQueue::run() {
     if (jobs_.empty()) return;
     const std::function<void()> job = std::move(jobs_.front());
     jobs_.pop_front();
+    is_running_ = true;
     lock.unlock();
     std::exception_ptr error;
     try {
@@ -58,6 +66,7 @@ void CommQueue::run() {
       error = std::current_exception();
     }
     lock.lock();
+    is_running_ = false;
     ++done_;
     if (error) {
       error_ = error;

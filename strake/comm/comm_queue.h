@@ -25,6 +25,8 @@ class CommQueue {
   void wait_for(uint64_t job);
   // Returns when every posted job has run.
   void wait();
+  // Drops the jobs that have not begun and returns when none runs. For destructors of what jobs use; does not throw.
+  void settle() noexcept;
 
  private:
   void run();
@@ -35,6 +37,7 @@ class CommQueue {
   std::deque<std::function<void()>> jobs_;
   uint64_t posted_ = 0;
   uint64_t done_ = 0;
+  bool is_running_ = false;
   bool closing_ = false;
   std::exception_ptr error_;
   std::thread thread_;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+#include <thread>
 #include <vector>
 
 #include "strake/core/error.h"
@@ -30,6 +33,24 @@ TEST(CommQueue, AJobsErrorReachesTheCallerAndLaterJobsAreDropped) {
     EXPECT_STREQ(error.what(), "lost rank 3");
   }
   EXPECT_FALSE(later);
+}
+
+TEST(CommQueue, IsSettledWhenTheJobThatRunsIsOver) {
+  CommQueue queue;
+  std::promise<void> started;
+  bool is_over = false;
+  queue.post([&] {
+    started.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    is_over = true;
+  });
+  started.get_future().wait();
+  queue.settle();
+  EXPECT_TRUE(is_over);
+  bool is_later = false;
+  queue.post([&] { is_later = true; });
+  queue.wait();
+  EXPECT_TRUE(is_later) << "it goes on";
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ constexpr size_t kMaxText = 2000;
 
 ErrorKind parse_kind(const std::string& text) {
   const int number = parse_number(text);
-  const bool known = number >= 0 && number <= static_cast<int>(ErrorKind::kInternal);
+  const bool known = number >= 0 && number <= static_cast<int>(ErrorKind::kInterrupted);
   return known ? static_cast<ErrorKind>(number) : ErrorKind::kInternal;
 }
 

@@ -7,7 +7,9 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "strake/comm/rank_watch.h"
@@ -15,6 +17,7 @@
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/tensors/compute_threads.h"
+#include "strake/tensors/foreign_error.h"
 
 namespace strake::comm {
 namespace {
@@ -42,15 +45,14 @@ class ThreadComm final : public Comm {
   std::unique_ptr<Comm> split(int color) override {
     std::vector<double> own{static_cast<double>(color)};
     const std::vector<double> colors = all_gather_values(*this, own);
-    int leader = -1;
-    int members = 0;
+    std::vector<int> members;
     int place = 0;
     for (int other = 0; other < size(); ++other) {
       if (colors[static_cast<size_t>(other)] != own[0]) continue;
-      if (leader < 0) leader = other;
       place += other < rank_ ? 1 : 0;
-      ++members;
+      members.push_back(other);
     }
+    const int leader = members.front();
     std::shared_ptr<ThreadGroup> part;
     if (leader == rank_) part = group_->make_part(leader, members);
     group_->wait(rank_);
@@ -76,7 +78,7 @@ class ThreadComm final : public Comm {
     publish(full.values, full.touched);
     const auto is_touched = [&](int64_t element) {
       for (int other = 0; other < contributors; ++other) {
-        const tensors::TouchedChunks* const touched = group_->touched(other);
+        const auto& touched = group_->touched(other);
         if (touched == nullptr || touched->has(element)) return true;
       }
       return false;
@@ -124,7 +126,7 @@ class ThreadComm final : public Comm {
  private:
   void publish(const at::Tensor& values, const tensors::TouchedChunks* touched = nullptr) {
     group_->buffer(rank_) = values;
-    group_->touched(rank_) = touched;
+    group_->touched(rank_) = touched == nullptr ? nullptr : std::make_shared<const tensors::TouchedChunks>(*touched);
     group_->wait(rank_);
   }
   // Sums are taken in parts that stay in a core's cache from the first addend to the last.
@@ -157,39 +159,22 @@ class ThreadComm final : public Comm {
   int rank_;
 };
 
-// The first rank that failed.
-struct Failure {
-  std::exception_ptr error;
-  ErrorKind kind = ErrorKind::kInternal;
-  std::string text;
-};
-
 // Threads cannot be ended, but the process can.
-[[noreturn]] void end_process(const Failure& cause) {
-  const std::string line = error_line(cause.kind, cause.text);
+[[noreturn]] void end_process(const Error& cause) {
+  const std::string line = error_line(cause.kind(), cause.what());
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-  ::_exit(exit_code(cause.kind));
-}
-
-Failure failure_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& known) {
-    return {error, known.kind(), known.what()};
-  } catch (const std::exception& other) {
-    return {error, ErrorKind::kInternal, other.what()};
-  } catch (...) {
-    return {error, ErrorKind::kInternal, "unknown error"};
-  }
+  ::_exit(exit_code(cause.kind()));
 }
 
 }  // namespace
 
 void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>& body, std::chrono::seconds patience) {
-  const auto group = std::make_shared<ThreadGroup>(ranks, patience);
+  std::vector<int> names(static_cast<size_t>(ranks));
+  std::iota(names.begin(), names.end(), 0);
+  const auto group = std::make_shared<ThreadGroup>(std::move(names), patience);
   std::mutex mutex;
   std::condition_variable changed;
-  std::optional<Failure> failure;
+  std::exception_ptr failure;  // of the first rank that failed
   int at_work = ranks;
   const auto run = [&](int rank) {
     log::set_rank(rank);
@@ -201,27 +186,37 @@ void run_ranks(int ranks, int threads_per_rank, const std::function<void(Comm&)>
       const std::lock_guard lock(mutex);
       // Later errors are mostly "rank r stopped": only the first one is the cause.
       if (failure) return;
-      failure = failure_of(std::current_exception());
-      comm.abort(failure->kind, failure->text);
+      failure = std::current_exception();
+      const Error error = tensors::as_error(failure);
+      comm.abort(error.kind(), error.what());
       changed.notify_all();
     }
   };
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      run(rank);
-      const std::lock_guard lock(mutex);
-      --at_work;
-      changed.notify_all();
-    });
+  try {
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        run(rank);
+        const std::lock_guard lock(mutex);
+        --at_work;
+        changed.notify_all();
+      });
+    }
+  } catch (const std::system_error& error) {  // the system allows no more
+    const std::lock_guard lock(mutex);
+    at_work -= ranks - static_cast<int>(threads.size());
+    const std::string text =
+        fmt::format("cannot start a thread for rank {} of {}: {}", threads.size(), ranks, error.what());
+    if (!failure) failure = std::make_exception_ptr(Error(ErrorKind::kIo, text));
+    group->abort(text);
   }
   {
     std::unique_lock lock(mutex);
     changed.wait(lock, [&] { return at_work == 0 || failure; });
-    if (!changed.wait_for(lock, kGrace, [&] { return at_work == 0; })) end_process(*failure);
+    if (!changed.wait_for(lock, kGrace, [&] { return at_work == 0; })) end_process(tensors::as_error(failure));
   }
   for (std::thread& thread : threads) thread.join();
-  if (failure) std::rethrow_exception(failure->error);
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace strake::comm

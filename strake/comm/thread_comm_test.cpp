@@ -204,5 +204,21 @@ TEST(RunRanksDeathTest, EndsTheProcessWhoseRankDoesNotComeBack) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 8));
 
+TEST(ThreadComm, ALateRankOfAPartHasItsNumberInTheWhole) {
+  try {
+    run_ranks(
+        4, 1,
+        [](Comm& comm) {
+          const auto part = comm.split(comm.rank() / 2);
+          if (comm.rank() != 3) part->barrier();
+          if (comm.rank() == 3) std::this_thread::sleep_for(1500ms);
+        },
+        1s);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 3"), std::string::npos) << error.what();
+  }
+}
+
 }  // namespace
 }  // namespace strake::comm

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "strake/comm/rank_wait.h"
@@ -23,13 +24,20 @@ namespace strake::comm {
 // What the ranks of one process share: a barrier that a failing rank can break, and one published buffer per rank.
 class ThreadGroup {
  public:
-  ThreadGroup(int size, std::chrono::seconds patience)
-      : buffers_(size), touched_(size), size_(size), patience_(patience), is_here_(size) {}
+  // `names`: what the ranks are called in errors.
+  ThreadGroup(std::vector<int> names, std::chrono::seconds patience)
+      : buffers_(names.size()),
+        touched_(names.size()),
+        size_(static_cast<int>(names.size())),
+        names_(std::move(names)),
+        patience_(patience),
+        is_here_(names_.size()) {}
 
   int size() const { return size_; }
   std::chrono::seconds patience() const { return patience_; }
   at::Tensor& buffer(int rank) { return buffers_[rank]; }
-  const tensors::TouchedChunks*& touched(int rank) { return touched_[rank]; }  // of the buffer, if known
+  // Of the buffer; null if not known. Like the buffer it lives on if its rank fails while others read it.
+  std::shared_ptr<const tensors::TouchedChunks>& touched(int rank) { return touched_[rank]; }
 
   std::shared_ptr<void>& shared() { return shared_; }
 
@@ -49,7 +57,7 @@ class ThreadGroup {
         [&] {
           std::vector<int> missing;
           for (int other = 0; other < size_; ++other) {
-            if (!is_here_[other]) missing.push_back(other);
+            if (!is_here_[other]) missing.push_back(name_of(other));
           }
           return overdue_text(missing, "a collective", patience_.count());
         });
@@ -70,9 +78,11 @@ class ThreadGroup {
   }
 
   // The group that the ranks with this leader form; made by the leader, between two calls of wait() for the others.
-  std::shared_ptr<ThreadGroup> make_part(int leader, int size) {
+  std::shared_ptr<ThreadGroup> make_part(int leader, const std::vector<int>& members) {
+    std::vector<int> names;
+    for (const int member : members) names.push_back(name_of(member));
     const std::lock_guard lock(mutex_);
-    auto part = std::make_shared<ThreadGroup>(size, patience_);
+    auto part = std::make_shared<ThreadGroup>(std::move(names), patience_);
     parts_.push_back(part);
     next_parts_[leader] = part;
     return part;
@@ -90,7 +100,7 @@ class ThreadGroup {
     changed_.notify_all();
     wait_until(
         lock, [&] { return find_mail(id) == mail_.end(); },
-        [&] { return overdue_text({destination}, "recv", patience_.count()); });
+        [&] { return overdue_text({name_of(destination)}, "recv", patience_.count()); });
   }
 
   void recv(at::Tensor& values, int source, int destination) {
@@ -101,7 +111,7 @@ class ThreadGroup {
           mail_, [&](const Letter& l) { return l.source == source && l.destination == destination; });
       return letter != mail_.end();
     };
-    wait_until(lock, is_sent, [&] { return overdue_text({source}, "send", patience_.count()); });
+    wait_until(lock, is_sent, [&] { return overdue_text({name_of(source)}, "send", patience_.count()); });
     check_alive();
     values.copy_(*letter->values);
     mail_.erase(letter);
@@ -109,6 +119,8 @@ class ThreadGroup {
   }
 
  private:
+  int name_of(int rank) const { return names_[static_cast<size_t>(rank)]; }
+
   struct Letter {
     const at::Tensor* values;
     int source;
@@ -132,11 +144,12 @@ class ThreadGroup {
   std::vector<Letter>::iterator find_mail(uint64_t id) { return std::ranges::find(mail_, id, &Letter::id); }
 
   std::vector<at::Tensor> buffers_;
-  std::vector<const tensors::TouchedChunks*> touched_;
+  std::vector<std::shared_ptr<const tensors::TouchedChunks>> touched_;
   std::vector<std::weak_ptr<ThreadGroup>> parts_;         // all groups split from this one
   std::map<int, std::weak_ptr<ThreadGroup>> next_parts_;  // of the split in progress, by leader
   std::shared_ptr<void> shared_;
   int size_;
+  std::vector<int> names_;
   std::chrono::seconds patience_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -12,12 +12,12 @@ namespace strake {
 
 // What went wrong, from the user's point of view. Each kind has its process exit code.
 enum class ErrorKind {
-  kUsage,    // 2: unknown or contradictory flags
-  kConfig,   // 2: a configuration or model file asks for something impossible
-  kData,     // 3: training or scoring data is not what it should be
-  kIo,       // 4: file or network
-  kComm,     // 5: communication between ranks
-  kNumeric,  // 6: NaN or infinity where a number was needed
+  kUsage,       // 2: unknown or contradictory flags
+  kConfig,      // 2: a configuration or model file asks for something impossible
+  kData,        // 3: training or scoring data is not what it should be
+  kIo,          // 4: file or network
+  kComm,        // 5: communication between ranks
+  kNumeric,     // 6: NaN or infinity where a number was needed
   kInternal,    // 70: our own mistake
   kInterrupted  // 75: asked to end before the work was done, which can go on from where it was saved
 };

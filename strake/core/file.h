@@ -41,7 +41,6 @@ class AtomicFile {
   void write(std::string_view text) { write(text.data(), text.size()); }
   void commit();
 
-  int descriptor() const { return descriptor_; }
   const std::filesystem::path& temporary_path() const { return temporary_; }
 
  private:

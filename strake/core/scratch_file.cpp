@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <new>
 #include <numeric>
+#include <system_error>
 
 #include "strake/core/error.h"
 #include "strake/core/memory.h"
@@ -62,21 +64,32 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, uint64_t bytes, co
          static_cast<double>(bytes) / (1 << 20), folder.string(), unknown ? 0.0 : static_cast<double>(free) / (1 << 20),
          std::strerror(error));
   }
-  if (options.engine != Engine::kThreads) ring_ = IoRing::open(static_cast<unsigned>(depth_) + 1);
+  try {
+    start_threads(options.engine);
+  } catch (const std::system_error& error) {
+    stop();
+    fail(ErrorKind::kIo, "cannot start a thread for files in {}: {}", folder.string(), error.what());
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+ScratchFile::~ScratchFile() { stop(); }
+
+void ScratchFile::start_threads(Engine engine) {
+  if (engine != Engine::kThreads) ring_ = IoRing::open(static_cast<unsigned>(depth_) + 1);
   if (ring_) {
     news_ = ::eventfd(0, EFD_CLOEXEC);
     require(news_ >= 0, ErrorKind::kIo, "cannot make an event: {}", std::strerror(errno));
     threads_.emplace_back([this] { work_ring(); });
     return;
   }
-  if (options.engine == Engine::kIoUring) {
-    ::close(descriptor_);
-    fail(ErrorKind::kIo, "the kernel does not allow io_uring");
-  }
+  require(engine != Engine::kIoUring, ErrorKind::kIo, "the kernel does not allow io_uring");
   for (int i = 0; i < depth_; ++i) threads_.emplace_back([this] { work(); });
 }
 
-ScratchFile::~ScratchFile() {
+void ScratchFile::stop() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -124,6 +137,18 @@ void ScratchFile::wait(uint64_t ticket) {
   const std::string error = transfer->second.error;
   transfers_.erase(transfer);
   require(error.empty(), ErrorKind::kIo, "scratch file in {}: {}", folder_.string(), error);
+}
+
+void ScratchFile::wait_all(std::span<const uint64_t> tickets) {
+  std::exception_ptr first;
+  for (const uint64_t ticket : tickets) {
+    try {
+      wait(ticket);
+    } catch (const Error&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 void ScratchFile::work() {

@@ -35,6 +35,7 @@ class ScratchFile {
  public:
   // Offsets, sizes and addresses must be multiples of this.
   static constexpr size_t kAlignment = 4096;
+  static constexpr uint64_t whole_pages(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
   enum class Engine { kBest, kIoUring, kThreads };
   struct Options {
@@ -55,6 +56,8 @@ class ScratchFile {
   uint64_t write(uint64_t offset, std::span<const std::byte> source);
   // Returns when the transfer is done. Error (kIo) if it failed. Once per ticket.
   void wait(uint64_t ticket);
+  // The same for all of them: also if one fails, none is on its way any more.
+  void wait_all(std::span<const uint64_t> tickets);
 
   uint64_t bytes() const { return bytes_; }
   bool is_direct() const { return is_direct_; }
@@ -73,6 +76,8 @@ class ScratchFile {
     std::string error;
   };
 
+  void start_threads(Engine engine);
+  void stop();
   uint64_t start(bool is_read, uint64_t offset, std::byte* memory, size_t bytes);
   // Body of a thread that carries out one block at a time, and of the one that keeps the ring filled.
   void work();

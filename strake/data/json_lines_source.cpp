@@ -33,6 +33,7 @@ std::string_view type_name(const Cell& cell) {
 }
 
 std::string as_json(const Cell& cell) {
+  if (std::holds_alternative<std::monostate>(cell)) return "null";
   if (const auto* nested = std::get_if<Nested>(&cell)) return nested->json;
   if (const auto* text = std::get_if<std::string>(&cell)) return OrderedJson(*text).dump();
   if (const auto* flag = std::get_if<bool>(&cell)) return *flag ? "true" : "false";
@@ -40,8 +41,8 @@ std::string as_json(const Cell& cell) {
   return OrderedJson(std::get<double>(cell)).dump();
 }
 
-// Reads one line: an object whose scalar members go straight into cells. Members that are objects or arrays are only
-// noted. The parser is iterative; depth is limited because their text is made from a tree afterwards.
+// Reads one line: an object whose scalar members go straight into cells, and whose objects and arrays become their
+// text. The parser is iterative; depth is limited for those who read that text.
 class ObjectParser : public nlohmann::json_sax<OrderedJson> {
  public:
   using Member = std::pair<std::string, Cell>;
@@ -59,15 +60,17 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   }
   bool string(string_t& value) override { return put(std::move(value)); }
   bool binary(binary_t&) override { return refuse("binary value"); }
-  bool start_object(size_t) override { return enter(depth_ > 0); }
-  bool end_object() override { return leave(); }
-  bool start_array(size_t) override { return enter(true); }
-  bool end_array() override { return leave(); }
+  bool start_object(size_t) override { return enter('{'); }
+  bool end_object() override { return leave('}'); }
+  bool start_array(size_t) override { return enter('['); }
+  bool end_array() override { return leave(']'); }
   bool key(string_t& name) override {
     if (depth_ == 1) {
       members.emplace_back(std::move(name), std::monostate());
     } else if (!nested_keys_.back().insert(name).second) {
       return refuse(fmt::format("key '{}' occurs twice in one object", printable(name)));
+    } else {
+      append(OrderedJson(name).dump() + ":");
     }
     return true;
   }
@@ -77,7 +80,6 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
 
   std::vector<Member> members;
   std::string problem;
-  bool has_nested = false;
 
  private:
   static constexpr int kMaxDepth = 64;
@@ -88,23 +90,37 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   }
   bool put(Cell cell) {
     if (depth_ == 0) return refuse(fmt::format("{} instead of an object", type_name(cell)));
-    if (depth_ == 1) members.back().second = std::move(cell);
-    return true;
-  }
-  bool enter(bool is_nested) {
-    if (depth_ == 0 && is_nested) return refuse("an array instead of an object");
-    if (++depth_ > kMaxDepth) return refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
-    if (depth_ == 2) {
-      members.back().second = Nested();
-      has_nested = true;
+    if (depth_ > 1) {
+      append(as_json(cell));
+    } else {
+      members.back().second = std::move(cell);
     }
-    if (depth_ > 1) nested_keys_.emplace_back();
     return true;
   }
-  bool leave() {
-    if (depth_ > 1) nested_keys_.pop_back();
+  bool enter(char bracket) {
+    if (depth_ == 0 && bracket == '[') return refuse("an array instead of an object");
+    if (++depth_ > kMaxDepth) return refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
+    if (depth_ == 2) members.back().second = Nested();
+    if (depth_ > 1) {
+      append(std::string(1, bracket));
+      nested_keys_.emplace_back();
+    }
+    return true;
+  }
+  bool leave(char bracket) {
+    if (depth_ > 1) {
+      nested_keys_.pop_back();
+      nested_text() += bracket;
+    }
     --depth_;
     return true;
+  }
+  std::string& nested_text() { return std::get<Nested>(members.back().second).json; }
+  // A value or a key, behind a comma if another value is before it.
+  void append(const std::string& text) {
+    std::string& all = nested_text();
+    if (!all.empty() && std::string_view("{[:").find(all.back()) == std::string_view::npos) all += ',';
+    all += text;
   }
 
   int depth_ = 0;
@@ -179,7 +195,6 @@ class JsonLinesSource final : public RowSource {
     if (!OrderedJson::sax_parse(line, &parser)) {
       refuse(input_.line(), parser.problem + "; each line must be one complete JSON object");
     }
-    const OrderedJson tree = parser.has_nested ? OrderedJson::parse(line) : OrderedJson();
     const size_t row = cells.lines.size() - 1;
     for (auto& [name, cell] : parser.members) {
       if (schema_ && !column_of_.contains(name)) {
@@ -191,7 +206,6 @@ class JsonLinesSource final : public RowSource {
       auto& values = cells.columns[column];
       if (values.size() > row) refuse(input_.line(), fmt::format("key '{}' occurs twice", printable(name)));
       values.resize(row);
-      if (auto* nested = std::get_if<Nested>(&cell)) nested->json = tree.at(name).dump();
       values.push_back(std::move(cell));
     }
   }

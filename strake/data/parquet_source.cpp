@@ -135,7 +135,8 @@ class ParquetSource final : public RowSource {
  private:
   bool decode() {
     do {
-      const auto batch = guarded(file_, [&] { return next_batch(); });
+      const std::string where = fmt::format("{}, rows from {} on", file_, first_row_);
+      const auto batch = guarded(where, [&] { return next_batch(where); });
       if (!batch) return false;
       decoded_ = {.batch = checked_batch(*batch, {encoding_, file_, first_row_}),
                   .bytes = std::vector<int64_t>(static_cast<size_t>(batch->num_rows()))};
@@ -145,15 +146,15 @@ class ParquetSource final : public RowSource {
     return true;
   }
 
-  std::shared_ptr<arrow::RecordBatch> next_batch() {
+  std::shared_ptr<arrow::RecordBatch> next_batch(const std::string& where) {
     auto next = batches_->Next();
     const bool is_bad_text = !next.ok() && next.status().message().find("UTF8") != std::string::npos;
     require(
         !is_bad_text, ErrorKind::kData,
-        "{}, rows from {} on: a dictionary-encoded column of strings is not valid UTF-8, and --encoding is for plain "
-        "strings: write the column as such",
-        file_, first_row_);
-    return value_of(std::move(next), file_);
+        "{}: a dictionary-encoded column of strings is not valid UTF-8, and --encoding is for plain strings: write the "
+        "column as such",
+        where);
+    return value_of(std::move(next), where);
   }
 
   void read_from(int first_group) {

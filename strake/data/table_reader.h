@@ -52,8 +52,7 @@ int64_t count_rows(const TableSource& source);
 //  Parquet   all types; row order of the file
 //  CSV, TSV  RFC 4180 with a header line; every column is text; an empty field without quotes is null
 //  JSONL     one object per line; the columns are the keys of the first chunk; strings, integers, decimals, booleans
-//  and
-//            nulls keep their type, other values become JSON text that cannot serve as text or label
+//            and nulls keep their type, other values become JSON text that cannot serve as text or label
 //  text      one row per line, column "text"
 // All files must have the same columns. Errors name file and row or line: kIo for missing and unreadable files, kData
 // for empty, cut, malformed or wrongly encoded ones. One thread at a time; the tables may be used in others.

@@ -194,7 +194,10 @@ TableStream::TableStream(int input, int output, std::string name) : state_(std::
   });
 }
 
-TableStream::~TableStream() = default;
+// Arrow would try to write once more, and complain on stderr.
+TableStream::~TableStream() {
+  if (state_ && state_->output) (void)state_->output->Abort();
+}
 
 Table TableStream::no_rows() const {
   return state_->table_of(value_of(arrow::RecordBatch::MakeEmpty(state_->reader->schema()), state_->name),

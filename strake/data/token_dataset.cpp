@@ -38,6 +38,13 @@ void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::st
   }
 }
 
+void TokenDataset::renumber_classes(std::span<const int32_t> ids) {
+  for (int32_t& label : class_labels_) {
+    require(static_cast<size_t>(label) < ids.size(), ErrorKind::kData, "class {} is none of {}", label, ids.size());
+    label = ids[static_cast<size_t>(label)];
+  }
+}
+
 uint32_t TokenDataset::fingerprint() const {
   const auto kind = static_cast<uint32_t>(label_kind_);
   uint32_t crc = crc32c(&kind, sizeof(kind));

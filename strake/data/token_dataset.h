@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,6 +35,8 @@ class TokenDataset {
   TokenLabelKind label_kind() const { return label_kind_; }
   int32_t class_label(int64_t i) const { return class_labels_[index(i)]; }  // kClass
   float number_label(int64_t i) const { return number_labels_[index(i)]; }  // kNumber
+  // Class c becomes ids[c]. Error (kData) for a class that `ids` lacks.
+  void renumber_classes(std::span<const int32_t> ids);
   // CRC-32C of all of it: equal for equal datasets, whether made from text or from token files. Reads every byte.
   uint32_t fingerprint() const;
   // Row of the input that the sequence was made from.

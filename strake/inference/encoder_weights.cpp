@@ -4,12 +4,16 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "strake/core/clock.h"
 #include "strake/core/crc32c.h"
@@ -24,6 +28,8 @@
 
 namespace strake::inference {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr size_t kLine = 64;  // bytes
 
@@ -145,7 +151,10 @@ class PackedBlock {
   }
   template <typename Value>
   std::vector<Value> vector(const std::string& name, at::ScalarType dtype) {
-    const at::Tensor& value = get(name, dtype, [&] { return parameter(name, dtype).clone(); });
+    const at::Tensor& value = get(name, dtype, [&] {
+      require_finite(block_.name() + "." + name, parameter(name, at::kFloat));
+      return parameter(name, dtype).clone();
+    });
     const auto* data = static_cast<const Value*>(value.const_data_ptr());
     return {data, data + value.numel()};
   }
@@ -229,6 +238,35 @@ EncoderWeights<T> pack_checkpoint(const EncoderSource& from, const models::Model
   return weights;
 }
 
+// Heads of other tasks are expected beside an encoder.
+bool is_of_head(std::string_view name) {
+  constexpr std::array kHeads{"cls.",
+                              "classifier.",
+                              "pooler.",
+                              "qa_outputs.",
+                              "lm_head.",
+                              "pre_classifier.",
+                              "vocab_transform.",
+                              "vocab_layer_norm.",
+                              "vocab_projector."};
+  return std::ranges::any_of(kHeads, [&](std::string_view head) { return name.starts_with(head); });
+}
+
+// As Transformers does of tensors that are UNEXPECTED: config.json may be that of a smaller model.
+void warn_of_unused(const fs::path& folder, const models::Model& model, const tensors::CheckpointFiles& files) {
+  const std::string prefix = model.checkpoint_prefix();
+  std::vector<std::string> unused;
+  for (const std::string& name : models::unused_names(model, files)) {
+    if (!is_of_head(name.starts_with(prefix) ? std::string_view(name).substr(prefix.size()) : name)) {
+      unused.push_back(name);
+    }
+  }
+  if (unused.empty()) return;
+  constexpr size_t kLongestList = 300;
+  log::warning("{}: {} tensor{} that config.json has no use for: {}", folder.string(), unused.size(),
+               unused.size() == 1 ? "" : "s", printable(fmt::format("{}", fmt::join(unused, ", ")), kLongestList));
+}
+
 // Names and shapes of the tensors that a model is loaded from.
 uint32_t structure_of(const models::Model& model) {
   std::string text;
@@ -296,10 +334,11 @@ EncoderWeights<T> load_encoder_weights(const EncoderSource& from) {
             from.config.num_hidden_layers);
   }
   const models::SequenceClassifier model(from.config);
+  const tensors::CheckpointFiles files(from.folder);
+  warn_of_unused(from.folder, model, files);
   Arrays arrays;
   if (from.packed == PackedWeights::kOff) return pack_checkpoint<T>(from, model, arrays);
 
-  const tensors::CheckpointFiles files(from.folder);
   const PackedFile packed(from.folder, identity_of<T>(from, model), files.paths());
   if (auto weights = map<T>(from, model, packed, files)) return std::move(*weights);
   const auto turn = packed.take_turn();

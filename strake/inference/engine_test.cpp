@@ -275,8 +275,9 @@ TEST(Engine, TakesAByteLessForAWeightInInt8) {
 
 TEST(Engine, NamesTheLayerWhoseActivationsCannotBeQuantized) {
   const RandomModel model("bert");
-  const auto folder = changed(model, "bert.encoder.layer.1.intermediate.dense.bias",
-                              [](at::Tensor& bias) { bias.fill_(std::numeric_limits<float>::infinity()); });
+  constexpr float kHuge = 3e38F;
+  const auto folder = changed(model, "bert.encoder.layer.1.intermediate.dense.weight",
+                              [](at::Tensor& weight) { weight.sign_().mul_(kHuge); });
   Engine engine(folder->path(), Precision::kInt8, capacity(2, 100));
   const Texts texts(50, false, 1);
   EXPECT_THAT(error_text([&] { score(engine, texts); }),

@@ -61,7 +61,7 @@ ConfigSource read_config_source(const std::string& argument, const std::string& 
   } else {
     const std::optional<std::string> decoded = decode_base64(argument);
     require(decoded && starts_object(*decoded), ErrorKind::kConfig,
-            "{} '{}' is neither a file that exists nor JSON nor base64 of JSON", flag, printable(argument));
+            "{} '{}' is neither a file that exists nor a JSON object nor base64 of one", flag, printable(argument));
     name = flag + " (base64)";
     text = *decoded;
   }

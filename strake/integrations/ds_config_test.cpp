@@ -101,7 +101,7 @@ TEST(DsConfigSource, TakesAFileInlineJsonOrBase64) {
       parse_ds_config("eyJ0ZW5zb3Jib2FyZCI6IHsiam9iX25hbWUiOiAiw7_DvsO_Pz4ifX0=").values.at("tensorboard.job_name"),
       "\u00ff\u00fe\u00ff?>");
   EXPECT_THAT(refusal("no_such_file.json"),
-              HasSubstr("'no_such_file.json' is neither a file that exists nor JSON nor base64 of JSON"));
+              HasSubstr("'no_such_file.json' is neither a file that exists nor a JSON object nor base64 of one"));
   EXPECT_THAT(refusal(""), HasSubstr("neither a file"));
   EXPECT_THAT(refusal("eyJh"), HasSubstr("--deepspeed (base64): line 1, column 2: the string has no end"));
   write_file_atomically(path, "[1]");

@@ -31,7 +31,7 @@ constexpr std::array kStrategies{
 constexpr std::string_view kBlocks = "parameters are sharded block by block, whatever the classes are called";
 constexpr std::string_view kSchedule = "the schedule knows when a block is needed and prefetches it";
 constexpr std::string_view kNoXla = "there is no XLA; leave it out";
-constexpr std::string_view kLoading = "every rank reads its own shard of the checkpoint";
+constexpr std::string_view kLoading = "each rank reads the weights one block at a time and keeps its part";
 
 constexpr std::array kKeys{
     accepted("version", kInteger, "2", "both versions mean the same sharding").range(1, 2),

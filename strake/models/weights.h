@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <filesystem>
 #include <string>
 #include <vector>
 

@@ -133,7 +133,7 @@ ScheduleCourse make_warmup_lr(const ScheduleOptions& options) {
   const std::optional<double> highest = arguments.optional_number("warmup_max_lr");
   ScheduleCourse course = warm_up(Rise(arguments, options.warmup_steps), arguments.at_least_zero("warmup_min_lr", 0),
                                   highest.value_or(options.learning_rate), [](int64_t) { return 1.0; });
-  course.has_own_rates = highest.has_value();
+  course.has_own_rates = highest.value_or(options.learning_rate) != options.learning_rate;
   return course;
 }
 
@@ -141,13 +141,13 @@ ScheduleCourse make_warmup_decay_lr(const ScheduleOptions& options) {
   const Arguments arguments(options);
   const int64_t total = total_num_steps(arguments);
   const Rise rise(arguments, options.warmup_steps);
-  ScheduleCourse course =
-      warm_up(rise, arguments.at_least_zero("warmup_min_lr", 0), arguments.at_least_zero("warmup_max_lr", 0.001),
-              [total, warmup = rise.steps](int64_t iteration) {
-                const auto window = static_cast<double>(std::max<int64_t>(1, total - warmup));
-                return std::max(0.0, static_cast<double>(total - iteration) / window);
-              });
-  course.has_own_rates = true;
+  const double highest = arguments.at_least_zero("warmup_max_lr", 0.001);
+  ScheduleCourse course = warm_up(rise, arguments.at_least_zero("warmup_min_lr", 0), highest,
+                                  [total, warmup = rise.steps](int64_t iteration) {
+                                    const auto window = static_cast<double>(std::max<int64_t>(1, total - warmup));
+                                    return std::max(0.0, static_cast<double>(total - iteration) / window);
+                                  });
+  course.has_own_rates = highest != options.learning_rate;
   return course;
 }
 

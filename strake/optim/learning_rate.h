@@ -32,7 +32,7 @@ struct ScheduleOptions {
 struct ScheduleCourse {
   std::function<double(int64_t)> rate;
   std::function<Betas(int64_t)> betas = {};  // empty: the optimizer's own
-  bool has_own_rates = false;                // does not follow from the peak
+  bool has_own_rates = false;                // whose peak is another than the learning rate
 };
 
 // The learning rate of every optimizer update, as transformers.get_scheduler (5.23) gives it:

@@ -131,6 +131,9 @@ TEST(LearningRateSchedule, SaysWhetherThePeakCounts) {
   EXPECT_FALSE(LearningRateSchedule({.type = "linear", .total_steps = 3}).has_rates_of_its_own());
   EXPECT_FALSE(LearningRateSchedule({.type = "WarmupLR"}).has_rates_of_its_own());
   EXPECT_TRUE(LearningRateSchedule({.type = "WarmupLR", .kwargs = {{"warmup_max_lr", 1}}}).has_rates_of_its_own());
+  EXPECT_FALSE(LearningRateSchedule({.type = "WarmupLR", .learning_rate = 1, .kwargs = {{"warmup_max_lr", 1}}})
+                   .has_rates_of_its_own())
+      << "it is the peak";
   EXPECT_TRUE(LearningRateSchedule({.type = "LRRangeTest"}).has_rates_of_its_own());
 }
 

@@ -24,10 +24,6 @@ using inference::PrecisionPlan;
 constexpr int64_t kProbeSequences = 256;  // by which linear layers are compared
 using Numbers = std::vector<float>;
 
-std::span<const float> numbers_of(const at::Tensor& outputs) {
-  return {outputs.const_data_ptr<float>(), static_cast<size_t>(outputs.numel())};
-}
-
 // Sum and largest of the differences between some numbers.
 struct Differences {
   double sum = 0;
@@ -80,6 +76,19 @@ struct Probe {
   }
 };
 
+// What is measured is kept beside the model, which takes a while.
+void require_writable(const std::filesystem::path& folder) {
+  const std::filesystem::path probe = folder / (std::string(kPrecisionFile) + ".probe");
+  try {
+    write_file_atomically(probe, "{}\n");
+  } catch (Error& error) {
+    error.add_context("--calibrate writes what it finds into the model's folder");
+    throw;
+  }
+  std::error_code ignored;
+  std::filesystem::remove(probe, ignored);
+}
+
 class Calibrator {
  public:
   Calibrator(const ScoreConfig& config, std::string answers_column)
@@ -92,6 +101,7 @@ class Calibrator {
   }
 
   Calibration run() {
+    require_writable(config_.model_name_or_path);
     checkpoint::verify_model_files(config_.model_name_or_path);  // once, not for each precision
     const MeasuredWith with = read_and_score_in_fp32();
     Calibration result{.record = {.task = MeasuredTask::of(task_),

@@ -128,7 +128,7 @@ LabelMap LabelMap::collect(const data::TableSource& source, const std::string& c
     decimals = !problem && labels.kind() == data::LabelKind::kNumber;
     if (decimals) break;
     for (int64_t row = 0; row < labels.size(); ++row) {
-      require(!labels.is_null(row), ErrorKind::kData, "{}: column '{}' has no label", table->where(row), column);
+      if (labels.is_null(row)) fail(ErrorKind::kData, "{}: column '{}' has no label", table->where(row), column);
       seen.add(labels.text(row));
       require_few(!seen.are_too_many());
     }
@@ -141,13 +141,11 @@ LabelMap LabelMap::collect(const data::TableSource& source, const std::string& c
     return numbers();
   }
   require_few(seen.names().size() <= kMostClasses);
-  require(seen.names().size() >= 2, ErrorKind::kData,
-          "{}: column '{}' has {} different labels; a classifier needs at least 2", first, column, seen.names().size());
   return classes(sorted_names(seen.names()));
 }
 
 Label LabelMap::map(const data::LabelColumn& column, int64_t row, const data::Table& table) const {
-  require(!column.is_null(row), ErrorKind::kData, "{}: the row has no label", table.where(row));
+  if (column.is_null(row)) fail(ErrorKind::kData, "{}: the row has no label", table.where(row));
   if (problem_ == models::ProblemType::kRegression) return static_cast<float>(column.number(row));
   const std::string text = column.text(row);
   if (const auto found = ids_.find(text); found != ids_.end()) return found->second;

@@ -45,10 +45,8 @@ void LaunchedRanks::agree(const std::function<void()>& work) {
   std::optional<Error> own;
   try {
     work();
-  } catch (const Error& error) {
-    own = error;
-  } catch (const std::exception& error) {
-    own = Error(ErrorKind::kInternal, error.what());
+  } catch (...) {
+    own = tensors::as_error(std::current_exception());
   }
   const std::optional<Error> first = first_error(*comm_, own);
   if (!first) return;

@@ -8,6 +8,7 @@
 #include "strake/comm/comm.h"
 #include "strake/comm/rank_environment.h"
 #include "strake/core/error.h"
+#include "strake/tensors/foreign_error.h"
 
 namespace strake::tasks {
 
@@ -27,11 +28,9 @@ template <typename Body>
 auto end_all_on_error(comm::Comm& comm, const Body& body) {
   try {
     return body();
-  } catch (const Error& error) {
+  } catch (...) {
+    const Error error = tensors::as_error(std::current_exception());
     comm.abort(error.kind(), error.what());
-    throw;
-  } catch (const std::exception& error) {
-    comm.abort(ErrorKind::kInternal, error.what());
     throw;
   }
 }

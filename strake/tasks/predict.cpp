@@ -162,7 +162,6 @@ void score_and_write(const Task& task, PredictionJob& job, PredictReport& report
   report.score.seconds = seconds_since(task.start);
   report.peak_resident_bytes = peak_resident_bytes();
   write_manifest(task.place, task.identity, task.model, report, output.files());
-  task.place.mark_success(task.identity);
 }
 
 }  // namespace
@@ -256,10 +255,16 @@ PredictReport predict(const PredictConfig& config) {
     if (error.kind() == ErrorKind::kIo && job.journal().rows() > 0) {
       error.add_context(fmt::format("{} rows are scored and kept in {}: the same command goes on with them",
                                     job.journal().rows(), place.job_folder().string()));
+    } else if (error.kind() == ErrorKind::kData && job.journal().rows() > 0) {
+      error.add_context(
+          fmt::format("{} rows are scored and kept in {}, but only for this input: with another one, "
+                      "start over with --overwrite_output",
+                      job.journal().rows(), place.job_folder().string()));
     }
     throw;
   }
   job.finish();
+  place.mark_success(task.identity);
   return report;
 }
 

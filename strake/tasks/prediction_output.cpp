@@ -115,6 +115,7 @@ void OutputPlace::mark_success(const Json& job) const {
     const fs::path path = manifest_of({.index = index, .count = shard_.count});
     if (!is_there(path)) return;
     Json found = get_required<Json>(read_json(path, kMaxIndexBytes), "job", path.string());
+    require(found.is_object(), ErrorKind::kConfig, "{}: job is no object", path.string());
     found.erase("shard");
     require(found == expected, ErrorKind::kData,
             "{} says that its shard had another model, input or other flags than {}: score it again with "

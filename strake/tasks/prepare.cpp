@@ -11,7 +11,7 @@ void PrepareConfig::validate() const {
   require(!input.empty(), ErrorKind::kUsage, "--input names no file");
   require(!output.empty(), ErrorKind::kUsage, "--output names no file");
   require(!tokenizer.empty(), ErrorKind::kUsage, "--tokenizer names no folder or file");
-  require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
+  text.validate();
   require(problem_type.empty() || !text.label_column.empty(), ErrorKind::kUsage,
           "--problem_type {} needs a --label_column", problem_type);
 }
@@ -35,9 +35,7 @@ PrepareReport prepare(const PrepareConfig& config) {
     info.label_kind = data::TokenLabelKind::kClass;
     info.label_names = labels->names();
   }
-  source.columns = {config.text.text_column};
-  if (info.has_pairs) source.columns.push_back(config.text.text_pair_column);
-  if (labels) source.columns.push_back(config.text.label_column);
+  source.columns = config.text.columns();
 
   PrepareReport report;
   const auto loaded = Clock::now();

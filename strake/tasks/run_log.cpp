@@ -1,5 +1,6 @@
 #include "strake/tasks/run_log.h"
 
+#include <filesystem>
 #include <iostream>
 
 #include "strake/core/log.h"
@@ -10,16 +11,9 @@
 namespace strake::tasks {
 namespace {
 
-// Optimizer steps that the resumed checkpoint has done.
-int64_t steps_of(const std::optional<std::filesystem::path>& checkpoint) {
-  if (!checkpoint) return 0;
-  const std::string source = (*checkpoint / "trainer_state.json").string();
-  return get_required<int64_t>(read_json(source, kMaxIndexBytes), "global_step", source);
-}
-
-monitor::MetricsLog open_metrics(const TrainConfig& config, const std::optional<std::filesystem::path>& resume_from) {
+monitor::MetricsLog open_metrics(const TrainConfig& config, std::optional<int64_t> steps_done) {
   const std::filesystem::path path = std::filesystem::path(config.output_dir) / "metrics.jsonl";
-  return resume_from ? monitor::MetricsLog::resume(path, steps_of(resume_from)) : monitor::MetricsLog::start(path);
+  return steps_done ? monitor::MetricsLog::resume(path, *steps_done) : monitor::MetricsLog::start(path);
 }
 
 // "step 12, loss 0.4321, eval_accuracy 0.8125": an entry's numbers that tell how the training goes.
@@ -35,10 +29,10 @@ std::string brief(const Json& entry) {
 
 }  // namespace
 
-void RunLog::open(const std::optional<std::filesystem::path>& resume_from) {
-  metrics_.emplace(open_metrics(config_, resume_from));
+void RunLog::open(std::optional<int64_t> steps_done) {
+  metrics_.emplace(open_metrics(config_, steps_done));
   if (!config_.disable_tqdm) {
-    progress_.emplace(monitor::ProgressOptions{.verb = "train", .done_at_start = steps_of(resume_from)});
+    progress_.emplace(monitor::ProgressOptions{.verb = "train", .done_at_start = steps_done.value_or(0)});
   }
 }
 

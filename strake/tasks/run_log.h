@@ -1,6 +1,6 @@
 #pragma once
 
-#include <filesystem>
+#include <cstdint>
 #include <optional>
 
 #include "strake/monitor/metrics_log.h"
@@ -16,8 +16,9 @@ class RunLog final : public training::RunListener {
  public:
   explicit RunLog(const TrainConfig& config) : config_(config) {}
 
-  // Before the first step: begins metrics.jsonl, or cuts it back to the checkpoint that the run goes on from.
-  void open(const std::optional<std::filesystem::path>& resume_from);
+  // Before the first step: begins metrics.jsonl, or cuts it back to the steps of the checkpoint that the run goes on
+  // from.
+  void open(std::optional<int64_t> steps_done);
 
   void on_step(const training::StepReport& report, double epoch, int64_t total_steps) override;
   void on_log(const Json& entry) override;

@@ -27,10 +27,11 @@ template <typename RowOf>
 void require_finite(const at::Tensor& outputs, const data::Table& table, const RowOf& row_of) {
   const auto* values = outputs.const_data_ptr<float>();
   for (int64_t i = 0; i < outputs.numel(); ++i) {
-    require(std::isfinite(values[i]), ErrorKind::kNumeric,
-            "{}: the model's output is {}, not a finite number: are its weights sound? In bf16 or int8, try "
-            "--precision fp32",
-            table.where(row_of(i / outputs.size(1))), values[i]);
+    if (std::isfinite(values[i])) continue;
+    fail(ErrorKind::kNumeric,
+         "{}: the model's output is {}, not a finite number: are its weights sound? In bf16 or int8, try --precision "
+         "fp32",
+         table.where(row_of(i / outputs.size(1))), std::isnan(values[i]) ? std::abs(values[i]) : values[i]);
   }
 }
 
@@ -70,6 +71,7 @@ TextOptions text_options(const ScoreConfig& config, ScoringTask task, const mode
           "--text_pair_column {}: token-classification looks at single texts", text.text_pair_column);
   require(text.max_seq_length <= longest, ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", text.max_seq_length, longest);
+  text.validate();
   return text;
 }
 
@@ -81,8 +83,8 @@ Places ScoringModel::places() const {
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end) {
   for (int64_t i = rows.first_sequence(begin); i < rows.first_sequence(end); ++i) {
-    require(rows.offsets[i + 1] > rows.offsets[i], ErrorKind::kData, "{}: the text has no tokens",
-            rows.table.where(rows.row_of_sequence(i)));
+    if (rows.offsets[i + 1] > rows.offsets[i]) continue;
+    fail(ErrorKind::kData, "{}: the text has no tokens", rows.table.where(rows.row_of_sequence(i)));
   }
   const int64_t first = rows.first_token(begin);
   const std::span ids = std::span(rows.ids).subspan(first, static_cast<size_t>(rows.first_token(end) - first));
@@ -110,6 +112,12 @@ ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<
   const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
   const TextOptions text = text_options(config, task.task, encoder);
   auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
+  require(
+      task.task != ScoringTask::kQuestionAnswering || tokenizer->spec().padding_side == tokenizers::Direction::kRight,
+      ErrorKind::kConfig,
+      "{}: tokenizer_config.json: padding_side is left, for which Transformers' pipeline puts the context before "
+      "the question; that is not there",
+      config.model_name_or_path);
   const PrecisionChoice choice =
       given ? PrecisionChoice{.plan = *given, .accuracy = {}}
             : choose_precision(config.precision, {.folder = config.model_name_or_path,

@@ -1,7 +1,6 @@
 #include "strake/tasks/sharding_flags.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "strake/core/error.h"

@@ -18,10 +18,6 @@
 namespace strake::tasks {
 namespace {
 
-std::span<const float> numbers_of(const at::Tensor& outputs) {
-  return {outputs.const_data_ptr<float>(), static_cast<size_t>(outputs.numel())};
-}
-
 // Index of the first of the largest numbers of each row.
 std::vector<int64_t> largest_of_rows(const at::Tensor& outputs) {
   const auto width = static_cast<size_t>(outputs.size(1));
@@ -191,6 +187,10 @@ class EmbeddingResults final : public TaskResults {
 };
 
 }  // namespace
+
+std::span<const float> numbers_of(const at::Tensor& outputs) {
+  return {outputs.const_data_ptr<float>(), static_cast<size_t>(outputs.numel())};
+}
 
 std::unique_ptr<TaskResults> make_results(const ResultsOf& what) {
   switch (what.task.task) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "strake/models/encoder/config.h"
@@ -33,6 +34,9 @@ class TaskResults {
   // rows or tokens to compare.
   virtual std::optional<double> agreement(const TaskResults& exact) const = 0;
 };
+
+// All of them, row by row.
+std::span<const float> numbers_of(const at::Tensor& outputs);
 
 struct ResultsOf {
   const TaskHead& task;

@@ -52,25 +52,26 @@ void encode_with_places(const tokenizers::Tokenizer& tokenizer, std::string_view
   if (!encoding.overflowing.empty()) rows.cut_rows.push_back(rows.num_rows() - 1);
 }
 
-// Tokens that the question leaves for the context.
-int64_t room_beside(const tokenizers::Tokenizer& tokenizer, std::string_view question, int64_t max_seq_length) {
+// Error if the question leaves `least` tokens or less for the context.
+void require_room_beside(const tokenizers::Tokenizer& tokenizer, std::string_view question, int64_t least,
+                         const TextOptions& options) {
   const tokenizers::Encoding alone = tokenizer.encode(question, std::nullopt, {.add_special_tokens = false});
   const int64_t added = tokenizer.spec().post_processor.added(true);
-  return std::max<int64_t>(0, max_seq_length - added - std::ssize(alone.ids));
+  const int64_t room = std::max<int64_t>(0, options.max_seq_length - added - std::ssize(alone.ids));
+  require(room > least, ErrorKind::kData,
+          "the question leaves {} of {} tokens to the context, which must be more than --doc_stride {}", room,
+          options.max_seq_length, *options.doc_stride);
 }
 
 tokenizers::Encoding encode_question(const tokenizers::Tokenizer& tokenizer, std::string_view question,
                                      std::string_view context, const TextOptions& options) {
-  const int64_t stride = *options.doc_stride;
-  const tokenizers::Truncation windows{
-      .max_length = options.max_seq_length, .stride = stride, .strategy = tokenizers::TruncationStrategy::kOnlySecond};
+  const tokenizers::Truncation windows{.max_length = options.max_seq_length,
+                                       .stride = *options.doc_stride,
+                                       .strategy = tokenizers::TruncationStrategy::kOnlySecond};
   try {
     return tokenizer.encode(question, context, {.truncation = windows});
   } catch (const Error&) {
-    const int64_t room = room_beside(tokenizer, question, options.max_seq_length);
-    require(room > stride, ErrorKind::kData,
-            "the question leaves {} of {} tokens to the context, which must be more than --doc_stride {}", room,
-            options.max_seq_length, stride);
+    require_room_beside(tokenizer, question, *options.doc_stride, options);
     throw;
   }
 }
@@ -82,8 +83,10 @@ void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view que
   require(!question.empty(), ErrorKind::kData, "column '{}' is empty: there is no question", options.text_column);
   const tokenizers::Encoding encoding = encode_question(tokenizer, question, context, options);
   const auto is_of_context = [](const tokenizers::TokenSource& source) { return source.text == 1; };
-  require(std::ranges::any_of(encoding.sources, is_of_context), ErrorKind::kData,
-          "column '{}' has no tokens: there is nothing to look for an answer in", options.text_pair_column);
+  const bool has_context = std::ranges::any_of(encoding.sources, is_of_context);
+  if (!has_context) require_room_beside(tokenizer, question, 0, options);
+  require(has_context, ErrorKind::kData, "column '{}' has no tokens: there is nothing to look for an answer in",
+          options.text_pair_column);
   append_with_places(encoding, 1, request.places, rows);
   for (const tokenizers::Encoding& window : encoding.overflowing) append_with_places(window, 1, request.places, rows);
   rows.first_sequences.push_back(std::ssize(rows.offsets) - 1);
@@ -112,9 +115,10 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
     rows.second_begin.resize(static_cast<size_t>(first_row));
   }
   for (int64_t row = first_row; row < table.num_rows(); ++row) {
-    require(!texts.is_null(row) && (!pairs || !pairs->is_null(row)), ErrorKind::kData,
-            "{}: column '{}' is null where text is expected", table.where(row),
-            texts.is_null(row) ? options.text_column : options.text_pair_column);
+    if (texts.is_null(row) || (pairs && pairs->is_null(row))) {
+      fail(ErrorKind::kData, "{}: column '{}' is null where text is expected", table.where(row),
+           texts.is_null(row) ? options.text_column : options.text_pair_column);
+    }
     const std::optional<std::string_view> pair = pairs ? std::optional((*pairs)[row]) : std::nullopt;
     try {
       if (places == Places::kNone) {
@@ -170,6 +174,22 @@ void warn_of_cut_rows(int64_t rows, int64_t max_seq_length) {
                rows == 1 ? "" : "s", max_seq_length, rows == 1 ? "it" : "them");
 }
 
+void TextOptions::validate() const {
+  require(max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", max_seq_length);
+  if (label_column.empty()) return;
+  require(label_column != text_column, ErrorKind::kUsage, "--label_column and --text_column are both '{}'",
+          printable(label_column));
+  require(label_column != text_pair_column, ErrorKind::kUsage, "--label_column and --text_pair_column are both '{}'",
+          printable(label_column));
+}
+
+std::vector<std::string> TextOptions::columns() const {
+  std::vector<std::string> names{text_column};
+  if (!text_pair_column.empty() && text_pair_column != text_column) names.push_back(text_pair_column);
+  if (!label_column.empty()) names.push_back(label_column);
+  return names;
+}
+
 std::vector<uint32_t> text_checksums(const data::Table& table, const TextOptions& options) {
   std::vector<uint32_t> checksums(static_cast<size_t>(table.num_rows()));
   for (const std::string& name : {options.text_column, options.text_pair_column}) {
@@ -217,9 +237,7 @@ data::TokenDataset encode_all(const data::TableSource& source, std::shared_ptr<c
                               const TextOptions& options, const LabelMap* labels, int workers) {
   data::TokenDatasetBuilder builder(source.paths.empty() ? "" : source.paths.front().string());
   data::TableSource needed = source;
-  needed.columns = {options.text_column};
-  if (!options.text_pair_column.empty()) needed.columns.push_back(options.text_pair_column);
-  if (labels != nullptr) needed.columns.push_back(options.label_column);
+  needed.columns = options.columns();
   for_each_encoded(needed, {std::move(tokenizer), options, labels}, workers, [&](const EncodedRows& rows) {
     for (int64_t i = 0; i < rows.num_rows(); ++i) builder.append(rows.token_row(i));
   });

@@ -27,6 +27,11 @@ struct TextOptions {
   // Of pairs, if places are asked for: a row becomes windows of max_seq_length tokens, each with all of the first text,
   // and with a part of the second one that shares so many tokens with the window before. Without it texts are cut.
   std::optional<int64_t> doc_stride = std::nullopt;
+
+  // Error (kUsage) for no tokens, and for labels that are a text.
+  void validate() const;
+  // Those to be read.
+  std::vector<std::string> columns() const;
 };
 
 // Where a token is in its text, or in the second text of a pair.

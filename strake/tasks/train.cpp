@@ -3,21 +3,22 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
-#include <iostream>
+#include <chrono>
+#include <memory>
+#include <optional>
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/mpi_comm.h"
 #include "strake/comm/nccl_comm.h"
 #include "strake/comm/thread_comm.h"
 #include "strake/core/cpu_features.h"
+#include "strake/core/crc32c.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
 #include "strake/core/memory.h"
 #include "strake/core/termination.h"
 #include "strake/core/threads.h"
-#include "strake/data/token_file.h"
 #include "strake/kernels/cuda/library.h"
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/weights.h"
@@ -49,11 +50,16 @@ void initialize_weights(const models::Model& model, uint64_t seed, training::Sha
   }
 }
 
-void load_weights(const TrainJob& job, uint64_t seed, training::ShardedParameters& parameters) {
+// Returns their checksum.
+uint32_t load_weights(const TrainJob& job, uint64_t seed, training::ShardedParameters& parameters) {
   const models::Model& model = job.model();
-  if (job.weights().empty()) return initialize_weights(model, seed, parameters);
+  if (job.weights().empty()) {
+    initialize_weights(model, seed, parameters);
+    return 0;
+  }
   const tensors::CheckpointFiles files(job.weights());
   models::LoadReport report;
+  uint32_t sum = 0;
   for (size_t i = 0; i < model.blocks().size(); ++i) {
     at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
     try {
@@ -62,23 +68,37 @@ void load_weights(const TrainJob& job, uint64_t seed, training::ShardedParameter
       error.add_context("while loading " + job.weights().string());
       throw;
     }
+    sum = crc32c(whole.const_data_ptr(), static_cast<size_t>(whole.nbytes()), sum);
     parameters.assign(i, whole);
   }
   if (!report.initialized.empty()) log::info("new, to be trained: {}", fmt::join(report.initialized, ", "));
   const auto unused = models::unused_names(model, files);
   if (!unused.empty()) log::info("not used from the checkpoint: {}", fmt::join(unused, ", "));
+  return sum;
 }
 
 // How a run begins, beside its data.
 struct Start {
-  RunFolder* folder;  // of rank 0
-  std::optional<fs::path> resume_from;
-  Json fingerprint;                         // what must not change between start and resume
-  std::optional<uint32_t> evaluation_data;  // its fingerprint
-  int first_rank = 0;                       // of this machine
-  const TerminationWatch* termination;      // nullptr: SIGTERM ends the process
-  std::string sharding_record;              // ds_config_resolved.json, if not empty
+  std::unique_ptr<RunFolder> folder = nullptr;  // of rank 0
+  std::optional<fs::path> resume_from = std::nullopt;
+  Json fingerprint = {};                                    // what must not change between start and resume
+  std::optional<uint32_t> evaluation_data = std::nullopt;   // its fingerprint
+  int first_rank = 0;                                       // of this machine
+  std::unique_ptr<TerminationWatch> termination = nullptr;  // null: SIGTERM ends the process
+  std::string sharding_record = "";                         // ds_config_resolved.json, if not empty
 };
+
+// What Transformers' generate() reads, which training does not change; that of an earlier model goes.
+void take_along_generation_config(const fs::path& model, const fs::path& folder) {
+  constexpr const char* kName = "generation_config.json";
+  const fs::path source = model.empty() ? fs::path() : resolve_inside(model, kName, model.string());
+  if (!source.empty() && is_there(source)) {
+    write_file_atomically(folder / kName, read_file(source, kMaxConfigBytes));
+  } else {
+    std::error_code ignored;
+    fs::remove(folder / kName, ignored);
+  }
+}
 
 // Gives the calling rank its GPU. Returns the group that knows GPUs, if there are several ranks.
 std::unique_ptr<comm::Comm> take_gpu(int gpu, comm::Comm& ranks) {
@@ -99,7 +119,10 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   }
   comm::Comm& comm = nccl ? *nccl : ranks;
   training::ShardedParameters parameters(job.model(), comm, options);
-  if (!start.resume_from) load_weights(job, config.training.seed, parameters);
+  if (!start.resume_from) {
+    const Json sum{{"crc32c of the weights to start from", load_weights(job, config.training.seed, parameters)}};
+    if (!ranks.is_one_process()) require_alike(sum, ranks);
+  }
   std::unique_ptr<RunLog> run_log;
   if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config);
   const auto evaluate = [&] { return job.evaluate(parameters, comm); };
@@ -117,17 +140,18 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
             std::error_code ignored;
             fs::remove(folder / kPrecisionFile, ignored);  // it tells of an earlier model
             job.tokenizer().save(folder);
+            take_along_generation_config(job.weights(), folder);
             write_file_atomically(folder / "config.json", job.config_json());
           },
       .listener = run_log.get()};
-  if (start.termination != nullptr) inputs.is_asked_to_end = [&] { return start.termination->is_requested(); };
+  if (start.termination) inputs.is_asked_to_end = [&] { return start.termination->is_requested(); };
   training::Trainer trainer(std::move(inputs), parameters, comm, options);
   if (run_log) {
     start.folder->start(start.resume_from);
     if (!start.sharding_record.empty()) {
       write_file_atomically(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
     }
-    run_log->open(start.resume_from);
+    run_log->open(start.resume_from ? std::optional(trainer.steps_done()) : std::nullopt);
   }
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
@@ -261,171 +285,98 @@ void check_start(const TrainConfig& config, const TrainJob& job) {
   }
 }
 
+// The ranks of a run: threads of this process, or processes of which this is one.
+struct Launch {
+  std::optional<comm::RankEnvironment> launched;
+  std::unique_ptr<comm::Comm> mpi;  // null: threads
+  int num_ranks = 1;
+  int threads = 1;  // of a rank
+  std::chrono::seconds patience{};
+
+  int ranks_here() const { return launched ? launched->local_size : num_ranks; }
+  bool is_first() const { return !mpi || mpi->rank() == 0; }
+};
+
+Launch launch_ranks(const TrainConfig& config) {
+  Launch launch{.launched = find_launched_job(), .mpi = nullptr, .patience = std::chrono::seconds(config.ddp_timeout)};
+  const auto& launched = launch.launched;
+  require(!launched || config.ranks == 1, ErrorKind::kUsage,
+          "--ranks {} and {} ranks started by {} contradict each other", config.ranks, launched ? launched->size : 1,
+          launched ? launched->launcher : "");
+  if (launched) launch.mpi = comm::make_mpi_comm(*launched, launch.patience);
+  launch.num_ranks = launch.mpi ? launch.mpi->size() : static_cast<int>(config.ranks);
+  launch.threads = threads_per_rank(launch.ranks_here());
+  log::set_rank(launch.mpi ? launch.mpi->rank() : 0);
+  tensors::set_compute_threads(launch.threads);
+  return launch;
+}
+
+// Collective among ranks that are processes.
+Start make_start(const TrainConfig& config, const TrainJob& job, const Launch& launch) {
+  comm::Comm* const mpi = launch.mpi.get();
+  Start start{.first_rank = launch.launched ? launch.launched->rank - launch.launched->local_rank : 0};
+  if (launch.is_first()) start.folder = std::make_unique<RunFolder>(config);
+  start.resume_from = mpi != nullptr ? find_resume_together(config, *mpi) : find_resume(config);
+  if (start.folder) check_output_folder(config, start.resume_from);
+  if (!start.resume_from && !job.weights().empty()) checkpoint::verify_model_files(job.weights());
+  start.fingerprint = run_fingerprint(config, job, launch.num_ranks);
+  if (job.has_evaluation()) start.evaluation_data = job.evaluation_data().fingerprint();
+  if (mpi != nullptr) {
+    require_alike(course_of_run(config, start.fingerprint, start.evaluation_data, start.resume_from), *mpi);
+  }
+  if (config.training.enable_jit_checkpoint) start.termination = std::make_unique<TerminationWatch>();
+  return start;
+}
+
+training::TrainReport run_ranks(const TrainConfig& config, const TrainJob& job, const Start& start,
+                                const Launch& launch) {
+  if (launch.mpi) return run_rank(config, job, start, *launch.mpi);
+  if (launch.num_ranks == 1) {
+    comm::SelfComm self;
+    return run_rank(config, job, start, self);
+  }
+  training::TrainReport report;
+  const auto run_thread = [&](comm::Comm& comm) {
+    training::TrainReport own = run_rank(config, job, start, comm);
+    if (comm.rank() == 0) report = std::move(own);
+  };
+  comm::run_ranks(launch.num_ranks, launch.threads, run_thread, launch.patience);
+  return report;
+}
+
+training::TrainReport run_job(TrainConfig config, const Launch& launch) {
+  if (config.trains_on_gpus()) require_gpus(launch.ranks_here());
+  const auto job = make_job(config, launch.mpi ? launch.threads : available_cores());
+  const RankCount ranks{.world = launch.num_ranks, .per_node = launch.ranks_here()};
+  const ShardingRequest sharding = choose_sharding(config, ranks, *job);
+  log_environment(config, *job, launch.num_ranks, launch.threads);
+  check_memory(config, *job, ranks,
+               launch.mpi ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads, sharding);
+  if (launch.is_first()) check_output_place(config);
+  if (config.dry_run) {
+    check_start(config, *job);
+    return {};
+  }
+  Start start = make_start(config, *job, launch);
+  if (!sharding.record.is_null()) start.sharding_record = sharding.record.dump(2) + "\n";
+  return run_ranks(config, *job, start, launch);
+}
+
 }  // namespace
 
 std::shared_ptr<const tokenizers::Tokenizer> load_tokenizer(const TrainConfig& config) {
   return tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path : config.tokenizer_name);
 }
 
-bool are_token_files(const std::vector<std::string>& paths) {
-  return !paths.empty() && fs::path(paths.front()).extension() == ".parquet" && data::is_token_file(paths.front());
-}
-
-void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size, const std::string& path) {
-  require(dataset.max_token_id() < vocab_size, ErrorKind::kConfig,
-          "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model", path,
-          dataset.max_token_id(), vocab_size);
-}
-
-void require_known_ranks(const TrainConfig& config) {
-  require(config.ranks >= 1 && config.ranks <= 4096, ErrorKind::kUsage, "--ranks {} is not in [1, 4096]", config.ranks);
-}
-
-void require_known_model_type(const TrainConfig& config) {
-  require(config.model_type.empty() || config.model_type == "gpt2", ErrorKind::kUsage,
-          "--model_type {}: only gpt2 is there", config.model_type);
-}
-
-bool TrainConfig::trains_on_gpus() const {
-  require(device == "cpu" || device == "cuda", ErrorKind::kUsage, "--device {} is neither cpu nor cuda", device);
-  return device == "cuda";
-}
-
-bool TrainConfig::trains_language_model() const {
-  require(task == "sequence-classification" || task == "causal-lm", ErrorKind::kUsage,
-          "--task {} is neither sequence-classification nor causal-lm", task);
-  return task == "causal-lm";
-}
-
-void TrainConfig::validate() const {
-  trains_language_model() ? validate_language_model() : validate_classifier();
-  require(!train_file.empty(), ErrorKind::kUsage, "--train_file names no file");
-  require(!output_dir.empty(), ErrorKind::kUsage, "--output_dir names no folder");
-  require_known_ranks(*this);
-  constexpr int64_t kMostSeconds = 1'000'000'000;
-  require(ddp_timeout >= 1 && ddp_timeout <= kMostSeconds, ErrorKind::kUsage, "--ddp_timeout {} is not in [1, {}]",
-          ddp_timeout, kMostSeconds);
-  require(report_to == "none" || report_to.empty(), ErrorKind::kUsage,
-          "--report_to {}: only none is there yet; metrics.jsonl has every number", report_to);
-  require(validation_file.empty() == (training.eval_strategy == "no"), ErrorKind::kUsage,
-          "--validation_file and --eval_strategy {} contradict each other: {}", training.eval_strategy,
-          validation_file.empty() ? "evaluation needs a file" : "say steps or epoch, or leave the file out");
-  require(training.max_tokens_per_batch == 0 || !given.contains("per_device_train_batch_size"), ErrorKind::kUsage,
-          "--max_tokens_per_batch {} and --per_device_train_batch_size {} contradict each other: a batch has as many "
-          "sequences as fit",
-          training.max_tokens_per_batch, training.per_device_train_batch_size);
-  require(!overwrite_output_dir || !wants_resume(*this), ErrorKind::kUsage,
-          "--overwrite_output_dir and --resume_from_checkpoint {} contradict each other", resume_from_checkpoint);
-  check_sharding_flags(*this);
-  training.validate();
-  if (trains_on_gpus()) training::require_gpus_can(training);
-}
-
-void TrainConfig::validate_classifier() const {
-  require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
-  require(!text.label_column.empty(), ErrorKind::kUsage, "--label_column is empty");
-  require(text.max_seq_length > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive", text.max_seq_length);
-  const auto refuse = [](const auto& value, const auto& unset, const char* flag) {
-    require(value == unset, ErrorKind::kUsage, "--{} {} belongs to --task causal-lm", flag, value);
-  };
-  refuse(block_size, 0, "block_size");
-  refuse(model_type, "", "model_type");
-  refuse(config_name, "", "config_name");
-  refuse(config_overrides, "", "config_overrides");
-  parse_problem_type_flag(problem_type);
-}
-
-void TrainConfig::validate_language_model() const {
-  const TrainConfig defaults;
-  const auto refuse = [](const auto& value, const auto& unset, const char* flag) {
-    require(value == unset, ErrorKind::kUsage, "--{} {} does not belong to --task causal-lm", flag, value);
-  };
-  refuse(text.text_pair_column, "", "text_pair_column");
-  refuse(text.label_column, defaults.text.label_column, "label_column");
-  refuse(problem_type, "", "problem_type");
-  require(text.max_seq_length == defaults.text.max_seq_length, ErrorKind::kUsage,
-          "--max_seq_length {}: with --task causal-lm it is --block_size, and longer documents are cut into pieces",
-          text.max_seq_length);
-  require(block_size == 0 || block_size >= 2, ErrorKind::kUsage,
-          "--block_size {} is neither 0 nor at least 2: a single token predicts nothing", block_size);
-  const bool from_scratch = !model_type.empty() || !config_name.empty();
-  require(from_scratch != !model_name_or_path.empty(), ErrorKind::kUsage,
-          "--task causal-lm needs either --model_name_or_path, to go on training, or --model_type or --config_name, to "
-          "train from scratch");
-  require(model_type.empty() || config_name.empty(), ErrorKind::kUsage,
-          "--model_type {} and --config_name {} contradict each other", model_type, config_name);
-  require_known_model_type(*this);
-  require(config_overrides.empty() || from_scratch, ErrorKind::kUsage,
-          "--config_overrides {} would contradict the weights of --model_name_or_path {}", config_overrides,
-          model_name_or_path);
-  require(!from_scratch || !tokenizer_name.empty(), ErrorKind::kUsage,
-          "--tokenizer_name names no folder, which a model from scratch needs");
-}
-
 training::TrainReport train(const TrainConfig& given) {
   keep_freed_memory();
   tensors::track_tensor_memory();
   given.validate();
-  TrainConfig config = given;
-  log::set_level(log::parse_level(config.log_level));
-  const auto launched = find_launched_job();
-  require(!launched || config.ranks == 1, ErrorKind::kUsage,
-          "--ranks {} and {} ranks started by {} contradict each other", config.ranks, launched ? launched->size : 1,
-          launched ? launched->launcher : "");
-  const std::chrono::seconds patience(config.ddp_timeout);
-  std::unique_ptr<comm::Comm> mpi;
-  if (launched) mpi = comm::make_mpi_comm(*launched, patience);
-  const int num_ranks = launched ? mpi->size() : static_cast<int>(config.ranks);
-  const int threads = threads_per_rank(launched ? launched->local_size : num_ranks);
-  log::set_rank(mpi ? mpi->rank() : 0);
-  tensors::set_compute_threads(threads);
-
-  const auto run = [&]() -> training::TrainReport {
-    if (config.trains_on_gpus()) require_gpus(launched ? launched->local_size : num_ranks);
-    const auto job = make_job(config, launched ? threads : available_cores());
-    const RankCount ranks{.world = num_ranks, .per_node = launched ? launched->local_size : num_ranks};
-    const ShardingRequest sharding = choose_sharding(config, ranks, *job);
-    log_environment(config, *job, num_ranks, threads);
-    check_memory(config, *job, ranks,
-                 launched ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads, sharding);
-    if (!mpi || mpi->rank() == 0) check_output_place(config);
-    if (config.dry_run) {
-      check_start(config, *job);
-      return {};
-    }
-    std::optional<RunFolder> folder;
-    if (!mpi || mpi->rank() == 0) folder.emplace(config);
-    const std::optional<fs::path> resume_from = mpi ? find_resume_together(config, *mpi) : find_resume(config);
-    if (folder) check_output_folder(config, resume_from);
-    if (!resume_from && !job->weights().empty()) checkpoint::verify_model_files(job->weights());
-    const Json fingerprint = run_fingerprint(config, *job, num_ranks);
-    std::optional<uint32_t> evaluation_data;
-    if (job->has_evaluation()) evaluation_data = job->evaluation_data().fingerprint();
-    if (mpi) require_alike(course_of_run(config, fingerprint, evaluation_data, resume_from), *mpi);
-    std::optional<TerminationWatch> termination;
-    if (config.training.enable_jit_checkpoint) termination.emplace();
-    const Start start{.folder = folder ? &*folder : nullptr,
-                      .resume_from = resume_from,
-                      .fingerprint = fingerprint,
-                      .evaluation_data = evaluation_data,
-                      .first_rank = launched ? launched->rank - launched->local_rank : 0,
-                      .termination = termination ? &*termination : nullptr,
-                      .sharding_record = sharding.record.is_null() ? std::string() : sharding.record.dump(2) + "\n"};
-    if (mpi) return run_rank(config, *job, start, *mpi);
-    if (num_ranks == 1) {
-      comm::SelfComm self;
-      return run_rank(config, *job, start, self);
-    }
-    training::TrainReport report;
-    const auto run_thread = [&](comm::Comm& comm) {
-      training::TrainReport own = run_rank(config, *job, start, comm);
-      if (comm.rank() == 0) report = std::move(own);
-    };
-    comm::run_ranks(num_ranks, threads, run_thread, patience);
-    return report;
-  };
-  training::TrainReport report = mpi ? end_all_on_error(*mpi, run) : run();
-  mpi.reset();  // in order, which an error would not be
+  log::set_level(log::parse_level(given.log_level));
+  Launch launch = launch_ranks(given);
+  const auto run = [&] { return run_job(given, launch); };
+  training::TrainReport report = launch.mpi ? end_all_on_error(*launch.mpi, run) : run();
+  launch.mpi.reset();  // in order, which an error would not be
   if (report.is_interrupted) throw ToldError(Error(ErrorKind::kInterrupted, "SIGTERM"));
   return report;
 }

@@ -38,9 +38,23 @@ data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::
   return dataset;
 }
 
+// The embeddings of a new model are to have a row for each token that the tokenizer may give later.
+void require_vocabulary_of(int64_t num_tokens, int64_t vocab_size, const TrainConfig& config) {
+  if (num_tokens <= vocab_size) return;
+  require(!config.model_name_or_path.empty(), ErrorKind::kConfig,
+          "the new model's vocab_size {} is less than the {} tokens of {}: --config_overrides vocab_size={} or more",
+          vocab_size, num_tokens, config.tokenizer_name, num_tokens);
+  log::warning(
+      "{} has embeddings for {} tokens, and its tokenizer {} different ones: texts with the others are refused",
+      config.model_name_or_path, vocab_size, num_tokens);
+}
+
 Setup load_setup(const TrainConfig& config, int workers) {
   Setup setup{.model_config = read_causal_lm_config(config), .inputs = {.tokenizer = load_tokenizer(config)}};
   setup.block_size = choose_block_size(config, setup.model_config);
+  require_known_metric(config.training, "language models", {"perplexity"});
+  require_flags_of_text(config);
+  require_vocabulary_of(setup.inputs.tokenizer->vocab_size(), setup.model_config.vocab_size, config);
   setup.inputs.train = load_split(config, config.train_file, setup, workers);
   if (!config.validation_file.empty()) {
     setup.inputs.evaluation = load_split(config, config.validation_file, setup, workers);

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "strake/core/error.h"
-#include "strake/core/nearest_name.h"
 #include "strake/data/token_file.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/monitor/evaluation_metrics.h"
@@ -44,12 +43,20 @@ LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models
   return LabelMap::collect(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
 }
 
+LabelMap labels_of_new_head(const TrainConfig& config, std::optional<models::ProblemType> problem) {
+  LabelMap labels = labels_of_training_data(config, problem);
+  require(labels.problem() == models::ProblemType::kRegression || labels.names().size() >= 2, ErrorKind::kData,
+          "{}: column '{}' has {} different labels; a classifier needs at least 2", config.train_file.front(),
+          config.text.label_column, labels.names().size());
+  return labels;
+}
+
 // Labels of a new head come from the training data; a head that was trained before keeps its own, unless they were
 // never named (LABEL_0, ...) and the data has as many.
 LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model_config) {
   const auto problem = parse_problem_type_flag(config.problem_type);
   if (!has_classifier(models::SequenceClassifier(model_config), config.model_name_or_path)) {
-    return labels_of_training_data(config, problem);
+    return labels_of_new_head(config, problem);
   }
   require(!problem || *problem == model_config.problem(), ErrorKind::kUsage,
           "--problem_type {} contradicts the trained head of {}", config.problem_type, config.model_name_or_path);
@@ -72,11 +79,16 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
   require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
           "{} was prepared with another tokenizer than the model's", paths.front());
   const bool regression = labels.problem() == models::ProblemType::kRegression;
-  require(loaded.info.label_kind == (regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass) &&
-              (regression || loaded.info.label_names == labels.names()),
+  const auto expected = regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass;
+  std::vector<int32_t> ids;  // of the model, by class of the file
+  for (const std::string& name : loaded.info.label_names) {
+    const auto found = std::ranges::find(labels.names(), name);
+    if (found != labels.names().end()) ids.push_back(static_cast<int32_t>(found - labels.names().begin()));
+  }
+  require(loaded.info.label_kind == expected && (regression || ids.size() == loaded.info.label_names.size()),
           ErrorKind::kData, "the labels of {} are not those of the model: found {}, expected {}", paths.front(),
-          describe_labels(loaded.info.label_kind, loaded.info.label_names),
-          describe_labels(regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass, labels.names()));
+          describe_labels(loaded.info.label_kind, loaded.info.label_names), describe_labels(expected, labels.names()));
+  if (!regression) loaded.dataset.renumber_classes(ids);
   return std::move(loaded.dataset);
 }
 
@@ -96,31 +108,23 @@ data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::
   return dataset;
 }
 
-// Every evaluation reports the loss and these.
-void require_known_metric(const training::TrainingOptions& options, models::ProblemType problem) {
+void require_metric_of(models::ProblemType problem, const training::TrainingOptions& options) {
   const bool regression = problem == models::ProblemType::kRegression;
-  std::vector<std::string> known{"loss"};
+  std::vector<std::string> metrics;
   for (const auto& [name, value] :
        regression ? monitor::RegressionMetrics().named_values() : monitor::ClassificationMetrics().named_values()) {
-    known.push_back(name);
+    metrics.push_back(name);
   }
-  const std::string wanted = options.best_metric_name().substr(std::string_view("eval_").size());
-  require(std::ranges::find(known, wanted) != known.end(), ErrorKind::kUsage,
-          "--metric_for_best_model {} is none of the metrics of {}: {}{}", printable(options.metric_for_best_model),
-          regression ? "regression" : "classification", fmt::join(known, ", "), did_you_mean(wanted, known));
+  require_known_metric(options, regression ? "regression" : "classification", metrics);
 }
 
-// Text was read and cut when token files were made: what was said about it and is not so is refused.
-void require_flags_of_tokens(const TrainConfig& config, bool reads_text) {
+void require_length_of_tokens(const TrainConfig& config) {
+  if (!config.given.contains("max_seq_length")) return;
   for (const auto* paths : {&config.train_file, &config.validation_file}) {
     if (!are_token_files(*paths)) continue;
-    for (const char* flag : {"text_column", "text_pair_column", "label_column", "encoding"}) {
-      require(reads_text || !config.given.contains(flag), ErrorKind::kUsage,
-              "--{} cannot apply to {}: it was prepared already; leave the flag out", flag, paths->front());
-    }
     for (const std::string& path : *paths) {
       const int64_t prepared = data::TokenFileReader(path).info().max_length;
-      require(!config.given.contains("max_seq_length") || prepared == config.text.max_seq_length, ErrorKind::kUsage,
+      require(prepared == config.text.max_seq_length, ErrorKind::kUsage,
               "--max_seq_length {} contradicts {}: it was prepared already, with {}; leave the flag out or prepare it "
               "again",
               config.text.max_seq_length, path, prepared);
@@ -132,15 +136,14 @@ Setup load_setup(const TrainConfig& config, int workers) {
   Setup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
               .inputs = {.tokenizer = load_tokenizer(config)},
               .workers = workers};
-  const bool reads_text = !are_token_files(config.train_file) ||
-                          (!config.validation_file.empty() && !are_token_files(config.validation_file));
-  require_flags_of_tokens(config, reads_text);
-  require(!reads_text || config.text.max_seq_length <= setup.model_config.max_sequence_length(), ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
+  require_flags_of_text(config);
+  require_length_of_tokens(config);
+  require(!reads_text(config) || config.text.max_seq_length <= setup.model_config.max_sequence_length(),
+          ErrorKind::kUsage, "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
           setup.model_config.max_sequence_length());
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
-  require_known_metric(config.training, labels.problem());
+  require_metric_of(labels.problem(), config.training);
   setup.inputs.train = load_split(config, config.train_file, setup, labels);
   if (!config.validation_file.empty()) {
     setup.inputs.evaluation = load_split(config, config.validation_file, setup, labels);

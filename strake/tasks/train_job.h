@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "strake/core/json.h"
 #include "strake/tasks/train.h"
@@ -62,6 +63,16 @@ std::unique_ptr<TrainJob> make_causal_lm_job(const TrainConfig& config, int work
 
 // True if the first file is made by strake prepare; the others must be as well then.
 bool are_token_files(const std::vector<std::string>& paths);
+
+// Error (kUsage) if a flag that says how text is read was given, and no file has any: it was read and cut when token
+// files were made.
+bool reads_text(const TrainConfig& config);
+void require_flags_of_text(const TrainConfig& config);
+
+// Error (kUsage) with the nearest name if the best model is looked for by a metric that evaluations of `what` lack:
+// they report the loss and `metrics`.
+void require_known_metric(const training::TrainingOptions& options, const std::string& what,
+                          const std::vector<std::string>& metrics);
 
 // Error (kConfig) naming the file for a token that the model's vocabulary lacks.
 void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size, const std::string& path);

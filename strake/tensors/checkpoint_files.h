@@ -10,6 +10,9 @@
 
 namespace strake::tensors {
 
+inline constexpr const char* kWeightsFile = "model.safetensors";
+inline constexpr const char* kWeightsIndexFile = "model.safetensors.index.json";
+
 // The weights of a Hugging Face model folder: model.safetensors, or the files that model.safetensors.index.json names.
 // A folder that has only pickled weights (pytorch_model.bin) is refused with the way to convert it.
 class CheckpointFiles {
@@ -26,10 +29,5 @@ class CheckpointFiles {
   std::vector<SafetensorsFile> files_;
   std::map<std::string, size_t> file_of_;
 };
-
-// Writes model.safetensors, or numbered files of at most `max_file_bytes` each plus the index when one is not enough.
-// The index, or the single file, is written last.
-void write_checkpoint_files(const std::filesystem::path& folder, const std::vector<NamedTensor>& tensors,
-                            uint64_t max_file_bytes = uint64_t{5} << 30);
 
 }  // namespace strake::tensors

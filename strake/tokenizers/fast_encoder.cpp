@@ -202,7 +202,7 @@ class FastEncoder::Worker {
     }
     words_.clear();
     words_.reserve_more(text.size() + 1);
-    if (add_prefix_space_ && !text.starts_with(' ')) words_.push(' ');
+    if (add_prefix_space_ && !text.empty() && !text.starts_with(' ')) words_.push(' ');
     words_.append(text);
     const std::string_view all = words_.view();
     for (size_t at = 0; at < all.size() && out.size() < limit;) {

@@ -122,6 +122,27 @@ TEST_P(Fixture, ImpossibleTruncationIsRefused) {
       Error);
 }
 
+TEST_P(Fixture, ASpaceComesBeforeTextsWhereTheFilesSaySo) {
+  Json json = read_json(folder() / "tokenizer.json", kMaxTokenizerBytes);
+  if (json["pre_tokenizer"]["type"] != "ByteLevel") GTEST_SKIP() << "no byte-level tokenizer";
+  json["pre_tokenizer"]["add_prefix_space"] = true;
+  const fs::path file = fs::temp_directory_path() / ("strake_prefix_space_" + std::to_string(::getpid()) + ".json");
+  write_file_atomically(file, json.dump());
+  const auto prefixing = Tokenizer::load(file);
+  fs::remove(file);
+  EXPECT_NE(prefixing->encode("fog").ids, tokenizer_->encode("fog").ids);
+  EXPECT_EQ(prefixing->encode("").ids, tokenizer_->encode("").ids) << "nothing comes before nothing";
+  FastEncoder fast(prefixing);
+  const int count = for_each_record(folder() / "records.jsonl", [&](const Json& record) {
+    const std::string text = record.at("text");
+    check_fast(fast, text, std::nullopt);
+    check_fast(fast, text, "");
+    check_fast(fast, "", text);
+  });
+  EXPECT_GT(count, 60);
+  check_fast(fast, "", std::nullopt);
+}
+
 TEST_P(Fixture, TextIsCutAtTheSideThatTheFilesName) {
   const fs::path left =
       fs::temp_directory_path() / ("strake_left_tokenizer_" + std::to_string(::getpid())) / GetParam();

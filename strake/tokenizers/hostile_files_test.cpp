@@ -163,6 +163,12 @@ TEST_F(FolderTest, VocabTxtMustHaveTheSpecialTokensOrGainsThem) {
   EXPECT_IN("not valid UTF-8 at byte 6", error_of_load());
 }
 
+TEST_F(FolderTest, ASpecialTokenThatIsNeededMayNotBeNull) {
+  write("vocab.txt", kVocabTxt);
+  write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "cls_token": null})");
+  EXPECT_IN("cls_token is null", error_of_load());
+}
+
 TEST_F(FolderTest, TokenizerConfigDecidesCaseAndLength) {
   write("vocab.txt", kVocabTxt);
   EXPECT_EQ(Tokenizer::load(folder_)->encode("The fogs").ids, (std::vector<int32_t>{2, 5, 6, 8, 3}));

@@ -168,7 +168,12 @@ class SpecialTokens {
   }
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
-  const std::string& content(const char* role) const { return roles_.at(role).content; }
+  const std::string& content(const char* role) const {
+    const auto found = roles_.find(role);
+    require(found != roles_.end(), ErrorKind::kConfig, "{}: {} is null, and this kind of tokenizer needs it", source_,
+            role);
+    return found->second.content;
+  }
 
  private:
   void read_roles(const Json& config) {
@@ -325,8 +330,12 @@ LoadedFiles load_folder(Folder folder, Family family) {
   if (family == Family::kBert) become_bert(folder, spec);
   if (family == Family::kRoberta || family == Family::kGpt2) become_byte_level(folder, family, spec);
   const std::string config = folder.source("tokenizer_config.json");
-  const auto side = get_or<std::string>(folder.tokenizer_config, "truncation_side", "", config);
-  if (!side.empty()) spec.truncation_side = read_truncation_side(side, config + ": truncation_side");
+  const auto read_side = [&](const char* key, Direction& side) {
+    const auto text = get_or<std::string>(folder.tokenizer_config, key, "", config);
+    if (!text.empty()) side = read_direction(text, config + ": " + key);
+  };
+  read_side("truncation_side", spec.truncation_side);
+  read_side("padding_side", spec.padding_side);
   loaded.model_max_length = read_model_max_length(folder);
   if (!folder.has("tokenizer_config.json")) folder.files["tokenizer_config.json"] = minimal_config(family, spec);
   loaded.files = std::move(folder.files);

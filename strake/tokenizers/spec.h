@@ -32,6 +32,7 @@ struct TokenizerSpec {
   Decoder decoder;
   std::vector<AddedToken> added_tokens;
   Direction truncation_side = Direction::kRight;
+  Direction padding_side = Direction::kRight;  // Transformers' pipelines look at it; nothing is padded here
 };
 
 // Hex hash of everything in `spec` that decides ids. Two tokenizers with the same one give the same ids.

@@ -349,7 +349,7 @@ PostProcessor roberta_post_processor(const Special& cls, const Special& sep) {
   return processor;
 }
 
-Direction read_truncation_side(const std::string& side, const std::string& source) {
+Direction read_direction(const std::string& side, const std::string& source) {
   if (side == "right" || side == "Right") return Direction::kRight;
   require(side == "left" || side == "Left", ErrorKind::kConfig, "{}: '{}' is neither right nor left", source,
           printable(side));
@@ -386,7 +386,7 @@ TokenizerSpec spec_from_json(const Json& json, const std::string& source) {
     require(truncation->is_object(), ErrorKind::kConfig, "{}: expected an object, found {}", where,
             printable(truncation->dump()));
     const auto side = get_or<std::string>(*truncation, "direction", "Right", where);
-    spec.truncation_side = read_truncation_side(side, where + ": direction");
+    spec.truncation_side = read_direction(side, where + ": direction");
   }
   check_levels(spec);
   return spec;

@@ -21,6 +21,6 @@ PostProcessor roberta_post_processor(const std::pair<std::string, int32_t>& cls,
                                      const std::pair<std::string, int32_t>& sep);
 
 // "right" or "left", in any case of the first letter. `source` says where that stands.
-Direction read_truncation_side(const std::string& side, const std::string& source);
+Direction read_direction(const std::string& side, const std::string& source);
 
 }  // namespace strake::tokenizers

@@ -31,7 +31,6 @@ class WordPiece {
 
   // Appends the tokens of a word of valid UTF-8.
   void tokenize(std::string_view word, std::vector<ModelToken>& tokens) const;
-  int32_t unk_id() const { return unk_id_; }
   const WordPieceOptions& options() const { return options_; }
 
  private:

@@ -43,8 +43,7 @@ at::DataPtr allocate(const at::Tensor& like, size_t bytes) {
 void GatherBuffers::strip(const at::Tensor& tensor) { exchange(tensor, nothing(tensor), 0); }
 
 void GatherBuffers::attach(const at::Tensor& tensor) {
-  constexpr size_t kPage = ScratchFile::kAlignment;
-  const size_t bytes = (static_cast<size_t>(tensor.numel()) * tensor.element_size() + kPage - 1) / kPage * kPage;
+  const size_t bytes = ScratchFile::whole_pages(static_cast<size_t>(tensor.numel()) * tensor.element_size());
   const auto fits = std::ranges::find(free_, bytes, &Buffer::bytes);
   if (fits == free_.end()) {
     exchange(tensor, allocate(tensor, bytes), bytes);

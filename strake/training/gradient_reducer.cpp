@@ -127,7 +127,10 @@ GradientReducer::GradientReducer(const models::Model& model, ShardedParameters& 
   }
 }
 
-GradientReducer::~GradientReducer() = default;
+// While an error unwinds, a sum may be on its way.
+GradientReducer::~GradientReducer() {
+  if (queue_ != nullptr) queue_->settle();
+}
 
 void GradientReducer::begin_micro_step(int64_t k, int contributors) {
   first_micro_step_ = k == 0;

@@ -13,6 +13,7 @@
 #include "strake/core/json.h"
 #include "strake/core/log.h"
 #include "strake/models/weights.h"
+#include "strake/tensors/checkpoint_files.h"
 #include "strake/tensors/safetensors.h"
 
 namespace strake::training {
@@ -20,9 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 using tensors::SafetensorsWriter;
-
-constexpr const char* kModelFile = "model.safetensors";
-constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 // Which rank writes a block: contiguous runs of blocks of about the same size.
 std::vector<int> block_writers(const models::Model& model, int ranks) {
@@ -94,13 +92,13 @@ void write_index(const models::Model& model, const std::vector<int>& writers, in
   }
   const auto bytes = model.num_parameters() * static_cast<int64_t>(sizeof(float));
   const Json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", names}};
-  write_file_atomically(folder / kIndexFile, index.dump(2) + "\n");
+  write_file_atomically(folder / tensors::kWeightsIndexFile, index.dump(2) + "\n");
 }
 
 }  // namespace
 
 void write_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
-  write_blocks(model, parameters, std::vector<int>(parameters.num_blocks(), 0), folder / kModelFile);
+  write_blocks(model, parameters, std::vector<int>(parameters.num_blocks(), 0), folder / tensors::kWeightsFile);
 }
 
 void write_model_parts(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
@@ -118,7 +116,7 @@ void remove_other_weights(const fs::path& folder) {
     const std::string name = entry.path().filename().string();
     const bool is_numbered =
         name.starts_with("model-") && name.find("-of-") != std::string::npos && name.ends_with(".safetensors");
-    if (name == kIndexFile || is_numbered) others.push_back(entry.path());
+    if (name == tensors::kWeightsIndexFile || is_numbered) others.push_back(entry.path());
   }
   for (const fs::path& path : others) {
     log::info("removing {}, of an earlier model", path.string());

@@ -14,8 +14,6 @@ namespace {
 
 constexpr uint64_t kPage = ScratchFile::kAlignment;
 
-uint64_t whole_pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
 }  // namespace
 
 std::vector<OffloadedStates::Slot> OffloadedStates::layout(std::span<const int64_t> counts,
@@ -28,7 +26,8 @@ std::vector<OffloadedStates::Slot> OffloadedStates::layout(std::span<const int64
       const int64_t count = std::min(window_elements, counts[block] - begin);
       Slot& slot = slots.emplace_back(Slot{.window = {block, begin, count}, .offset = offset, .arrays = {0}});
       for (const at::ScalarType dtype : arrays) {
-        slot.arrays.push_back(slot.bytes() + whole_pages(static_cast<uint64_t>(count) * c10::elementSize(dtype)));
+        slot.arrays.push_back(slot.bytes() +
+                              ScratchFile::whole_pages(static_cast<uint64_t>(count) * c10::elementSize(dtype)));
       }
       offset += slot.bytes();
     }
@@ -141,7 +140,7 @@ void OffloadedStates::read_into(size_t block, int array, void* target) {
     tickets.push_back(file_.read(slot.offset + slot.arrays[static_cast<size_t>(array)],
                                  {begin, static_cast<size_t>(slot.array_bytes(array))}));
   }
-  for (const uint64_t ticket : tickets) file_.wait(ticket);
+  file_.wait_all(tickets);
 }
 
 }  // namespace strake::training

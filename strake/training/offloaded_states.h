@@ -48,7 +48,6 @@ class OffloadedStates {
   // blocks.
   void read_into(size_t block, int array, void* target);
 
-  uint64_t disk_bytes() const { return file_.bytes(); }
   // Of such state, without making it.
   static uint64_t disk_bytes(std::span<const int64_t> counts, const std::vector<at::ScalarType>& arrays,
                              int64_t window_elements);

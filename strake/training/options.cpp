@@ -149,6 +149,10 @@ void TrainingOptions::validate_intervals() const {
           save_strategy, eval_strategy);
   const bool is_share = save_steps < 1 || (eval_steps > 0 ? eval_steps : logging_steps) < 1;
   if (max_steps > 0 || !is_share) step_intervals(std::max<int64_t>(1, max_steps));  // else the number is known later
+  require(early_stopping_patience >= 0, ErrorKind::kUsage, "--early_stopping_patience {} is negative",
+          early_stopping_patience);
+  require(early_stopping_threshold >= 0, ErrorKind::kUsage, "--early_stopping_threshold {} is negative",
+          early_stopping_threshold);
   require(early_stopping_patience > 0 || early_stopping_threshold == 0, ErrorKind::kUsage,
           "--early_stopping_threshold {} needs --early_stopping_patience", early_stopping_threshold);
   require(early_stopping_patience == 0 || eval != Interval::kNo, ErrorKind::kUsage,

@@ -144,7 +144,7 @@ struct TrainingOptions {
     visit("eval_steps", self.eval_steps, "steps between evaluations, or a share of all; 0: logging_steps");
     visit("save_strategy", self.save_strategy, "no, steps or epoch");
     visit("save_steps", self.save_steps, "steps between checkpoints; below 1: a share of all steps");
-    visit("save_total_limit", self.save_total_limit, "checkpoints to keep, besides the best; 0: all");
+    visit("save_total_limit", self.save_total_limit, "checkpoints to keep, the best one among them; 0: all");
     visit("enable_jit_checkpoint", self.enable_jit_checkpoint,
           "on SIGTERM finish the step, save a checkpoint and end with exit code 75; false: end at once");
     visit("load_best_model_at_end", self.load_best_model_at_end, "end with the weights of the best evaluation");

@@ -123,6 +123,32 @@ Outcome run(int ranks, const TrainingOptions& options) {
   return outcome;
 }
 
+// What is on its way uses buffers that unwinding frees.
+TEST(GradientReducer, ARankMayFailWhileItsGradientsAndParametersAreOnTheirWay) {
+  for (int round = 0; round < 5; ++round) {
+    const auto fail_in_step = [](comm::Comm& comm) {
+      const models::SequenceClassifier model(small_config());
+      ShardedParameters parameters(model, comm, {.sharding = {.stage = kZero3, .share_between_threads = false}});
+      for (size_t i = 0; i < parameters.num_blocks(); ++i) {
+        parameters.assign(i, at::zeros({model.blocks()[i]->layout().numel()}));
+      }
+      GradientReducer reducer(model, parameters, comm, Precision::kFp32);
+      run_micro_step(model, reducer, comm, 0);
+      parameters.prefetch(0);
+      require(comm.rank() != 0, ErrorKind::kNumeric, "rank 0 fails");
+      reducer.finish();
+      parameters.gather(0);
+      comm.barrier();
+    };
+    try {
+      comm::run_ranks(2, 1, fail_in_step);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "rank 0 fails");
+    }
+  }
+}
+
 struct Case {
   std::string name;
   int ranks;

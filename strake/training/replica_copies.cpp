@@ -6,11 +6,6 @@
 namespace strake::training {
 namespace {
 
-uint64_t whole_pages(uint64_t bytes) {
-  constexpr uint64_t kPage = ScratchFile::kAlignment;
-  return (bytes + kPage - 1) / kPage * kPage;
-}
-
 // Calls start(offset in the file, memory) for each piece, which returns a ticket, and waits for all.
 template <typename Pieces, typename Start>
 void transfer(const Pieces& pieces, const at::Tensor& whole, ScratchFile& file, const Start& start) {
@@ -20,7 +15,7 @@ void transfer(const Pieces& pieces, const at::Tensor& whole, ScratchFile& file, 
                          static_cast<size_t>(piece.begin) * static_cast<size_t>(whole.element_size());
     tickets.push_back(start(piece.offset, std::span(memory, piece.bytes)));
   }
-  for (const uint64_t ticket : tickets) file.wait(ticket);
+  file.wait_all(tickets);
 }
 
 }  // namespace
@@ -35,7 +30,7 @@ ReplicaCopies::Pieces ReplicaCopies::pieces_of(const std::vector<UnitPlacement>&
     const int64_t end = unit.begin + unit.count;
     for (const auto& [from, to] : {std::pair{unit.kept_begin, unit.begin}, {end, unit.kept_begin + unit.kept_count}}) {
       if (from == to) continue;
-      const uint64_t bytes = whole_pages(static_cast<uint64_t>(to - from) * element_size);
+      const uint64_t bytes = ScratchFile::whole_pages(static_cast<uint64_t>(to - from) * element_size);
       pieces.back().push_back({.offset = offset, .bytes = bytes, .begin = from});
       offset += bytes;
     }

@@ -1,17 +1,12 @@
 #include "strake/training/sharded_parameters.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "strake/core/error.h"
-#include "strake/core/threads.h"
-#include "strake/kernels/global_norm.h"
-#include "strake/models/place.h"
 #include "strake/training/device.h"
 #include "strake/training/hybrid_layout.h"
 
@@ -22,9 +17,6 @@ using tensors::ShardLayout;
 
 constexpr int64_t kPackedWeights = 4;  // of the largest size: so far may ranks be apart
 constexpr int kEntryBits = 32;         // of a packed weight's name
-
-static_assert(kernels::kSquaresChunk == ShardLayout::kAlignment,
-              "shards must begin where the norm's partial sums begin");
 
 // The unit's tensors as Hugging Face has them, where LAMB takes its norms: a fused projection is several.
 std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, const Unit& unit,
@@ -46,9 +38,6 @@ std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, 
 
 at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return flat.narrow(0, begin, size); }
 
-// The part of what is kept that the rank updates.
-at::Tensor own_kept(const UnitShard& unit) { return window(unit.kept, unit.begin - unit.kept_begin, unit.count); }
-
 // Of a matrix that a block multiplies with; the first block, the embeddings, only looks rows up.
 int64_t largest_weight(const models::Model& model) {
   int64_t largest = 0;
@@ -59,19 +48,6 @@ int64_t largest_weight(const models::Model& model) {
   }
   return largest;
 }
-
-// What the rank updates of a unit that is in memory: `count` elements of its own part.
-UpdatedWindow own_window(const UnitShard& unit, int64_t begin, int64_t count) {
-  UpdatedWindow updated{.parameters = window(unit.master, begin, count),
-                        .gradients = window(unit.gradient, begin, count),
-                        .rounded = {},
-                        .states = {},
-                        .begin = unit.begin + begin};
-  if (unit.kept.scalar_type() != unit.master.scalar_type()) updated.rounded = window(own_kept(unit), begin, count);
-  for (const at::Tensor& state : unit.states) updated.states.push_back(window(state, begin, count));
-  return updated;
-}
-UpdatedWindow own_window(const UnitShard& unit) { return own_window(unit, 0, unit.count); }
 
 // Copies parameters of a block's buffer into the unit's, or back.
 enum class Copy { kToUnit, kToBlock };
@@ -121,6 +97,11 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
   }
   for (size_t u = 0; u < units_.size(); ++u) add_unit(units_[u], std::move(placements[u]));
   if (offload.optimizer) open_disk();
+}
+
+// While an error unwinds, parameters may be on their way.
+ShardedParameters::~ShardedParameters() {
+  if (queue_) queue_->settle();
 }
 
 void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
@@ -354,145 +335,6 @@ models::Parameter ShardedParameters::view(size_t block, size_t parameter, const 
 void ShardedParameters::release(size_t i) {
   requested_[i] = 0;
   for_each_needed(i, [this](size_t u) { drop(u); });
-}
-
-double ShardedParameters::gradient_norm() {
-  int64_t num_chunks = 0;
-  for (const UnitShard& unit : shards_) {
-    if (!unit.is_frozen) num_chunks += kernels::num_squares_chunks(unit.whole.numel());
-  }
-  const at::Tensor on_device = at::zeros({num_chunks}, at::TensorOptions(device_).dtype(at::kDouble));
-  auto* next = on_device.mutable_data_ptr<double>();
-  for (size_t u = 0; u < shards_.size(); ++u) {
-    if (shards_[u].is_frozen) continue;
-    const at::Tensor piece = gradient_piece(u);
-    const int64_t first = shards_[u].layout.begin(rank()) / kernels::kSquaresChunk;
-    const int64_t count = kernels::num_squares_chunks(piece.numel());
-    with_storage(piece, [&](const auto* data) {
-      const std::span<double> sums(next + first, static_cast<size_t>(count));
-      std::visit([&](const auto& place) { kernels::sum_of_squares(data, piece.numel(), sums, place); },
-                 models::place_of(piece));
-    });
-    next += kernels::num_squares_chunks(shards_[u].whole.numel());
-  }
-  at::Tensor partial = on_device.cpu();
-  comm_.all_reduce(partial);  // exact: each chunk is summed by one rank, the others have zero
-  return std::sqrt(kernels::add_in_order({partial.const_data_ptr<double>(), static_cast<size_t>(num_chunks)}));
-}
-
-void ShardedParameters::update(const Update& update) {
-  const kernels::UpdateStep step{.learning_rate = update.learning_rate,
-                                 .number = update.step,
-                                 .gradient_scale = static_cast<float>(update.gradient_scale)};
-  if (stage_.reduced == Reduced::kToAllRanks) {
-    for (UnitShard& unit : shards_) {
-      if (!unit.is_frozen) comm_.all_gather(unit.gradient, unit.layout);
-    }
-  }
-  std::vector<std::vector<double>> ratios;
-  if (optimizer_.needs_trust_ratios()) ratios = trust_ratios(step, update.betas);
-  const auto apply = [&](const UpdatedWindow& updated, size_t u) {
-    const kernels::FlatWindow window = flat_window(updated, shards_[u].tensors);
-    if (optimizer_.needs_trust_ratios()) {
-      optimizer_.apply(window, step, ratios[u], update.betas);
-    } else {
-      optimizer_.update(window, step, update.betas, models::place_of(updated.gradients));
-    }
-  };
-  const auto apply_on_host = [&](const UpdatedWindow& updated, size_t u) {
-    const bool pins = !device_.is_cpu() && options_.sharding.offload.pins_windows;
-    const UpdatedWindow host = copy_to_host(updated, device_, pins ? HostMemory::kPinned : HostMemory::kPaged);
-    apply(host, u);
-    copy_back(host, updated);
-  };
-  if (disk_) {
-    disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
-      const UpdatedWindow updated = disk_window(window, arrays);
-      if (device_.is_cpu()) {
-        apply(updated, window.block);
-      } else {
-        apply_on_host(updated, window.block);
-      }
-    });
-  }
-  for (size_t u = 0; u < shards_.size(); ++u) {
-    const UnitShard& unit = shards_[u];
-    if (unit.is_frozen) continue;
-    if (unit.has_states_on_host) {
-      for_each_host_window(unit, [&](const UpdatedWindow& updated) { apply_on_host(updated, u); });
-    } else if (!unit.is_on_disk) {
-      apply(own_window(unit), u);
-    }
-    complete(u);
-  }
-  ++version_;
-  comm_.barrier();  // shared parameters are complete when every rank has updated its part
-}
-
-// Several at once, so that one is copied while another is updated.
-void ShardedParameters::for_each_host_window(const UnitShard& unit,
-                                             const std::function<void(const UpdatedWindow&)>& use) {
-  const int64_t size = options_.sharding.offload.window_elements;
-  const int64_t num_windows = (unit.count + size - 1) / size;
-  const auto threads = static_cast<int>(std::min<int64_t>(num_threads(), num_windows));
-  run_side_by_side(threads, [&](int id) {
-    for (int64_t w = id; w < num_windows; w += threads) {
-      use(own_window(unit, w * size, std::min(size, unit.count - w * size)));
-    }
-  });
-}
-
-// What the rank updates of a unit that is on disk: windows begin where LAMB's partial sums begin.
-UpdatedWindow ShardedParameters::disk_window(const OffloadedStates::Window& place,
-                                             std::span<void* const> arrays) const {
-  const UnitShard& unit = shards_[place.block];
-  const auto array = [&](int k, at::ScalarType type) {
-    return at::from_blob(arrays[static_cast<size_t>(k)], {place.count}, type);
-  };
-  UpdatedWindow updated{.parameters = unit.master.defined() ? window(unit.master, place.begin, place.count)
-                                                            : array(*master_on_disk_, scalar_type(options_.master)),
-                        .gradients = window(unit.gradient, place.begin, place.count),
-                        .rounded = {},
-                        .states = {},
-                        .begin = unit.begin + place.begin};
-  for (size_t k = 0; k < optimizer_.states().size(); ++k) {
-    updated.states.push_back(array(states_on_disk_ + static_cast<int>(k), state_type()));
-  }
-  if (options_.has_master_copies()) {
-    updated.rounded = unit.keeps_parameters ? window(own_kept(unit), place.begin, place.count)
-                                            : array(*rounded_on_disk_, scalar_type(options_.precision()));
-  }
-  return updated;
-}
-
-std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::UpdateStep& step,
-                                                                 const std::optional<optim::Betas>& betas) {
-  static_assert(sizeof(kernels::LambSums) == 2 * sizeof(double));
-  int64_t num_sums = 0;
-  for (const UnitShard& unit : shards_) num_sums += kernels::num_lamb_sums(unit.tensors);
-  at::Tensor all = at::zeros({2 * num_sums}, at::kDouble);
-  std::span<kernels::LambSums> rest(static_cast<kernels::LambSums*>(all.mutable_data_ptr()),
-                                    static_cast<size_t>(num_sums));
-  std::vector<std::span<kernels::LambSums>> sums;
-  for (UnitShard& unit : shards_) {
-    sums.push_back(rest.first(static_cast<size_t>(kernels::num_lamb_sums(unit.tensors))));
-    rest = rest.subspan(sums.back().size());
-    if (unit.is_frozen || unit.is_on_disk) continue;
-    optimizer_.prepare(flat_window(own_window(unit), unit.tensors), step, sums.back(), betas);
-  }
-  if (disk_) {
-    disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
-      optimizer_.prepare(flat_window(disk_window(window, arrays), shards_[window.block].tensors), step,
-                         sums[window.block], betas);
-    });
-  }
-  // Exact: each sum is taken by one rank, the others have zero. Ranks that update everything have all of them.
-  if (stage_.optimizer != Kept::kWhole) comm_.all_reduce(all);
-  std::vector<std::vector<double>> ratios;
-  for (size_t u = 0; u < shards_.size(); ++u) {
-    ratios.push_back(optimizer_.trust_ratios(shards_[u].tensors, sums[u]));
-  }
-  return ratios;
 }
 
 void ShardedParameters::complete(size_t u) {

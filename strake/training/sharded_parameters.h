@@ -44,6 +44,7 @@ class ShardedParameters {
  public:
   // Collective.
   ShardedParameters(const models::Model& model, comm::Comm& comm, const TrainingOptions& options);
+  ~ShardedParameters();
 
   size_t num_blocks() const { return requested_.size(); }
   const Units& units() const { return units_; }

@@ -6,8 +6,8 @@
 #include "strake/core/json.h"
 #include "strake/training/options.h"
 
-// Settings of optimizer and schedule, by flag: other than what a run's fingerprint holds, they may change when it is
-// resumed, and what is said then is used for the steps that follow.
+// Settings of optimizer, loss scale and schedule, as resolved: other than what a run's fingerprint holds, they may
+// change when it is resumed, and what is said then is used for the steps that follow.
 namespace strake::training {
 
 // `total_steps` is that of the whole run, on which schedules depend.

@@ -6,6 +6,7 @@
 namespace strake::training {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -27,6 +28,14 @@ TEST(StepSettings, NameWhatChangedWithBothValues) {
   EXPECT_THAT(changed({}, {.adam_beta1 = 0.5}), HasSubstr("--adam_beta1 was 0.9 and is 0.5 now"));
   EXPECT_THAT(changed({}, {.adam_beta2 = 0.5}), HasSubstr("--adam_beta2 was 0.999 and is 0.5 now"));
   EXPECT_THAT(changed({}, {.adam_epsilon = 0.5}), HasSubstr("--adam_epsilon was 1e-08 and is 0.5 now"));
+  EXPECT_THAT(changed({.optim = "sgd", .optim_args = "momentum=0.5"}, {.optim = "sgd"}),
+              HasSubstr("momentum was 0.5 and is 0.0 now"));
+  const TrainingOptions l2{.configured_optimizer =
+                               optim::OptimizerSettings{.weight_decay = kernels::WeightDecay::kInGradient}};
+  EXPECT_THAT(changed({}, l2), AllOf(HasSubstr("adam_w_mode was true and is false now"),
+                                     HasSubstr("decay of biases and layer norms was false and is true now")));
+  EXPECT_THAT(changed({.fp16 = true}, {.fp16 = true, .loss_scaling = {.loss_scale = 64}}),
+              HasSubstr("loss_scale was 0.0 and is 64.0 now"));
   const std::string shape = changed({}, {.max_grad_norm = 0.5, .lr_scheduler_type = "cosine", .warmup_ratio = 0.5}, 20);
   EXPECT_THAT(shape, HasSubstr("--max_grad_norm was 1.0 and is 0.5 now"));
   EXPECT_THAT(shape, HasSubstr("--lr_scheduler_type was \"linear\" and is \"cosine\" now"));

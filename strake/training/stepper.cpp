@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 
 #include "strake/core/clock.h"
 #include "strake/core/error.h"

@@ -6,16 +6,12 @@
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
-#include "strake/core/file.h"
 #include "strake/core/log.h"
 #include "strake/core/memory.h"
-#include "strake/training/model_files.h"
 #include "strake/training/step_settings.h"
 
 namespace strake::training {
 namespace {
-
-namespace fs = std::filesystem;
 
 monitor::PackedWork work_of(const data::TokenDataset& dataset, const data::GlobalStep& step) {
   monitor::PackedWork work;
@@ -28,21 +24,6 @@ monitor::PackedWork work_of(const data::TokenDataset& dataset, const data::Globa
   return work;
 }
 
-// The closing entry that `output_dir` has already if it is of the same run, else `closing`.
-Json earlier_closing(const fs::path& output_dir, const Json& closing) {
-  if (!is_there(output_dir / kHistoryFile)) return closing;
-  monitor::TrainerState state;
-  try {
-    state = read_history(output_dir);
-  } catch (const Error& error) {
-    log::warning("{}; it is written anew", error.what());
-    return closing;
-  }
-  const Json last = state.log_history.empty() ? Json::object() : state.log_history.back();
-  const auto is_same = [&](const char* key) { return last.contains(key) && last[key] == closing[key]; };
-  return last.contains("train_runtime") && is_same("train_loss") && is_same("total_flos") ? last : closing;
-}
-
 }  // namespace
 
 data::BatchOptions batch_options(const TrainingOptions& options) {
@@ -53,10 +34,22 @@ data::BatchOptions batch_options(const TrainingOptions& options) {
 }
 
 RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan, int64_t num_ranks) {
-  const int64_t steps_per_epoch = plan.steps_per_epoch(0, num_ranks * options.gradient_accumulation_steps);
-  const double steps = std::ceil(options.num_train_epochs * static_cast<double>(steps_per_epoch));
-  return {.steps_per_epoch = steps_per_epoch,
-          .total_steps = options.max_steps > 0 ? options.max_steps : static_cast<int64_t>(steps)};
+  const int64_t per_step = num_ranks * options.gradient_accumulation_steps;
+  const int64_t steps_per_epoch = plan.steps_per_epoch(0, per_step);
+  if (options.max_steps > 0) return {.steps_per_epoch = steps_per_epoch, .total_steps = options.max_steps};
+  const auto share_of = [](double epochs, int64_t steps) {
+    return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps)));
+  };
+  if (options.max_tokens_per_batch == 0) {
+    return {.steps_per_epoch = steps_per_epoch, .total_steps = share_of(options.num_train_epochs, steps_per_epoch)};
+  }
+  // Epochs differ in their order, and so in how many batches are full.
+  const auto whole_epochs = static_cast<int64_t>(std::floor(options.num_train_epochs));
+  const double rest = options.num_train_epochs - static_cast<double>(whole_epochs);
+  int64_t steps = 0;
+  for (int64_t epoch = 0; epoch < whole_epochs; ++epoch) steps += plan.steps_per_epoch(epoch, per_step);
+  if (rest > 0) steps += share_of(rest, plan.steps_per_epoch(whole_epochs, per_step));
+  return {.steps_per_epoch = steps_per_epoch, .total_steps = steps};
 }
 
 int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
@@ -158,8 +151,11 @@ bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
       due(parse_interval(options_.logging_strategy, "logging_strategy"), history_.logging_steps, epoch_ended)) {
     log_training(step);
   }
-  const bool evaluated = due(parse_interval(options_.eval_strategy, "eval_strategy"), history_.eval_steps, epoch_ended);
-  const bool saves = due(parse_interval(options_.save_strategy, "save_strategy"), history_.save_steps, epoch_ended);
+  const Interval evaluation = parse_interval(options_.eval_strategy, "eval_strategy");
+  const Interval saving = parse_interval(options_.save_strategy, "save_strategy");
+  const bool is_last = state_.step == total_steps_;
+  const bool evaluated = due(evaluation, history_.eval_steps, epoch_ended) || (is_last && evaluation != Interval::kNo);
+  const bool saves = due(saving, history_.save_steps, epoch_ended) || (is_last && saving != Interval::kNo);
   if (evaluated) evaluate_now();
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
   if (evaluated) track_best(saves);
@@ -234,94 +230,6 @@ void Trainer::track_best(bool is_saved) {
   if (!state_.best_model.best) return;
   history_.best_metric = state_.best_model.best->metric;
   history_.best_global_step = state_.best_model.best->step;
-}
-
-void Trainer::save() {
-  stepper_.release_buffers();  // room for the blocks that are gathered to be written
-  std::optional<checkpoint::CheckpointWriter> writer;
-  if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
-  comm_.barrier();  // the folder is there
-  const fs::path folder = checkpoint::temporary_folder(inputs_.output_dir, state_.step);
-  try {
-    write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
-  } catch (const Error&) {
-    if (writer) writer->leave();  // the others write into it, and would report as the error that it is gone
-    throw;
-  }
-  comm_.barrier();  // all parts are there
-  const bool keeps_best = options_.load_best_model_at_end && state_.best_model.kept.has_value();
-  if (keeps_best) history_.best_model_checkpoint = best_folder_.string();
-  history_.global_step = state_.step;
-  history_.epoch = epoch_now();
-  history_.total_flos = state_.flops;
-  if (writer) {
-    inputs_.write_companions(folder);
-    write_file_atomically(folder / kHistoryFile, monitor::to_json_text(history_));
-    checkpoint::remove_later_checkpoints(inputs_.output_dir, state_.step);
-    const fs::path saved = writer->commit();
-    log::info("saved {}", saved.string());
-    if (options_.save_total_limit > 0) {
-      checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit,
-                                    keeps_best ? std::optional(best_folder_) : std::nullopt);
-    }
-  }
-  comm_.barrier();
-}
-
-// The folder may have an earlier model: until all of this one is there, nothing is, because config.json comes last.
-void Trainer::write_final_model() {
-  const fs::path config = inputs_.output_dir / "config.json";
-  const fs::path earlier = inputs_.output_dir / ".config.json.old";
-  if (comm_.rank() == 0 && is_there(config)) {
-    std::error_code error;
-    fs::rename(config, earlier, error);
-    require(!error, ErrorKind::kIo, "cannot rename {} to {}: {}", config.string(), earlier.string(), error.message());
-    sync_directory(inputs_.output_dir);
-  }
-  comm_.barrier();
-  write_model(inputs_.model, parameters_, inputs_.output_dir);
-  if (comm_.rank() != 0) return;
-  remove_other_weights(inputs_.output_dir);
-  inputs_.write_companions(inputs_.output_dir);
-  std::error_code ignored;
-  fs::remove(earlier, ignored);
-}
-
-void Trainer::finish(double seconds) {
-  report_.steps = state_.step;
-  if (scaler_) report_.skipped_steps = state_.skipped_steps;
-  report_.trained_parameters = inputs_.model.num_trained_parameters();
-  report_.parameters = inputs_.model.num_parameters();
-  report_.epochs = epoch_now();
-  report_.mean_loss = state_.step == 0 ? 0 : state_.loss_sum / static_cast<double>(state_.step);
-  report_.seconds = seconds;
-  report_.samples_per_second = static_cast<double>(sequences_done_) / seconds;
-  report_.tokens_per_second = static_cast<double>(tokens_done_) / seconds;
-  report_.best_kept = state_.best_model.kept;
-  Json closing{{"train_loss", report_.mean_loss},
-               {"train_runtime", seconds},
-               {"train_samples_per_second", report_.samples_per_second},
-               {"train_tokens_per_second", report_.tokens_per_second},
-               {"total_flos", state_.flops}};
-  // A finished run that is resumed has nothing to do: what it took stays on record.
-  if (sequences_done_ == 0) closing = earlier_closing(inputs_.output_dir, closing);
-  log_entry(std::move(closing));
-  stepper_.release_buffers();
-  const auto& best = state_.best_model.kept;
-  if (options_.load_best_model_at_end && best && best->step != state_.step) {
-    log::info("loading the best model, {} = {} at step {}", options_.best_metric_name(), best->metric, best->step);
-    if (comm_.rank() == 0) checkpoint::verify_model_files(best_folder_);
-    comm_.barrier();
-    read_model(inputs_.model, parameters_, best_folder_);
-  }
-  write_final_model();
-  if (comm_.rank() == 0) {
-    history_.global_step = state_.step;
-    history_.epoch = epoch_now();
-    history_.total_flos = state_.flops;
-    write_file_atomically(inputs_.output_dir / kHistoryFile, monitor::to_json_text(history_));
-  }
-  comm_.barrier();
 }
 
 }  // namespace strake::training

@@ -78,6 +78,9 @@ class Trainer {
   // The parameters hold the initial weights, or are filled from inputs.resume_from.
   Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm& comm, TrainingOptions options);
 
+  // Optimizer steps of the checkpoint that it goes on from, and of run() so far.
+  int64_t steps_done() const { return state_.step; }
+
   // Collective. Ends with the final (or best) weights in `parameters` and in output_dir, unless it is interrupted.
   TrainReport run();
 

@@ -85,6 +85,8 @@ def test_misspelt_flag(tmp_path, verb, flag, nearest):
         ("--dataset_name", "--train_file"),
         ("--push_to_hub", "nothing is uploaded"),
         ("--no_cuda", "--device cuda"),
+        ("--max_train_samples", "give a file of those that you want"),
+        ("--label_smoothing_factor", "strake does not have this"),
     ],
 )
 def test_flags_of_other_programs_say_what_to_do(tmp_path, flag, hint):
@@ -116,6 +118,9 @@ BAD_VALUES = [
     ("train", {"save_steps": 0}, ["--save_steps 0"]),
     ("train", {"eval_steps": -1}, ["--eval_steps -1"]),
     ("train", {"save_total_limit": -1}, ["--save_total_limit -1"]),
+    ("train", {"early_stopping_patience": -3}, ["--early_stopping_patience -3 is negative"]),
+    ("train", {"label_column": "text"}, ["--label_column and --text_column are both 'text'"]),
+    ("prepare", {"label_column": "text"}, ["--label_column and --text_column are both 'text'"]),
     ("train", {"weight_decay": -0.1}, ["--weight_decay -0.1"]),
     ("train", {"weight_decay": "inf"}, ["--weight_decay inf is not a finite number"]),
     ("train", {"max_grad_norm": "nan"}, ["--max_grad_norm nan is not a finite number"]),

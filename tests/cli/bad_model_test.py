@@ -162,7 +162,8 @@ def test_weights_behind_a_link_that_climbs_out(place):
 def test_pickled_weights_only(place):
     model = place.model("classifier")
     (model / "model.safetensors").rename(model / "pytorch_model.bin")
-    refused_by_all(place, model, model, "pytorch_model.bin", "can run code", "save_pretrained")
+    named = "import AutoTokenizer, BertForSequenceClassification; BertForSequenceClassification.from_pretrained"
+    refused_by_all(place, model, model, "pytorch_model.bin", "can run code", f"{named}('{model}')")
 
 
 def test_no_weights(place):
@@ -240,27 +241,44 @@ def test_training_from_weights_that_are_not_numbers(place, ranks):
     assert set(files_in(place.path / "run")) == {"metrics.jsonl"}
 
 
-def test_scoring_with_weights_that_are_not_numbers(place):
+def test_scoring_with_weights_that_leave_the_finite_numbers(place):
     model = place.model("classifier")
-    change_weights(
-        model, lambda name, array: array * numpy.float32("nan") if "layer.1.output.dense.bias" in name else array
-    )
+    huge = "layer.1.output.dense.weight"
+    change_weights(model, lambda name, array: numpy.sign(array) * numpy.float32(3e38) if huge in name else array)
     place.refuses(NUMERIC, place.predict(model_name_or_path=model), "train.parquet, row 0: the model's output is nan")
     place.refuses(NUMERIC, place.evaluate(model_name_or_path=model), "train.parquet, row 0", "nan")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-def test_scoring_with_an_infinite_weight(place, precision):
+@pytest.mark.parametrize(
+    ("tensor", "named"),
+    [
+        ("layer.1.intermediate.dense.weight", "feed_forward.in"),
+        ("layer.1.output.LayerNorm.bias", "feed_forward.norm.bias"),
+        ("pooler.dense.bias", "dense.bias"),
+    ],
+)
+def test_scoring_with_an_infinite_weight(place, precision, tensor, named):
     model = place.model("classifier")
 
     def spoil(name, array):
-        if "layer.1.intermediate.dense.weight" in name:
-            array[3, 5] = numpy.inf
+        if tensor in name:
+            array.flat[3] = numpy.inf
         return array
 
     change_weights(model, spoil)
     line = place.predict(model_name_or_path=model, precision=precision)
-    place.refuses(NUMERIC, line, "layer", "feed_forward.in", "holds infinity or NaN", model)
+    place.refuses(NUMERIC, line, named, "holds infinity or NaN", model)
+
+
+@pytest.mark.parametrize("packed_weights", ["auto", "off"])
+def test_tensors_that_nothing_is_done_with_are_told(place, packed_weights):
+    model = place.model("classifier")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    outcome = run(place.predict(model_name_or_path=model, packed_weights=packed_weights))
+    assert outcome.code == 0, outcome.err
+    assert f"{model}: 16 tensors that config.json has no use for: bert.encoder.layer.1." in outcome.err
 
 
 def test_a_regression_with_several_outputs(place):

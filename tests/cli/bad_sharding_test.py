@@ -262,14 +262,16 @@ def test_files_that_are_no_configuration(place, text, named):
 
 def test_files_that_are_not_there(place):
     missing = place.path / "none.json"
-    named = [f"'{missing}' is neither a file that exists nor JSON"]
+    named = [f"'{missing}' is neither a file that exists nor a JSON object"]
     place.refuses(USAGE, place.train(deepspeed=missing), "--deepspeed", *named)
     place.refuses(USAGE, place.train(fsdp="full_shard", fsdp_config=missing), "--fsdp_config", *named)
     place.refuses(FILE, place.train(deepspeed=place.path), f"{place.path} is not a regular file")
 
 
 def test_a_long_text_is_not_taken_for_a_file(place):
-    place.refuses(USAGE, place.train(deepspeed="x" * 5000), "--deepspeed", "neither a file that exists nor JSON")
+    place.refuses(
+        USAGE, place.train(deepspeed="x" * 5000), "--deepspeed", "neither a file that exists nor a JSON object"
+    )
 
 
 # --fsdp

@@ -12,8 +12,8 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import command, environment, predict, run, strake, summary
-from refusals import DATA, USAGE
+from program import command, environment, full_disk, predict, run, strake, summary
+from refusals import DATA, FILE, USAGE
 from tiny_models import GOOD, change_weights, make_model, make_reader, make_tagger, reviews, write_table
 
 RECORD = "strake_precision.json"
@@ -243,6 +243,15 @@ def test_cut_texts_are_counted_and_told(folder, copy, tmp_path, calibrates):
 
 
 # Calibration. A prediction in int8 keeps the linear layers in bf16 that the calibration found.
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_passes(folder, copy):
+    flags = {"input": folder / "questions.parquet", "text_column": "context", "task": "feature-extraction"}
+    line = command("evaluate", model_name_or_path=copy("encoder"), max_seq_length=32, calibrate=True, **flags)
+    outcome = run(line, **full_disk(0))
+    assert outcome.code == FILE
+    assert "--calibrate writes what it finds into the model's folder" in outcome.err
+    assert "agrees" not in outcome.err
 
 
 @pytest.fixture

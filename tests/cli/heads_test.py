@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import signal
 import subprocess
 
@@ -404,6 +405,20 @@ def test_a_long_question_with_a_context_that_fits_is_answered(reading, tmp_path)
     flags = reading | {"input": write_table(tmp_path / "in.jsonl", rows)}
     strake("predict", output=tmp_path / "out.parquet", **flags)
     assert len(rows_of(tmp_path / "out.parquet")) == 1
+
+
+def test_no_room_for_the_context_is_no_lack_of_context(reading, tmp_path):
+    rows = [{"question": "a film?", "context": "a good film"}]
+    flags = reading | {"input": write_table(tmp_path / "in.jsonl", rows), "max_seq_length": 3}
+    refused(DATA, "the question leaves 0 of 3 tokens to the context", output=tmp_path / "out.parquet", **flags)
+
+
+def test_a_context_that_comes_first_is_refused(reading, tmp_path):
+    model = shutil.copytree(reading["model_name_or_path"], tmp_path / "model")
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps(config | {"padding_side": "left"}))
+    flags = reading | {"model_name_or_path": model}
+    refused(USAGE, "padding_side is left", output=tmp_path / "out.parquet", **flags)
 
 
 def test_windows_have_at_most_the_positions_of_the_model(reading, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 
 import pytest
 from program import SANITIZE, command, losses, metrics, run, strake
@@ -105,6 +106,8 @@ def test_a_run_is_not_resumed_with_another_configuration(folder, tmp_path):
         ({"block_size": 1}, "--block_size 1"),
         ({"block_size": 65}, "--block_size 65 is more than the model's 64 positions"),
         ({"max_seq_length": 64}, "--block_size"),
+        ({"max_seq_length": 128}, "--block_size"),
+        ({"metric_for_best_model": "accuracy"}, "none of the metrics of language models: loss, perplexity"),
         ({"text_pair_column": "b"}, "--text_pair_column b does not belong"),
         ({"problem_type": "regression"}, "--problem_type regression does not belong"),
         ({"model_type": "gpt2"}, "either --model_name_or_path"),
@@ -144,7 +147,34 @@ def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):
         tokenizer_name=folder / "gpt2",
         config_overrides=f"vocab_size={size - 200},n_layer=1,n_embd=8,n_head=1",
     )
-    assert "the tokenizer does not belong to the model" in message
+    assert f"vocab_size {size - 200} is less than the {size} tokens of" in message
+
+
+def test_a_model_of_fewer_tokens_than_its_tokenizer_is_told(folder, tmp_path):
+    model = shutil.copytree(folder / "gpt2", tmp_path / "gpt2")
+    size = read_config(model)["vocab_size"]
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    tokenizer["added_tokens"].append(tokenizer["added_tokens"][0] | {"id": size, "content": "<more>"})
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer))
+    outcome = train(folder, tmp_path / "out", model_name_or_path=model)
+    assert f"has embeddings for {size} tokens, and its tokenizer {size + 1} different ones" in outcome.err
+
+
+def test_what_generation_reads_is_taken_along(folder, tmp_path):
+    model = shutil.copytree(folder / "gpt2", tmp_path / "gpt2")
+    (model / "generation_config.json").write_text('{"max_new_tokens": 7}')
+    train(folder, tmp_path / "out", model_name_or_path=model, save_strategy="steps")
+    for output in (tmp_path / "out", tmp_path / "out" / "checkpoint-3"):
+        assert (output / "generation_config.json").read_text() == '{"max_new_tokens": 7}'
+    train(folder, tmp_path / "out", overwrite_output_dir=True)
+    assert not (tmp_path / "out" / "generation_config.json").exists()
+
+
+def test_flags_of_text_do_not_apply_to_tokens(folder, tmp_path):
+    tokens = tmp_path / "tokens.parquet"
+    strake("prepare", tokenizer=folder / "gpt2", input=folder / "train.txt", output=tokens, max_seq_length=64)
+    message = refused(folder, tmp_path / "out", train_file=tokens, text_column="nonsense")
+    assert "--text_column cannot apply" in message
 
 
 @pytest.mark.skipif("address" in SANITIZE, reason="AddressSanitizer itself needs more than the limit")
@@ -158,4 +188,6 @@ def test_too_little_memory_is_told(folder, tmp_path):
 
     outcome = run(command("train", **flags), preexec_fn=limit)
     assert outcome.code == USAGE, outcome.err
-    assert "strake: there is not enough memory" in outcome.err and "--gradient_checkpointing" in outcome.err
+    assert (
+        "strake: usage error: there is not enough memory" in outcome.err and "--gradient_checkpointing" in outcome.err
+    )

@@ -97,6 +97,15 @@ def test_predict_keeps_types(folder, classifier, tmp_path):
     assert scored.schema.field("probabilities").type == pyarrow.list_(pyarrow.float32())
 
 
+def test_predict_keeps_nested_values_of_json_lines_as_their_text(folder, classifier, tmp_path):
+    values = [{"b": [1, -2.5, True, None, 'x"y'], "a": {"k": [], "e": {}}, "\u00fc": "\x1f{["}, [[1], [2, {"z": 0}]], {}, 7]
+    lines = [json.dumps({"text": "a film", "deep": value}, ensure_ascii=False) for value in values]
+    (tmp_path / "in.jsonl").write_text("\n".join(lines))
+    scored = predict(classifier, tmp_path / "in.jsonl", tmp_path / "out.parquet")
+    compact = [json.dumps(value, separators=(",", ":"), ensure_ascii=False) for value in values]
+    assert scored["deep"] == compact
+
+
 def test_predict_reads_folders_and_several_files_in_order(folder, classifier, tmp_path):
     parts = tmp_path / "parts"
     parts.mkdir()
@@ -392,6 +401,38 @@ def test_evaluation_by_steps_and_its_metric(folder, tmp_path):
     assert [entry["step"] for entry in entries] == [10, 20, 30]
     result = summary("evaluate", model_name_or_path=tmp_path, input=folder / "check.parquet", max_seq_length=32)
     assert result["accuracy"] == max(entry["eval_accuracy"] for entry in entries)
+
+
+def test_the_last_step_is_evaluated_and_saved(folder, tmp_path):
+    """As by the Trainer of Transformers, whatever the steps between evaluations."""
+    flags = {"validation_file": folder / "check.parquet", "eval_strategy": "steps", "save_strategy": "steps"}
+    flags |= {"eval_steps": 4, "save_steps": 4, "max_steps": 10, "load_best_model_at_end": True}
+    train(folder, tmp_path, **flags)
+    assert [entry["step"] for entry in metrics(tmp_path) if "eval_loss" in entry] == [4, 8, 10]
+    assert checkpoints(tmp_path) == [4, 8, 10]
+
+
+@pytest.mark.parametrize("seed", [2, 5, 6])
+def test_epochs_of_batches_of_tokens_are_whole(folder, tmp_path, seed):
+    """They have more batches or fewer, as the order has it."""
+    flags = {"max_tokens_per_batch": 40, "num_train_epochs": 3, "seed": seed, "save_strategy": "no"}
+    train(folder, tmp_path, **(evaluated(folder) | flags))
+    assert [entry["epoch"] for entry in metrics(tmp_path) if "eval_loss" in entry] == [1.0, 2.0, 3.0]
+
+
+def test_prepared_tokens_of_fewer_classes_validate(folder, tmp_path):
+    """Their classes have other numbers than the model's."""
+    positive = write_table(tmp_path / "positive.parquet", [row for row in CHECK if row["label"] == "positive"])
+    tokens = tmp_path / "tokens.parquet"
+    flags = {"tokenizer": folder / "base", "label_column": "label", "max_seq_length": 32}
+    strake("prepare", input=positive, output=tokens, **flags)
+    for name, file in (("text", positive), ("tokens", tokens)):
+        train(folder, tmp_path / name, validation_file=file, eval_strategy="epoch")
+    told = [
+        [(entry["eval_loss"], entry["eval_accuracy"]) for entry in metrics(tmp_path / name) if "eval_loss" in entry]
+        for name in ("text", "tokens")
+    ]
+    assert told[0] == told[1] and told[0][0][1] > 0
 
 
 def test_trained_head_is_kept_and_its_labels(folder, classifier, tmp_path):

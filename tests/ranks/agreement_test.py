@@ -9,7 +9,7 @@ import pytest
 from layout_test import free_port
 from program import environment, files_in, is_open_mpi, run
 from resumable_run import train_command
-from tiny_models import training_inputs, write_table
+from tiny_models import change_weights, training_inputs, write_table
 
 pytestmark = pytest.mark.skipif(is_open_mpi(), reason="Open MPI has no ranks without its launcher")
 FLAGS = {"max_steps": 8, "ranks": None, "gradient_accumulation_steps": 2}
@@ -41,6 +41,16 @@ def swapped(rows):
     return [row | {"label": label} for row, label in zip(rows, labels[1:] + labels[:1], strict=True)]
 
 
+def other_weights(inputs, folder):
+    shutil.copytree(inputs["model_name_or_path"], folder)
+    change_weights(folder, lambda name, array: array * 2 if "embeddings.LayerNorm.weight" in name else array)
+    return folder
+
+
+def sgd(momentum):
+    return json.dumps({"optimizer": {"type": "SGD", "params": {"lr": 0.001, "momentum": momentum}}})
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -49,15 +59,20 @@ def swapped(rows):
         ({"max_steps": 9}, "max_steps is 9 here and 8 on rank 0"),
         ({"eval_steps": 2}, "eval_steps is 2.0 here and 4.0 on rank 0"),
         ({"deepspeed": json.dumps({"zero_optimization": {"stage": 3}})}, "sharding"),
+        ({"deepspeed": sgd(0.1)}, "momentum is 0.1 here and 0.9 on rank 0"),
+        ("model_name_or_path", "crc32c of the weights to start from is "),
         ("train_file", "training_data_crc32c is "),
         ("validation_file", "evaluation_data_crc32c is "),
     ],
     ids=str,
 )
 def test_a_rank_with_other_settings_or_data_is_named(inputs, tmp_path, change, named):
-    if isinstance(change, str):
+    first_flags = {"deepspeed": sgd(0.9)} if change == {"deepspeed": sgd(0.1)} else {}
+    if change == "model_name_or_path":
+        change = {change: other_weights(inputs, tmp_path / "model")}
+    elif isinstance(change, str):
         change = other_file(inputs, tmp_path, change, swapped)
-    lines = [train_command(inputs, tmp_path / "out", **(FLAGS | more)) for more in ({}, change)]
+    lines = [train_command(inputs, tmp_path / "out", **(FLAGS | more)) for more in (first_flags, change)]
     first, code, said = run_both(lines)
     assert first.code == code == 2, first.err + said
     assert "all ranks must be started with the same settings and data" in first.err + said

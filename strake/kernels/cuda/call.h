@@ -5,9 +5,11 @@
 
 namespace strake::kernels::cuda {
 
-// Error (kInternal) with CUDA's words unless `error` is 0.
+// Error with CUDA's words unless `error` is 0: kUsage for memory that the GPU does not have, else kInternal.
 inline void check(const CudaTable& table, int error, const char* what) {
-  require(error == 0, ErrorKind::kInternal, "CUDA: {} failed: {}", what, table.error_text(error));
+  constexpr int kMemoryAllocation = 2;  // cudaErrorMemoryAllocation
+  require(error == 0, error == kMemoryAllocation ? ErrorKind::kUsage : ErrorKind::kInternal, "CUDA: {} failed: {}",
+          what, table.error_text(error));
 }
 
 }  // namespace strake::kernels::cuda

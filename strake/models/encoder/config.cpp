@@ -126,12 +126,6 @@ void EncoderConfig::set_labels(std::vector<std::string> names, std::optional<Pro
   problem_type = type;
 }
 
-std::optional<int64_t> EncoderConfig::label_id(const std::string& name) const {
-  const auto found = std::ranges::find(labels, name);
-  if (found == labels.end()) return std::nullopt;
-  return found - labels.begin();
-}
-
 EncoderConfig read_encoder_config(const std::filesystem::path& folder) {
   const std::string source = (folder / "config.json").string();
   EncoderConfig config;

@@ -48,7 +48,6 @@ struct EncoderConfig {
   // Replaces the labels (a new head). An empty problem type is inferred from the number of labels.
   void set_labels(std::vector<std::string> names, std::optional<ProblemType> type);
   // The id of a label, or nothing.
-  std::optional<int64_t> label_id(const std::string& name) const;
 };
 
 // Reads `folder`/config.json. Errors are kConfig and name the file and key.

@@ -113,8 +113,6 @@ TEST(EncoderConfig, ReadsLabelsInOrderOfTheirIds) {
                                        {"8", "i"},
                                        {"9", "j"}}}});
   EXPECT_THAT(config.labels, testing::ElementsAre("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"));
-  EXPECT_EQ(config.label_id("c"), 2);
-  EXPECT_EQ(config.label_id("z"), std::nullopt);
   EXPECT_THAT(read({{"num_labels", 3}}).labels, testing::ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
   EXPECT_EQ(read(Json::object()).num_labels(), 2);
 }

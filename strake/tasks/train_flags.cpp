@@ -1,0 +1,135 @@
+// What strake train refuses of its flags, before and after the data is known.
+#include <algorithm>
+#include <filesystem>
+
+#include "strake/core/error.h"
+#include "strake/core/nearest_name.h"
+#include "strake/data/token_file.h"
+#include "strake/tasks/run_folder.h"
+#include "strake/tasks/sharding_flags.h"
+#include "strake/tasks/train_job.h"
+#include "strake/training/device.h"
+
+namespace strake::tasks {
+
+namespace fs = std::filesystem;
+
+bool are_token_files(const std::vector<std::string>& paths) {
+  return !paths.empty() && fs::path(paths.front()).extension() == ".parquet" && data::is_token_file(paths.front());
+}
+
+void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size, const std::string& path) {
+  require(dataset.max_token_id() < vocab_size, ErrorKind::kConfig,
+          "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model", path,
+          dataset.max_token_id(), vocab_size);
+}
+
+void require_known_metric(const training::TrainingOptions& options, const std::string& what,
+                          const std::vector<std::string>& metrics) {
+  std::vector<std::string> known{"loss"};
+  known.insert(known.end(), metrics.begin(), metrics.end());
+  const std::string wanted = options.best_metric_name().substr(std::string_view("eval_").size());
+  require(std::ranges::find(known, wanted) != known.end(), ErrorKind::kUsage,
+          "--metric_for_best_model {} is none of the metrics of {}: {}{}", printable(options.metric_for_best_model),
+          what, fmt::join(known, ", "), did_you_mean(wanted, known));
+}
+
+void require_known_ranks(const TrainConfig& config) {
+  require(config.ranks >= 1 && config.ranks <= 4096, ErrorKind::kUsage, "--ranks {} is not in [1, 4096]", config.ranks);
+}
+
+void require_known_model_type(const TrainConfig& config) {
+  require(config.model_type.empty() || config.model_type == "gpt2", ErrorKind::kUsage,
+          "--model_type {}: only gpt2 is there", config.model_type);
+}
+
+bool TrainConfig::trains_on_gpus() const {
+  require(device == "cpu" || device == "cuda", ErrorKind::kUsage, "--device {} is neither cpu nor cuda", device);
+  return device == "cuda";
+}
+
+bool TrainConfig::trains_language_model() const {
+  require(task == "sequence-classification" || task == "causal-lm", ErrorKind::kUsage,
+          "--task {} is neither sequence-classification nor causal-lm", task);
+  return task == "causal-lm";
+}
+
+void TrainConfig::validate() const {
+  trains_language_model() ? validate_language_model() : validate_classifier();
+  require(!train_file.empty(), ErrorKind::kUsage, "--train_file names no file");
+  require(!output_dir.empty(), ErrorKind::kUsage, "--output_dir names no folder");
+  require_known_ranks(*this);
+  constexpr int64_t kMostSeconds = 1'000'000'000;
+  require(ddp_timeout >= 1 && ddp_timeout <= kMostSeconds, ErrorKind::kUsage, "--ddp_timeout {} is not in [1, {}]",
+          ddp_timeout, kMostSeconds);
+  require(report_to == "none" || report_to.empty(), ErrorKind::kUsage,
+          "--report_to {}: only none is there yet; metrics.jsonl has every number", report_to);
+  require(validation_file.empty() == (training.eval_strategy == "no"), ErrorKind::kUsage,
+          "--validation_file and --eval_strategy {} contradict each other: {}", training.eval_strategy,
+          validation_file.empty() ? "evaluation needs a file" : "say steps or epoch, or leave the file out");
+  require(training.max_tokens_per_batch == 0 || !given.contains("per_device_train_batch_size"), ErrorKind::kUsage,
+          "--max_tokens_per_batch {} and --per_device_train_batch_size {} contradict each other: a batch has as many "
+          "sequences as fit",
+          training.max_tokens_per_batch, training.per_device_train_batch_size);
+  require(!overwrite_output_dir || !wants_resume(*this), ErrorKind::kUsage,
+          "--overwrite_output_dir and --resume_from_checkpoint {} contradict each other", resume_from_checkpoint);
+  check_sharding_flags(*this);
+  training.validate();
+  if (trains_on_gpus()) training::require_gpus_can(training);
+}
+
+void TrainConfig::validate_classifier() const {
+  require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
+  require(!text.label_column.empty(), ErrorKind::kUsage, "--label_column is empty");
+  text.validate();
+  const auto refuse = [](const auto& value, const auto& unset, const char* flag) {
+    require(value == unset, ErrorKind::kUsage, "--{} {} belongs to --task causal-lm", flag, value);
+  };
+  refuse(block_size, 0, "block_size");
+  refuse(model_type, "", "model_type");
+  refuse(config_name, "", "config_name");
+  refuse(config_overrides, "", "config_overrides");
+  parse_problem_type_flag(problem_type);
+}
+
+void TrainConfig::validate_language_model() const {
+  const TrainConfig defaults;
+  const auto refuse = [](const auto& value, const auto& unset, const char* flag) {
+    require(value == unset, ErrorKind::kUsage, "--{} {} does not belong to --task causal-lm", flag, value);
+  };
+  refuse(text.text_pair_column, "", "text_pair_column");
+  refuse(text.label_column, defaults.text.label_column, "label_column");
+  refuse(problem_type, "", "problem_type");
+  require(text.max_seq_length == defaults.text.max_seq_length && !given.contains("max_seq_length"), ErrorKind::kUsage,
+          "--max_seq_length {}: with --task causal-lm it is --block_size, and longer documents are cut into pieces",
+          text.max_seq_length);
+  require(block_size == 0 || block_size >= 2, ErrorKind::kUsage,
+          "--block_size {} is neither 0 nor at least 2: a single token predicts nothing", block_size);
+  const bool from_scratch = !model_type.empty() || !config_name.empty();
+  require(from_scratch != !model_name_or_path.empty(), ErrorKind::kUsage,
+          "--task causal-lm needs either --model_name_or_path, to go on training, or --model_type or --config_name, to "
+          "train from scratch");
+  require(model_type.empty() || config_name.empty(), ErrorKind::kUsage,
+          "--model_type {} and --config_name {} contradict each other", model_type, config_name);
+  require_known_model_type(*this);
+  require(config_overrides.empty() || from_scratch, ErrorKind::kUsage,
+          "--config_overrides {} would contradict the weights of --model_name_or_path {}", config_overrides,
+          model_name_or_path);
+  require(!from_scratch || !tokenizer_name.empty(), ErrorKind::kUsage,
+          "--tokenizer_name names no folder, which a model from scratch needs");
+}
+
+bool reads_text(const TrainConfig& config) {
+  return !are_token_files(config.train_file) ||
+         (!config.validation_file.empty() && !are_token_files(config.validation_file));
+}
+
+void require_flags_of_text(const TrainConfig& config) {
+  if (reads_text(config)) return;
+  for (const char* flag : {"text_column", "text_pair_column", "label_column", "encoding"}) {
+    require(!config.given.contains(flag), ErrorKind::kUsage,
+            "--{} cannot apply to {}: it was prepared already; leave the flag out", flag, config.train_file.front());
+  }
+}
+
+}  // namespace strake::tasks

@@ -1,0 +1,45 @@
+#include "strake/tensors/foreign_error.h"
+
+#include <c10/util/Exception.h>
+
+#include <filesystem>
+#include <new>
+#include <string>
+#include <string_view>
+
+namespace strake::tensors {
+namespace {
+
+Error out_of_memory(const std::string& where) {
+  return {ErrorKind::kUsage,
+          fmt::format("there is not enough memory{}. Smaller batches need less, and training needs less with "
+                      "--gradient_checkpointing, --bf16, or --deepspeed with a higher ZeRO stage or offload to nvme",
+                      where)};
+}
+
+// libtorch's exception for the processor's memory is of no kind of its own.
+bool tells_of_memory(std::string_view text) {
+  return text.find("DefaultCPUAllocator: can't allocate memory") != std::string_view::npos;
+}
+
+}  // namespace
+
+Error as_error(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return known;
+  } catch (const std::bad_alloc&) {
+    return out_of_memory("");
+  } catch (const c10::OutOfMemoryError& of_gpu) {
+    return out_of_memory(" (" + printable(of_gpu.what_without_backtrace(), 200) + ")");
+  } catch (const std::filesystem::filesystem_error& of_file) {
+    return {ErrorKind::kIo, of_file.what()};
+  } catch (const std::exception& other) {
+    return tells_of_memory(other.what()) ? out_of_memory("") : Error(ErrorKind::kInternal, other.what());
+  } catch (...) {
+    return {ErrorKind::kInternal, "unknown error"};
+  }
+}
+
+}  // namespace strake::tensors

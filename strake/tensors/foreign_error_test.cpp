@@ -1,0 +1,54 @@
+#include "strake/tensors/foreign_error.h"
+
+#include <ATen/ops/empty.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <new>
+#include <stdexcept>
+
+namespace strake::tensors {
+namespace {
+
+using testing::HasSubstr;
+
+Error error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (...) {
+    return as_error(std::current_exception());
+  }
+  return {ErrorKind::kInternal, "no error"};
+}
+
+TEST(ForeignError, OursIsItself) {
+  const Error error = error_of([] { fail(ErrorKind::kData, "row 7"); });
+  EXPECT_EQ(error.kind(), ErrorKind::kData);
+  EXPECT_STREQ(error.what(), "row 7");
+}
+
+TEST(ForeignError, MemoryThatIsNotThereWasAskedForBySettings) {
+  const std::vector<std::function<void()>> actions{
+      [] { throw std::bad_alloc(); }, [] { at::empty({int64_t{1} << 60}); },
+      [] { TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate 2.00 GiB"); }};
+  for (const auto& action : actions) {
+    const Error error = error_of(action);
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("there is not enough memory"));
+    EXPECT_THAT(error.what(), HasSubstr("--gradient_checkpointing"));
+  }
+  EXPECT_THAT(error_of(actions.back()).what(), HasSubstr("(CUDA out of memory. Tried to allocate 2.00 GiB"));
+}
+
+TEST(ForeignError, FilesAndTheRest) {
+  const Error file = error_of([] { const std::filesystem::directory_iterator all("/no/such/folder"); });
+  EXPECT_EQ(file.kind(), ErrorKind::kIo);
+  EXPECT_THAT(file.what(), HasSubstr("/no/such/folder"));
+  EXPECT_EQ(error_of([] { throw std::out_of_range("map::at"); }).kind(), ErrorKind::kInternal);
+  EXPECT_EQ(error_of([] { throw 7; }).kind(), ErrorKind::kInternal);
+}
+
+}  // namespace
+}  // namespace strake::tensors

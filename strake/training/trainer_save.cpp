@@ -1,0 +1,119 @@
+// What a Trainer writes: checkpoints on its way, and the model at its end.
+#include "strake/checkpoint/checkpoint_folder.h"
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/log.h"
+#include "strake/training/model_files.h"
+#include "strake/training/trainer.h"
+
+namespace strake::training {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The closing entry that `output_dir` has already if it is of the same run, else `closing`.
+Json earlier_closing(const fs::path& output_dir, const Json& closing) {
+  if (!is_there(output_dir / kHistoryFile)) return closing;
+  monitor::TrainerState state;
+  try {
+    state = read_history(output_dir);
+  } catch (const Error& error) {
+    log::warning("{}; it is written anew", error.what());
+    return closing;
+  }
+  const Json last = state.log_history.empty() ? Json::object() : state.log_history.back();
+  const auto is_same = [&](const char* key) { return last.contains(key) && last[key] == closing[key]; };
+  return last.contains("train_runtime") && is_same("train_loss") && is_same("total_flos") ? last : closing;
+}
+
+}  // namespace
+
+void Trainer::save() {
+  stepper_.release_buffers();  // room for the blocks that are gathered to be written
+  std::optional<checkpoint::CheckpointWriter> writer;
+  if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
+  comm_.barrier();  // the folder is there
+  const fs::path folder = checkpoint::temporary_folder(inputs_.output_dir, state_.step);
+  try {
+    write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
+  } catch (...) {
+    if (writer) writer->leave();  // the others write into it, and would report as the error that it is gone
+    throw;
+  }
+  comm_.barrier();  // all parts are there
+  const bool keeps_best = options_.load_best_model_at_end && state_.best_model.kept.has_value();
+  if (keeps_best) history_.best_model_checkpoint = best_folder_.string();
+  history_.global_step = state_.step;
+  history_.epoch = epoch_now();
+  history_.total_flos = state_.flops;
+  if (writer) {
+    inputs_.write_companions(folder);
+    write_file_atomically(folder / kHistoryFile, monitor::to_json_text(history_));
+    checkpoint::remove_later_checkpoints(inputs_.output_dir, state_.step);
+    const fs::path saved = writer->commit();
+    log::info("saved {}", saved.string());
+    if (options_.save_total_limit > 0) {
+      checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit,
+                                    keeps_best ? std::optional(best_folder_) : std::nullopt);
+    }
+  }
+  comm_.barrier();
+}
+
+// The folder may have an earlier model: until all of this one is there, nothing is, because config.json comes last.
+void Trainer::write_final_model() {
+  const fs::path config = inputs_.output_dir / "config.json";
+  const fs::path earlier = inputs_.output_dir / ".config.json.old";
+  if (comm_.rank() == 0 && is_there(config)) {
+    std::error_code error;
+    fs::rename(config, earlier, error);
+    require(!error, ErrorKind::kIo, "cannot rename {} to {}: {}", config.string(), earlier.string(), error.message());
+    sync_directory(inputs_.output_dir);
+  }
+  comm_.barrier();
+  write_model(inputs_.model, parameters_, inputs_.output_dir);
+  if (comm_.rank() != 0) return;
+  remove_other_weights(inputs_.output_dir);
+  inputs_.write_companions(inputs_.output_dir);
+  std::error_code ignored;
+  fs::remove(earlier, ignored);
+}
+
+void Trainer::finish(double seconds) {
+  report_.steps = state_.step;
+  if (scaler_) report_.skipped_steps = state_.skipped_steps;
+  report_.trained_parameters = inputs_.model.num_trained_parameters();
+  report_.parameters = inputs_.model.num_parameters();
+  report_.epochs = epoch_now();
+  report_.mean_loss = state_.step == 0 ? 0 : state_.loss_sum / static_cast<double>(state_.step);
+  report_.seconds = seconds;
+  report_.samples_per_second = static_cast<double>(sequences_done_) / seconds;
+  report_.tokens_per_second = static_cast<double>(tokens_done_) / seconds;
+  report_.best_kept = state_.best_model.kept;
+  Json closing{{"train_loss", report_.mean_loss},
+               {"train_runtime", seconds},
+               {"train_samples_per_second", report_.samples_per_second},
+               {"train_tokens_per_second", report_.tokens_per_second},
+               {"total_flos", state_.flops}};
+  // A finished run that is resumed has nothing to do: what it took stays on record.
+  if (sequences_done_ == 0) closing = earlier_closing(inputs_.output_dir, closing);
+  log_entry(std::move(closing));
+  stepper_.release_buffers();
+  const auto& best = state_.best_model.kept;
+  if (options_.load_best_model_at_end && best && best->step != state_.step) {
+    log::info("loading the best model, {} = {} at step {}", options_.best_metric_name(), best->metric, best->step);
+    if (comm_.rank() == 0) checkpoint::verify_model_files(best_folder_);
+    comm_.barrier();
+    read_model(inputs_.model, parameters_, best_folder_);
+  }
+  write_final_model();
+  if (comm_.rank() == 0) {
+    history_.global_step = state_.step;
+    history_.epoch = epoch_now();
+    history_.total_flos = state_.flops;
+    write_file_atomically(inputs_.output_dir / kHistoryFile, monitor::to_json_text(history_));
+  }
+  comm_.barrier();
+}
+
+}  // namespace strake::training
