@@ -129,11 +129,13 @@ CheckpointWriter::~CheckpointWriter() {
   if (!committed_ && !is_left_) fs::remove_all(temporary_, error);
 }
 
-fs::path CheckpointWriter::commit() {
+fs::path CheckpointWriter::commit(const std::map<std::string, FileSum>& sums) {
   Json files = Json::object();
   for (const auto& entry : fs::directory_iterator(temporary_)) {
-    const FileSum sum = sum_file(entry.path());
-    files[entry.path().filename().string()] = {{"bytes", sum.bytes}, {"crc32c", sum.crc}};
+    const std::string name = entry.path().filename().string();
+    const auto known = sums.find(name);
+    const FileSum sum = known != sums.end() ? known->second : sum_file(entry.path());
+    files[name] = {{"bytes", sum.bytes}, {"crc32c", sum.crc}};
   }
   const Json manifest{{"format_version", kFormatVersion}, {"step", step_}, {"files", files}};
   write_file_atomically(temporary_ / kManifest, manifest.dump(2) + "\n");

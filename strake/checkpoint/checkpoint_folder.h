@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "strake/core/crc32c.h"
 
 // Training checkpoints as `output_dir`/checkpoint-<step> folders in Hugging Face's layout. A folder counts only with
 // its manifest.json, which lists size and CRC-32C of every file and is written last: whatever a crash leaves behind is
@@ -22,8 +25,8 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   const std::filesystem::path& path() const { return temporary_; }
-  // Returns the final folder.
-  std::filesystem::path commit();
+  // `sums`: of files as they were written, by name; the others are read for the manifest. Returns the final folder.
+  std::filesystem::path commit(const std::map<std::string, FileSum>& sums = {});
   // Without commit(): keeps the folder for remove_leftovers().
   void leave() { is_left_ = true; }
 

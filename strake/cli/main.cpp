@@ -24,7 +24,13 @@ void print_help(std::ostream& out) {
     out << fmt::format("  {:<10} {}\n", verb.text.name, verb.text.summary);
   }
   out << "\nExit codes: 0 done, 2 flags or configuration, 3 data, 4 file, 5 communication, 6 numeric, 70 a bug in "
-         "strake, 75 ended by SIGTERM with a checkpoint saved.\n";
+         "strake, 75 ended by SIGTERM with a checkpoint saved.\n\n"
+         "Environment:\n"
+         "  STRAKE_NUM_THREADS    threads of a rank; if it is not set, the ranks of a machine share its cores\n"
+         "  STRAKE_ISA            the highest instructions to use: reference, avx2, avx512, avx512_vnni, avx512_bf16, "
+         "amx\n"
+         "  STRAKE_MATMUL         matrix products of training: strake, onednn or aten\n"
+         "  STRAKE_START_SECONDS  how long processes wait for others that a launcher starts late\n";
 }
 
 void run(const std::vector<std::string>& arguments) {

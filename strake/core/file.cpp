@@ -137,6 +137,8 @@ void AtomicFile::reserve(uint64_t bytes) {
 }
 
 void AtomicFile::write(const void* data, uint64_t bytes) {
+  sum_.bytes += bytes;
+  sum_.crc = crc32c(data, bytes, sum_.crc);
   const char* next = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t put = ::write(descriptor_, next, bytes);
@@ -148,7 +150,7 @@ void AtomicFile::write(const void* data, uint64_t bytes) {
   }
 }
 
-void AtomicFile::commit() {
+FileSum AtomicFile::commit() {
   const bool is_synced = ::fsync(descriptor_) == 0;
   require(is_synced, ErrorKind::kIo, "cannot sync {}: {}; the previous file is unchanged", path_.string(),
           std::strerror(errno));
@@ -158,6 +160,7 @@ void AtomicFile::commit() {
   ::close(descriptor_);
   descriptor_ = -1;
   sync_directory(path_.parent_path());
+  return sum_;
 }
 
 bool is_atomic_leftover(std::string_view name) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "strake/core/crc32c.h"
+
 namespace strake {
 
 // Whole content of a regular file. Errors (kIo) name the path: missing, not a regular file (FIFOs and devices are
@@ -39,7 +41,8 @@ class AtomicFile {
   void reserve(uint64_t bytes);
   void write(const void* data, uint64_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  void commit();
+  // Returns what was written, as it was in memory: what a disk makes of it later does not count.
+  FileSum commit();
 
   const std::filesystem::path& temporary_path() const { return temporary_; }
 
@@ -47,6 +50,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
+  FileSum sum_;
 };
 
 // True for the names of AtomicFile's temporary siblings: "model.safetensors.tmp-<process>-<number>".

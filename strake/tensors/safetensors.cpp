@@ -191,9 +191,9 @@ void SafetensorsWriter::write(const at::Tensor& tensor) {
   }
 }
 
-void SafetensorsWriter::commit() {
+FileSum SafetensorsWriter::commit() {
   require(next_ == entries_.size(), ErrorKind::kInternal, "{} of {} tensors were written", next_, entries_.size());
-  file_.commit();
+  return file_.commit();
 }
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,

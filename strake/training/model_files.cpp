@@ -69,8 +69,8 @@ void warn_of_broken(const models::Block& block, const at::Tensor& whole, const f
 }
 
 // Blocks whose writer is this rank go to `path`.
-void write_blocks(const models::Model& model, ShardedParameters& parameters, const std::vector<int>& writers,
-                  const fs::path& path) {
+FileSums write_blocks(const models::Model& model, ShardedParameters& parameters, const std::vector<int>& writers,
+                      const fs::path& path) {
   std::optional<SafetensorsWriter> file;
   if (std::ranges::find(writers, parameters.rank()) != writers.end()) {
     file.emplace(path, entries_of(model, writers, parameters.rank()),
@@ -82,7 +82,8 @@ void write_blocks(const models::Model& model, ShardedParameters& parameters, con
     warn_of_broken(*model.blocks()[i], whole, path);
     for (const auto& [name, tensor] : models::named_weights(*model.blocks()[i], whole)) file->write(tensor);
   }
-  if (file) file->commit();
+  if (!file) return {};
+  return {{path.filename().string(), file->commit()}};
 }
 
 void write_index(const models::Model& model, const std::vector<int>& writers, int ranks, const fs::path& folder) {
@@ -97,16 +98,17 @@ void write_index(const models::Model& model, const std::vector<int>& writers, in
 
 }  // namespace
 
-void write_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
-  write_blocks(model, parameters, std::vector<int>(parameters.num_blocks(), 0), folder / tensors::kWeightsFile);
+FileSums write_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+  return write_blocks(model, parameters, std::vector<int>(parameters.num_blocks(), 0), folder / tensors::kWeightsFile);
 }
 
-void write_model_parts(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+FileSums write_model_parts(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
   const int ranks = parameters.num_ranks();
   if (ranks == 1) return write_model(model, parameters, folder);
   const std::vector<int> writers = block_writers(model, ranks);
-  write_blocks(model, parameters, writers, folder / part_name(parameters.rank(), ranks));
+  FileSums sums = write_blocks(model, parameters, writers, folder / part_name(parameters.rank(), ranks));
   if (parameters.rank() == 0) write_index(model, writers, ranks, folder);
+  return sums;
 }
 
 void remove_other_weights(const fs::path& folder) {

@@ -28,7 +28,7 @@ std::string state_name(const models::Block& block, const optim::Optimizer::State
 
 // Each rank's piece of the optimizer state of a block's trained unit, flat; where it begins in the unit is written as
 // metadata.
-void write_optimizer_piece(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+FileSums write_optimizer_piece(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
   const auto states = parameters.optimizer().states();
   std::vector<SafetensorsWriter::Entry> entries;
   std::map<std::string, std::string> begins;
@@ -55,7 +55,7 @@ void write_optimizer_piece(const models::Model& model, ShardedParameters& parame
       writer.write(parameters.state(u, k).narrow(0, first, piece_size(u)));
     }
   }
-  writer.commit();
+  return {{name, writer.commit()}};
 }
 
 // Where the file's piece of a block begins, or nothing if it has none.
@@ -199,14 +199,15 @@ void check_frozen(const std::vector<std::string>& saved, const std::vector<std::
 
 }  // namespace
 
-void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
-               const Json& fingerprint, const fs::path& folder) {
-  write_model_parts(model, parameters, folder);
-  write_optimizer_piece(model, parameters, folder);
-  if (parameters.rank() != 0) return;
+FileSums write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
+                   const Json& fingerprint, const fs::path& folder) {
+  FileSums sums = write_model_parts(model, parameters, folder);
+  sums.merge(write_optimizer_piece(model, parameters, folder));
+  if (parameters.rank() != 0) return sums;
   Json document{{"state", to_json(state)}, {"fingerprint", fingerprint}};
   if (const auto frozen = frozen_names(model); !frozen.empty()) document["frozen_parameters"] = frozen;
   write_file_atomically(folder / kStateFile, document.dump(2) + "\n");
+  return sums;
 }
 
 monitor::TrainerState read_history(const fs::path& folder) {

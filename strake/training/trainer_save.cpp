@@ -26,6 +26,17 @@ Json earlier_closing(const fs::path& output_dir, const Json& closing) {
   return last.contains("train_runtime") && is_same("train_loss") && is_same("total_flos") ? last : closing;
 }
 
+FileSums sums_of_all(const FileSums& own, comm::Comm& comm) {
+  Json own_values = Json::object();
+  for (const auto& [name, sum] : own) own_values[name] = {sum.bytes, sum.crc};
+  FileSums all;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const Json values = Json::parse(comm::broadcast_text(comm, own_values.dump(), rank));
+    for (const auto& [name, sum] : values.items()) all[name] = {sum[0].get<uint64_t>(), sum[1].get<uint32_t>()};
+  }
+  return all;
+}
+
 }  // namespace
 
 void Trainer::save() {
@@ -34,13 +45,14 @@ void Trainer::save() {
   if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
   comm_.barrier();  // the folder is there
   const fs::path folder = checkpoint::temporary_folder(inputs_.output_dir, state_.step);
+  FileSums sums;
   try {
-    write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
+    sums = write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
   } catch (...) {
     if (writer) writer->leave();  // the others write into it, and would report as the error that it is gone
     throw;
   }
-  comm_.barrier();  // all parts are there
+  sums = sums_of_all(sums, comm_);  // all parts are there
   const bool keeps_best = options_.load_best_model_at_end && state_.best_model.kept.has_value();
   if (keeps_best) history_.best_model_checkpoint = best_folder_.string();
   history_.global_step = state_.step;
@@ -50,7 +62,7 @@ void Trainer::save() {
     inputs_.write_companions(folder);
     write_file_atomically(folder / kHistoryFile, monitor::to_json_text(history_));
     checkpoint::remove_later_checkpoints(inputs_.output_dir, state_.step);
-    const fs::path saved = writer->commit();
+    const fs::path saved = writer->commit(sums);
     log::info("saved {}", saved.string());
     if (options_.save_total_limit > 0) {
       checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit,

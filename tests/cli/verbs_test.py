@@ -98,7 +98,12 @@ def test_predict_keeps_types(folder, classifier, tmp_path):
 
 
 def test_predict_keeps_nested_values_of_json_lines_as_their_text(folder, classifier, tmp_path):
-    values = [{"b": [1, -2.5, True, None, 'x"y'], "a": {"k": [], "e": {}}, "\u00fc": "\x1f{["}, [[1], [2, {"z": 0}]], {}, 7]
+    values = [
+        {"b": [1, -2.5, True, None, 'x"y'], "a": {"k": [], "e": {}}, "\u00fc": "\x1f{["},
+        [[1], [2, {"z": 0}]],
+        {},
+        7,
+    ]
     lines = [json.dumps({"text": "a film", "deep": value}, ensure_ascii=False) for value in values]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     scored = predict(classifier, tmp_path / "in.jsonl", tmp_path / "out.parquet")
