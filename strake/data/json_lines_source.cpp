@@ -247,6 +247,15 @@ class JsonLinesSource final : public RowSource {
     }
   }
 
+  double as_decimal(int64_t whole, const arrow::Field& field, int64_t line) const {
+    constexpr int64_t kExact = int64_t{1} << 53;
+    if (whole > kExact || whole < -kExact) {
+      refuse(line, fmt::format("key '{}' has {}, which a column of decimal numbers cannot hold exactly",
+                               printable(field.name()), whole));
+    }
+    return static_cast<double>(whole);
+  }
+
   template <typename Builder, typename Value>
   std::shared_ptr<arrow::Array> fill(const arrow::Field& field, const std::vector<Cell>& cells,
                                      const std::vector<int64_t>& lines) const {
@@ -266,12 +275,7 @@ class JsonLinesSource final : public RowSource {
       }
       if constexpr (std::is_same_v<Value, double>) {
         if (const auto* whole = std::get_if<int64_t>(&cell)) {
-          constexpr int64_t kExact = int64_t{1} << 53;
-          if (*whole > kExact || *whole < -kExact) {
-            refuse(lines[row], fmt::format("key '{}' has {}, which a column of decimal numbers cannot hold exactly",
-                                           printable(field.name()), *whole));
-          }
-          require_ok(builder.Append(static_cast<double>(*whole)), input_.name());
+          require_ok(builder.Append(as_decimal(*whole, field, lines[row])), input_.name());
           continue;
         }
       }

@@ -164,6 +164,16 @@ void score_and_write(const Task& task, PredictionJob& job, PredictReport& report
   write_manifest(task.place, task.identity, task.model, report, output.files());
 }
 
+// Of a job that an error ends.
+void tell_what_is_kept(int64_t rows, const OutputPlace& place, Error& error) {
+  if (rows == 0) return;
+  const std::string kept = fmt::format("{} rows are scored and kept in {}", rows, place.job_folder().string());
+  if (error.kind() == ErrorKind::kIo) error.add_context(kept + ": the same command goes on with them");
+  if (error.kind() == ErrorKind::kData) {
+    error.add_context(kept + ", but only for this input: with another one, start over with --overwrite_output");
+  }
+}
+
 }  // namespace
 
 void PredictConfig::validate() const {
@@ -252,15 +262,7 @@ PredictReport predict(const PredictConfig& config) {
   try {
     score_and_write(task, job, report);
   } catch (Error& error) {
-    if (error.kind() == ErrorKind::kIo && job.journal().rows() > 0) {
-      error.add_context(fmt::format("{} rows are scored and kept in {}: the same command goes on with them",
-                                    job.journal().rows(), place.job_folder().string()));
-    } else if (error.kind() == ErrorKind::kData && job.journal().rows() > 0) {
-      error.add_context(
-          fmt::format("{} rows are scored and kept in {}, but only for this input: with another one, "
-                      "start over with --overwrite_output",
-                      job.journal().rows(), place.job_folder().string()));
-    }
+    tell_what_is_kept(job.journal().rows(), place, error);
     throw;
   }
   job.finish();

@@ -85,7 +85,7 @@ struct Start {
   std::optional<uint32_t> evaluation_data = std::nullopt;   // its fingerprint
   int first_rank = 0;                                       // of this machine
   std::unique_ptr<TerminationWatch> termination = nullptr;  // null: SIGTERM ends the process
-  std::string sharding_record = "";                         // ds_config_resolved.json, if not empty
+  std::string sharding_record = {};                         // ds_config_resolved.json, if not empty
 };
 
 // What Transformers' generate() reads, which training does not change; that of an earlier model goes.
