@@ -137,9 +137,8 @@ void AtomicFile::reserve(uint64_t bytes) {
 }
 
 void AtomicFile::write(const void* data, uint64_t bytes) {
-  sum_.bytes += bytes;
-  sum_.crc = crc32c(data, bytes, sum_.crc);
   const char* next = static_cast<const char*>(data);
+  const FileSum with{.bytes = sum_.bytes + bytes, .crc = crc32c(data, bytes, sum_.crc)};
   while (bytes > 0) {
     const ssize_t put = ::write(descriptor_, next, bytes);
     if (put < 0 && errno == EINTR) continue;
@@ -148,9 +147,10 @@ void AtomicFile::write(const void* data, uint64_t bytes) {
     next += put;
     bytes -= static_cast<uint64_t>(put);
   }
+  sum_ = with;
 }
 
-FileSum AtomicFile::commit() {
+void AtomicFile::commit() {
   const bool is_synced = ::fsync(descriptor_) == 0;
   require(is_synced, ErrorKind::kIo, "cannot sync {}: {}; the previous file is unchanged", path_.string(),
           std::strerror(errno));
@@ -160,7 +160,6 @@ FileSum AtomicFile::commit() {
   ::close(descriptor_);
   descriptor_ = -1;
   sync_directory(path_.parent_path());
-  return sum_;
 }
 
 bool is_atomic_leftover(std::string_view name) {

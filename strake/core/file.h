@@ -41,9 +41,10 @@ class AtomicFile {
   void reserve(uint64_t bytes);
   void write(const void* data, uint64_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  // Returns what was written, as it was in memory: what a disk makes of it later does not count.
-  FileSum commit();
+  void commit();
 
+  // Of what was written, as it was in memory: what a disk makes of it does not count.
+  const FileSum& sum() const { return sum_; }
   const std::filesystem::path& temporary_path() const { return temporary_; }
 
  private:

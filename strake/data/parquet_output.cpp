@@ -25,11 +25,9 @@ class AtomicFileStream final : public arrow::io::OutputStream {
       if (!error_) error_ = error;
       return arrow::Status::IOError(error.what());
     }
-    sum_ = {.bytes = sum_.bytes + static_cast<uint64_t>(bytes),
-            .crc = crc32c(data, static_cast<size_t>(bytes), sum_.crc)};
     return arrow::Status::OK();
   }
-  arrow::Result<int64_t> Tell() const override { return static_cast<int64_t>(sum_.bytes); }
+  arrow::Result<int64_t> Tell() const override { return static_cast<int64_t>(sum().bytes); }
   arrow::Status Close() override {
     closed_ = true;
     return arrow::Status::OK();
@@ -37,12 +35,11 @@ class AtomicFileStream final : public arrow::io::OutputStream {
   bool closed() const override { return closed_; }
 
   void commit() { file_.commit(); }
-  const FileSum& sum() const { return sum_; }
+  const FileSum& sum() const { return file_.sum(); }
   const std::optional<Error>& error() const { return error_; }
 
  private:
   AtomicFile file_;
-  FileSum sum_;
   bool closed_ = false;
   std::optional<Error> error_;
 };

@@ -219,8 +219,8 @@ EncoderWeights<T> pack(const EncoderSource& from, const models::WeightSource& so
 }
 
 template <typename T>
-EncoderWeights<T> pack_checkpoint(const EncoderSource& from, const models::Model& model, Arrays& arrays) {
-  const tensors::CheckpointFiles files(from.folder);
+EncoderWeights<T> pack_checkpoint(const EncoderSource& from, const models::Model& model,
+                                  const tensors::CheckpointFiles& files, Arrays& arrays) {
   models::LoadReport report;
   EncoderWeights<T> weights = [&] {
     try {
@@ -337,7 +337,7 @@ EncoderWeights<T> load_encoder_weights(const EncoderSource& from) {
   const tensors::CheckpointFiles files(from.folder);
   warn_of_unused(from.folder, model, files);
   Arrays arrays;
-  if (from.packed == PackedWeights::kOff) return pack_checkpoint<T>(from, model, arrays);
+  if (from.packed == PackedWeights::kOff) return pack_checkpoint<T>(from, model, files, arrays);
 
   const PackedFile packed(from.folder, identity_of<T>(from, model), files.paths());
   if (auto weights = map<T>(from, model, packed, files)) return std::move(*weights);
@@ -345,7 +345,7 @@ EncoderWeights<T> load_encoder_weights(const EncoderSource& from) {
   if (turn && turn->waited()) {  // for somebody who may have packed the same
     if (auto weights = map<T>(from, model, packed, files)) return std::move(*weights);
   }
-  auto weights = pack_checkpoint<T>(from, model, arrays);
+  auto weights = pack_checkpoint<T>(from, model, files, arrays);
   if (!turn) return weights;
   const LayerBlocks blocks = tune(weights);
   if (!packed.write(*turn, arrays.all(), text_of(blocks))) return weights;

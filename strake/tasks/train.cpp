@@ -50,8 +50,9 @@ void initialize_weights(const models::Model& model, uint64_t seed, training::Sha
   }
 }
 
-// Returns their checksum.
-uint32_t load_weights(const TrainJob& job, uint64_t seed, training::ShardedParameters& parameters) {
+// Returns the checksum of what was read if `ranks` are processes, which may have read different files; else 0.
+uint32_t load_weights(const TrainJob& job, uint64_t seed, const comm::Comm& ranks,
+                      training::ShardedParameters& parameters) {
   const models::Model& model = job.model();
   if (job.weights().empty()) {
     initialize_weights(model, seed, parameters);
@@ -68,7 +69,7 @@ uint32_t load_weights(const TrainJob& job, uint64_t seed, training::ShardedParam
       error.add_context("while loading " + job.weights().string());
       throw;
     }
-    sum = crc32c(whole.const_data_ptr(), static_cast<size_t>(whole.nbytes()), sum);
+    if (!ranks.is_one_process()) sum = crc32c(whole.const_data_ptr(), static_cast<size_t>(whole.nbytes()), sum);
     parameters.assign(i, whole);
   }
   if (!report.initialized.empty()) log::info("new, to be trained: {}", fmt::join(report.initialized, ", "));
@@ -120,7 +121,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   comm::Comm& comm = nccl ? *nccl : ranks;
   training::ShardedParameters parameters(job.model(), comm, options);
   if (!start.resume_from) {
-    const Json sum{{"crc32c of the weights to start from", load_weights(job, config.training.seed, parameters)}};
+    const Json sum{{"crc32c of the weights to start from", load_weights(job, config.training.seed, ranks, parameters)}};
     if (!ranks.is_one_process()) require_alike(sum, ranks);
   }
   std::unique_ptr<RunLog> run_log;

@@ -193,7 +193,8 @@ void SafetensorsWriter::write(const at::Tensor& tensor) {
 
 FileSum SafetensorsWriter::commit() {
   require(next_ == entries_.size(), ErrorKind::kInternal, "{} of {} tensors were written", next_, entries_.size());
-  return file_.commit();
+  file_.commit();
+  return file_.sum();
 }
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,

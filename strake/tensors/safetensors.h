@@ -67,7 +67,7 @@ class SafetensorsWriter {
 
   // The next tensor; kInternal if its dtype or shape is not what was announced.
   void write(const at::Tensor& tensor);
-  FileSum commit();
+  FileSum commit();  // of the whole file
 
  private:
   std::vector<Entry> entries_;
