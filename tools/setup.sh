@@ -49,6 +49,12 @@ install_requirements() {
   cp "$file" "$stamp"
 }
 
+# What every other group stands on: torch is in it.
+install_build() {
+  install_requirements build
+  if has_gpu; then install_requirements gpu; fi
+}
+
 # The Python side of the parity tests imports torch, which without a GPU lacks libraries it never calls.
 install_stand_ins() {
   has_gpu && return
@@ -65,11 +71,9 @@ install_packages
 mkdir -p "$stamps"
 for group in "$@"; do
   case "$group" in
-    build)
-      install_requirements build
-      if has_gpu; then install_requirements gpu; fi
-      ;;
+    build) install_build ;;
     test)
+      install_build
       install_requirements test
       install_stand_ins
       ;;
