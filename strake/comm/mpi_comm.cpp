@@ -18,6 +18,7 @@
 #include "strake/comm/rank_lines.h"
 #include "strake/comm/rank_wait.h"
 #include "strake/comm/rank_watch.h"
+#include "strake/comm/staged_comm.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 
@@ -61,7 +62,7 @@ struct RankTies {
   bool has_launcher = true;  // that ends the others
 };
 
-class MpiComm final : public Comm {
+class MpiComm final : public StagedComm {
  public:
   // Of all ranks.
   MpiComm(RankTies ties, std::chrono::seconds patience) : MpiComm(MPI_COMM_WORLD, patience, nullptr) {
@@ -93,11 +94,7 @@ class MpiComm final : public Comm {
 
   void all_reduce(at::Tensor& values) override {
     if (values.numel() > ShardLayout::kAlignment && values.scalar_type() == at::kFloat) {
-      const ShardLayout layout(values.numel(), size_);
-      at::Tensor shard = at::empty({layout.size(rank_)}, values.options());
-      reduce_scatter(values, size_, layout, shard, Fold::kOverwrite);
-      values.narrow(0, layout.begin(rank_), layout.size(rank_)).copy_(shard);
-      all_gather(values, layout);
+      all_reduce_by_shards(values);
       return;
     }
     const int count = element_count(values);
@@ -108,27 +105,6 @@ class MpiComm final : public Comm {
     });
     for (int other = 0; other < size_; ++other) {
       fold_piece(all[other], values, other == 0 ? Fold::kOverwrite : Fold::kAdd);
-    }
-  }
-
-  // Every pair exchanges its pieces in chunks, so that the staging memory stays small whatever the buffer.
-  void reduce_scatter(const Addend& addend, int contributors, const ShardLayout& layout, at::Tensor& shard,
-                      Fold fold) override {
-    const at::Tensor& full = addend.values;
-    const at::Tensor staging =
-        at::empty({contributors, std::min(kStagingElements, layout.size(rank_))}, full.options());
-    int64_t longest = 0;
-    for (int other = 0; other < size_; ++other) longest = std::max(longest, layout.size(other));
-    for (int64_t begin = 0; begin < longest; begin += kStagingElements) {
-      exchange_chunk(full, layout, staging, begin);
-      const int64_t count = std::min(kStagingElements, layout.size(rank_) - begin);
-      if (count <= 0) continue;
-      at::Tensor target = shard.narrow(0, begin, count);
-      for (int other = 0; other < contributors; ++other) {
-        const at::Tensor piece =
-            other == rank_ ? full.narrow(0, layout.begin(rank_) + begin, count) : staging[other].narrow(0, 0, count);
-        fold_piece(piece, target, other == 0 ? fold : Fold::kAdd);
-      }
     }
   }
 
@@ -230,9 +206,8 @@ class MpiComm final : public Comm {
     finish(request, operation);
   }
 
-  // Contributors send elements [begin, begin + kStagingElements) of every other rank's shard to it; everybody receives
-  // its own.
-  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging, int64_t begin) {
+  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging,
+                      int64_t begin) override {
     std::vector<MPI_Request> requests;
     const auto contributors = static_cast<int>(staging.size(0));
     const int64_t mine = std::min(kStagingElements, layout.size(rank_) - begin);

@@ -1,6 +1,5 @@
 #include "strake/comm/nccl_comm.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -10,6 +9,7 @@
 #include <thread>
 
 #include "strake/comm/rank_wait.h"
+#include "strake/comm/staged_comm.h"
 #include "strake/core/error.h"
 #include "strake/kernels/cuda/call.h"
 
@@ -20,7 +20,7 @@ using tensors::ShardLayout;
 
 size_t bytes_of(const at::Tensor& values) { return static_cast<size_t>(values.numel()) * values.element_size(); }
 
-class NcclComm final : public Comm {
+class NcclComm final : public StagedComm {
  public:
   // `own_host` is settings.host if this group is its only user.
   NcclComm(const NcclSettings& settings, std::unique_ptr<Comm> own_host)
@@ -59,32 +59,13 @@ class NcclComm final : public Comm {
 
   void all_reduce(at::Tensor& values) override {
     if (!is_here(values)) return host_.all_reduce(values);
-    const ShardLayout layout(values.numel(), size());
-    at::Tensor shard = at::empty({layout.size(rank())}, values.options());
-    reduce_scatter(values, size(), layout, shard, Fold::kOverwrite);
-    values.narrow(0, layout.begin(rank()), layout.size(rank())).copy_(shard);
-    all_gather(values, layout);
+    all_reduce_by_shards(values);
   }
 
   void reduce_scatter(const Addend& addend, int contributors, const ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override {
     if (!is_here(shard)) return host_.reduce_scatter(addend, contributors, layout, shard, fold);
-    const at::Tensor& full = addend.values;
-    const at::Tensor staging =
-        at::empty({contributors, std::min(kStagingElements, layout.size(rank()))}, full.options());
-    int64_t longest = 0;
-    for (int other = 0; other < size(); ++other) longest = std::max(longest, layout.size(other));
-    for (int64_t begin = 0; begin < longest; begin += kStagingElements) {
-      exchange_chunk(full, layout, staging, begin);
-      const int64_t count = std::min(kStagingElements, layout.size(rank()) - begin);
-      if (count <= 0) continue;
-      at::Tensor target = shard.narrow(0, begin, count);
-      for (int other = 0; other < contributors; ++other) {
-        const at::Tensor piece =
-            other == rank() ? full.narrow(0, layout.begin(other) + begin, count) : staging[other].narrow(0, 0, count);
-        fold_piece(piece, target, other == 0 ? fold : Fold::kAdd);
-      }
-    }
+    StagedComm::reduce_scatter(addend, contributors, layout, shard, fold);
   }
 
   void all_gather(at::Tensor& full, const ShardLayout& layout) override {
@@ -168,9 +149,8 @@ class NcclComm final : public Comm {
     }
   }
 
-  // Contributors send elements [begin, begin + kStagingElements) of every other rank's shard to it; everybody receives
-  // its own.
-  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging, int64_t begin) {
+  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging,
+                      int64_t begin) override {
     const auto contributors = static_cast<int>(staging.size(0));
     const int64_t mine = std::min(kStagingElements, layout.size(rank()) - begin);
     run("reduce_scatter", [&] {

@@ -1,0 +1,155 @@
+#include "strake/training/planned_parameters.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "strake/training/offloaded_states.h"
+#include "strake/training/replica_copies.h"
+
+namespace strake::training {
+namespace {
+
+using models::MemoryMeter;
+using models::MemoryUse;
+
+constexpr int64_t kFp32 = sizeof(float);
+
+// Of a parameter.
+int64_t state_bytes(const TrainingOptions& options) {
+  const optim::Optimizer optimizer(options.optimizer_settings());
+  return static_cast<int64_t>(optimizer.states().size()) * element_size(options.state_precision());
+}
+
+}  // namespace
+
+PlannedParameters::PlannedParameters(const MemoryPlanRequest& request, const Units& units, int rank, MemoryMeter& meter)
+    : model_(request.model),
+      units_(units),
+      element_size_(element_size(request.options.precision())),
+      is_hybrid_(request.options.sharding.stage.parameters == Kept::kGroupShard),
+      placements_(place_units(request, units, rank)),
+      users_(units.size()),
+      requested_(request.model.blocks().size()),
+      buffers_(meter, MemoryUse::kGatherBuffers) {
+  keep(request.options, meter);
+  keep_windows(request.options, meter);
+  load(meter);
+}
+
+void PlannedParameters::prefetch(size_t i) {
+  if (i >= requested_.size() || requested_[i] != 0) return;
+  requested_[i] = 1;
+  for (const size_t u : units_.of_block(i)) hold(u);
+  for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) hold(unit_of(tied));
+}
+
+void PlannedParameters::release(size_t i) {
+  requested_[i] = 0;
+  for (const size_t u : units_.of_block(i)) drop(u);
+  for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) drop(unit_of(tied));
+}
+
+// Blocks are written one at a time, and their weights are complete on every rank then. Optimizer states, of which a
+// rank writes its own, take no more than that.
+void PlannedParameters::save(const MemoryPlanRequest& request, MemoryMeter& meter) {
+  buffers_.clear();
+  const auto copied = [&](size_t u) {
+    const bool is_in_place = placements_[u].owns_whole || request.num_ranks == 1;
+    const bool is_there = is_in_place && !placements_[u].is_on_disk && request.options.master == Precision::kFp32;
+    return is_there ? 0 : units_[u].layout.numel() * kFp32;
+  };
+  for (size_t i = 0; i < model_.blocks().size(); ++i) {
+    const std::span<const size_t> units = units_.of_block(i);
+    const auto whole =
+        meter.lend(MemoryUse::kGatherBuffers, units.size() > 1 ? model_.blocks()[i]->layout().numel() * kFp32 : 0);
+    for (const size_t u : units) meter.lend(MemoryUse::kGatherBuffers, copied(u));
+  }
+}
+
+int64_t PlannedParameters::disk_bytes(const TrainingOptions& options) const {
+  const OffloadOptions& offload = options.sharding.offload;
+  if (!offload.optimizer) return 0;
+  std::vector<at::ScalarType> arrays;
+  if (options.has_master_copies() || offload.parameters) arrays.push_back(scalar_type(options.master));
+  if (options.has_master_copies() && offload.parameters) arrays.push_back(scalar_type(options.precision()));
+  std::array<std::vector<int64_t>, 2> counts;
+  for (const UnitPlacement& unit : placements_) {
+    if (unit.is_on_disk) counts[unit.is_frozen ? 1 : 0].push_back(unit.count);
+  }
+  uint64_t bytes = OffloadedStates::disk_bytes(counts[1], arrays, offload.window_elements);
+  arrays.insert(arrays.end(), optim::Optimizer(options.optimizer_settings()).states().size(),
+                scalar_type(options.state_precision()));
+  bytes += OffloadedStates::disk_bytes(counts[0], arrays, offload.window_elements);
+  if (is_hybrid_ && offload.parameters) {
+    bytes += ReplicaCopies::disk_bytes(placements_, scalar_type(options.precision()));
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+void PlannedParameters::keep(const TrainingOptions& options, MemoryMeter& meter) {
+  const int64_t master_size = element_size(options.master);
+  for (const UnitPlacement& unit : placements_) {
+    const int64_t kept = unit.keeps_parameters ? unit.kept_count * element_size_ : 0;
+    meter.take(MemoryUse::kParameters, kept);
+    if (unit.is_shared) shared_bytes_ += kept;
+    const int64_t in_memory = unit.is_on_disk ? 0 : unit.count;
+    if (options.has_master_copies()) meter.take(MemoryUse::kMasterWeights, in_memory * master_size);
+    if (unit.is_frozen) continue;
+    meter.take(MemoryUse::kGradients, unit.count * element_size(options.accumulation));
+    meter.take(MemoryUse::kOptimizer, in_memory * state_bytes(options));
+  }
+}
+
+// Of what is on disk: see ShardedParameters::open_disk and open_disk_of_frozen.
+void PlannedParameters::keep_windows(const TrainingOptions& options, MemoryMeter& meter) {
+  const OffloadOptions& offload = options.sharding.offload;
+  if (!offload.optimizer) return;
+  const int64_t master_size = element_size(options.master);
+  const bool has_copies = options.has_master_copies();
+  const int64_t weights_size =
+      (has_copies || offload.parameters ? master_size : 0) + (has_copies && offload.parameters ? element_size_ : 0);
+  meter.take(MemoryUse::kOptimizer, elements_in_windows(offload, models::Trained::kYes, offload.buffers) *
+                                        (state_bytes(options) + weights_size));
+  meter.take(MemoryUse::kMasterWeights,
+             elements_in_windows(offload, models::Trained::kNo, OffloadOptions::kBuffersOfFrozen) * weights_size);
+}
+
+int64_t PlannedParameters::elements_in_windows(const OffloadOptions& offload, models::Trained trained,
+                                               int buffers) const {
+  int64_t windows = 0;
+  int64_t largest = 0;
+  for (size_t u = 0; u < placements_.size(); ++u) {
+    if (!placements_[u].is_on_disk || units_[u].trained != trained) continue;
+    windows += (placements_[u].count + offload.window_elements - 1) / offload.window_elements;
+    largest = std::max(largest, std::min(offload.window_elements, placements_[u].count));
+  }
+  return std::min<int64_t>(windows, buffers) * largest;
+}
+
+// Weights are loaded a whole block at a time, and copied into its units if there are two. Copies of other ranks'
+// parameters go to disk through gather buffers.
+void PlannedParameters::load(MemoryMeter& meter) {
+  for (size_t i = 0; i < model_.blocks().size(); ++i) {
+    int64_t elements = model_.blocks()[i]->layout().numel();
+    int64_t largest = 0;
+    for (const size_t u : units_.of_block(i)) largest = std::max(largest, units_[u].layout.numel());
+    if (units_.of_block(i).size() > 1) elements += largest;
+    for (const size_t u : units_.of_block(i)) {
+      const bool goes_through_buffer = is_hybrid_ && !placements_[u].keeps_parameters;
+      if (goes_through_buffer) buffers_.take(bytes(u));
+      meter.lend(MemoryUse::kGatherBuffers, elements * kFp32);
+      if (goes_through_buffer) buffers_.put_back(bytes(u));
+    }
+  }
+}
+
+void PlannedParameters::hold(size_t u) {
+  if (users_[u]++ == 0 && !placements_[u].is_kept_whole) buffers_.take(bytes(u));
+}
+
+void PlannedParameters::drop(size_t u) {
+  if (--users_[u] == 0 && !placements_[u].is_kept_whole) buffers_.put_back(bytes(u));
+}
+
+}  // namespace strake::training

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "strake/models/memory_meter.h"
+#include "strake/training/memory_plan.h"
+#include "strake/training/planned_buffers.h"
+#include "strake/training/units.h"
+
+namespace strake::training {
+
+// What a plan of memory counts of ShardedParameters: what a rank keeps, and what it gathers for passes. The constructor
+// goes through loading the weights. Of the request it keeps the model.
+class PlannedParameters {
+ public:
+  PlannedParameters(const MemoryPlanRequest& request, const Units& units, int rank, models::MemoryMeter& meter);
+
+  void prefetch(size_t i);
+  void release(size_t i);
+  // Writing a checkpoint.
+  void save(const MemoryPlanRequest& request, models::MemoryMeter& meter);
+
+  // Of what is kept, the part that all ranks of a process have together.
+  int64_t shared_bytes() const { return shared_bytes_; }
+  // Of the rank's scratch files: see ShardedParameters::open_disk.
+  int64_t disk_bytes(const TrainingOptions& options) const;
+  const UnitPlacement& unit(size_t u) const { return placements_[u]; }
+
+ private:
+  void keep(const TrainingOptions& options, models::MemoryMeter& meter);
+  void keep_windows(const TrainingOptions& options, models::MemoryMeter& meter);
+  int64_t elements_in_windows(const OffloadOptions& offload, models::Trained trained, int buffers) const;
+  void load(models::MemoryMeter& meter);
+  size_t unit_of(const models::TiedParameter& tied) const { return units_.place(tied.block, tied.parameter).unit; }
+  int64_t bytes(size_t u) const { return units_[u].layout.numel() * element_size_; }
+  void hold(size_t u);
+  void drop(size_t u);
+
+  const models::Model& model_;
+  const Units& units_;
+  int64_t element_size_;
+  bool is_hybrid_;
+  int64_t shared_bytes_ = 0;
+  std::vector<UnitPlacement> placements_;
+  std::vector<int> users_;       // by unit: passes that hold its parameters
+  std::vector<char> requested_;  // by block
+  PlannedBuffers buffers_;
+};
+
+}  // namespace strake::training
