@@ -63,6 +63,8 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     site = pathlib.Path(sysconfig.get_paths()["purelib"])
     torch_libraries = sorted((site / "torch/lib").glob("lib*.so"))
+    if not torch_libraries:
+        sys.exit(f"{site / 'torch/lib'} has no libraries: install torch first (tools/setup.sh build)")
     by_version = undefined_symbols(torch_libraries)
     libraries = missing_libraries(torch_libraries, site)
     unversioned_home = next((name for name in libraries if name.startswith("libnccl")), None)

@@ -49,7 +49,7 @@ install_requirements() {
   cp "$file" "$stamp"
 }
 
-# What every other group stands on: torch is in it.
+# Also what test and bench stand on: torch is in it.
 install_build() {
   install_requirements build
   if has_gpu; then install_requirements gpu; fi
@@ -78,6 +78,7 @@ for group in "$@"; do
       install_stand_ins
       ;;
     bench)
+      install_build
       install_requirements bench
       DS_ACCELERATOR=cpu install_requirements deepspeed --no-build-isolation
       ;;
