@@ -1,5 +1,6 @@
 #include "strake/comm/comm.h"
 
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -48,6 +49,47 @@ void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold) {
   } else {
     shard.add_(piece);
   }
+}
+
+namespace {
+
+void add_up(const std::vector<at::Tensor>& pieces, at::Tensor& sum, Fold fold) {
+  if (pieces.empty()) {
+    if (fold == Fold::kOverwrite) sum.zero_();
+    return;
+  }
+  const bool is_fp32 = sum.scalar_type() == at::kFloat && pieces[0].scalar_type() == at::kFloat;
+  size_t next = 0;
+  if (fold == Fold::kOverwrite && pieces.size() > 1 && is_fp32) {  // the first two at once: one pass less
+    at::add_out(sum, pieces[0], pieces[1]);
+    next = 2;
+  }
+  for (size_t i = next; i < pieces.size(); ++i) fold_piece(pieces[i], sum, i == 0 ? fold : Fold::kAdd);
+}
+
+}  // namespace
+
+void fold_pieces(const std::vector<const tensors::TouchedChunks*>& touched, const PieceOf& piece_of, SummedPart& part,
+                 Fold fold) {
+  constexpr int64_t kMost = int64_t{1} << 16;  // elements that stay in a core's cache from the first addend to the last
+  const auto has = [&](size_t c, int64_t element) { return touched[c] == nullptr || touched[c]->has(element); };
+  const auto is_same = [&](int64_t first, int64_t next) {
+    for (size_t c = 0; c < touched.size(); ++c) {
+      if (has(c, first) != has(c, next)) return false;
+    }
+    return true;
+  };
+  tensors::for_each_alike(part.begin, part.begin + part.sum.numel(), is_same, [&](int64_t begin, int64_t end) {
+    for (int64_t from = begin; from < end; from += kMost) {
+      const int64_t count = std::min(kMost, end - from);
+      std::vector<at::Tensor> pieces;
+      for (size_t c = 0; c < touched.size(); ++c) {
+        if (has(c, from)) pieces.push_back(piece_of(static_cast<int>(c), from, count));
+      }
+      at::Tensor sum = part.sum.narrow(0, from - part.begin, count);
+      add_up(pieces, sum, fold);
+    }
+  });
 }
 
 }  // namespace strake::comm

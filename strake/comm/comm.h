@@ -109,7 +109,21 @@ std::vector<double> all_gather_values(Comm& comm, const std::vector<double>& val
 // That of `root`, on all ranks.
 std::string broadcast_text(Comm& comm, const std::string& own, int root);
 
-// shard (+)= piece, converting to the shard's dtype. What every transport's reduce_scatter does with each rank's piece.
+// shard (+)= piece, converting to the shard's dtype.
 void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold);
+
+// A part of a buffer that is summed, which its rank holds in `sum`.
+struct SummedPart {
+  int64_t begin = 0;  // of its elements in the buffer
+  at::Tensor sum;
+};
+// What contributor c brings of elements [begin, begin + count) of the buffer; asked in order of `begin`, and only for
+// what c touched.
+using PieceOf = std::function<at::Tensor(int c, int64_t begin, int64_t count)>;
+
+// sum (+)= the pieces from contributor 0 upwards. `touched` by contributor; null, or nothing known: all of it. What every
+// transport's reduce_scatter ends in.
+void fold_pieces(const std::vector<const tensors::TouchedChunks*>& touched, const PieceOf& piece_of, SummedPart& part,
+                 Fold fold);
 
 }  // namespace strake::comm

@@ -38,6 +38,8 @@ void check(int code, const char* operation) {
 // Only the width matters: sums are taken by us, in rank order.
 MPI_Datatype transfer_type(const at::Tensor& values) {
   switch (values.element_size()) {
+    case 1:
+      return MPI_UINT8_T;
     case 2:
       return MPI_UINT16_T;
     case 4:
@@ -173,7 +175,7 @@ class MpiComm final : public StagedComm {
 
  private:
   static constexpr int kUserTag = 1;
-  static constexpr int kChunkTag = 2;
+  static constexpr int kExchangeTag = 2;
 
   // MPI may notice that a rank is gone before it is told which one.
   void check_alive(int code, const char* operation) const {
@@ -206,25 +208,21 @@ class MpiComm final : public StagedComm {
     finish(request, operation);
   }
 
-  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging,
-                      int64_t begin) override {
+  void exchange(const Messages& sends, const Messages& receives) override {
     std::vector<MPI_Request> requests;
-    const auto contributors = static_cast<int>(staging.size(0));
-    const int64_t mine = std::min(kStagingElements, layout.size(rank_) - begin);
     for (int other = 0; other < size_; ++other) {
-      if (other == rank_) continue;
-      if (mine > 0 && other < contributors) {
-        const at::Tensor slot = staging[other];
-        check_alive(MPI_Irecv(slot.mutable_data_ptr(), static_cast<int>(mine), transfer_type(slot), other, kChunkTag,
-                              comm_, &requests.emplace_back()),
+      const at::Tensor& in = receives[static_cast<size_t>(other)];
+      if (in.defined() && in.numel() > 0) {
+        check_alive(MPI_Irecv(in.mutable_data_ptr(), element_count(in), transfer_type(in), other, kExchangeTag, comm_,
+                              &requests.emplace_back()),
                     "reduce_scatter");
       }
-      const int64_t theirs = std::min(kStagingElements, layout.size(other) - begin);
-      if (theirs <= 0 || rank_ >= contributors) continue;
-      const at::Tensor piece = full.narrow(0, layout.begin(other) + begin, theirs);
-      check_alive(MPI_Isend(piece.const_data_ptr(), static_cast<int>(theirs), transfer_type(piece), other, kChunkTag,
-                            comm_, &requests.emplace_back()),
-                  "reduce_scatter");
+      const at::Tensor& out = sends[static_cast<size_t>(other)];
+      if (out.defined() && out.numel() > 0) {
+        check_alive(MPI_Isend(out.const_data_ptr(), element_count(out), transfer_type(out), other, kExchangeTag, comm_,
+                              &requests.emplace_back()),
+                    "reduce_scatter");
+      }
     }
     finish(requests, "reduce_scatter");
   }

@@ -8,6 +8,8 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "strake/core/error.h"
@@ -17,6 +19,7 @@ namespace {
 using strake::comm::Comm;
 using strake::comm::Fold;
 using strake::tensors::ShardLayout;
+using strake::tensors::TouchedChunks;
 
 void expect(bool ok, const char* what) { strake::require(ok, strake::ErrorKind::kInternal, "wrong: {}", what); }
 
@@ -43,6 +46,37 @@ void check_sums(Comm& comm) {
   expect(shard.equal(at::full_like(shard, 255.0 + n)), "reduce_scatter of bf16");
   comm.reduce_scatter(comm.rank() == 0 ? half : at::empty({0}, at::kBFloat16), 1, layout, shard, Fold::kOverwrite);
   expect(shard.equal(at::full_like(shard, 256.0)), "reduce_scatter of one contributor's bf16");
+}
+
+// What nobody touched is neither sent nor added: it may be anything.
+void check_touched(Comm& comm) {
+  constexpr int64_t kChunk = TouchedChunks::kChunk;
+  constexpr int64_t kLength = 3000 * kChunk + 5;  // several windows
+  const ShardLayout layout(kLength, comm.size());
+  const auto touches = [](int rank, int64_t chunk) { return chunk % 7 == rank || (chunk > 1200 && chunk < 1300); };
+  at::Tensor full = at::full({kLength}, std::nanf(""));
+  at::Tensor expected = at::zeros({kLength});
+  TouchedChunks touched = TouchedChunks::none(kLength);
+  for (int64_t begin = 0; begin < kLength; begin += kChunk) {
+    const int64_t count = std::min(kChunk, kLength - begin);
+    for (int rank = 0; rank < comm.size(); ++rank) {
+      if (!touches(rank, begin / kChunk)) continue;
+      const at::Tensor values = at::arange(count).to(at::kFloat) + static_cast<double>(begin % 997 + rank);
+      expected.narrow(0, begin, count).add_(values);
+      if (rank != comm.rank()) continue;
+      full.narrow(0, begin, count).copy_(values);
+      touched.add(begin, begin + 1);
+    }
+  }
+  expected = expected.narrow(0, layout.begin(comm.rank()), layout.size(comm.rank()));
+  at::Tensor shard = at::full_like(expected, 5.0F);
+  comm.reduce_scatter({full, touched}, comm.size(), layout, shard, Fold::kOverwrite);
+  expect(shard.equal(expected), "reduce_scatter of what is touched");
+  comm.reduce_scatter({full, touched}, comm.size(), layout, shard, Fold::kAdd);
+  expect(shard.equal(expected * 2), "reduce_scatter of what is touched onto a sum");
+  const at::Tensor ones = at::full({kLength}, 1.0F);
+  comm.reduce_scatter({comm.rank() == 0 ? ones : at::empty({0}), TouchedChunks()}, 1, layout, shard, Fold::kOverwrite);
+  expect(shard.equal(at::full_like(shard, 1.0F)), "reduce_scatter of one contributor of whom nothing is known");
 }
 
 void check_moves(Comm& comm) {
@@ -73,6 +107,7 @@ int main() {
     strake::require(environment.has_value(), strake::ErrorKind::kUsage, "start this program with mpirun");
     const auto comm = strake::comm::make_mpi_comm(*environment);
     check_sums(*comm);
+    check_touched(*comm);
     check_moves(*comm);
     return 0;
   } catch (const std::exception& error) {

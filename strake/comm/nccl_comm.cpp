@@ -149,18 +149,13 @@ class NcclComm final : public StagedComm {
     }
   }
 
-  void exchange_chunk(const at::Tensor& full, const ShardLayout& layout, const at::Tensor& staging,
-                      int64_t begin) override {
-    const auto contributors = static_cast<int>(staging.size(0));
-    const int64_t mine = std::min(kStagingElements, layout.size(rank()) - begin);
+  void exchange(const Messages& sends, const Messages& receives) override {
     run("reduce_scatter", [&] {
       for (int other = 0; other < size(); ++other) {
-        if (other == rank()) continue;
-        if (mine > 0 && other < contributors) receive_from(staging[other].narrow(0, 0, mine), other);
-        const int64_t theirs = std::min(kStagingElements, layout.size(other) - begin);
-        if (theirs > 0 && rank() < contributors) {
-          send_to(full.narrow(0, layout.begin(other) + begin, theirs), other);
-        }
+        const at::Tensor& in = receives[static_cast<size_t>(other)];
+        const at::Tensor& out = sends[static_cast<size_t>(other)];
+        if (in.defined() && in.numel() > 0) receive_from(in, other);
+        if (out.defined() && out.numel() > 0) send_to(out, other);
       }
     });
   }

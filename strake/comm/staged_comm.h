@@ -8,18 +8,24 @@ namespace strake::comm {
 // they are added in the order of ranks. It moves as many bytes as a ring does, and keeps the sum's order.
 class StagedComm : public Comm {
  public:
-  // Every pair exchanges its pieces in chunks, so that the staging memory stays small whatever the buffer.
+  // Every pair exchanges its pieces in windows, so that the staging memory stays small whatever the buffer. Of large
+  // buffers in the host's memory ranks tell each other first what they touched, and send no more than that.
   void reduce_scatter(const Addend& addend, int contributors, const tensors::ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override;
 
  protected:
-  // Contributors send elements [begin, begin + kStagingElements) of every other rank's shard of `full` to it; everybody
-  // receives its own into staging[other], for each contributor but itself. Returns when all have come and gone.
-  virtual void exchange_chunk(const at::Tensor& full, const tensors::ShardLayout& layout, const at::Tensor& staging,
-                              int64_t begin) = 0;
+  // By rank: contiguous, of any length; undefined or empty where nothing goes, as for the rank itself.
+  using Messages = std::vector<at::Tensor>;
+  // Sends sends[r] to each rank r, and receives what r sends into receives[r]. Returns when all have come and gone.
+  virtual void exchange(const Messages& sends, const Messages& receives) = 0;
 
   // The sum as reduce_scatter and all_gather; the shard between them is extra memory.
   void all_reduce_by_shards(at::Tensor& values);
+
+ private:
+  // By contributor: what it touched of this rank's shard, and this rank's own entry of all shards.
+  std::vector<tensors::TouchedChunks> exchange_touched(const Addend& addend, int contributors,
+                                                       const tensors::ShardLayout& layout);
 };
 
 }  // namespace strake::comm

@@ -1,6 +1,5 @@
 #include "strake/comm/thread_comm.h"
 
-#include <ATen/ops/add.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -76,25 +75,13 @@ class ThreadComm final : public Comm {
   void reduce_scatter(const Addend& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override {
     publish(full.values, full.touched);
-    const auto is_touched = [&](int64_t element) {
-      for (int other = 0; other < contributors; ++other) {
-        const auto& touched = group_->touched(other);
-        if (touched == nullptr || touched->has(element)) return true;
-      }
-      return false;
+    std::vector<const tensors::TouchedChunks*> touched;
+    for (int other = 0; other < contributors; ++other) touched.push_back(group_->touched(other).get());
+    SummedPart part{.begin = layout.begin(rank_), .sum = shard};
+    const auto piece_of = [&](int other, int64_t begin, int64_t count) {
+      return group_->buffer(other).narrow(0, begin, count);
     };
-    const int64_t first = layout.begin(rank_);
-    for_each_chunk(layout, [&](int64_t begin, int64_t count) {
-      tensors::for_each_run(first + begin, first + begin + count, is_touched,
-                            [&](int64_t from, int64_t to, bool touched) {
-                              at::Tensor sum = shard.narrow(0, from - first, to - from);
-                              if (touched) {
-                                add_up(contributors, layout, from - first, sum, fold);
-                              } else if (fold == Fold::kOverwrite) {
-                                sum.zero_();
-                              }
-                            });
-    });
+    fold_pieces(touched, piece_of, part, fold);
     group_->wait(rank_);
   }
 
@@ -135,19 +122,6 @@ class ThreadComm final : public Comm {
     constexpr int64_t kChunk = int64_t{1} << 16;  // elements
     for (int64_t begin = 0; begin < layout.size(rank_); begin += kChunk) {
       visit(begin, std::min(kChunk, layout.size(rank_) - begin));
-    }
-  }
-  // All contributors' elements of this rank's shard, from `begin` on.
-  void add_up(int contributors, const ShardLayout& layout, int64_t begin, at::Tensor& sum, Fold fold) {
-    const int64_t count = sum.numel();
-    int next = 0;
-    const bool is_fp32 = group_->buffer(0).scalar_type() == at::kFloat && sum.scalar_type() == at::kFloat;
-    if (fold == Fold::kOverwrite && contributors > 1 && is_fp32) {  // the first two at once: one pass less
-      at::add_out(sum, chunk_of(0, layout, begin, count), chunk_of(1, layout, begin, count));
-      next = 2;
-    }
-    for (int other = next; other < contributors; ++other) {
-      fold_piece(chunk_of(other, layout, begin, count), sum, other == 0 ? fold : Fold::kAdd);
     }
   }
   // Elements of this rank's shard in the buffer that `owner` published.

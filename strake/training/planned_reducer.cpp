@@ -49,9 +49,10 @@ void PlannedReducer::reduce(size_t i, const PlannedParameters& parameters) {
   arrive();
   if (bytes == 0) return;
   if (request_.placement == RankPlacement::kProcesses && request_.num_ranks > 1) {
-    meter_.lend(MemoryUse::kGradientBuffers,
-                exchanged_size() * request_.num_ranks *
-                    std::min(comm::kStagingElements, parameters.unit(units_.of_block(i).front()).count));
+    const int64_t window = std::min(comm::kStagingElements, parameters.unit(units_.of_block(i).front()).count);
+    // Of embeddings the rows that a batch touches are packed to be sent, unless the head has used the table, too.
+    const bool packs = i == 0 && is_tied_[i] == 0 && unit->layout.numel() >= comm::kStagingElements;
+    meter_.lend(MemoryUse::kGradientBuffers, (packs ? 2 : 1) * exchanged_size() * request_.num_ranks * window);
   }
   on_the_way_ = bytes;
   if (request_.num_ranks == 1 && !request_.options.sharding.offload.parameters) arrive();
