@@ -68,10 +68,10 @@ def full_disk(bytes_allowed):
     return {"preexec_fn": apply}
 
 
-def run_mpi(num_ranks, line):
+def run_mpi(num_ranks, line, **variables):
     if shutil.which(MPIEXEC) is None:
         pytest.skip(f"there is no {MPIEXEC}")
-    env = environment(**{f"OMPI_{setting}": "1" for setting in OPEN_MPI_SETTINGS})
+    env = environment(**{f"OMPI_{setting}": "1" for setting in OPEN_MPI_SETTINGS}, **variables)
     return run([MPIEXEC, "-n", str(num_ranks), *line], env=env)
 
 

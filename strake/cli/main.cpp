@@ -30,7 +30,8 @@ void print_help(std::ostream& out) {
          "  STRAKE_ISA            the highest instructions to use: reference, avx2, avx512, avx512_vnni, avx512_bf16, "
          "amx\n"
          "  STRAKE_MATMUL         matrix products of training: strake, onednn or aten\n"
-         "  STRAKE_START_SECONDS  how long processes wait for others that a launcher starts late\n";
+         "  STRAKE_START_SECONDS  how long processes wait for others that a launcher starts late\n"
+         "  STRAKE_SHARED_MEMORY  0: processes of a machine have no parameters in common, as on several machines\n";
 }
 
 void run(const std::vector<std::string>& arguments) {

@@ -11,6 +11,11 @@
 
 namespace strake::comm {
 
+at::Tensor Comm::share_zeros(int64_t numel, at::ScalarType dtype) {
+  return *std::static_pointer_cast<at::Tensor>(
+      share_made([&] { return std::make_shared<at::Tensor>(at::zeros({numel}, dtype)); }));
+}
+
 void SelfComm::reduce_scatter(const Addend& full, int /*contributors*/, const tensors::ShardLayout&, at::Tensor& shard,
                               Fold fold) {
   fold_piece(full.values, shard, fold);

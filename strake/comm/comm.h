@@ -66,8 +66,13 @@ class Comm {
   // Error (kComm) if another rank gave up, as far as this one has heard. Does not wait; safe from any thread.
   virtual void check_others() = 0;
 
-  // What rank 0's `make` returns, for all ranks; kInternal unless is_one_process(). Nobody keeps the ranks from writing
-  // to it at once but themselves. Collective.
+  // True if ranks can have a tensor in host memory in common: threads of one process, or processes of one host.
+  virtual bool shares_memory() const { return is_one_process(); }
+  // A tensor of `numel` zeros that is the same memory for all ranks; kInternal unless shares_memory(), kIo if there is
+  // not enough of it. Nobody keeps the ranks from writing to it at once but themselves. Collective.
+  virtual at::Tensor share_zeros(int64_t numel, at::ScalarType dtype);
+
+  // What rank 0's `make` returns, for all ranks; kInternal unless is_one_process(). Collective.
   virtual std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>& make) = 0;
   template <typename T, typename... Arguments>
   std::shared_ptr<T> share(const Arguments&... arguments) {
@@ -121,8 +126,8 @@ struct SummedPart {
 // what c touched.
 using PieceOf = std::function<at::Tensor(int c, int64_t begin, int64_t count)>;
 
-// sum (+)= the pieces from contributor 0 upwards. `touched` by contributor; null, or nothing known: all of it. What every
-// transport's reduce_scatter ends in.
+// sum (+)= the pieces from contributor 0 upwards. `touched` by contributor; null, or nothing known: all of it. What
+// every transport's reduce_scatter ends in.
 void fold_pieces(const std::vector<const tensors::TouchedChunks*>& touched, const PieceOf& piece_of, SummedPart& part,
                  Fold fold);
 

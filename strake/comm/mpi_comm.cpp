@@ -1,6 +1,7 @@
 #include "strake/comm/mpi_comm.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <mpi.h>
 
@@ -18,6 +19,7 @@
 #include "strake/comm/rank_lines.h"
 #include "strake/comm/rank_wait.h"
 #include "strake/comm/rank_watch.h"
+#include "strake/comm/shared_memory.h"
 #include "strake/comm/staged_comm.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
@@ -78,6 +80,8 @@ class MpiComm final : public StagedComm {
     MPI_Comm_size(comm_, &size_);
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
+  // Whether the ranks have memory in common, which they try. Collective.
+  void find_shared_memory() { shares_memory_ = size_ > 1 && can_share_memory(*this); }
   ~MpiComm() override {
     // MPI would wait for the others
     if (is_aborted_ || std::uncaught_exceptions() > exceptions_before_) return;
@@ -152,8 +156,16 @@ class MpiComm final : public StagedComm {
     if (ties_.watch) ties_.watch->require_all();
   }
 
+  bool shares_memory() const override { return shares_memory_; }
+  at::Tensor share_zeros(int64_t numel, at::ScalarType dtype) override {
+    require(shares_memory_, ErrorKind::kInternal, "these processes share no memory");
+    if (numel == 0) return at::zeros({0}, dtype);
+    const SharedMemory memory = share_memory(*this, static_cast<size_t>(numel) * c10::elementSize(dtype));
+    require(memory.data != nullptr, memory.kind, "{}", memory.problem);
+    return at::from_blob(memory.data.get(), {numel}, [data = memory.data](void*) {}, dtype);
+  }
   std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>&) override {
-    fail(ErrorKind::kInternal, "processes share no memory");
+    fail(ErrorKind::kInternal, "processes share no objects");
   }
 
   std::unique_ptr<Comm> split(int color) override {
@@ -232,6 +244,7 @@ class MpiComm final : public StagedComm {
   RankTies ties_;
   int exceptions_before_ = std::uncaught_exceptions();
   bool is_aborted_ = false;
+  bool shares_memory_ = false;
   int rank_ = 0;
   int size_ = 1;
 };
@@ -297,6 +310,7 @@ std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment, std::chr
           "{} started rank {} of {}, but the MPI library of this build sees rank {} of {}: use the launcher of the MPI "
           "strake was built with (mpirun.mpich by default)",
           environment.launcher, environment.rank, environment.size, comm->rank(), comm->size());
+  comm->find_shared_memory();
   return comm;
 }
 

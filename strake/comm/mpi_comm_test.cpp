@@ -7,6 +7,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
@@ -79,6 +80,24 @@ void check_touched(Comm& comm) {
   expect(shard.equal(at::full_like(shard, 1.0F)), "reduce_scatter of one contributor of whom nothing is known");
 }
 
+// This program's ranks are processes of one host.
+void check_shared_memory(Comm& comm) {
+  expect(comm.shares_memory() == (comm.size() > 1), "shares_memory");
+  if (!comm.shares_memory()) return;
+  constexpr int64_t kLength = 100'003;
+  const ShardLayout layout(kLength, comm.size());
+  at::Tensor common = comm.share_zeros(kLength, at::kBFloat16);
+  expect(common.equal(at::zeros_like(common)), "share_zeros");
+  comm.barrier();
+  common.narrow(0, layout.begin(comm.rank()), layout.size(comm.rank())).fill_(comm.rank() + 1.0);
+  comm.barrier();
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const at::Tensor piece = common.narrow(0, layout.begin(rank), layout.size(rank));
+    expect(piece.equal(at::full_like(piece, rank + 1.0)), "memory in common");
+  }
+  expect(comm.share_zeros(0, at::kFloat).numel() == 0, "share_zeros of nothing");
+}
+
 void check_moves(Comm& comm) {
   constexpr int64_t kLength = 100'000;
   const ShardLayout layout(kLength, comm.size());
@@ -108,6 +127,7 @@ int main() {
     const auto comm = strake::comm::make_mpi_comm(*environment);
     check_sums(*comm);
     check_touched(*comm);
+    check_shared_memory(*comm);
     check_moves(*comm);
     return 0;
   } catch (const std::exception& error) {

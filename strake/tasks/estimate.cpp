@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "strake/comm/shared_memory.h"
 #include "strake/core/error.h"
 #include "strake/core/memory.h"
 #include "strake/models/encoder/sequence_classifier.h"
@@ -164,6 +165,7 @@ Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
               .num_ranks = static_cast<int>(config.ranks),
               .ranks_per_machine = static_cast<int>(per_machine),
               .placement = given.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads,
+              .shares_memory = given.processes && per_machine >= config.ranks && comm::may_share_memory(),
               .stages = sharding.stages},
       .machine = given.memory_limit > 0
                      ? MemoryLimit{static_cast<int64_t>(given.memory_limit * (int64_t{1} << 30)), "--memory_limit", {}}

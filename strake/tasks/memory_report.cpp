@@ -189,7 +189,8 @@ training::MemoryPlanRequest request_of(const PlannedRun& run) {
           .batch = run.batch,
           .evaluation = run.evaluation,
           .num_ranks = run.num_ranks,
-          .placement = run.placement};
+          .placement = run.placement,
+          .shares_memory = run.shares_memory};
 }
 
 double sequences_of_step(const PlannedRun& run) {

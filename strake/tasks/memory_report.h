@@ -31,8 +31,9 @@ struct PlannedRun {
   int num_ranks = 1;
   int ranks_per_machine = 1;
   training::RankPlacement placement = training::RankPlacement::kThreads;
-  int64_t data_bytes = 0;  // of the data for training and evaluation, which every process has
-  StageLimits stages;      // which others its configuration may be changed to
+  bool shares_memory = false;  // of processes, as in MemoryPlanRequest
+  int64_t data_bytes = 0;      // of the data for training and evaluation, which every process has
+  StageLimits stages;          // which others its configuration may be changed to
 
   int processes_per_machine() const { return placement == training::RankPlacement::kThreads ? 1 : ranks_per_machine; }
 };

@@ -232,23 +232,36 @@ const char* matrix_products(const TrainConfig& config) {
   return to_string(models::layers::matmul_library());
 }
 
-void log_environment(const TrainConfig& config, const TrainJob& job, int num_ranks, int threads) {
+// The ranks of a run: threads of this process, or processes of which this is one.
+struct Launch {
+  std::optional<comm::RankEnvironment> launched;
+  std::unique_ptr<comm::Comm> mpi;  // null: threads
+  int num_ranks = 1;
+  int threads = 1;  // of a rank
+  std::chrono::seconds patience{};
+
+  int ranks_here() const { return launched ? launched->local_size : num_ranks; }
+  bool is_first() const { return !mpi || mpi->rank() == 0; }
+};
+
+void log_environment(const TrainConfig& config, const TrainJob& job, const Launch& launch) {
   log::info("{}; {} training sequences, {} tokens", job.describe(), job.train_data().size(),
             job.train_data().total_tokens());
   const models::Model& model = job.model();
   if (model.num_trained_parameters() < model.num_parameters()) log::info("{}", training::describe_trainable(model));
-  log::info("{} rank{} of {} thread{}; kernels {}; matrix products {}; {}", num_ranks, num_ranks == 1 ? "" : "s",
-            threads, threads == 1 ? "" : "s", describe_cpu(), matrix_products(config),
-            config.training.precision_text());
+  log::info("{} rank{} of {} thread{}{}; kernels {}; matrix products {}; {}", launch.num_ranks,
+            launch.num_ranks == 1 ? "" : "s", launch.threads, launch.threads == 1 ? "" : "s",
+            launch.mpi && launch.mpi->shares_memory() ? ", which have memory in common" : "", describe_cpu(),
+            matrix_products(config), config.training.precision_text());
 }
 
 // Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.
 // Of GPUs' memory nothing is known beforehand yet.
-void check_memory(const TrainConfig& config, const TrainJob& job, const RankCount& ranks,
-                  training::RankPlacement placement, const ShardingRequest& sharding) {
+void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& launch,
+                  const ShardingRequest& sharding) {
   if (config.trains_on_gpus()) return log::info("the memory of a run on GPUs is not planned yet");
   const auto micro_batch = [&](const training::TrainingOptions& options) {
-    return largest_batch(job.train_data(), options, ranks.world);
+    return largest_batch(job.train_data(), options, launch.num_ranks);
   };
   const auto evaluation_batch = [&](int64_t sequences) {
     return training::largest_evaluation_batch(job.evaluation_data(), sequences);
@@ -257,9 +270,10 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const RankCoun
                  .options = config.training,
                  .batches = {.training = micro_batch, .evaluation = evaluation_batch},
                  .batch = micro_batch(config.training),
-                 .num_ranks = static_cast<int>(ranks.world),
-                 .ranks_per_machine = static_cast<int>(ranks.per_node),
-                 .placement = placement,
+                 .num_ranks = launch.num_ranks,
+                 .ranks_per_machine = launch.ranks_here(),
+                 .placement = launch.mpi ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads,
+                 .shares_memory = launch.mpi && launch.mpi->shares_memory(),
                  .data_bytes = bytes_of(job.train_data()),
                  .stages = sharding.stages};
   if (job.has_evaluation()) {
@@ -285,18 +299,6 @@ void check_start(const TrainConfig& config, const TrainJob& job) {
     throw;
   }
 }
-
-// The ranks of a run: threads of this process, or processes of which this is one.
-struct Launch {
-  std::optional<comm::RankEnvironment> launched;
-  std::unique_ptr<comm::Comm> mpi;  // null: threads
-  int num_ranks = 1;
-  int threads = 1;  // of a rank
-  std::chrono::seconds patience{};
-
-  int ranks_here() const { return launched ? launched->local_size : num_ranks; }
-  bool is_first() const { return !mpi || mpi->rank() == 0; }
-};
 
 Launch launch_ranks(const TrainConfig& config) {
   Launch launch{.launched = find_launched_job(), .mpi = nullptr, .patience = std::chrono::seconds(config.ddp_timeout)};
@@ -350,9 +352,8 @@ training::TrainReport run_job(TrainConfig config, const Launch& launch) {
   const auto job = make_job(config, launch.mpi ? launch.threads : available_cores());
   const RankCount ranks{.world = launch.num_ranks, .per_node = launch.ranks_here()};
   const ShardingRequest sharding = choose_sharding(config, ranks, *job);
-  log_environment(config, *job, launch.num_ranks, launch.threads);
-  check_memory(config, *job, ranks,
-               launch.mpi ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads, sharding);
+  log_environment(config, *job, launch);
+  check_memory(config, *job, launch, sharding);
   if (launch.is_first()) check_output_place(config);
   if (config.dry_run) {
     check_start(config, *job);

@@ -39,13 +39,20 @@ class CountingAllocator final : public at::Allocator {
   int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
   void reset_peak() { peak_.store(current(), std::memory_order_relaxed); }
 
+  void count(int64_t bytes) {
+    this_thread.current += bytes;
+    this_thread.peak = std::max(this_thread.peak, this_thread.current);
+    const int64_t now = current_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    int64_t highest = peak();
+    while (now > highest && !peak_.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
+    }
+  }
+
  private:
   static int64_t size_of(void* data) { return static_cast<int64_t>(::malloc_usable_size(data)); }
   static void release(void* data) {
     if (data == nullptr) return;
-    const int64_t size = size_of(data);
-    instance().current_.fetch_sub(size, std::memory_order_relaxed);
-    this_thread.current -= size;
+    instance().count(-size_of(data));
     c10::free_cpu(data);
   }
 
@@ -53,14 +60,8 @@ class CountingAllocator final : public at::Allocator {
     if (data == nullptr) return;
     const int64_t size = size_of(data);
     ask_for_huge_pages(data, static_cast<size_t>(size));
-    this_thread.current += size;
-    this_thread.peak = std::max(this_thread.peak, this_thread.current);
-    const int64_t now = current_.fetch_add(size, std::memory_order_relaxed) + size;
-    int64_t highest = peak();
-    while (now > highest && !peak_.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
-    }
+    count(size);
   }
-
   std::atomic<int64_t> current_{0};
   std::atomic<int64_t> peak_{0};
 };
@@ -68,6 +69,10 @@ class CountingAllocator final : public at::Allocator {
 }  // namespace
 
 void track_tensor_memory() { c10::SetCPUAllocator(&CountingAllocator::instance()); }
+
+void count_other_memory(int64_t bytes) {
+  if (c10::GetCPUAllocator() == &CountingAllocator::instance()) CountingAllocator::instance().count(bytes);
+}
 
 int64_t tracked_bytes() { return CountingAllocator::instance().current(); }
 int64_t peak_tracked_bytes() { return CountingAllocator::instance().peak(); }

@@ -16,6 +16,9 @@ int64_t tracked_bytes();
 int64_t peak_tracked_bytes();
 void reset_peak_tracked_bytes();
 
+// Counts memory that tensors have from elsewhere, or have no longer (less than 0), if tensors are tracked.
+void count_other_memory(int64_t bytes);
+
 // The most that this thread had allocated less what it had freed, since the last reset: of a rank that is a thread.
 int64_t peak_tracked_bytes_of_thread();
 // Begins to count from 0.

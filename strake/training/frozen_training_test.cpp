@@ -201,12 +201,12 @@ std::vector<Layout> layouts() {
   std::vector<Layout> result;
   for (const int ranks : {1, 2, 4}) {
     for (const ShardingStage& stage : {kZero0, kZero1, kZero2, kZero3}) {
-      result.push_back({stage.name, ranks, {.stage = stage, .share_between_threads = false}});
+      result.push_back({stage.name, ranks, {.stage = stage, .share_parameters = false}});
     }
   }
   result.push_back({"zero-0 shared", 2, {.stage = kZero0}});
   result.push_back({"zero-2 shared", 4, {.stage = kZero2}});
-  result.push_back({"hybrid", 4, {.stage = kHybrid, .group_size = 2, .share_between_threads = false}});
+  result.push_back({"hybrid", 4, {.stage = kHybrid, .group_size = 2, .share_parameters = false}});
   OffloadOptions disk{.optimizer = true, .folder = std::filesystem::temp_directory_path(), .window_elements = 16384};
   for (const int ranks : {1, 2}) {
     disk.parameters = false;
@@ -218,7 +218,7 @@ std::vector<Layout> layouts() {
   result.push_back({"each rank a group, all on disk", 2, {.stage = kHybrid, .group_size = 1, .offload = disk}});
   disk.parameters = false;
   disk.ratio = 0.5;
-  result.push_back({"half of the states on disk", 2, {.share_between_threads = false, .offload = disk}});
+  result.push_back({"half of the states on disk", 2, {.share_parameters = false, .offload = disk}});
   return result;
 }
 

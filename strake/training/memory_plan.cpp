@@ -167,7 +167,8 @@ std::vector<UnitPlacement> place_units(const MemoryPlanRequest& request, const U
                       .sharding = request.options.sharding,
                       .rank = rank,
                       .num_ranks = request.num_ranks,
-                      .is_one_process = request.placement == RankPlacement::kThreads || request.num_ranks == 1});
+                      .shares_memory = request.placement == RankPlacement::kThreads || request.num_ranks == 1 ||
+                                       request.shares_memory});
 }
 
 }  // namespace strake::training

@@ -19,13 +19,14 @@ struct MemoryPlanRequest {
   models::BatchShape evaluation;   // the largest batch of an evaluation; empty: there is none
   int num_ranks = 1;
   RankPlacement placement = RankPlacement::kThreads;
+  bool shares_memory = false;  // of processes: they are on one host and have memory in common, as threads do
 };
 
 // The most that tensors will hold while weights are loaded, steps are taken, a model is evaluated and checkpoints are
 // written.
 struct MemoryPlan {
   models::MemoryByUse rank{};  // at its highest moment; of the rank with most
-  int64_t shared_bytes = 0;    // part of rank[kParameters] that all ranks of a process have together
+  int64_t shared_bytes = 0;    // part of rank[kParameters] that all threads have together; a process counts its part
   int64_t process_bytes = 0;   // of all ranks of a process, highest moments at the same time
   int64_t disk_bytes = 0;      // of the rank's scratch files
 

@@ -128,7 +128,7 @@ TrainingOptions options_of(const Case& test) {
           .gradient_checkpointing = test.recompute,
           .sharding = {.stage = test.stage,
                        .group_size = test.group,
-                       .share_between_threads = false,
+                       .share_parameters = false,
                        .offload = {.optimizer = test.disk != OnDisk::kNothing,
                                    .parameters = test.disk == OnDisk::kAll,
                                    .folder = std::filesystem::temp_directory_path(),
@@ -389,11 +389,30 @@ TEST(MemoryPlan, CountsParametersThatThreadsShareOnce) {
   };
   const MemoryPlan separate = plan(RankPlacement::kThreads);
   EXPECT_EQ(separate.shared_bytes, 0);
-  options.sharding.share_between_threads = true;
+  options.sharding.share_parameters = true;
   const MemoryPlan shared = plan(RankPlacement::kThreads);
   EXPECT_EQ(shared.shared_bytes, shared.rank[static_cast<size_t>(models::MemoryUse::kParameters)]);
   EXPECT_EQ(shared.process_bytes, separate.process_bytes - 3 * shared.shared_bytes);
   EXPECT_EQ(plan(RankPlacement::kProcesses).process_bytes, plan(RankPlacement::kProcesses).rank_bytes());
+}
+
+TEST(MemoryPlan, CountsAPartOfWhatProcessesHaveInCommon) {
+  const Case test{.stage = kZero2, .ranks = 4};
+  const auto model = make_model(test);
+  TrainingOptions options = options_of(test);
+  options.sharding.share_parameters = true;
+  const auto parameters = [&](bool shares_memory) {
+    const MemoryPlan plan = plan_memory({.model = *model,
+                                         .options = options,
+                                         .batch = {.tokens = 1000, .sequences = 10},
+                                         .num_ranks = 4,
+                                         .placement = RankPlacement::kProcesses,
+                                         .shares_memory = shares_memory});
+    EXPECT_EQ(plan.shared_bytes, 0);
+    EXPECT_EQ(plan.process_bytes, plan.rank_bytes());
+    return plan.rank[static_cast<size_t>(models::MemoryUse::kParameters)];
+  };
+  EXPECT_NEAR(parameters(true), parameters(false) / 4, 100);
 }
 
 TEST(MemoryPlan, TakesLessInEachStageAndWithRecomputation) {

@@ -39,7 +39,7 @@ UnitPlacement place(const PlacementRequest& request, const Unit& unit, const Bud
   placement.has_states_on_host = sharding.offload.optimizer_to_host && budgets.is_offloaded;
   placement.keeps_parameters = !placement.is_on_disk || !sharding.offload.parameters || budgets.is_persistent;
   placement.is_shared =
-      sharding.share_between_threads && request.is_one_process && !placement.owns_whole && placement.keeps_parameters;
+      sharding.share_parameters && request.shares_memory && !placement.owns_whole && placement.keeps_parameters;
   placement.is_kept_whole = placement.is_shared || budgets.is_persistent ||
                             (stage.gathered != Gathered::kForEachPass && placement.keeps_parameters);
   placement.is_kept_on_host = sharding.offload.parameters_to_host && budgets.is_offloaded &&

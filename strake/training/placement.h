@@ -20,7 +20,7 @@ struct UnitPlacement {
   bool is_frozen = false;   // no gradient, no optimizer state, no update
   bool owns_whole = false;  // every rank's own part is everything
   bool is_kept_whole = true;
-  bool is_shared = false;        // the whole parameters are one buffer of all ranks, which are threads of one process
+  bool is_shared = false;        // the whole parameters are one buffer of all ranks
   bool is_on_disk = false;       // optimizer state and master weights of the own part
   bool keeps_parameters = true;  // in memory; false: they are on disk between passes
   // Of ranks on GPUs, in the host's memory: optimizer state and master weights of the own part, and the kept
@@ -34,7 +34,7 @@ struct PlacementRequest {
   const ShardingOptions& sharding;
   int rank = 0;
   int num_ranks = 1;
-  bool is_one_process = true;  // ranks are threads that can share memory
+  bool shares_memory = true;  // comm::Comm::shares_memory()
 };
 
 // By unit. The fp32 weights of a frozen unit are spread over the ranks in every stage: nobody updates them, and what is

@@ -22,7 +22,7 @@ class PersistentUnits : public testing::Test {
         .stage = kZeroStages[3], .persistence_threshold = threshold, .most_persistent = most};
     std::vector<bool> result;
     for (const UnitPlacement& unit :
-         place_units({.units = units_, .sharding = sharding, .num_ranks = 2, .is_one_process = false})) {
+         place_units({.units = units_, .sharding = sharding, .num_ranks = 2, .shares_memory = false})) {
       result.push_back(unit.is_kept_whole);
     }
     return result;
@@ -54,7 +54,7 @@ TEST_F(PersistentUnits, StayOnTheGpuWhenOthersGoToTheHost) {
                                  .persistence_threshold = numel(1),
                                  .offload = {.optimizer_to_host = true, .parameters_to_host = true}};
   for (const UnitPlacement& unit :
-       place_units({.units = units_, .sharding = sharding, .num_ranks = 2, .is_one_process = false})) {
+       place_units({.units = units_, .sharding = sharding, .num_ranks = 2, .shares_memory = false})) {
     EXPECT_TRUE(unit.has_states_on_host);
     EXPECT_FALSE(unit.is_on_disk);
     EXPECT_EQ(unit.is_kept_on_host, !unit.is_kept_whole);
@@ -64,7 +64,7 @@ TEST_F(PersistentUnits, StayOnTheGpuWhenOthersGoToTheHost) {
 TEST_F(PersistentUnits, GoToTheHostUpToARatioOfTheElements) {
   const ShardingOptions sharding{.stage = kZeroStages[3],
                                  .offload = {.ratio = 0.5, .optimizer_to_host = true, .parameters_to_host = true}};
-  const auto placements = place_units({.units = units_, .sharding = sharding, .num_ranks = 2, .is_one_process = false});
+  const auto placements = place_units({.units = units_, .sharding = sharding, .num_ranks = 2, .shares_memory = false});
   int64_t total = 0;
   int64_t on_host = 0;
   for (size_t u = 0; u < placements.size(); ++u) {

@@ -32,7 +32,7 @@ PlannedParameters::PlannedParameters(const MemoryPlanRequest& request, const Uni
       users_(units.size()),
       requested_(request.model.blocks().size()),
       buffers_(meter, MemoryUse::kGatherBuffers) {
-  keep(request.options, meter);
+  keep(request, meter);
   keep_windows(request.options, meter);
   load(meter);
 }
@@ -87,12 +87,15 @@ int64_t PlannedParameters::disk_bytes(const TrainingOptions& options) const {
   return static_cast<int64_t>(bytes);
 }
 
-void PlannedParameters::keep(const TrainingOptions& options, MemoryMeter& meter) {
+void PlannedParameters::keep(const MemoryPlanRequest& request, MemoryMeter& meter) {
+  const TrainingOptions& options = request.options;
+  const bool is_threads = request.placement == RankPlacement::kThreads;
   const int64_t master_size = element_size(options.master);
   for (const UnitPlacement& unit : placements_) {
-    const int64_t kept = unit.keeps_parameters ? unit.kept_count * element_size_ : 0;
+    int64_t kept = unit.keeps_parameters ? unit.kept_count * element_size_ : 0;
+    if (unit.is_shared && !is_threads) kept = (kept + request.num_ranks - 1) / request.num_ranks;
     meter.take(MemoryUse::kParameters, kept);
-    if (unit.is_shared) shared_bytes_ += kept;
+    if (unit.is_shared && is_threads) shared_bytes_ += kept;
     const int64_t in_memory = unit.is_on_disk ? 0 : unit.count;
     if (options.has_master_copies()) meter.take(MemoryUse::kMasterWeights, in_memory * master_size);
     if (unit.is_frozen) continue;

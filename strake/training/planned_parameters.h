@@ -28,7 +28,7 @@ class PlannedParameters {
   const UnitPlacement& unit(size_t u) const { return placements_[u]; }
 
  private:
-  void keep(const TrainingOptions& options, models::MemoryMeter& meter);
+  void keep(const MemoryPlanRequest& request, models::MemoryMeter& meter);
   void keep_windows(const TrainingOptions& options, models::MemoryMeter& meter);
   int64_t elements_in_windows(const OffloadOptions& offload, models::Trained trained, int buffers) const;
   void load(models::MemoryMeter& meter);

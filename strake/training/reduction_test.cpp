@@ -128,7 +128,7 @@ TEST(GradientReducer, ARankMayFailWhileItsGradientsAndParametersAreOnTheirWay) {
   for (int round = 0; round < 5; ++round) {
     const auto fail_in_step = [](comm::Comm& comm) {
       const models::SequenceClassifier model(small_config());
-      ShardedParameters parameters(model, comm, {.sharding = {.stage = kZero3, .share_between_threads = false}});
+      ShardedParameters parameters(model, comm, {.sharding = {.stage = kZero3, .share_parameters = false}});
       for (size_t i = 0; i < parameters.num_blocks(); ++i) {
         parameters.assign(i, at::zeros({model.blocks()[i]->layout().numel()}));
       }
@@ -162,14 +162,14 @@ std::vector<Case> all_cases() {
   for (const int ranks : {1, 2, 3, 4}) {
     const std::string name = std::to_string(ranks) + "Ranks";
     cases.push_back({name + "SharedParameters", ranks, {}});
-    cases.push_back({name + "Zero0", ranks, {.stage = kZero0, .share_between_threads = false}});
-    cases.push_back({name + "Zero1", ranks, {.stage = kZero1, .share_between_threads = false}});
-    cases.push_back({name + "Zero2", ranks, {.stage = kZero2, .share_between_threads = false}});
-    cases.push_back({name + "Zero3", ranks, {.stage = kZero3, .share_between_threads = false}});
+    cases.push_back({name + "Zero0", ranks, {.stage = kZero0, .share_parameters = false}});
+    cases.push_back({name + "Zero1", ranks, {.stage = kZero1, .share_parameters = false}});
+    cases.push_back({name + "Zero2", ranks, {.stage = kZero2, .share_parameters = false}});
+    cases.push_back({name + "Zero3", ranks, {.stage = kZero3, .share_parameters = false}});
   }
-  cases.push_back({"4RanksHybridPairs", 4, {.stage = kHybrid, .group_size = 2, .share_between_threads = false}});
+  cases.push_back({"4RanksHybridPairs", 4, {.stage = kHybrid, .group_size = 2, .share_parameters = false}});
   cases.push_back(
-      {"4RanksPersistentHead", 4, {.stage = kZero3, .persistence_threshold = 5000, .share_between_threads = false}});
+      {"4RanksPersistentHead", 4, {.stage = kZero3, .persistence_threshold = 5000, .share_parameters = false}});
   // Windows of one chunk, so that every block has several.
   const OffloadOptions optimizer{
       .optimizer = true, .folder = std::filesystem::temp_directory_path(), .window_elements = 16384};
@@ -181,7 +181,7 @@ std::vector<Case> all_cases() {
     const std::string name = std::to_string(ranks) + "Ranks";
     cases.push_back({name + "StatesOnDisk", ranks, {.offload = optimizer}});
     cases.push_back({name + "Zero0StatesOnDisk", ranks, {.stage = kZero0, .offload = optimizer}});
-    cases.push_back({name + "HalfOfTheStatesOnDisk", ranks, {.share_between_threads = false, .offload = half}});
+    cases.push_back({name + "HalfOfTheStatesOnDisk", ranks, {.share_parameters = false, .offload = half}});
     cases.push_back({name + "AllOnDisk", ranks, {.stage = kZero3, .persistence_threshold = 5000, .offload = all}});
   }
   // As of GPUs: what an update needs is copied, in windows of one chunk.
@@ -193,16 +193,16 @@ std::vector<Case> all_cases() {
   all_to_host.parameters_to_host = true;
   for (const int ranks : {1, 2}) {
     const std::string name = std::to_string(ranks) + "Ranks";
-    cases.push_back({name + "StatesOnHost", ranks, {.share_between_threads = false, .offload = to_host}});
+    cases.push_back({name + "StatesOnHost", ranks, {.share_parameters = false, .offload = to_host}});
     cases.push_back({name + "HalfOnHost", ranks, {.stage = kZero3, .offload = half_to_host}});
     cases.push_back(
         {name + "AllOnHost",
          ranks,
-         {.stage = kZero3, .persistence_threshold = 5000, .share_between_threads = false, .offload = all_to_host}});
+         {.stage = kZero3, .persistence_threshold = 5000, .share_parameters = false, .offload = all_to_host}});
   }
   cases.push_back({"4RanksHybridPairsAllOnHost",
                    4,
-                   {.stage = kHybrid, .group_size = 2, .share_between_threads = false, .offload = all_to_host}});
+                   {.stage = kHybrid, .group_size = 2, .share_parameters = false, .offload = all_to_host}});
   cases.push_back({"4RanksHybridPairsStatesOnDisk", 4, {.stage = kHybrid, .group_size = 2, .offload = optimizer}});
   cases.push_back({"4RanksHybridPairsAllOnDisk", 4, {.stage = kHybrid, .group_size = 2, .offload = all}});
   cases.push_back({"2RanksHybridAloneAllOnDisk", 2, {.stage = kHybrid, .group_size = 1, .offload = all}});
@@ -214,7 +214,7 @@ std::vector<Case> all_cases() {
                    {.stage = kHybrid,
                     .group_size = 2,
                     .persistence_threshold = 5000,
-                    .share_between_threads = false,
+                    .share_parameters = false,
                     .offload = half_of_all}});
   return cases;
 }

@@ -85,7 +85,7 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
                                                        .sharding = options_.sharding,
                                                        .rank = rank(),
                                                        .num_ranks = comm.size(),
-                                                       .is_one_process = comm.is_one_process() && device_.is_cpu()});
+                                                       .shares_memory = comm.shares_memory() && device_.is_cpu()});
   if (comm.size() > 1 || offload.parameters) queue_ = std::make_unique<comm::CommQueue>();
   if (stage_.parameters == Kept::kGroupShard) {
     const auto group = static_cast<int>(options.sharding.group_size);
@@ -110,8 +110,8 @@ void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
   const at::TensorOptions parameter_type = on_device.dtype(scalar_type(options_.precision()));
   UnitShard& shard = shards_.emplace_back(std::move(placement));
   if (shard.is_kept_whole) {
-    shard.whole = at::zeros({shard.is_shared && rank() > 0 ? 0 : numel}, parameter_type);
-    if (shard.is_shared) shard.whole = *comm_.share<at::Tensor>(shard.whole);
+    shard.whole = shard.is_shared ? comm_.share_zeros(numel, scalar_type(options_.precision()))
+                                  : at::zeros({numel}, parameter_type);
     shard.kept = shard.whole;
   } else {
     shard.whole = at::empty({numel}, parameter_type);

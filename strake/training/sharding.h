@@ -72,7 +72,7 @@ struct ShardingOptions {
   int64_t group_size = 1;             // hybrid: ranks of a group; divides the number of ranks
   int64_t persistence_threshold = 0;  // elements: smaller blocks keep whole parameters in any stage
   int64_t most_persistent = std::numeric_limits<int64_t>::max();  // elements of all these blocks together
-  bool share_between_threads = true;  // ranks that are threads of one process keep one copy of the parameters
+  bool share_parameters = true;  // ranks that can have memory in common keep one copy of the parameters
   OffloadOptions offload;
 };
 

@@ -51,7 +51,7 @@ std::unique_ptr<models::Model> gpt2() {
 
 TrainingOptions options_of(const ShardingStage& stage, int64_t accumulation = 1) {
   return {.gradient_accumulation_steps = accumulation,
-          .sharding = {.stage = stage, .group_size = 2, .share_between_threads = false}};
+          .sharding = {.stage = stage, .group_size = 2, .share_parameters = false}};
 }
 
 // Elements of a model: in all units, in the last block, and in the one that is tied.
@@ -114,6 +114,7 @@ class CountingComm final : public comm::Comm {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   bool is_one_process() const override { return inner_.is_one_process(); }
+  bool shares_memory() const override { return inner_.shares_memory(); }
   void all_reduce(at::Tensor& values) override { inner_.all_reduce(values); }
   void reduce_scatter(const comm::Addend& full, int contributors, const tensors::ShardLayout& layout, at::Tensor& shard,
                       comm::Fold fold) override {
@@ -236,7 +237,7 @@ TEST(StepTime, OfOneRankHasNoCommunication) {
 TEST(StepTime, OfThreadsThatShareParametersIsThatOfGradients) {
   const auto model = bert();
   TrainingOptions options = options_of(kZero3);
-  options.sharding.share_between_threads = true;
+  options.sharding.share_parameters = true;
   EXPECT_EQ(time_of(*model, options, kUnits).communication, elements(*model) * 4 / 2);
 }
 

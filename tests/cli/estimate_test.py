@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from program import command, environment, run, strake
+from program import command, environment, run, run_mpi, strake
 from tiny_models import make_language_model, make_model, reviews, write_table
 
 USAGE = 2
@@ -23,13 +23,46 @@ def number(text, name):
     return float(re.search(rf"^ *{name} +([\d.,]+)", text, re.MULTILINE)[1].replace(",", ""))
 
 
+FOUR_PROCESSES = {"task": "causal-lm", "model_type": "gpt2", "ranks": 4, "processes": True, "memory_limit": 256}
+
+
+def totals_of_stages(told):
+    return {match[1]: float(match[2]) for match in re.finditer(r"^ +(zero-\d) +no +([\d.]+)", told, re.MULTILINE)}
+
+
 def test_the_stages_are_told_and_one_is_recommended():
-    flags = {"task": "causal-lm", "model_type": "gpt2", "ranks": 4, "processes": True, "memory_limit": 256}
-    told = strake("estimate", **flags).out
-    totals = {match[1]: float(match[2]) for match in re.finditer(r"^ +(zero-\d) +no +([\d.]+)", told, re.MULTILINE)}
+    told = strake("estimate", **FOUR_PROCESSES, ranks_per_machine=2).out
+    totals = totals_of_stages(told)
     assert list(totals) == ["zero-0", "zero-1", "zero-2", "zero-3"]
     assert totals["zero-3"] < totals["zero-2"] <= totals["zero-1"] < totals["zero-0"]
     assert "recommended: zero-0\n" in told
+
+
+def test_processes_of_one_machine_have_parameters_in_common():
+    common = totals_of_stages(strake("estimate", **FOUR_PROCESSES).out)
+    apart = totals_of_stages(strake("estimate", **FOUR_PROCESSES, env=environment(STRAKE_SHARED_MEMORY="0")).out)
+    assert common["zero-3"] == common["zero-2"], "nothing is left to spread"
+    assert common["zero-0"] == apart["zero-0"], "each rank updates all parameters, in memory of its own"
+    assert common["zero-3"] < apart["zero-3"] < apart["zero-2"]
+
+
+@pytest.mark.parametrize("memory", ["common", "apart"])
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_processes_take_what_was_planned(language_model, tmp_path, stage, memory):
+    zero = {"stage": stage, "stage3_param_persistence_threshold": 0}
+    flags = language_model | {
+        "deepspeed": json.dumps({"zero_optimization": zero}),
+        "output_dir": tmp_path / "out",
+        "bf16": None,
+        "save_strategy": "no",
+    }
+    variables = {"common": {}, "apart": {"STRAKE_SHARED_MEMORY": "0"}}[memory]
+    planned = run_mpi(2, command("train", **flags, dry_run=True), **variables)
+    done = run_mpi(2, command("train", **flags), **variables)
+    assert done.code == 0, done.err
+    peak = number(done.out, "peak_tracked_bytes +=")
+    # Sums of gradients may be on their way at the highest moment, with 4 MiB of staging memory a rank, or not.
+    assert 0.97 * peak < number(planned.out, "total of a rank") * MIB < 1.03 * peak + 2 * 4 * MIB
 
 
 ELSEWHERE = {"gflops": 2, "bandwidth": 0.01, "memory_bandwidth": 0.1}
@@ -103,9 +136,7 @@ def test_one_rank_has_no_communication(folder):
 
 
 def test_stages_cost_what_they_send():
-    told = strake(
-        "estimate", task="causal-lm", model_type="gpt2", ranks=4, processes=True, memory_limit=256, **ELSEWHERE
-    ).out
+    told = strake("estimate", **FOUR_PROCESSES, ranks_per_machine=2, **ELSEWHERE).out
     seconds = {match[1]: float(match[2]) for match in re.finditer(r"^  (zero-\d) +no .* ([\d.]+)$", told, re.M)}
     assert seconds["zero-0"] > seconds["zero-1"] == seconds["zero-2"], "every rank updates everything"
     assert seconds["zero-3"] > seconds["zero-2"], "parameters are gathered twice"
@@ -231,6 +262,7 @@ def test_a_plan_in_smaller_micro_batches_keeps_the_step():
 
 def test_a_recommended_stage_3_keeps_small_blocks_whole_as_a_file_without_a_threshold_does():
     small_blocks = {"task": "causal-lm", "model_type": "gpt2", "max_seq_length": 16, "ranks": 8, "processes": True}
+    small_blocks["ranks_per_machine"] = 4
     small_blocks["config_overrides"] = "n_embd=64,n_head=2,n_layer=400,vocab_size=100"
     table = re.compile(r"^ +zero-3 +no +([\d.]+)", re.MULTILINE)
     of_stage = [

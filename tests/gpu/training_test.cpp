@@ -172,7 +172,7 @@ TEST_P(GpuTraining, GivesTheSameBitsInEveryRunAndLayout) {
     other.checkpoints_on_host = true;
     expect_same_bits(first, train_alone(*model_, other), "gradient_checkpointing in the host's memory");
     other = once;
-    other.sharding = {.stage = kZero3, .share_between_threads = false};
+    other.sharding = {.stage = kZero3, .share_parameters = false};
     expect_same_bits(first, train_alone(*model_, other), "zero-3");
   }
 }
@@ -187,7 +187,7 @@ TEST_P(GpuTraining, GivesTheSameBitsWithStateOnTheHostAndOnDisk) {
       const Outcome first = train_alone(*model_, on_gpu);
       const auto expect_same = [&](const char* what, const ShardingStage& stage, const OffloadOptions& offload) {
         TrainingOptions other = on_gpu;
-        other.sharding = {.stage = stage, .share_between_threads = false, .offload = offload};
+        other.sharding = {.stage = stage, .share_parameters = false, .offload = offload};
         expect_same_bits(first, train_alone(*model_, other), what);
       };
       OffloadOptions offload = disk;

@@ -36,7 +36,7 @@ struct ShardedRun {
 // Losses of all steps on two ranks.
 std::vector<double> losses_at(const ShardedRun& run, const training::ShardingStage& stage) {
   training::TrainingOptions options = run.options;
-  options.sharding = {.stage = stage, .share_between_threads = false};
+  options.sharding = {.stage = stage, .share_parameters = false};
   const auto model = run.model();
   const optim::LearningRateSchedule schedule(options.schedule_options(options.max_steps));
   std::vector<double> losses;

@@ -112,10 +112,19 @@ def test_ranks_as_threads(inputs, alone, tmp_path, ranks, setting):
     assert_same_run(tmp_path, alone(setting))
 
 
-@pytest.mark.parametrize("setting", ["plain", "by_tokens", "bf16"])
-def test_ranks_as_mpi_processes(inputs, alone, tmp_path, setting):
-    outcome = run_mpi(2, train_command(inputs, tmp_path, 2, **SETTINGS[setting]))
+def run_processes(inputs, output, ranks, memory, **flags):
+    """On this host, with memory in common or as on several hosts."""
+    variables = {"common": {}, "apart": {"STRAKE_SHARED_MEMORY": "0"}}[memory]
+    outcome = run_mpi(ranks, train_command(inputs, output, ranks, **flags), **variables)
     assert outcome.code == 0, outcome.err
+    assert ("which have memory in common" in outcome.err) == (memory == "common")
+    return outcome
+
+
+@pytest.mark.parametrize("memory", ["common", "apart"])
+@pytest.mark.parametrize("setting", ["plain", "by_tokens", "bf16"])
+def test_ranks_as_mpi_processes(inputs, alone, tmp_path, setting, memory):
+    run_processes(inputs, tmp_path, 2, memory, **SETTINGS[setting])
     assert_same_run(tmp_path, alone(setting))
 
 
@@ -171,17 +180,17 @@ def test_trust_ratios_of_state_on_disk_have_the_same_bits(inputs, alone, tmp_pat
         assert_same_run(folder, alone(setting))
 
 
+@pytest.mark.parametrize("memory", ["common", "apart"])
 @pytest.mark.parametrize("stage", ["zero0", "zero2", "zero3", "all_on_disk"])
-def test_every_stage_gives_the_same_bits_as_processes(inputs, alone, tmp_path, stage):
-    """Processes share no memory, so stage 3 gathers each block's parameters for each pass."""
-    outcome = run_mpi(2, train_command(inputs, tmp_path, 2, **SETTINGS["clipped"], **STAGES[stage]))
-    assert outcome.code == 0, outcome.err
+def test_every_stage_gives_the_same_bits_as_processes(inputs, alone, tmp_path, stage, memory):
+    """Without memory in common, stage 3 gathers each block's parameters for each pass."""
+    run_processes(inputs, tmp_path, 2, memory, **SETTINGS["clipped"], **STAGES[stage])
     assert_same_run(tmp_path, alone("clipped"))
 
 
-def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path):
-    outcome = run_mpi(4, train_command(inputs, tmp_path, 4, **SETTINGS["clipped"], deepspeed=HYBRID))
-    assert outcome.code == 0, outcome.err
+@pytest.mark.parametrize("memory", ["common", "apart"])
+def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path, memory):
+    outcome = run_processes(inputs, tmp_path, 4, memory, **SETTINGS["clipped"], deepspeed=HYBRID)
     assert "sharding hybrid" in outcome.err
     assert_same_run(tmp_path, alone("clipped"))
 
