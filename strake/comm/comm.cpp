@@ -76,7 +76,8 @@ void add_up(const std::vector<at::Tensor>& pieces, at::Tensor& sum, Fold fold) {
 
 void fold_pieces(const std::vector<const tensors::TouchedChunks*>& touched, const PieceOf& piece_of, SummedPart& part,
                  Fold fold) {
-  constexpr int64_t kMost = int64_t{1} << 16;  // elements that stay in a core's cache from the first addend to the last
+  constexpr int64_t kCached = int64_t{1} << 16;  // elements that stay in a core's cache from first to last addend
+  const int64_t most = part.sum.is_cpu() ? kCached : part.sum.numel();  // a GPU adds all at once
   const auto has = [&](size_t c, int64_t element) { return touched[c] == nullptr || touched[c]->has(element); };
   const auto is_same = [&](int64_t first, int64_t next) {
     for (size_t c = 0; c < touched.size(); ++c) {
@@ -85,8 +86,8 @@ void fold_pieces(const std::vector<const tensors::TouchedChunks*>& touched, cons
     return true;
   };
   tensors::for_each_alike(part.begin, part.begin + part.sum.numel(), is_same, [&](int64_t begin, int64_t end) {
-    for (int64_t from = begin; from < end; from += kMost) {
-      const int64_t count = std::min(kMost, end - from);
+    for (int64_t from = begin; from < end; from += most) {
+      const int64_t count = std::min(most, end - from);
       std::vector<at::Tensor> pieces;
       for (size_t c = 0; c < touched.size(); ++c) {
         if (has(c, from)) pieces.push_back(piece_of(static_cast<int>(c), from, count));
