@@ -81,7 +81,7 @@ class MpiComm final : public StagedComm {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
   // Whether the ranks have memory in common, which they try. Collective.
-  void find_shared_memory() { shares_memory_ = size_ > 1 && can_share_memory(*this); }
+  void find_shared_memory() { shares_memory_ = size_ == 1 || can_share_memory(*this); }
   ~MpiComm() override {
     // MPI would wait for the others
     if (is_aborted_ || std::uncaught_exceptions() > exceptions_before_) return;
@@ -159,7 +159,7 @@ class MpiComm final : public StagedComm {
   bool shares_memory() const override { return shares_memory_; }
   at::Tensor share_zeros(int64_t numel, at::ScalarType dtype) override {
     require(shares_memory_, ErrorKind::kInternal, "these processes share no memory");
-    if (numel == 0) return at::zeros({0}, dtype);
+    if (numel == 0 || size_ == 1) return at::zeros({numel}, dtype);
     const SharedMemory memory = share_memory(*this, static_cast<size_t>(numel) * c10::elementSize(dtype));
     require(memory.data != nullptr, memory.kind, "{}", memory.problem);
     return at::from_blob(memory.data.get(), {numel}, [data = memory.data](void*) {}, dtype);

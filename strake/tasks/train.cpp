@@ -251,8 +251,8 @@ void log_environment(const TrainConfig& config, const TrainJob& job, const Launc
   if (model.num_trained_parameters() < model.num_parameters()) log::info("{}", training::describe_trainable(model));
   log::info("{} rank{} of {} thread{}{}; kernels {}; matrix products {}; {}", launch.num_ranks,
             launch.num_ranks == 1 ? "" : "s", launch.threads, launch.threads == 1 ? "" : "s",
-            launch.mpi && launch.mpi->shares_memory() ? ", which have memory in common" : "", describe_cpu(),
-            matrix_products(config), config.training.precision_text());
+            launch.num_ranks > 1 && launch.mpi && launch.mpi->shares_memory() ? ", which have memory in common" : "",
+            describe_cpu(), matrix_products(config), config.training.precision_text());
 }
 
 // Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.
