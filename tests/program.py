@@ -68,6 +68,10 @@ def full_disk(bytes_allowed):
     return {"preexec_fn": apply}
 
 
+# Of processes on one host: parameters in common, or each its own as on several hosts.
+MEMORY = {"common": {"STRAKE_SHARED_MEMORY": "1"}, "apart": {"STRAKE_SHARED_MEMORY": "0"}}
+
+
 def run_mpi(num_ranks, line, **variables):
     if shutil.which(MPIEXEC) is None:
         pytest.skip(f"there is no {MPIEXEC}")

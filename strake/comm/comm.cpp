@@ -10,6 +10,23 @@
 #include "strake/core/error.h"
 
 namespace strake::comm {
+namespace {
+
+void add_up(const std::vector<at::Tensor>& pieces, at::Tensor& sum, Fold fold) {
+  if (pieces.empty()) {
+    if (fold == Fold::kOverwrite) sum.zero_();
+    return;
+  }
+  const bool is_fp32 = sum.scalar_type() == at::kFloat && pieces[0].scalar_type() == at::kFloat;
+  size_t next = 0;
+  if (fold == Fold::kOverwrite && pieces.size() > 1 && is_fp32) {  // the first two at once: one pass less
+    at::add_out(sum, pieces[0], pieces[1]);
+    next = 2;
+  }
+  for (size_t i = next; i < pieces.size(); ++i) fold_piece(pieces[i], sum, i == 0 ? fold : Fold::kAdd);
+}
+
+}  // namespace
 
 at::Tensor Comm::share_zeros(int64_t numel, at::ScalarType dtype) {
   return *std::static_pointer_cast<at::Tensor>(
@@ -55,24 +72,6 @@ void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold) {
     shard.add_(piece);
   }
 }
-
-namespace {
-
-void add_up(const std::vector<at::Tensor>& pieces, at::Tensor& sum, Fold fold) {
-  if (pieces.empty()) {
-    if (fold == Fold::kOverwrite) sum.zero_();
-    return;
-  }
-  const bool is_fp32 = sum.scalar_type() == at::kFloat && pieces[0].scalar_type() == at::kFloat;
-  size_t next = 0;
-  if (fold == Fold::kOverwrite && pieces.size() > 1 && is_fp32) {  // the first two at once: one pass less
-    at::add_out(sum, pieces[0], pieces[1]);
-    next = 2;
-  }
-  for (size_t i = next; i < pieces.size(); ++i) fold_piece(pieces[i], sum, i == 0 ? fold : Fold::kAdd);
-}
-
-}  // namespace
 
 void fold_pieces(const std::vector<const tensors::TouchedChunks*>& touched, const PieceOf& piece_of, SummedPart& part,
                  Fold fold) {

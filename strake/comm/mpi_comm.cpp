@@ -161,7 +161,7 @@ class MpiComm final : public StagedComm {
     require(shares_memory_, ErrorKind::kInternal, "these processes share no memory");
     if (numel == 0 || size_ == 1) return at::zeros({numel}, dtype);
     const SharedMemory memory = share_memory(*this, static_cast<size_t>(numel) * c10::elementSize(dtype));
-    require(memory.data != nullptr, memory.kind, "{}", memory.problem);
+    require(memory.data != nullptr, ErrorKind::kIo, "{}", memory.problem);
     return at::from_blob(memory.data.get(), {numel}, [data = memory.data](void*) {}, dtype);
   }
   std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>&) override {

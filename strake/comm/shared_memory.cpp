@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "strake/comm/memory_file.h"
+#include "strake/core/error.h"
 #include "strake/core/memory.h"
 #include "strake/tensors/tracked_memory.h"
 
@@ -46,7 +47,6 @@ SharedMemory share_memory(Comm& comm, size_t bytes) {
     try {
       step();
     } catch (const Error& error) {
-      memory.kind = error.kind();
       memory.problem = error.what();
     }
   };
@@ -75,9 +75,11 @@ SharedMemory share_memory(Comm& comm, size_t bytes) {
 }
 
 bool may_share_memory() {
-  const char* const setting = std::getenv("STRAKE_SHARED_MEMORY");
-  const bool is_refused = setting != nullptr && std::string_view(setting) == "0";
-  return !is_refused && memory_limit().of != MemoryLimit::Of::kAddressSpace;
+  const char* const variable = std::getenv("STRAKE_SHARED_MEMORY");
+  const std::string_view setting = variable == nullptr ? "1" : variable;
+  require(setting == "0" || setting == "1", ErrorKind::kUsage, "STRAKE_SHARED_MEMORY={} is neither 0 nor 1",
+          printable(setting));
+  return setting == "1" && memory_limit().of != MemoryLimit::Of::kAddressSpace;
 }
 
 bool can_share_memory(Comm& comm) {

@@ -5,15 +5,13 @@
 #include <string>
 
 #include "strake/comm/comm.h"
-#include "strake/core/error.h"
 
 namespace strake::comm {
 
 // Memory that ranks which are processes of one host have in common.
 struct SharedMemory {
   std::shared_ptr<void> data;  // null: there is none
-  ErrorKind kind = ErrorKind::kIo;
-  std::string problem = {};  // why, of any rank
+  std::string problem = {};    // why, of any rank
 };
 
 // `bytes` zeros, the same for all ranks; null for all of them if one cannot have it. An equal part of it counts as a
@@ -21,7 +19,7 @@ struct SharedMemory {
 SharedMemory share_memory(Comm& comm, size_t bytes);
 
 // False with STRAKE_SHARED_MEMORY=0, and where address space is what limits a rank (ulimit -v): all of the memory would
-// count.
+// count. Error (kUsage) if the variable is neither 0 nor 1.
 bool may_share_memory();
 
 // Whether ranks can: they try with a few bytes that only rank 0 knows. False where one may not, or where they are on

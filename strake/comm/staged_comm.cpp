@@ -120,7 +120,7 @@ std::vector<TouchedChunks> StagedComm::exchange_touched(const Addend& addend, in
   for (int other = 0; other < size(); ++other) numel = std::max(numel, layout.end(other));
   if (addend.touched == nullptr || numel < kStagingElements || !addend.values.is_cpu()) return touched;
   constexpr int64_t kChunk = TouchedChunks::kChunk;
-  std::vector<std::vector<uint8_t>> flags(touched.size(), std::vector<uint8_t>((numel + kChunk - 1) / kChunk));
+  std::vector<std::vector<uint8_t>> flags(touched.size(), TouchedChunks::none(numel).flags(numel));
   if (rank() < contributors) flags[rank()] = addend.touched->flags(numel);
   const auto flags_of_shard = [&](int contributor, int shard) {
     const int64_t begin = layout.begin(shard) / kChunk;

@@ -64,11 +64,13 @@ class ThreadComm final : public Comm {
   void all_reduce(at::Tensor& values) override {
     publish(values);
     const ShardLayout layout(values.numel(), size());
-    for_each_chunk(layout, [&](int64_t begin, int64_t count) {
-      at::Tensor sum = chunk_of(0, layout, begin, count);
-      for (int other = 1; other < size(); ++other) sum.add_(chunk_of(other, layout, begin, count));
-      for (int other = 1; other < size(); ++other) chunk_of(other, layout, begin, count).copy_(sum);
-    });
+    constexpr int64_t kCached = int64_t{1} << 16;  // elements that stay in a core's cache from first to last addend
+    for (int64_t begin = layout.begin(rank_); begin < layout.end(rank_); begin += kCached) {
+      const int64_t count = std::min(kCached, layout.end(rank_) - begin);
+      at::Tensor sum = piece(0, begin, count);
+      for (int other = 1; other < size(); ++other) sum.add_(piece(other, begin, count));
+      for (int other = 1; other < size(); ++other) piece(other, begin, count).copy_(sum);
+    }
     group_->wait(rank_);
   }
 
@@ -78,9 +80,7 @@ class ThreadComm final : public Comm {
     std::vector<const tensors::TouchedChunks*> touched;
     for (int other = 0; other < contributors; ++other) touched.push_back(group_->touched(other).get());
     SummedPart part{.begin = layout.begin(rank_), .sum = shard};
-    const auto piece_of = [&](int other, int64_t begin, int64_t count) {
-      return group_->buffer(other).narrow(0, begin, count);
-    };
+    const auto piece_of = [&](int other, int64_t begin, int64_t count) { return piece(other, begin, count); };
     fold_pieces(touched, piece_of, part, fold);
     group_->wait(rank_);
   }
@@ -116,18 +116,8 @@ class ThreadComm final : public Comm {
     group_->touched(rank_) = touched == nullptr ? nullptr : std::make_shared<const tensors::TouchedChunks>(*touched);
     group_->wait(rank_);
   }
-  // Sums are taken in parts that stay in a core's cache from the first addend to the last.
-  template <typename Visit>
-  void for_each_chunk(const ShardLayout& layout, const Visit& visit) const {
-    constexpr int64_t kChunk = int64_t{1} << 16;  // elements
-    for (int64_t begin = 0; begin < layout.size(rank_); begin += kChunk) {
-      visit(begin, std::min(kChunk, layout.size(rank_) - begin));
-    }
-  }
-  // Elements of this rank's shard in the buffer that `owner` published.
-  at::Tensor chunk_of(int owner, const ShardLayout& layout, int64_t begin, int64_t count) {
-    return group_->buffer(owner).narrow(0, layout.begin(rank_) + begin, count);
-  }
+  // Elements of the buffer that `owner` published.
+  at::Tensor piece(int owner, int64_t begin, int64_t count) { return group_->buffer(owner).narrow(0, begin, count); }
 
   std::shared_ptr<ThreadGroup> group_;
   int rank_;

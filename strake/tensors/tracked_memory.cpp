@@ -62,6 +62,7 @@ class CountingAllocator final : public at::Allocator {
     ask_for_huge_pages(data, static_cast<size_t>(size));
     count(size);
   }
+
   std::atomic<int64_t> current_{0};
   std::atomic<int64_t> peak_{0};
 };

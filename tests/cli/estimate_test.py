@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from program import command, environment, run, run_mpi, strake
+from program import MEMORY, command, environment, run, run_mpi, strake
 from tiny_models import make_language_model, make_model, reviews, write_table
 
 USAGE = 2
@@ -40,13 +40,20 @@ def test_the_stages_are_told_and_one_is_recommended():
 
 def test_processes_of_one_machine_have_parameters_in_common():
     common = totals_of_stages(strake("estimate", **FOUR_PROCESSES).out)
-    apart = totals_of_stages(strake("estimate", **FOUR_PROCESSES, env=environment(STRAKE_SHARED_MEMORY="0")).out)
+    apart = totals_of_stages(strake("estimate", **FOUR_PROCESSES, env=environment(**MEMORY["apart"])).out)
     assert common["zero-3"] == common["zero-2"], "nothing is left to spread"
     assert common["zero-0"] == apart["zero-0"], "each rank updates all parameters, in memory of its own"
     assert common["zero-3"] < apart["zero-3"] < apart["zero-2"]
 
 
-@pytest.mark.parametrize("memory", ["common", "apart"])
+def test_a_setting_of_shared_memory_that_is_none_is_refused(folder):
+    line = command("estimate", model_name_or_path=folder / "bert", ranks=2, processes=True)
+    outcome = run(line, env=environment(STRAKE_SHARED_MEMORY="off"))
+    assert outcome.code == USAGE
+    assert "STRAKE_SHARED_MEMORY=off is neither 0 nor 1" in outcome.err
+
+
+@pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("stage", [0, 2, 3])
 def test_processes_take_what_was_planned(language_model, tmp_path, stage, memory):
     zero = {"stage": stage, "stage3_param_persistence_threshold": 0}
@@ -56,9 +63,8 @@ def test_processes_take_what_was_planned(language_model, tmp_path, stage, memory
         "bf16": None,
         "save_strategy": "no",
     }
-    variables = {"common": {}, "apart": {"STRAKE_SHARED_MEMORY": "0"}}[memory]
-    planned = run_mpi(2, command("train", **flags, dry_run=True), **variables)
-    done = run_mpi(2, command("train", **flags), **variables)
+    planned = run_mpi(2, command("train", **flags, dry_run=True), **MEMORY[memory])
+    done = run_mpi(2, command("train", **flags), **MEMORY[memory])
     assert done.code == 0, done.err
     peak = number(done.out, "peak_tracked_bytes +=")
     # Sums of gradients may be on their way at the highest moment, with 4 MiB of staging memory a rank, or not.

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 import pytest
-from program import command, environment, is_open_mpi, losses, metrics, run, run_mpi
+from program import MEMORY, command, environment, is_open_mpi, losses, metrics, run, run_mpi
 from tiny_models import make_model, reviews, training_inputs, widen_layers, write_table
 
 # 38 rows in micro-batches of 3 are 13 micro-batches: with 4 of them a step, each epoch ends with a step of one,
@@ -114,14 +114,13 @@ def test_ranks_as_threads(inputs, alone, tmp_path, ranks, setting):
 
 def run_processes(inputs, output, ranks, memory, **flags):
     """On this host, with memory in common or as on several hosts."""
-    variables = {"common": {}, "apart": {"STRAKE_SHARED_MEMORY": "0"}}[memory]
-    outcome = run_mpi(ranks, train_command(inputs, output, ranks, **flags), **variables)
+    outcome = run_mpi(ranks, train_command(inputs, output, ranks, **flags), **MEMORY[memory])
     assert outcome.code == 0, outcome.err
     assert ("which have memory in common" in outcome.err) == (memory == "common")
     return outcome
 
 
-@pytest.mark.parametrize("memory", ["common", "apart"])
+@pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("setting", ["plain", "by_tokens", "bf16"])
 def test_ranks_as_mpi_processes(inputs, alone, tmp_path, setting, memory):
     run_processes(inputs, tmp_path, 2, memory, **SETTINGS[setting])
@@ -180,7 +179,7 @@ def test_trust_ratios_of_state_on_disk_have_the_same_bits(inputs, alone, tmp_pat
         assert_same_run(folder, alone(setting))
 
 
-@pytest.mark.parametrize("memory", ["common", "apart"])
+@pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("stage", ["zero0", "zero2", "zero3", "all_on_disk"])
 def test_every_stage_gives_the_same_bits_as_processes(inputs, alone, tmp_path, stage, memory):
     """Without memory in common, stage 3 gathers each block's parameters for each pass."""
@@ -188,7 +187,7 @@ def test_every_stage_gives_the_same_bits_as_processes(inputs, alone, tmp_path, s
     assert_same_run(tmp_path, alone("clipped"))
 
 
-@pytest.mark.parametrize("memory", ["common", "apart"])
+@pytest.mark.parametrize("memory", MEMORY)
 def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path, memory):
     outcome = run_processes(inputs, tmp_path, 4, memory, **SETTINGS["clipped"], deepspeed=HYBRID)
     assert "sharding hybrid" in outcome.err
