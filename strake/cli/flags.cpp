@@ -121,11 +121,23 @@ class FlagFile final : public CLI::ConfigTOML {
   const CLI::App& app_;
 };
 
+// To CLI11 "--flag=" is "--flag", which of a switch means true; it is what a script writes whose variable is not set.
+void refuse_empty_switches(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (!argument.starts_with("--") || !argument.ends_with('=')) continue;
+    const std::string flag = argument.substr(0, argument.size() - 1);
+    const CLI::Option* const option = app.get_option_no_throw(flag);
+    const bool is_switch = option != nullptr && option->get_type_name() == kSwitchType;
+    if (is_switch) fail(ErrorKind::kUsage, "{}= has no value behind the '='; expected true or false", flag);
+  }
+}
+
 }  // namespace
 
 bool parse_arguments(CLI::App& app, std::vector<std::string> arguments, std::ostream& out) {
   app.allow_extras();
   app.config_formatter(std::make_shared<FlagFile>(app));
+  refuse_empty_switches(app, arguments);
   std::ranges::reverse(arguments);  // CLI11 takes them from the back
   try {
     app.parse(arguments);

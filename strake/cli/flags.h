@@ -46,6 +46,8 @@ std::string check_integer(const std::string& text) {
 // "" if `text` writes a number (nan and inf are some), else what is wrong.
 std::string check_number(const std::string& text);
 
+constexpr const char* kSwitchType = "[true|false]";  // of a flag that needs no value
+
 template <typename T>
 void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
   const std::string flag = std::string("--") + name;
@@ -57,7 +59,7 @@ void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
            },
            help)
         ->expected(0, 1)
-        ->type_name("[true|false]");  // no default_str: CLI11 would take it for the value of a flag without one
+        ->type_name(kSwitchType);  // no default_str: CLI11 would take it for the value of a flag without one
   } else if constexpr (std::is_same_v<T, std::optional<bool>>) {
     app.add_option_function<std::string>(
            flag, [&field, flag](const std::string& value) { field = parse_bool(value, flag); }, help)

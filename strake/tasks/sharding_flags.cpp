@@ -30,8 +30,10 @@ training::ShardingOptions sharding_of(const integrations::DsZero& zero, const Ra
   training::ShardingOptions sharding{.stage = training::kZeroStages.at(static_cast<size_t>(zero.stage)),
                                      .persistence_threshold = zero.param_persistence_threshold,
                                      .most_persistent = zero.model_persistence_threshold};
+  // Groups of one rank are what MiCS makes of 1; of ZeRO++ it says that there are none.
+  const bool has_groups = zero.mics_shard_size > 0 || zero.hpz_partition_size > 1;
   const int64_t group = zero.mics_shard_size > 0 ? zero.mics_shard_size : zero.hpz_partition_size;
-  if (zero.stage < 3 || group <= 1 || group == ranks.world) return sharding;
+  if (zero.stage < 3 || !has_groups || group == ranks.world) return sharding;
   require(ranks.world % group == 0, ErrorKind::kConfig,
           "zero_optimization.{} {} does not divide the number of ranks, {}",
           zero.mics_shard_size > 0 ? "mics_shard_size" : "zero_hpz_partition_size", group, ranks.world);

@@ -138,7 +138,8 @@ std::optional<SpeedFigure> speed_of_disk(const PlannedRun& run, const SpeedFlags
   }
 }
 
-std::string seconds_text(double seconds) { return fmt::format("{:.4f}", seconds); }
+// Rounded first: what rounds to -0 is 0.
+std::string seconds_text(double seconds) { return fmt::format("{:.4f}", std::round(seconds * 1e4) / 1e4 + 0.0); }
 
 }  // namespace
 

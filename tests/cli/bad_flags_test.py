@@ -134,6 +134,7 @@ BAD_VALUES = [
     ("train", {"ranks": 0}, ["--ranks 0 is not in [1, 4096]"]),
     ("train", {"ddp_timeout": 0}, ["--ddp_timeout 0 is not in [1, 1000000000]"]),
     ("train", {"bf16": "maybe"}, ["--bf16 maybe: neither true nor false"]),
+    ("train", {"bf16=": True}, ["--bf16= has no value behind the '='"]),
     ("train", {"device": "tpu"}, ["--device tpu is neither cpu nor cuda"]),
     ("train", {"device": "cuda", "optim": "lamb"}, ["--device cuda", "Lamb has no kernel for GPUs yet"]),
     (

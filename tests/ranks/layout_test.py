@@ -143,7 +143,14 @@ STAGES = {
     "states_on_disk": {"deepspeed": on_disk(2, "offload_optimizer")},
     "all_on_disk": {"deepspeed": on_disk(3, "offload_optimizer", "offload_param")},
 }
-HYBRID = '{"zero_optimization": {"stage": 3, "mics_shard_size": 2, "stage3_param_persistence_threshold": 0}}'
+
+
+def in_groups(ranks):
+    zero = {"stage": 3, "mics_shard_size": ranks, "stage3_param_persistence_threshold": 0}
+    return json.dumps({"zero_optimization": zero})
+
+
+HYBRID = in_groups(2)
 
 
 @pytest.mark.parametrize("setting", ["clipped", "bf16"])
@@ -188,14 +195,16 @@ def test_every_stage_gives_the_same_bits_as_processes(inputs, alone, tmp_path, s
 
 
 @pytest.mark.parametrize("memory", MEMORY)
-def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path, memory):
-    outcome = run_processes(inputs, tmp_path, 4, memory, **SETTINGS["clipped"], deepspeed=HYBRID)
+@pytest.mark.parametrize("group", [1, 2])
+def test_hybrid_sharding_over_four_processes(inputs, alone, tmp_path, group, memory):
+    outcome = run_processes(inputs, tmp_path, 4, memory, **SETTINGS["clipped"], deepspeed=in_groups(group))
     assert "sharding hybrid" in outcome.err
     assert_same_run(tmp_path, alone("clipped"))
 
 
 GROUPS_ON_DISK = {
     "threads": ("bf16", {"mics_shard_size": 2}),
+    "threads_alone": ("clipped", {"mics_shard_size": 1}),
     "threads_lamb": ("lamb_bf16", {"zero_hpz_partition_size": 2} | SMALL_WINDOWS),
     "processes": ("clipped", {"mics_shard_size": 2} | SMALL_WINDOWS),
     "processes_bf16": ("bf16", {"zero_hpz_partition_size": 2}),
