@@ -49,6 +49,9 @@ std::atomic<uintptr_t> asked_until{0};
 // has added meanwhile. 0 lies below all heaps: the kernel only answers.
 uintptr_t end_of_heap() { return static_cast<uintptr_t>(::syscall(SYS_brk, 0)); }
 
+// The linker's: the heap begins behind it. Under `ulimit -s unlimited` what is mapped lies before it.
+extern "C" const char end_of_program[] __asm__("end");
+
 }  // namespace
 
 void keep_freed_memory() {
@@ -72,7 +75,8 @@ void ask_for_huge_pages(const void* block, size_t bytes) {
   uintptr_t begin = address;
   uintptr_t end = begin + bytes;
   const uintptr_t top = end_of_heap();
-  if (end <= top) {  // in the heap, which grows in large steps: one request for each
+  if (begin >= reinterpret_cast<uintptr_t>(end_of_program) &&
+      end <= top) {  // in the heap, which grows in large steps: one request for each
     const uintptr_t until = asked_until.load(std::memory_order_relaxed);
     if (end <= until) return;
     asked_until.store(top, std::memory_order_relaxed);

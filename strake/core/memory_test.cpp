@@ -1,6 +1,7 @@
 #include "strake/core/memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -83,6 +84,20 @@ TEST_F(HugePages, AreAskedForBehindABlockOfItsOwn) {
   EXPECT_FALSE(is_asked_for(&mapped[kBytes / 2]));
   ask_for_huge_pages(mapped.data(), kBytes);
   EXPECT_TRUE(is_asked_for(&mapped[kBytes / 2]));
+}
+
+// As under `ulimit -s unlimited`.
+TEST_F(HugePages, AreAskedForBehindABlockBelowTheHeapAlone) {
+  auto* const low = reinterpret_cast<void*>(uintptr_t{1} << 30);
+  void* const mapped =
+      ::mmap(low, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_EQ(mapped, low);
+  const std::vector<char> of_the_heap(100);
+  ASSERT_FALSE(is_asked_for(of_the_heap.data()));
+  ask_for_huge_pages(mapped, kBytes);
+  EXPECT_TRUE(is_asked_for(mapped));
+  EXPECT_FALSE(is_asked_for(of_the_heap.data()));
+  ::munmap(mapped, kBytes);
 }
 
 TEST_F(HugePages, AreAskedForBehindAllOfAHeapThatHasGrown) {
