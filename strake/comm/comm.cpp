@@ -65,6 +65,20 @@ std::string broadcast_text(Comm& comm, const std::string& own, int root) {
   return {values, values + letters.numel()};
 }
 
+std::optional<Error> first_error(Comm& comm, const std::optional<Error>& own) {
+  const std::string text = own ? own->what() : "";
+  const auto kind = own ? static_cast<double>(own->kind()) : 0;
+  const std::vector<double> told = all_gather_values(comm, {own ? 1.0 : 0.0, kind});
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const double* const of_rank = &told[2 * static_cast<size_t>(rank)];
+    if (of_rank[0] == 0) continue;
+    const std::string words = broadcast_text(comm, text, rank);
+    return Error(static_cast<ErrorKind>(static_cast<int>(of_rank[1])),
+                 rank == 0 ? words : fmt::format("rank {}: {}", rank, words));
+  }
+  return std::nullopt;
+}
+
 void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold) {
   if (fold == Fold::kOverwrite) {
     shard.copy_(piece);
@@ -75,8 +89,7 @@ void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold) {
 
 void fold_pieces(const std::vector<const tensors::TouchedChunks*>& touched, const PieceOf& piece_of, SummedPart& part,
                  Fold fold) {
-  constexpr int64_t kCached = int64_t{1} << 16;  // elements that stay in a core's cache from first to last addend
-  const int64_t most = part.sum.is_cpu() ? kCached : part.sum.numel();  // a GPU adds all at once
+  const int64_t most = part.sum.is_cpu() ? kCachedElements : part.sum.numel();  // a GPU adds all at once
   const auto has = [&](size_t c, int64_t element) { return touched[c] == nullptr || touched[c]->has(element); };
   const auto is_same = [&](int64_t first, int64_t next) {
     for (size_t c = 0; c < touched.size(); ++c) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,9 @@ struct Addend {
   Addend(const at::Tensor& all) : values(all) {}
   Addend(const at::Tensor& all, const tensors::TouchedChunks& chunks) : values(all), touched(&chunks) {}
   const at::Tensor& values;
-  const tensors::TouchedChunks* touched = nullptr;  // elements elsewhere are 0; null: nothing is known
+  // Elements elsewhere are 0, and need not be read; null: nothing is known.
+  const tensors::TouchedChunks* touched = nullptr;
 };
-
-// Elements of each contributor's piece that reduce_scatter between processes has in memory at a time.
-inline constexpr int64_t kStagingElements = int64_t{1} << 20;
 
 // Collectives over flat buffers (1-d, contiguous tensors in host memory; NcclComm takes its GPU's too). All ranks of a
 // group call the same collectives in the same order. Sums are taken element by element from rank 0 upwards, in the
@@ -114,6 +113,9 @@ std::vector<double> all_gather_values(Comm& comm, const std::vector<double>& val
 // That of `root`, on all ranks.
 std::string broadcast_text(Comm& comm, const std::string& own, int root);
 
+// The error of the first rank that has one, in the same words on all ranks; none if nobody has. Collective.
+std::optional<Error> first_error(Comm& comm, const std::optional<Error>& own);
+
 // shard (+)= piece, converting to the shard's dtype.
 void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold);
 
@@ -122,6 +124,9 @@ struct SummedPart {
   int64_t begin = 0;  // of its elements in the buffer
   at::Tensor sum;
 };
+// Elements that stay in a core's cache from the first to the last addend.
+inline constexpr int64_t kCachedElements = int64_t{1} << 16;
+
 // What contributor c brings of elements [begin, begin + count) of the buffer; asked in order of `begin`, and only for
 // what c touched.
 using PieceOf = std::function<at::Tensor(int c, int64_t begin, int64_t count)>;

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 namespace strake::comm {
 
@@ -22,18 +21,19 @@ class MemoryFile {
 
   // `bytes` (> 0) zeros. Error (kIo) if the host does not allow it.
   static MemoryFile make(size_t bytes);
-  // None where this process cannot see that one or its files, as in another container. A process of another host or
-  // container may have the same numbers: who doubts it has to look at what is in the file.
-  static std::optional<MemoryFile> find(const Place& place, size_t bytes);
+  // Error (kIo) where this process cannot see that one or its files, as in another container. A process of another host
+  // or container may have the same numbers: who doubts it has to look at what is in the file.
+  static MemoryFile find(const Place& place, size_t bytes);
 
   MemoryFile(MemoryFile&& other) noexcept;
   MemoryFile& operator=(MemoryFile&&) = delete;
   ~MemoryFile();
 
   Place place() const;
-  // A page is taken, and charged to a control group, for the process that touches it first. Stays when the file is
-  // gone. Error (kIo) if there are not enough addresses.
-  std::shared_ptr<void> map() const;
+  // A page is taken, and charged to a control group, for the process that touches it first: those of bytes
+  // [begin, begin + count) are touched at once. Stays when the file is gone. Error (kIo) if there are not enough
+  // addresses, or, where the kernel can tell (Linux 5.14), not enough memory.
+  std::shared_ptr<void> map(size_t begin, size_t count) const;
 
  private:
   MemoryFile(int descriptor, size_t bytes) : descriptor_(descriptor), bytes_(bytes) {}

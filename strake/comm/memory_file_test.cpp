@@ -1,11 +1,15 @@
 #include "strake/comm/memory_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <optional>
+#include <string>
 
 #include "strake/core/error.h"
 
@@ -14,16 +18,30 @@ namespace {
 
 constexpr size_t kBytes = 100'000;
 
+// Why it is not found.
+std::string refusal(const MemoryFile::Place& place, size_t bytes = kBytes) {
+  try {
+    MemoryFile::find(place, bytes);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    return error.what();
+  }
+  return "found";
+}
+
 TEST(MemoryFile, IsSeenByAnotherProcessAndOutlivesItsMaker) {
   std::optional<MemoryFile> file = MemoryFile::make(kBytes);
   const MemoryFile::Place place = file->place();
-  const auto own = std::static_pointer_cast<char>(file->map());
+  const auto own = std::static_pointer_cast<char>(file->map(0, 1));
   EXPECT_EQ(own.get()[kBytes - 1], 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const auto found = MemoryFile::find(place, kBytes);
-    if (!found) ::_exit(1);
-    std::memcpy(std::static_pointer_cast<char>(found->map()).get(), "written", 7);
+    try {
+      const MemoryFile found = MemoryFile::find(place, kBytes);
+      std::memcpy(std::static_pointer_cast<char>(found.map(kBytes - 1, 1)).get(), "written", 7);
+    } catch (const Error&) {
+      ::_exit(1);
+    }
     ::_exit(0);
   }
   int status = 0;
@@ -31,26 +49,48 @@ TEST(MemoryFile, IsSeenByAnotherProcessAndOutlivesItsMaker) {
   EXPECT_EQ(status, 0);
   file.reset();
   EXPECT_EQ(std::string(own.get(), 7), "written");
-  EXPECT_FALSE(MemoryFile::find(place, kBytes)) << "nothing is left behind";
+  EXPECT_NE(refusal(place), "found") << "nothing is left behind";
 }
 
 TEST(MemoryFile, IsNotTakenForAnother) {
   const MemoryFile file = MemoryFile::make(kBytes);
   MemoryFile::Place place = file.place();
-  EXPECT_TRUE(MemoryFile::find(place, kBytes));
-  EXPECT_FALSE(MemoryFile::find(place, kBytes + 1));
+  EXPECT_EQ(refusal(place), "found");
+  EXPECT_THAT(refusal(place, kBytes + 1), testing::HasSubstr("is not rank 0's"));
   ++place.inode;
-  EXPECT_FALSE(MemoryFile::find(place, kBytes));
-  EXPECT_FALSE(MemoryFile::find({.process = -1}, kBytes));
-  MemoryFile::Place terminal = file.place();
-  terminal.descriptor = STDERR_FILENO;
-  EXPECT_FALSE(MemoryFile::find(terminal, kBytes));
+  EXPECT_THAT(refusal(place), testing::HasSubstr("is not rank 0's"));
+  EXPECT_THAT(refusal({.process = -1}), testing::HasSubstr("No such file or directory"));
+}
+
+// Of what has another name nothing is opened: of a FIFO that would wait for a writer.
+TEST(MemoryFile, OpensNothingElse) {
+  const std::string path = testing::TempDir() + "strake_memory_file_test.fifo";
+  ::unlink(path.c_str());
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const int fifo = ::open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  struct stat facts{};
+  ASSERT_EQ(::fstat(fifo, &facts), 0);
+  EXPECT_THAT(refusal({.process = ::getpid(),
+                       .descriptor = fifo,
+                       .device = static_cast<int64_t>(facts.st_dev),
+                       .inode = static_cast<int64_t>(facts.st_ino)},
+                      static_cast<size_t>(facts.st_size)),
+              testing::HasSubstr("is not rank 0's"));
+  char byte = 0;
+  EXPECT_EQ(::read(fifo, &byte, 1), 0) << "no writer has come";
+  ::close(fifo);
+  ::unlink(path.c_str());
+}
+
+TEST(MemoryFile, CannotBeMadeShorterUnderThoseWhoHaveIt) {
+  const MemoryFile file = MemoryFile::make(kBytes);
+  EXPECT_NE(::ftruncate(static_cast<int>(file.place().descriptor), 1), 0);
 }
 
 TEST(MemoryFile, SaysThatThereAreNotEnoughAddresses) {
   constexpr size_t kFarTooMuch = size_t{1} << 60;
   try {
-    MemoryFile::make(kFarTooMuch).map();
+    MemoryFile::make(kFarTooMuch).map(0, 1);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kIo);

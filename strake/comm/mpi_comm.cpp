@@ -81,7 +81,12 @@ class MpiComm final : public StagedComm {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
   // Whether the ranks have memory in common, which they try. Collective.
-  void find_shared_memory() { shares_memory_ = size_ == 1 || can_share_memory(*this); }
+  void find_shared_memory(const RankEnvironment& environment) {
+    const std::optional<std::string> obstacle = try_to_share_memory(*this);
+    shares_memory_ = !obstacle;
+    const bool is_unexpected = obstacle && environment.local_size == size_ && rank_ == 0;
+    if (is_unexpected) log::info("ranks have no memory in common, and each its own parameters: {}", *obstacle);
+  }
   ~MpiComm() override {
     // MPI would wait for the others
     if (is_aborted_ || std::uncaught_exceptions() > exceptions_before_) return;
@@ -159,10 +164,13 @@ class MpiComm final : public StagedComm {
   bool shares_memory() const override { return shares_memory_; }
   at::Tensor share_zeros(int64_t numel, at::ScalarType dtype) override {
     require(shares_memory_, ErrorKind::kInternal, "these processes share no memory");
-    if (numel == 0 || size_ == 1) return at::zeros({numel}, dtype);
-    const SharedMemory memory = share_memory(*this, static_cast<size_t>(numel) * c10::elementSize(dtype));
-    require(memory.data != nullptr, ErrorKind::kIo, "{}", memory.problem);
-    return at::from_blob(memory.data.get(), {numel}, [data = memory.data](void*) {}, dtype);
+    if (numel == 0) return at::zeros({numel}, dtype);
+    const ShardLayout layout(numel, size_);
+    const size_t size = c10::elementSize(dtype);
+    const OwnBytes own{.begin = static_cast<size_t>(layout.begin(rank_)) * size,
+                       .count = static_cast<size_t>(layout.size(rank_)) * size};
+    const std::shared_ptr<void> memory = share_memory(*this, static_cast<size_t>(numel) * size, own);
+    return at::from_blob(memory.get(), {numel}, [memory](void*) {}, dtype);
   }
   std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>&) override {
     fail(ErrorKind::kInternal, "processes share no objects");
@@ -300,6 +308,7 @@ RankTies tie_ranks(const RankEnvironment& environment) {
 }  // namespace
 
 std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment, std::chrono::seconds patience) {
+  reason_not_to_share_memory();  // what is wrong with the variable, before ranks wait for this one
   RankTies ties = tie_ranks(environment);
   int provided = 0;
   RankWatch::start_mpi(
@@ -310,7 +319,7 @@ std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment, std::chr
           "{} started rank {} of {}, but the MPI library of this build sees rank {} of {}: use the launcher of the MPI "
           "strake was built with (mpirun.mpich by default)",
           environment.launcher, environment.rank, environment.size, comm->rank(), comm->size());
-  comm->find_shared_memory();
+  comm->find_shared_memory(environment);
   return comm;
 }
 

@@ -9,9 +9,14 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
+#include <optional>
+#include <string>
 
 #include "strake/core/error.h"
 
@@ -49,7 +54,7 @@ void check_sums(Comm& comm) {
   expect(shard.equal(at::full_like(shard, 256.0)), "reduce_scatter of one contributor's bf16");
 }
 
-// What nobody touched is neither sent nor added: it may be anything.
+// What a rank did not touch of a large buffer is neither sent nor read: it may be anything.
 void check_touched(Comm& comm) {
   constexpr int64_t kChunk = TouchedChunks::kChunk;
   constexpr int64_t kLength = 3000 * kChunk + 5;  // several windows
@@ -97,6 +102,50 @@ void check_shared_memory(Comm& comm) {
   expect(comm.share_zeros(0, at::kFloat).numel() == 0, "share_zeros of nothing");
 }
 
+// Lowers a limit of this process for a while.
+class LowLimit {
+ public:
+  using Limit = decltype(RLIMIT_FSIZE);
+  LowLimit(Limit of, rlim_t most) : of_(of) {
+    ::getrlimit(of_, &before_);
+    const rlimit low{most, before_.rlim_max};
+    ::setrlimit(of_, &low);
+  }
+  ~LowLimit() { ::setrlimit(of_, &before_); }
+  LowLimit(const LowLimit&) = delete;
+  LowLimit& operator=(const LowLimit&) = delete;
+
+ private:
+  Limit of_;
+  rlimit before_{};
+};
+
+// Every rank hears why, whichever it is that cannot.
+void check_missing_memory(Comm& comm) {
+  const auto failure = [&comm] {
+    try {
+      comm.share_zeros(10'000'000, at::kFloat);
+    } catch (const strake::Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  std::signal(SIGXFSZ, SIG_IGN);
+  {
+    std::optional<LowLimit> low;
+    if (comm.rank() == 0) low.emplace(RLIMIT_FSIZE, 1000);
+    expect(failure().find("cannot have 40000000 bytes of memory in common with the other ranks: File too large") == 0,
+           "share_zeros where rank 0 cannot");
+  }
+  const int last = comm.size() - 1;
+  if (last == 0) return;
+  std::optional<LowLimit> low;
+  if (comm.rank() == last) low.emplace(RLIMIT_NOFILE, 3);
+  const std::string told = failure();
+  expect(told.starts_with(fmt::format("rank {}: ", last)) && told.ends_with("Too many open files"),
+         "share_zeros where the last rank cannot");
+}
+
 void check_moves(Comm& comm) {
   constexpr int64_t kLength = 100'000;
   const ShardLayout layout(kLength, comm.size());
@@ -127,6 +176,7 @@ int main() {
     check_sums(*comm);
     check_touched(*comm);
     check_shared_memory(*comm);
+    check_missing_memory(*comm);
     check_moves(*comm);
     return 0;
   } catch (const std::exception& error) {

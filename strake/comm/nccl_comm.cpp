@@ -55,8 +55,6 @@ class NcclComm final : public StagedComm {
   int rank() const override { return host_.rank(); }
   int size() const override { return host_.size(); }
   bool is_one_process() const override { return host_.is_one_process(); }
-  bool shares_memory() const override { return host_.shares_memory(); }
-  at::Tensor share_zeros(int64_t numel, at::ScalarType dtype) override { return host_.share_zeros(numel, dtype); }
   std::chrono::seconds patience() const override { return host_.patience(); }
 
   void all_reduce(at::Tensor& values) override {

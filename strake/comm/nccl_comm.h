@@ -19,9 +19,8 @@ struct NcclSettings {
 // The ranks of `host`, each with a GPU of its own. Collectives on tensors of that GPU go through NCCL, on a stream of
 // their own that waits for what the default stream has been given; the caller returns when they are complete. Sums keep
 // the promise of Comm, rank by rank from 0 upwards: pieces are exchanged as they are and added by the rank that keeps
-// the sum, in parts of kStagingElements, which moves as many bytes as ncclReduceScatter does. Everything else, with
-// tensors in host memory too, is the host group's. What ranks
-// share is host memory, so is_one_process() and shares_memory() mean no more than that.
+// the sum, in windows, which moves as many bytes as ncclReduceScatter does. Everything else, with tensors in host
+// memory too, is the host group's.
 //
 // A rank that waits for NCCL hears of others that give up by Comm::check_others of the host group, and of NCCL's own
 // failures; it cannot while NCCL itself is waiting for others to start. Collective.

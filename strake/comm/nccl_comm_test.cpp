@@ -17,6 +17,7 @@
 #include <mutex>
 #include <vector>
 
+#include "strake/comm/staged_comm.h"
 #include "strake/comm/thread_comm.h"
 
 extern "C" const strake::kernels::cuda::CudaTable* strake_cuda_table();
@@ -145,7 +146,7 @@ TEST_P(NcclCollectives, AddInRankOrder) {
 
 TEST_P(NcclCollectives, ReduceScatterFoldsOntoTheShard) {
   run_nccl_ranks(GetParam(), kFake, [](Comm& comm) {
-    constexpr int64_t kLength = 2 * kStagingElements + 12345;  // several chunks for few ranks
+    constexpr int64_t kLength = 2 * staging_window(1) + 12345;  // several windows for few ranks
     const ShardLayout layout(kLength, comm.size());
     const at::Tensor full = (at::arange(kLength) % 64 + static_cast<double>(comm.rank())).to(at::kFloat);
     const int n = comm.size();

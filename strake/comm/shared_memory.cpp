@@ -2,9 +2,9 @@
 
 #include <ATen/ops/zeros.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <random>
 #include <string_view>
@@ -17,13 +17,18 @@
 namespace strake::comm {
 namespace {
 
-// All ranks hear of it if one has failed.
-bool all_agree(Comm& comm, bool own) {
-  const std::vector<double> all = all_gather_values(comm, {own ? 1.0 : 0.0});
-  return std::ranges::all_of(all, [](double each) { return each != 0; });
+// All ranks throw the error of the first that has one.
+void together(Comm& comm, const std::function<void()>& step) {
+  std::optional<Error> own;
+  try {
+    step();
+  } catch (const Error& error) {
+    own = error;
+  }
+  if (const std::optional<Error> first = first_error(comm, own)) throw Error(*first);
 }
 
-// Rank 0's; a process number of 0 is nobody's.
+// Rank 0's.
 MemoryFile::Place broadcast_place(Comm& comm, const std::optional<MemoryFile>& file) {
   at::Tensor words = at::zeros({4}, at::kLong);
   auto* const data = words.mutable_data_ptr<int64_t>();
@@ -40,60 +45,54 @@ MemoryFile::Place broadcast_place(Comm& comm, const std::optional<MemoryFile>& f
 
 }  // namespace
 
-SharedMemory share_memory(Comm& comm, size_t bytes) {
-  SharedMemory memory;
+std::shared_ptr<void> share_memory(Comm& comm, size_t bytes, OwnBytes own) {
   std::optional<MemoryFile> file;
-  const auto attempt = [&](const auto& step) {
-    try {
-      step();
-    } catch (const Error& error) {
-      memory.problem = error.what();
-    }
-  };
-  attempt([&] {
+  together(comm, [&] {
     if (comm.rank() == 0) file.emplace(MemoryFile::make(bytes));
   });
   const MemoryFile::Place place = broadcast_place(comm, file);
-  const auto ranks = static_cast<size_t>(comm.size());
-  const size_t part = (bytes + ranks - 1) / ranks;
-  const size_t own = std::min(part, bytes - std::min(bytes, part * static_cast<size_t>(comm.rank())));
-  attempt([&] {
-    if (comm.rank() > 0 && place.process != 0) {
-      if (auto found = MemoryFile::find(place, bytes)) file.emplace(std::move(*found));
-    }
-    if (file) memory.data = file->map();
+  std::shared_ptr<void> mapped;
+  together(comm, [&] {
+    if (comm.rank() > 0) file.emplace(MemoryFile::find(place, bytes));
+    mapped = file->map(own.begin, own.count);
   });
-  if (!all_agree(comm, memory.data != nullptr)) {
-    if (memory.problem.empty()) memory.problem = "another rank cannot have memory in common with the others";
-    memory.data = nullptr;
-    return memory;
-  }
-  tensors::count_other_memory(static_cast<int64_t>(own));
-  memory.data = {memory.data.get(),
-                 [mapped = memory.data, own](void*) { tensors::count_other_memory(-static_cast<int64_t>(own)); }};
-  return memory;
+  const auto counted = static_cast<int64_t>(own.count);
+  tensors::count_other_memory(counted);
+  return {mapped.get(), [mapped, counted](void*) { tensors::count_other_memory(-counted); }};
 }
 
-bool may_share_memory() {
+std::optional<std::string> reason_not_to_share_memory() {
   const char* const variable = std::getenv("STRAKE_SHARED_MEMORY");
   const std::string_view setting = variable == nullptr ? "1" : variable;
   require(setting == "0" || setting == "1", ErrorKind::kUsage, "STRAKE_SHARED_MEMORY={} is neither 0 nor 1",
           printable(setting));
-  return setting == "1" && memory_limit().of != MemoryLimit::Of::kAddressSpace;
+  if (setting == "0") return "STRAKE_SHARED_MEMORY=0";
+  if (memory_limit().of != MemoryLimit::Of::kAddressSpace) return std::nullopt;
+  return "ulimit -v, by which all of it would count for each rank";
 }
 
-bool can_share_memory(Comm& comm) {
-  if (!all_agree(comm, may_share_memory())) return false;
-  const SharedMemory memory = share_memory(comm, sizeof(int64_t));
-  if (memory.data == nullptr) return false;
-  at::Tensor secret = at::zeros({1}, at::kLong);
-  if (comm.rank() == 0) {
-    std::random_device random;
-    secret.fill_(static_cast<int64_t>(random()) << 31 | random());
-    std::memcpy(memory.data.get(), secret.const_data_ptr(), sizeof(int64_t));
+std::optional<std::string> try_to_share_memory(Comm& comm) {
+  try {
+    together(comm, [] {
+      if (const auto reason = reason_not_to_share_memory()) fail(ErrorKind::kIo, "{}", *reason);
+    });
+    const std::shared_ptr<void> memory = share_memory(comm, sizeof(int64_t), {});
+    at::Tensor secret = at::zeros({1}, at::kLong);
+    if (comm.rank() == 0) {
+      std::random_device random;
+      secret.fill_(static_cast<int64_t>(random()) << 31 | random());
+      std::memcpy(memory.get(), secret.const_data_ptr(), sizeof(int64_t));
+    }
+    comm.broadcast(secret, 0);
+    together(comm, [&] {
+      const bool is_same = std::memcmp(memory.get(), secret.const_data_ptr(), sizeof(int64_t)) == 0;
+      require(is_same, ErrorKind::kIo, "rank 0 is on another host");
+    });
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kIo) throw;
+    return error.what();
   }
-  comm.broadcast(secret, 0);
-  return all_agree(comm, std::memcmp(memory.data.get(), secret.const_data_ptr(), sizeof(int64_t)) == 0);
+  return std::nullopt;
 }
 
 }  // namespace strake::comm

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "strake/comm/comm.h"
@@ -9,21 +10,22 @@
 namespace strake::comm {
 
 // Memory that ranks which are processes of one host have in common.
-struct SharedMemory {
-  std::shared_ptr<void> data;  // null: there is none
-  std::string problem = {};    // why, of any rank
+
+// The part of it that is a rank's: counts as its tensor memory, and is taken from the host's by it.
+struct OwnBytes {
+  size_t begin = 0;
+  size_t count = 0;
 };
 
-// `bytes` zeros, the same for all ranks; null for all of them if one cannot have it. An equal part of it counts as a
-// rank's tensor memory. Collective.
-SharedMemory share_memory(Comm& comm, size_t bytes);
+// `bytes` zeros, the same for all ranks. Error (kIo), the same on all ranks, if one cannot have it. Collective.
+std::shared_ptr<void> share_memory(Comm& comm, size_t bytes, OwnBytes own);
 
-// False with STRAKE_SHARED_MEMORY=0, and where address space is what limits a rank (ulimit -v): all of the memory would
-// count. Error (kUsage) if the variable is neither 0 nor 1.
-bool may_share_memory();
+// Why this process must not: STRAKE_SHARED_MEMORY=0, or that address space is what limits it (ulimit -v), of which all
+// of the memory would count. Error (kUsage) if the variable is neither 0 nor 1.
+std::optional<std::string> reason_not_to_share_memory();
 
-// Whether ranks can: they try with a few bytes that only rank 0 knows. False where one may not, or where they are on
-// several hosts or in containers that do not see each other. Collective.
-bool can_share_memory(Comm& comm);
+// Ranks try with a few bytes that only rank 0 knows. None if it works; else why not, the same on all ranks: one must
+// not, or they are on several hosts or in containers that do not see each other. Collective.
+std::optional<std::string> try_to_share_memory(Comm& comm);
 
 }  // namespace strake::comm

@@ -32,7 +32,7 @@ int64_t longest_shard(const ShardLayout& layout) {
   return longest;
 }
 
-// One reduce_scatter of a rank, in windows of kStagingElements of every shard.
+// One reduce_scatter of a rank, in windows of every shard.
 class StagedSum {
  public:
   StagedSum(const Comm& comm, const at::Tensor& full, const ShardLayout& layout,
@@ -41,7 +41,10 @@ class StagedSum {
         full_(full),
         layout_(layout),
         touched_(touched),
-        staging_(at::empty({contributors(), std::min(kStagingElements, layout.size(rank_))}, full.options())) {}
+        window_(staging_window(comm.size())),
+        staging_(at::empty({contributors(), std::min(window_, layout.size(rank_))}, full.options())) {}
+
+  int64_t window() const { return window_; }
 
   // What this rank gives of the others' windows, by rank.
   std::vector<at::Tensor> sends(int64_t begin) {
@@ -82,14 +85,13 @@ class StagedSum {
 
  private:
   int contributors() const { return static_cast<int>(touched_.size()); }
-  int64_t window_size(int shard, int64_t begin) const {
-    return std::min(kStagingElements, layout_.size(shard) - begin);
-  }
+  int64_t window_size(int shard, int64_t begin) const { return std::min(window_, layout_.size(shard) - begin); }
   at::Tensor given(int other, int64_t begin, int64_t count) {
     const TouchedChunks& touched = touched_[rank_];
     if (touched.count(begin, begin + count) == count) return full_.narrow(0, begin, count);
-    const int64_t window = std::min(kStagingElements, longest_shard(layout_));
-    if (!packed_.defined()) packed_ = at::empty({layout_.num_shards(), window}, full_.options());
+    if (!packed_.defined()) {
+      packed_ = at::empty({layout_.num_shards(), std::min(window_, longest_shard(layout_))}, full_.options());
+    }
     return pack(full_, touched, begin, begin + count, packed_[other]);
   }
 
@@ -97,6 +99,7 @@ class StagedSum {
   const at::Tensor& full_;
   const ShardLayout& layout_;
   const std::vector<TouchedChunks>& touched_;
+  int64_t window_;
   at::Tensor staging_;  // [contributors, a window]
   at::Tensor packed_;   // [ranks, a window]; undefined until something is sent in part
 };
@@ -107,7 +110,7 @@ void StagedComm::reduce_scatter(const Addend& addend, int contributors, const Sh
                                 Fold fold) {
   const std::vector<TouchedChunks> touched = exchange_touched(addend, contributors, layout);
   StagedSum sum(*this, addend.values, layout, touched);
-  for (int64_t begin = 0; begin < longest_shard(layout); begin += kStagingElements) {
+  for (int64_t begin = 0; begin < longest_shard(layout); begin += sum.window()) {
     exchange(sum.sends(begin), sum.receives(begin));
     sum.fold(begin, shard, fold);
   }
@@ -118,7 +121,7 @@ std::vector<TouchedChunks> StagedComm::exchange_touched(const Addend& addend, in
   std::vector<TouchedChunks> touched(static_cast<size_t>(contributors));  // nothing is known
   int64_t numel = 0;
   for (int other = 0; other < size(); ++other) numel = std::max(numel, layout.end(other));
-  if (addend.touched == nullptr || numel < kStagingElements || !addend.values.is_cpu()) return touched;
+  if (addend.touched == nullptr || numel < kLeastSparse || !addend.values.is_cpu()) return touched;
   constexpr int64_t kChunk = TouchedChunks::kChunk;
   std::vector<std::vector<uint8_t>> flags(touched.size(), TouchedChunks::none(numel).flags(numel));
   if (rank() < contributors) flags[rank()] = addend.touched->flags(numel);

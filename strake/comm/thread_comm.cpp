@@ -64,9 +64,8 @@ class ThreadComm final : public Comm {
   void all_reduce(at::Tensor& values) override {
     publish(values);
     const ShardLayout layout(values.numel(), size());
-    constexpr int64_t kCached = int64_t{1} << 16;  // elements that stay in a core's cache from first to last addend
-    for (int64_t begin = layout.begin(rank_); begin < layout.end(rank_); begin += kCached) {
-      const int64_t count = std::min(kCached, layout.end(rank_) - begin);
+    for (int64_t begin = layout.begin(rank_); begin < layout.end(rank_); begin += kCachedElements) {
+      const int64_t count = std::min(kCachedElements, layout.end(rank_) - begin);
       at::Tensor sum = piece(0, begin, count);
       for (int other = 1; other < size(); ++other) sum.add_(piece(other, begin, count));
       for (int other = 1; other < size(); ++other) piece(other, begin, count).copy_(sum);

@@ -71,7 +71,7 @@ TEST_P(Collectives, ReduceScatterOfSixteenBitsRoundsEachAdditionToTheShard) {
   });
 }
 
-TEST_P(Collectives, ReduceScatterDoesNotReadWhatNobodyTouches) {
+TEST_P(Collectives, ReduceScatterReadsOfARankOnlyWhatItTouches) {
   run_ranks(GetParam(), 1, [](Comm& comm) {
     constexpr int64_t kChunk = tensors::TouchedChunks::kChunk;
     constexpr int64_t kChunks = 100;

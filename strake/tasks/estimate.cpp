@@ -133,6 +133,13 @@ double mean_length(const EstimateConfig& config, const Subject& subject) {
   return length;
 }
 
+// Processes that are there have tried; of others it is what this one might.
+bool shares_memory(const EstimateConfig& given, const LaunchedRanks& launched, int64_t per_machine) {
+  if (launched.are_several()) return launched.comm().shares_memory();
+  const bool may = !comm::reason_not_to_share_memory();
+  return may && given.processes && per_machine >= given.train.ranks;
+}
+
 Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
   given.validate();
   require(given.processes || !launched.are_several(), ErrorKind::kUsage,
@@ -165,7 +172,7 @@ Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
               .num_ranks = static_cast<int>(config.ranks),
               .ranks_per_machine = static_cast<int>(per_machine),
               .placement = given.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads,
-              .shares_memory = given.processes && per_machine >= config.ranks && comm::may_share_memory(),
+              .shares_memory = shares_memory(given, launched, per_machine),
               .stages = sharding.stages},
       .machine = given.memory_limit > 0
                      ? MemoryLimit{static_cast<int64_t>(given.memory_limit * (int64_t{1} << 30)), "--memory_limit", {}}

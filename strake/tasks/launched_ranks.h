@@ -47,7 +47,7 @@ class LaunchedRanks {
   // These need several.
   const comm::RankEnvironment& place() const { return *place_; }
   int most_on_a_machine() const { return most_on_a_machine_; }
-  comm::Comm& comm() { return *comm_; }
+  comm::Comm& comm() const { return *comm_; }
 
   // Runs what does not communicate. Errors, which may be of some ranks only, end the job in order: rank 0 throws that
   // of the first rank that has one, the others a ToldError of its kind. Collective.

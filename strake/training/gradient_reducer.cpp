@@ -198,9 +198,13 @@ void GradientReducer::reduce(size_t i) {
   }
   touched_of_sums_[i] = {};
   const comm::Fold fold = first_micro_step_ ? comm::Fold::kOverwrite : comm::Fold::kAdd;
-  auto job = [this, u, fold, contributors = contributors_, gradient = std::move(gradient)]() mutable {
+  // Of others ranks need not tell each other that all is touched.
+  const bool is_sparse = has_sparse_gradient(model_, i);
+  auto job = [this, u, fold, is_sparse, contributors = contributors_, gradient = std::move(gradient)]() mutable {
     at::Tensor sum = parameters_.gradient_piece(u);
-    comm_.reduce_scatter({gradient.values, gradient.touched}, contributors, parameters_.unit(u).layout, sum, fold);
+    comm::Addend addend(gradient.values);
+    if (is_sparse) addend.touched = &gradient.touched;
+    comm_.reduce_scatter(addend, contributors, parameters_.unit(u).layout, sum, fold);
     if (gradient.values.numel() > 0) return_buffer(std::move(gradient));
   };
   if (queue_ == nullptr) {

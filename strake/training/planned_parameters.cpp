@@ -55,9 +55,10 @@ void PlannedParameters::release(size_t i) {
 void PlannedParameters::save(const MemoryPlanRequest& request, MemoryMeter& meter) {
   buffers_.clear();
   const auto copied = [&](size_t u) {
-    const bool is_in_place = placements_[u].owns_whole || request.num_ranks == 1;
-    const bool is_there = is_in_place && !placements_[u].is_on_disk && request.options.master == Precision::kFp32;
-    return is_there ? 0 : units_[u].layout.numel() * kFp32;
+    const bool are_parameters = placements_[u].is_shared && !request.options.has_master_copies();
+    const bool is_own = (placements_[u].owns_whole || request.num_ranks == 1) && !placements_[u].is_on_disk;
+    return (are_parameters || is_own) && request.options.master == Precision::kFp32 ? 0
+                                                                                    : units_[u].layout.numel() * kFp32;
   };
   for (size_t i = 0; i < model_.blocks().size(); ++i) {
     const std::span<const size_t> units = units_.of_block(i);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "strake/comm/comm.h"
+#include "strake/comm/staged_comm.h"
 
 namespace strake::training {
 namespace {
@@ -49,9 +49,10 @@ void PlannedReducer::reduce(size_t i, const PlannedParameters& parameters) {
   arrive();
   if (bytes == 0) return;
   if (request_.placement == RankPlacement::kProcesses && request_.num_ranks > 1) {
-    const int64_t window = std::min(comm::kStagingElements, parameters.unit(units_.of_block(i).front()).count);
-    // Of embeddings the rows that a batch touches are packed to be sent, unless the head has used the table, too.
-    const bool packs = i == 0 && is_tied_[i] == 0 && unit->layout.numel() >= comm::kStagingElements;
+    const int64_t window =
+        std::min(comm::staging_window(request_.num_ranks), parameters.unit(units_.of_block(i).front()).count);
+    // Of embeddings the rows that a batch touches are packed to be sent.
+    const bool packs = has_sparse_gradient(request_.model, i) && unit->layout.numel() >= comm::kLeastSparse;
     meter_.lend(MemoryUse::kGradientBuffers, (packs ? 2 : 1) * exchanged_size() * request_.num_ranks * window);
   }
   on_the_way_ = bytes;

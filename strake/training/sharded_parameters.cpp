@@ -248,6 +248,8 @@ at::Tensor ShardedParameters::whole_weights(size_t i) {
 // What is on disk is read to where it is gathered.
 at::Tensor ShardedParameters::whole_weights_of_unit(size_t u) {
   UnitShard& unit = shards_[u];
+  const bool is_there = unit.is_shared && unit.master.defined() && !options_.has_master_copies();
+  if (is_there && unit.whole.scalar_type() == at::kFloat) return unit.whole;
   if (unit.master.defined()) return gather_whole(u, unit.master);
   at::Tensor whole = at::empty({unit.whole.numel()}, at::kFloat);
   disk_of(unit).read(u, *master_on_disk_, own_part(u, whole));

@@ -63,8 +63,8 @@ class ShardedParameters {
 
   // Sets a block's parameters from a whole fp32 buffer in the block's layout. Collective.
   void assign(size_t i, const at::Tensor& whole_fp32);
-  // The master weights of a block in its layout, in fp32, complete on every rank, to be read only: of a lone rank they
-  // may be those that it trains. Collective.
+  // The master weights of a block in its layout, in fp32, complete on every rank, to be read only: they may be those
+  // that are trained, of a lone rank or in memory that ranks have in common. Collective.
   at::Tensor whole_weights(size_t i);
 
   // Where the gradients of a block's trained parameters go.

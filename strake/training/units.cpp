@@ -1,5 +1,7 @@
 #include "strake/training/units.h"
 
+#include <algorithm>
+
 namespace strake::training {
 
 Units::Units(const models::Model& model) : by_block_(model.blocks().size()) {
@@ -22,6 +24,15 @@ void Units::add(const models::Block& block, size_t number, models::Trained train
   if (unit.parameters.empty()) return;
   by_block_[number].push_back(units_.size());
   units_.push_back(std::move(unit));
+}
+
+bool has_sparse_gradient(const models::Model& model, size_t block) {
+  if (block > 0) return false;
+  const auto adds_all_of_it = [](const models::TiedParameter& tied) {
+    return tied.block == 0 && tied.trained == models::Trained::kYes;
+  };
+  return std::ranges::none_of(model.blocks(),
+                              [&](const auto& other) { return std::ranges::any_of(other->tied(), adds_all_of_it); });
 }
 
 }  // namespace strake::training

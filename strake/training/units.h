@@ -49,4 +49,8 @@ class Units {
   std::vector<std::vector<Place>> places_;  // by block and parameter
 };
 
+// Whether a micro-batch's gradient of a block is 0 but for the rows of its tables that the texts have: of the
+// embeddings, the first block, unless a head is tied to them and trained.
+bool has_sparse_gradient(const models::Model& model, size_t block);
+
 }  // namespace strake::training

@@ -6,9 +6,18 @@ import socket
 import subprocess
 import tempfile
 
+import numpy
 import pytest
 from program import MEMORY, command, environment, is_open_mpi, losses, metrics, run, run_mpi
-from tiny_models import make_model, reviews, training_inputs, widen_layers, write_table
+from tiny_models import (
+    change_config,
+    change_weights,
+    make_model,
+    reviews,
+    training_inputs,
+    widen_layers,
+    write_table,
+)
 
 # 38 rows in micro-batches of 3 are 13 micro-batches: with 4 of them a step, each epoch ends with a step of one,
 # in which all ranks but the first have nothing to do.
@@ -125,6 +134,33 @@ def run_processes(inputs, output, ranks, memory, **flags):
 def test_ranks_as_mpi_processes(inputs, alone, tmp_path, setting, memory):
     run_processes(inputs, tmp_path, 2, memory, **SETTINGS[setting])
     assert_same_run(tmp_path, alone(setting))
+
+
+WORDS = 40_000  # in a table of 1.28 million numbers: ranks that are processes send only what they touch of it
+
+
+def with_many_words(folder):
+    model = widen_layers(make_model(folder, dropout=0.1))
+
+    def grown(name, array):
+        if "word_embeddings" not in name:
+            return array
+        more = numpy.random.default_rng(1).normal(0, 0.02, (WORDS - len(array), array.shape[1]))
+        return numpy.concatenate([array, more.astype(array.dtype)])
+
+    change_weights(model, grown)
+    change_config(model, vocab_size=WORDS)
+    return model
+
+
+@pytest.mark.parametrize("setting", ["clipped", "bf16"])
+def test_processes_send_only_the_words_they_have(inputs, tmp_path, setting):
+    many = inputs | {"model_name_or_path": with_many_words(tmp_path / "model")}
+    assert run_threads(many, tmp_path / "alone", 1, **SETTINGS[setting]).code == 0
+    for ranks, stage, memory in ((2, "zero0", "common"), (4, "zero3", "apart")):
+        folder = tmp_path / f"{ranks} {stage}"
+        run_processes(many, folder, ranks, memory, **SETTINGS[setting], **STAGES[stage])
+        assert_same_run(folder, tmp_path / "alone")
 
 
 def on_disk(stage, *what, **more):
