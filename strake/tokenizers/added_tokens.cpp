@@ -9,6 +9,8 @@
 namespace strake::tokenizers {
 namespace {
 
+constexpr size_t kLongestToken = 512;  // bytes: a search takes as long as the text times the longest token
+
 size_t char_before(std::string_view text, size_t at) {
   do --at;
   while (at > 0 && (text[at] & 0xC0) == 0x80);
@@ -97,25 +99,38 @@ void TokenFinder::find(std::string_view text, std::vector<Section>& sections) co
       begin = std::max(begin, done);
     }
     if (token.rstrip) end += leading_space(text.substr(end));
+    require(begin <= end, ErrorKind::kData,
+            "added token '{}' at byte {} lies in white space that another one takes, and takes what is before it, too",
+            printable(token.content), matched);
     if (done < begin) sections.push_back({done, begin, -1});
-    sections.push_back({begin, end, match.id});
+    if (begin < end) sections.push_back({begin, end, match.id});
     done = end;
   }
   if (done < text.size()) sections.push_back({done, text.size(), -1});
 }
 
+int32_t AddedTokens::new_id(const AddedToken& token, const Vocabulary& model, const std::string& source) {
+  const int64_t id = next_id_.value_or(static_cast<int64_t>(model.size()));
+  require(id <= kMaxTokenId, ErrorKind::kConfig, "{}: no id is left for added token '{}'", source,
+          printable(token.content));
+  const auto next = static_cast<int32_t>(id);
+  const std::string* taken = shown(next);
+  if (taken == nullptr) taken = model.token(next);
+  require(taken == nullptr, ErrorKind::kConfig,
+          "{}: added token '{}' would get id {}, which '{}' has: the vocabulary has fewer tokens than its ids go up to",
+          source, printable(token.content), next, taken == nullptr ? "" : printable(*taken));
+  next_id_ = id + 1;
+  return next;
+}
+
 int32_t AddedTokens::add(const AddedToken& token, const Vocabulary& model, const std::vector<Normalizer>& normalizers,
                          const std::string& source) {
+  require(token.content.size() <= kLongestToken, ErrorKind::kConfig,
+          "{}: added token '{}' has {} bytes; at most {} are looked for", source, printable(token.content),
+          token.content.size(), kLongestToken);
   auto id = find(token.content);
   if (!id) id = model.find(token.content);
-  if (!id) {
-    const auto model_size = static_cast<int64_t>(model.size());
-    const int64_t last = by_id_.empty() ? -1 : by_id_.rbegin()->first;
-    const int64_t next = last >= model_size || (model_size == 0 && last >= 0) ? last + 1 : model_size;
-    require(next <= kMaxTokenId, ErrorKind::kConfig, "{}: no id is left for added token '{}'", source,
-            printable(token.content));
-    id = static_cast<int32_t>(next);
-  }
+  if (!id) id = new_id(token, model, source);
   if (token.normalized) {
     AlignedText text = align(token.content, 0);
     normalize(normalizers, text);

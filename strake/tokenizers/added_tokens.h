@@ -29,12 +29,14 @@ struct Section {
   int32_t id;
 };
 
-// One search for all tokens of a kind: leftmost first, then longest, without overlap.
+// One search for all tokens of a kind: leftmost first, then longest.
 class TokenFinder {
  public:
   void add(std::string_view pattern, int32_t id, const AddedToken& token, const std::string& source);
 
-  // Appends the sections of `text` in order; sections without an added token are never empty.
+  // Appends the sections of `text` in order, none of them empty. As in Hugging Face, the white space that a token takes
+  // behind it (rstrip) may be a token itself, so that sections overlap. Error (kData) where such a token would end
+  // before it begins, of which Hugging Face makes nothing either.
   void find(std::string_view text, std::vector<Section>& sections) const;
   // True if no byte of `text` can begin a token, which is the usual case: one quick scan.
   bool surely_absent(std::string_view text) const;
@@ -73,6 +75,9 @@ class AddedTokens {
   bool is_special(std::string_view content) const { return specials_.contains(content); }
 
  private:
+  int32_t new_id(const AddedToken& token, const Vocabulary& model, const std::string& source);
+
+  std::optional<int64_t> next_id_;  // of a token that the model does not have
   std::map<int32_t, AddedToken> by_id_;
   std::map<std::string, int32_t, std::less<>> ids_;
   std::map<int32_t, std::string> normalized_form_;

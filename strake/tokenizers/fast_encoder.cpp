@@ -43,7 +43,7 @@ class IdBuffer {
 
 // A template as FastEncoder uses it.
 struct FlatTemplate {
-  explicit FlatTemplate(const Template& parts) : parts(parts) {
+  FlatTemplate(const Template& parts, bool is_pair) : parts(parts) {
     bool seen_one = false;
     for (const TemplatePart& part : parts) {
       added += part.ids.size();
@@ -51,6 +51,8 @@ struct FlatTemplate {
               part.type_id);
       require(part.type_id == 1 || !seen_one, ErrorKind::kConfig,
               "a template whose type ids return to 0 is not supported");
+      require(part.type_id == 0 || is_pair, ErrorKind::kConfig,
+              "type id 1 in a template for one text is not supported: it tells where the second text begins");
       seen_one |= part.type_id == 1;
     }
   }
@@ -78,8 +80,8 @@ class FastEncoder::Worker {
  public:
   explicit Worker(std::shared_ptr<const Tokenizer> tokenizer)
       : tokenizer_(std::move(tokenizer)),
-        single_(tokenizer_->spec().post_processor.single),
-        pair_(tokenizer_->spec().post_processor.pair),
+        single_(tokenizer_->spec().post_processor.single, false),
+        pair_(tokenizer_->spec().post_processor.pair, true),
         plan_(choose_plan(tokenizer_->spec())),
         side_(tokenizer_->spec().truncation_side) {
     if (plan_ == Plan::kBert) bert_.emplace(std::get<BertNormalizer>(tokenizer_->spec().normalizers[0]));

@@ -181,6 +181,40 @@ TEST_F(FolderTest, TokenizerConfigDecidesCaseAndLength) {
   EXPECT_EQ(Tokenizer::load(folder_)->model_max_length(), std::nullopt);
 }
 
+// Roles of a model's own, as transformers 5 reads them.
+TEST_F(FolderTest, SpecialTokensMayHaveOtherRoles) {
+  write("vocab.txt", kVocabTxt);
+  const auto ids = [this](const char* config, const char* map = "{}") {
+    write("tokenizer_config.json", config);
+    write("special_tokens_map.json", map);
+    return Tokenizer::load(folder_)->encode("the <X> fog").ids;
+  };
+  constexpr int32_t kNew = 9;
+  const std::vector<int32_t> with_new{2, 5, kNew, 6, 3};
+  EXPECT_NE(ids("{}"), with_new);
+  for (const char* config :
+       {R"({"extra_special_tokens": {"image_token": "<X>"}})", R"({"extra_special_tokens": ["<X>"]})",
+        R"({"model_specific_special_tokens": {"image_token": "<X>"}})",
+        R"({"image_token": {"content": "<X>", "normalized": false}})"}) {
+    EXPECT_EQ(ids(config), with_new) << config;
+    EXPECT_EQ(ids("{}", config), with_new) << config;
+  }
+  EXPECT_EQ(ids("{}", R"({"additional_special_tokens": ["<X>"]})"), with_new);
+  write("special_tokens_map.json", "{}");
+  write("tokenizer_config.json", R"({"image_token": "<X>", "video_token": "<Y>"})");
+  EXPECT_IN("'<X>' and '<Y>' are new special tokens in no order", error_of_load());
+  write("tokenizer_config.json", R"({"split_special_tokens": true})");
+  EXPECT_IN("split_special_tokens = true is not supported yet", error_of_load());
+}
+
+TEST_F(FolderTest, AnotherClassIsNotTakenForOneOfThose) {
+  write("vocab.txt", kVocabTxt);
+  write("tokenizer_config.json", R"({"tokenizer_class": "BertJapaneseTokenizer"})");
+  EXPECT_IN("tokenizer_class 'BertJapaneseTokenizer' is not known here", error_of_load());
+  write("tokenizer_config.json", R"({"tokenizer_class": "ElectraTokenizerFast"})");
+  EXPECT_EQ(Tokenizer::load(folder_)->encode("The fogs").ids, (std::vector<int32_t>{2, 5, 6, 8, 3}));
+}
+
 TEST_F(FolderTest, ABareVocabularySavesAFolderThatLoadsTheSame) {
   write("words.txt", kVocabTxt);
   const auto tokenizer = Tokenizer::load(folder_ / "words.txt");

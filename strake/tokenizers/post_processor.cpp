@@ -53,9 +53,11 @@ int64_t PostProcessor::added(bool is_pair) const {
 
 Encoding PostProcessor::process(Encoding& first, Encoding* second, bool add_special_tokens) const {
   for (Encoding* encoding : {&first, second}) {
-    if (encoding == nullptr || !trim_offsets) continue;
-    trim(*encoding, trim_offsets->add_prefix_space);
-    for (Encoding& window : encoding->overflowing) trim(window, trim_offsets->add_prefix_space);
+    if (encoding == nullptr) continue;
+    for (const TrimOffsets& one : trims) {
+      trim(*encoding, one.add_prefix_space);
+      for (Encoding& window : encoding->overflowing) trim(window, one.add_prefix_space);
+    }
   }
   Encoding result;
   for (const TemplatePart& part : of(second != nullptr)) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +23,8 @@ struct PostProcessor {
   struct TrimOffsets {
     bool add_prefix_space = true;  // a single leading space at the start of the text was added, so it is not trimmed
   };
-  std::optional<TrimOffsets> trim_offsets;  // byte level: white space at the ends of a token leaves its offsets
+  std::vector<TrimOffsets>
+      trims;  // byte level, one after the other: white space at the ends of a token leaves its offsets
   Template single{{TemplatePart::Kind::kFirst, 0}};
   Template pair{{TemplatePart::Kind::kFirst, 0}, {TemplatePart::Kind::kSecond, 1}};
   bool types_of_windows = false;  // the template's type ids hold for overflow windows too (RobertaProcessing)

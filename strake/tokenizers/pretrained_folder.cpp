@@ -8,6 +8,7 @@
 #include "strake/core/json.h"
 #include "strake/core/log.h"
 #include "strake/core/tokenizer_files.h"
+#include "strake/tokenizers/special_tokens.h"
 #include "strake/tokenizers/tokenizer_json.h"
 #include "strake/tokenizers/unicode.h"
 
@@ -24,18 +25,11 @@ struct FamilyName {
 constexpr std::array kFamilies{
     FamilyName{"BertTokenizer", "bert", Family::kBert},
     FamilyName{"DistilBertTokenizer", "distilbert", Family::kBert},
+    FamilyName{"ElectraTokenizer", "electra", Family::kBert},
     FamilyName{"RobertaTokenizer", "roberta", Family::kRoberta},
     FamilyName{"GPT2Tokenizer", "gpt2", Family::kGpt2},
 };
 
-// The special tokens of a tokenizer class by name, in the order in which transformers adds them.
-constexpr std::array kSpecialNames{"bos_token", "eos_token", "unk_token", "sep_token",
-                                   "pad_token", "cls_token", "mask_token"};
-
-struct SpecialDefault {
-  const char* name;
-  const char* content;
-};
 constexpr std::array kBertSpecials{SpecialDefault{"unk_token", "[UNK]"}, SpecialDefault{"sep_token", "[SEP]"},
                                    SpecialDefault{"pad_token", "[PAD]"}, SpecialDefault{"cls_token", "[CLS]"},
                                    SpecialDefault{"mask_token", "[MASK]"}};
@@ -55,6 +49,9 @@ struct Folder {
 
   bool has(const char* name) const { return files.contains(name); }
   std::string source(const char* name) const { return (path / name).string(); }
+  SpecialTokenFiles special_tokens() const {
+    return {tokenizer_config, special_tokens_map, added_tokens, source("tokenizer_config.json")};
+  }
 };
 
 Json parse_object(const Folder& folder, const char* name) {
@@ -76,10 +73,15 @@ Folder read_folder(const fs::path& path) {
   return folder;
 }
 
-Family find_family(const Folder& folder) {
+std::string tokenizer_class(const Folder& folder) {
   std::string name =
       get_or<std::string>(folder.tokenizer_config, "tokenizer_class", "", folder.source("tokenizer_config.json"));
   if (name.ends_with("Fast")) name.resize(name.size() - 4);
+  return name;
+}
+
+Family find_family(const Folder& folder) {
+  const std::string name = tokenizer_class(folder);
   for (const FamilyName& known : kFamilies)
     if (name == known.tokenizer_class) return known.family;
   if (!name.empty()) return Family::kAsWritten;
@@ -126,103 +128,6 @@ void read_vocab_and_merges(const Folder& folder, TokenizerSpec& spec) {
   spec = spec_from_json(json, folder.source("vocab.json"));
 }
 
-// A token given as a string or as an object; special tokens that are not said to be normalized are not.
-AddedToken to_token(const Json& json, bool special, const std::string& source) {
-  if (json.is_string()) return {.content = json.get<std::string>(), .normalized = !special, .special = special};
-  require(json.is_object(), ErrorKind::kConfig, "{}: {} is not a token", source, printable(json.dump()));
-  special = special || get_or(json, "special", false, source);
-  return {.content = get_required<std::string>(json, "content", source),
-          .single_word = get_or(json, "single_word", false, source),
-          .lstrip = get_or(json, "lstrip", false, source),
-          .rstrip = get_or(json, "rstrip", false, source),
-          .normalized = get_or(json, "normalized", !special, source),
-          .special = special};
-}
-
-// The added tokens of a folder and the roles of the special ones, as PreTrainedTokenizerBase._from_pretrained finds
-// them.
-class SpecialTokens {
- public:
-  SpecialTokens(const Folder& folder, std::vector<AddedToken> from_tokenizer_json,
-                std::span<const SpecialDefault> defaults)
-      : source_(folder.source("tokenizer_config.json")) {
-    for (const SpecialDefault& role : defaults) roles_[role.name] = to_token(role.content, true, source_);
-    const bool listed = folder.tokenizer_config.contains("added_tokens_decoder");
-    read_roles(folder.tokenizer_config);
-    if (!listed) read_roles(folder.special_tokens_map);
-    if (listed) {
-      read_added_tokens_decoder(folder.tokenizer_config.at("added_tokens_decoder"));
-    } else {
-      read_added_tokens(folder.added_tokens);
-      for (AddedToken& token : from_tokenizer_json) add(std::move(token));
-    }
-    for (const char* name : kSpecialNames) {
-      const auto role = roles_.find(name);
-      if (role != roles_.end()) add_if_new(role->second);
-    }
-    for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
-      const auto extra = folder.tokenizer_config.find(key);
-      if (extra == folder.tokenizer_config.end() || !extra->is_array()) continue;
-      for (const Json& token : *extra) add_if_new(to_token(token, true, source_));
-    }
-  }
-
-  const std::vector<AddedToken>& tokens() const { return tokens_; }
-  const std::string& content(const char* role) const {
-    const auto found = roles_.find(role);
-    require(found != roles_.end(), ErrorKind::kConfig, "{}: {} is null, and this kind of tokenizer needs it", source_,
-            role);
-    return found->second.content;
-  }
-
- private:
-  void read_roles(const Json& config) {
-    for (const char* name : kSpecialNames) {
-      const auto found = config.find(name);
-      if (found == config.end()) continue;
-      if (found->is_null()) {
-        roles_.erase(name);
-      } else {
-        roles_[name] = to_token(*found, true, source_);
-      }
-    }
-  }
-  void read_added_tokens_decoder(const Json& decoder) {
-    require(decoder.is_object(), ErrorKind::kConfig, "{}: added_tokens_decoder must be an object", source_);
-    std::map<int64_t, AddedToken> by_id;
-    for (const auto& [id, token] : decoder.items()) {
-      const bool is_number =
-          !id.empty() && id.size() <= 9 && std::ranges::all_of(id, [](char c) { return c >= '0' && c <= '9'; });
-      require(is_number, ErrorKind::kConfig, "{}: added_tokens_decoder: '{}' is not an id", source_, printable(id));
-      by_id[std::stoll(id)] = to_token(token, false, source_);
-    }
-    for (auto& [id, token] : by_id) add(std::move(token));
-  }
-  void read_added_tokens(const Json& added) {
-    std::map<int64_t, AddedToken> by_id;
-    for (const auto& [content, id] : added.items()) {
-      require(id.is_number_integer(), ErrorKind::kConfig, "added_tokens.json: id {} of '{}' is not an integer",
-              printable(id.dump()), printable(content));
-      const auto has_content = [&content = content](const auto& role) { return role.second.content == content; };
-      const bool special = std::ranges::any_of(roles_, has_content);
-      by_id[id.get<int64_t>()] = {.content = content, .normalized = !special, .special = special};
-    }
-    for (auto& [id, token] : by_id) add(std::move(token));
-  }
-  void add(AddedToken token) {
-    const auto has_content = [&token](const auto& role) { return role.second.content == token.content; };
-    if (std::ranges::any_of(roles_, has_content)) token.special = true;
-    tokens_.push_back(std::move(token));
-  }
-  void add_if_new(const AddedToken& token) {
-    if (std::ranges::find(tokens_, token.content, &AddedToken::content) == tokens_.end()) tokens_.push_back(token);
-  }
-
-  std::string source_;
-  std::map<std::string, AddedToken> roles_;
-  std::vector<AddedToken> tokens_;
-};
-
 // The id that a special token will have: that of the vocabulary, or the one it gets when added.
 std::pair<std::string, int32_t> with_id(const std::string& content, const TokenizerSpec& spec) {
   AddedTokens added;
@@ -248,7 +153,7 @@ void become_bert(const Folder& folder, TokenizerSpec& spec) {
         "{}: lowercase is {} here as transformers has it (do_lower_case of tokenizer_config.json, true if absent), "
         "not {} as tokenizer.json says",
         folder.path.string(), lowercase, !lowercase);
-  const SpecialTokens specials(folder, std::move(spec.added_tokens), kBertSpecials);
+  const SpecialTokens specials(folder.special_tokens(), spec.vocabulary, std::move(spec.added_tokens), kBertSpecials);
   spec.model = WordPieceOptions{.unk_token = specials.content("unk_token")};
   spec.normalizers = {normalizer};
   spec.pre_tokenizers = {BertPreTokenizer{}};
@@ -265,7 +170,7 @@ void become_byte_level(const Folder& folder, Family family, TokenizerSpec& spec)
   const bool roberta = family == Family::kRoberta;
   const auto defaults =
       roberta ? std::span<const SpecialDefault>(kRobertaSpecials) : std::span<const SpecialDefault>(kGpt2Specials);
-  const SpecialTokens specials(folder, std::move(spec.added_tokens), defaults);
+  const SpecialTokens specials(folder.special_tokens(), spec.vocabulary, std::move(spec.added_tokens), defaults);
   std::get<BytePairSpec>(spec.model).options = {};
   spec.normalizers.clear();
   spec.pre_tokenizers = {ByteLevelSplit{.add_prefix_space = add_prefix_space}};
@@ -274,11 +179,13 @@ void become_byte_level(const Folder& folder, Family family, TokenizerSpec& spec)
   if (roberta) {
     spec.post_processor = roberta_post_processor(with_id(specials.content("cls_token"), spec),
                                                  with_id(specials.content("sep_token"), spec));
-    if (get_or(config, "trim_offsets", true, source)) spec.post_processor.trim_offsets = {add_prefix_space};
+    if (get_or(config, "trim_offsets", true, source)) spec.post_processor.trims = {{add_prefix_space}};
   } else if (!folder.has("tokenizer.json")) {
     spec.post_processor = {};
-    require(!get_or(config, "add_bos_token", false, source), ErrorKind::kConfig,
-            "{}: add_bos_token = true is not supported yet without a tokenizer.json", source);
+    for (const char* key : {"add_bos_token", "add_eos_token"}) {
+      require(!get_or(config, key, false, source), ErrorKind::kConfig,
+              "{}: {} = true is not supported yet without a tokenizer.json", source, key);
+    }
   }
 }
 
@@ -303,7 +210,25 @@ std::string minimal_config(Family family, const TokenizerSpec& spec) {
   return config.dump(2) + "\n";
 }
 
+// A class of another family may treat text and pairs in its own way.
+void check_class(const Folder& folder, Family family) {
+  const std::string name = tokenizer_class(folder);
+  const bool is_general = name.empty() || name == "PreTrainedTokenizer" || name == "TokenizersBackend";
+  if (family != Family::kAsWritten || is_general) return;
+  const std::string source = folder.source("tokenizer_config.json");
+  require(folder.has("tokenizer.json"), ErrorKind::kConfig,
+          "{}: tokenizer_class '{}' is not known here; save the tokenizer once with transformers, which writes a "
+          "tokenizer.json",
+          source, printable(name));
+  log::warning("{}: tokenizer_class '{}' is not known here: tokenizer.json is taken as it is written", source,
+               printable(name));
+}
+
 LoadedFiles load_folder(Folder folder, Family family) {
+  const std::string config = folder.source("tokenizer_config.json");
+  require(!get_or(folder.tokenizer_config, "split_special_tokens", false, config), ErrorKind::kConfig,
+          "{}: split_special_tokens = true is not supported yet", config);
+  check_class(folder, family);
   LoadedFiles loaded;
   TokenizerSpec& spec = loaded.spec;
   if (folder.has("tokenizer.json")) {
@@ -329,7 +254,9 @@ LoadedFiles load_folder(Folder folder, Family family) {
   }
   if (family == Family::kBert) become_bert(folder, spec);
   if (family == Family::kRoberta || family == Family::kGpt2) become_byte_level(folder, family, spec);
-  const std::string config = folder.source("tokenizer_config.json");
+  if (family == Family::kAsWritten) {
+    spec.added_tokens = SpecialTokens::beside(folder.special_tokens(), spec.vocabulary, std::move(spec.added_tokens));
+  }
   const auto read_side = [&](const char* key, Direction& side) {
     const auto text = get_or<std::string>(folder.tokenizer_config, key, "", config);
     if (!text.empty()) side = read_direction(text, config + ": " + key);

@@ -19,7 +19,8 @@ struct LoadedFiles {
 // Reads what Tokenizer::load describes. A folder follows transformers 5: if tokenizer_config.json or config.json names
 // BERT, DistilBERT, RoBERTa or GPT-2, then the vocabulary, merges and added tokens come from the files, and everything
 // else is what that tokenizer class makes of tokenizer_config.json (so a BERT tokenizer lowercases unless do_lower_case
-// is false, whatever its tokenizer.json says). With any other class tokenizer.json is taken as it is written.
+// is false, whatever its tokenizer.json says). With any other class tokenizer.json is taken as it is written, and
+// tokenizer_config.json may add special tokens.
 LoadedFiles load_files(const std::filesystem::path& path);
 
 }  // namespace strake::tokenizers

@@ -23,6 +23,26 @@ void push_token(Encoding& encoding, int32_t id, TokenSource source, std::string 
   encoding.sources.push_back(source);
 }
 
+// Counts the characters before bytes that are near each other.
+class CharCounter {
+ public:
+  explicit CharCounter(std::string_view text) : text_(text) {}
+  size_t before(size_t byte) {
+    if (byte >= byte_) {
+      chars_ += count_chars(text_.substr(byte_, byte - byte_));
+    } else {
+      chars_ -= count_chars(text_.substr(byte, byte_ - byte));
+    }
+    byte_ = byte;
+    return chars_;
+  }
+
+ private:
+  std::string_view text_;
+  size_t byte_ = 0;
+  size_t chars_ = 0;
+};
+
 // The character of `piece` behind every byte of its text, as the model writes it.
 std::vector<uint32_t> chars_of_bytes(std::span<const AlignedChar> piece, const std::string& text, bool in_alphabet) {
   std::vector<uint32_t> chars;
@@ -45,7 +65,8 @@ void check_text(std::string_view text) {
 }
 
 Truncation without_special_tokens(const Truncation& truncation, int64_t added) {
-  require(truncation.max_length >= added && truncation.stride >= 0, ErrorKind::kConfig,
+  const bool is_possible = truncation.stride >= 0 && truncation.max_length - added >= truncation.stride;
+  require(is_possible && truncation.max_length >= added, ErrorKind::kConfig,
           "truncation to max_length={} with stride={} is not possible: {} special tokens are added",
           truncation.max_length, truncation.stride, added);
   Truncation reduced = truncation;
@@ -80,11 +101,10 @@ PieceList Tokenizer::split_added_tokens(std::string_view text) const {
   PieceList list;
   std::vector<Section> outer, inner;
   added_.raw().find(text, outer);
-  int32_t first_char = 0;
+  CharCounter chars(text);
   for (const Section& section : outer) {
     const std::string_view part = text.substr(section.begin, section.end - section.begin);
-    AlignedText aligned = align(part, first_char);
-    first_char += static_cast<int32_t>(aligned.size());
+    AlignedText aligned = align(part, static_cast<int32_t>(chars.before(section.begin)));
     const size_t base = list.text.size();
     if (section.id >= 0) {
       list.pieces.push_back({base, base + aligned.size(), section.id});
@@ -93,12 +113,10 @@ PieceList Tokenizer::split_added_tokens(std::string_view text) const {
       const std::string normalized = to_utf8(aligned);
       inner.clear();
       added_.normalized().find(normalized, inner);
-      size_t begin = base;
+      CharCounter normalized_chars(normalized);
       for (const Section& found : inner) {
-        const size_t end =
-            begin + count_chars(std::string_view(normalized).substr(found.begin, found.end - found.begin));
-        list.pieces.push_back({begin, end, found.id});
-        begin = end;
+        const size_t begin = base + normalized_chars.before(found.begin);
+        list.pieces.push_back({begin, base + normalized_chars.before(found.end), found.id});
       }
     }
     list.text.insert(list.text.end(), aligned.begin(), aligned.end());

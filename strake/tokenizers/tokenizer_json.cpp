@@ -177,7 +177,12 @@ Template read_template(const Node& node, const char* key) {
 }
 
 void read_trimming(const Node& node, PostProcessor& out) {
-  if (node.get("trim_offsets", true)) out.trim_offsets = {.add_prefix_space = node.get("add_prefix_space", true)};
+  if (node.get("trim_offsets", true)) out.trims.push_back({.add_prefix_space = node.get("add_prefix_space", true)});
+}
+
+PostProcessor with_trims(const std::vector<PostProcessor::TrimOffsets>& earlier, PostProcessor made) {
+  made.trims = earlier;
+  return made;
 }
 
 // `has_template` tells whether an earlier member of a Sequence has already put special tokens around the texts.
@@ -196,9 +201,9 @@ void read_post_processor(const Node& node, PostProcessor& out, bool& has_templat
   if (type == "ByteLevel") {
     read_trimming(here, out);
   } else if (type == "BertProcessing") {
-    out = bert_post_processor(read_special(here, "cls"), read_special(here, "sep"));
+    out = with_trims(out.trims, bert_post_processor(read_special(here, "cls"), read_special(here, "sep")));
   } else if (type == "RobertaProcessing") {
-    out = roberta_post_processor(read_special(here, "cls"), read_special(here, "sep"));
+    out = with_trims(out.trims, roberta_post_processor(read_special(here, "cls"), read_special(here, "sep")));
     read_trimming(here, out);
   } else if (type == "TemplateProcessing") {
     out.single = read_template(here, "single");
