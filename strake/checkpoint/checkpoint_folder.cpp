@@ -38,6 +38,19 @@ std::optional<int64_t> parse_step(const std::string& name) {
   return step;
 }
 
+// Folders called as checkpoints are, complete or not, by ascending step.
+std::vector<CheckpointFolder> list_by_name(const fs::path& output_dir) {
+  std::vector<CheckpointFolder> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(output_dir, error)) {
+    std::error_code unknown;
+    const auto step = parse_step(entry.path().filename().string());
+    if (step && entry.is_directory(unknown)) found.push_back({entry.path(), *step});
+  }
+  std::ranges::sort(found, {}, &CheckpointFolder::step);
+  return found;
+}
+
 // A folder that is being deleted must not be taken for a checkpoint: it is given the name of a leftover first. Of a
 // symbolic link only the link goes.
 void remove_checkpoint(const fs::path& folder) {
@@ -148,28 +161,20 @@ fs::path CheckpointWriter::commit(const std::map<std::string, FileSum>& sums) {
   return final_;
 }
 
-bool has_checkpoints(const fs::path& output_dir) {
-  std::error_code error;
-  const fs::directory_iterator entries(output_dir, error);
-  return !error && std::ranges::any_of(entries, [](const fs::directory_entry& entry) {
-    std::error_code unknown;
-    return parse_step(entry.path().filename().string()) && entry.is_directory(unknown);
-  });
-}
+bool has_checkpoints(const fs::path& output_dir) { return !list_by_name(output_dir).empty(); }
 
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
-  std::vector<CheckpointFolder> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(output_dir, error)) {
-    const auto step = parse_step(entry.path().filename().string());
-    if (step && is_there(entry.path() / kManifest)) found.push_back({entry.path(), *step});
-  }
-  std::ranges::sort(found, {}, &CheckpointFolder::step);
+  std::vector<CheckpointFolder> found = list_by_name(output_dir);
+  std::erase_if(found, [](const CheckpointFolder& folder) { return !is_there(folder.path / kManifest); });
   return found;
 }
 
 void verify_checkpoint(const fs::path& folder) {
-  require(is_there(folder / kManifest), ErrorKind::kIo, "{} has no manifest.json: not a complete checkpoint",
+  std::error_code error;
+  require(fs::exists(folder, error), ErrorKind::kIo, "{} does not exist", folder.string());
+  require(is_there(folder / kManifest), ErrorKind::kIo,
+          "{} has no manifest.json: no complete checkpoint of strake's; another program's is a model to start from "
+          "(--model_name_or_path)",
           folder.string());
   as_damage([&] { verify_files(folder, read_json(folder / kManifest, kMaxIndexBytes), Part::kAll); });
 }
@@ -200,7 +205,7 @@ void refuse_deepspeed_checkpoint(const fs::path& folder) {
 }
 
 std::optional<CheckpointFolder> newest_sound_checkpoint(const fs::path& output_dir) {
-  std::vector<CheckpointFolder> folders = list_checkpoints(output_dir);
+  const std::vector<CheckpointFolder> folders = list_by_name(output_dir);
   for (const CheckpointFolder& folder : folders | std::views::reverse) {
     try {
       verify_checkpoint(folder.path);

@@ -58,6 +58,16 @@ void run(const std::vector<std::string>& arguments) {
                strake::did_you_mean(arguments[0], names));
 }
 
+bool ignores_hangup = false;
+
+// UCX, which MPI libraries bring along, takes the signal when it is loaded, so that a program would outlive its
+// terminal. This is called before.
+void note_hangup() {
+  struct sigaction action{};
+  ignores_hangup = ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)() = note_hangup;
+
 // A file that is opened must not become standard input, output or error because the caller closed those: what is logged
 // would be written into it. Reading or writing them fails as before.
 void occupy_closed_streams() {
@@ -71,6 +81,7 @@ void occupy_closed_streams() {
 
 int main(int argc, char** argv) {
   occupy_closed_streams();
+  std::signal(SIGHUP, ignores_hangup ? SIG_IGN : SIG_DFL);  // nohup asks to ignore it
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message
   try {
     run({argv + 1, argv + argc});

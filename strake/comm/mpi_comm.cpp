@@ -4,6 +4,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +12,9 @@
 #include <climits>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <span>
+#include <string_view>
 #include <thread>
 
 #include "strake/comm/pmi_server.h"
@@ -288,6 +291,7 @@ RankTies tie_torchrun_ranks(const RankEnvironment& environment) {
   }
   ties.watch = std::make_shared<RankWatch>(socket, environment.rank, RankWatch::Server::kRankZero);
   ties.watch->wait_for_all(patience.rank);
+  ::unsetenv("PMI_FD");  // of a launcher that started torchrun
   ::setenv("PMI_PORT", fmt::format("{}:{}", environment.master_address, port).c_str(), 1);
   ::setenv("PMI_ID", std::to_string(environment.rank).c_str(), 1);
   ::setenv("PMI_RANK", std::to_string(environment.rank).c_str(), 1);
@@ -305,9 +309,21 @@ RankTies tie_ranks(const RankEnvironment& environment) {
   return ties;
 }
 
+// By the names of hosts, which containers of a cluster have of their own. Collective.
+void find_host(Comm& comm, RankEnvironment& environment) {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  constexpr int kBitsBeyondDouble = 12;
+  const auto own = static_cast<double>(std::hash<std::string_view>()(name.data()) >> kBitsBeyondDouble);
+  const std::vector<double> all = all_gather_values(comm, {own});
+  environment.local_size = static_cast<int>(std::ranges::count(all, own));
+  environment.local_rank = static_cast<int>(std::count(all.begin(), all.begin() + comm.rank(), own));
+  environment.knows_host = true;
+}
+
 }  // namespace
 
-std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment, std::chrono::seconds patience) {
+std::unique_ptr<Comm> make_mpi_comm(RankEnvironment& environment, std::chrono::seconds patience) {
   reason_not_to_share_memory();  // what is wrong with the variable, before ranks wait for this one
   RankTies ties = tie_ranks(environment);
   int provided = 0;
@@ -319,6 +335,7 @@ std::unique_ptr<Comm> make_mpi_comm(const RankEnvironment& environment, std::chr
           "{} started rank {} of {}, but the MPI library of this build sees rank {} of {}: use the launcher of the MPI "
           "strake was built with (mpirun.mpich by default)",
           environment.launcher, environment.rank, environment.size, comm->rank(), comm->size());
+  if (!environment.knows_host) find_host(*comm, environment);
   comm->find_shared_memory(environment);
   return comm;
 }

@@ -170,7 +170,7 @@ void check_moves(Comm& comm) {
 
 int main() {
   try {
-    const auto environment = strake::comm::detect_rank_environment();
+    auto environment = strake::comm::detect_rank_environment();
     strake::require(environment.has_value(), strake::ErrorKind::kUsage, "start this program with mpirun");
     const auto comm = strake::comm::make_mpi_comm(*environment);
     check_sums(*comm);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
@@ -39,30 +40,75 @@ constexpr Names kLaunchers[] = {
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
 };
 
+constexpr const Names& kTorchrun = kLaunchers[3];
+
+// A shell inside a Slurm allocation has its variables too; only a step of srun makes ranks. Those of a batch script and
+// of an interactive shell have reserved numbers.
+bool is_job_step(const Lookup& lookup) {
+  constexpr uint64_t kFirstReserved = 0xfffffff0;
+  const char* const step = lookup("SLURM_STEP_ID");
+  return step != nullptr && std::strtoull(step, nullptr, 10) < kFirstReserved;
+}
+
+std::optional<RankEnvironment> find(const Lookup& lookup, const Names& names) {
+  const auto rank = number(lookup, names.rank);
+  const auto size = number(lookup, names.size);
+  if (!rank || !size) return std::nullopt;
+  RankEnvironment found{.launcher = names.launcher, .rank = *rank, .size = *size};
+  if (found.launcher == "Slurm" && !is_job_step(lookup)) return std::nullopt;
+  require(*size >= 1 && *rank < *size, ErrorKind::kUsage, "{}={} and {}={} do not fit together", names.rank, *rank,
+          names.size, *size);
+  const auto local_size = number(lookup, names.local_size);
+  found.knows_host = local_size.has_value();
+  found.local_size = local_size.value_or(*size);
+  found.local_rank = number(lookup, names.local_rank).value_or(*rank % std::max(1, found.local_size));
+  return found;
+}
+
+void find_master(const Lookup& lookup, RankEnvironment& found) {
+  constexpr int kLastPort = 65534;  // ranks meet at the one behind it
+  const char* const address = lookup("MASTER_ADDR");
+  found.master_address = address == nullptr ? "" : address;
+  const auto port = number(lookup, "MASTER_PORT");
+  found.master_port = port.value_or(0);
+  if (found.size == 1) return;
+  require(!found.master_address.empty() && port, ErrorKind::kUsage,
+          "RANK and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not");
+  require(*port >= 1 && *port <= kLastPort, ErrorKind::kUsage, "MASTER_PORT={} is not in [1, {}]", *port, kLastPort);
+}
+
+// A process that takes itself for a lone one would train everything once more.
+void refuse_half_of_torchrun(const Lookup& lookup) {
+  const auto is_more_than = [&](const char* name, int value) { return number(lookup, name).value_or(0) > value; };
+  const char* const sign = is_more_than("WORLD_SIZE", 1)   ? "WORLD_SIZE"
+                           : is_more_than("RANK", 0)       ? "RANK"
+                           : is_more_than("LOCAL_RANK", 0) ? "LOCAL_RANK"
+                                                           : nullptr;
+  if (sign == nullptr) return;
+  const char* const missing = number(lookup, "RANK") ? "WORLD_SIZE" : "RANK";
+  fail(ErrorKind::kUsage, "{}={} is set as by torchrun, but {} is not", sign, lookup(sign), missing);
+}
+
 }  // namespace
 
 std::optional<RankEnvironment> detect_rank_environment(const Lookup& lookup) {
+  std::optional<RankEnvironment> found;
   for (const Names& names : kLaunchers) {
-    const auto rank = number(lookup, names.rank);
-    const auto size = number(lookup, names.size);
-    if (!rank || !size) continue;
-    RankEnvironment found{.launcher = names.launcher, .rank = *rank, .size = *size};
-    // A shell inside a Slurm allocation has these variables too; only a job step (srun) makes ranks.
-    if (found.launcher == "Slurm" && lookup("SLURM_STEP_ID") == nullptr) continue;
-    require(*size >= 1 && *rank < *size, ErrorKind::kUsage, "{}={} and {}={} do not fit together", names.rank, *rank,
-            names.size, *size);
-    found.local_size = number(lookup, names.local_size).value_or(*size);
-    found.local_rank = number(lookup, names.local_rank).value_or(*rank % std::max(1, found.local_size));
-    if (found.launcher == "torchrun") {
-      const char* address = lookup("MASTER_ADDR");
-      found.master_address = address == nullptr ? "" : address;
-      found.master_port = number(lookup, "MASTER_PORT").value_or(0);
-      require(*size == 1 || (!found.master_address.empty() && found.master_port > 0), ErrorKind::kUsage,
-              "RANK and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not");
-    }
-    return found;
+    if (&names == &kTorchrun) break;
+    const auto next = find(lookup, names);
+    if (!found || (next && found->size == 1)) found = next;
   }
-  return std::nullopt;
+  auto torchrun = find(lookup, kTorchrun);
+  if (torchrun && (!found || torchrun->size > 1)) find_master(lookup, *torchrun);
+  if (!torchrun && (!found || found->size == 1)) refuse_half_of_torchrun(lookup);
+  if (!found) return torchrun;
+  if (!torchrun || torchrun->size == 1) return found;
+  const bool is_same = found->rank == torchrun->rank && found->size == torchrun->size;
+  if (is_same) return found;
+  const bool is_inner = found->size == 1 || lookup("TORCHELASTIC_RUN_ID") != nullptr;
+  require(is_inner, ErrorKind::kUsage, "{} started rank {} of {}, but RANK={} and WORLD_SIZE={} are set",
+          found->launcher, found->rank, found->size, torchrun->rank, torchrun->size);
+  return torchrun;
 }
 
 std::optional<RankEnvironment> detect_rank_environment() {

@@ -12,14 +12,17 @@ struct RankEnvironment {
   int rank = 0;
   int size = 1;
   int local_size = 1;          // processes on this host
-  int local_rank = 0;          // among them; without the launcher's word, as if hosts were filled one after the other
+  int local_rank = 0;          // among them
+  bool knows_host = true;      // false: the launcher told no local_size, which stands for one host's
   std::string master_address;  // torchrun only
   int master_port = 0;         // torchrun only
 };
 
 // Looks for, in this order: OMPI_COMM_WORLD_RANK/SIZE (Open MPI), PMI_RANK/PMI_SIZE (MPICH), SLURM_PROCID/SLURM_NTASKS
-// within a job step, RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT (torchrun and alike). Nothing when this is a process of
-// its own. Error (kUsage) naming the variable for values that make no sense. `lookup` is std::getenv but in tests.
+// within a job step, RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT (torchrun and alike). Of two launchers, one that started
+// several ranks counts; torchrun's own where each task of srun or mpirun started one. Nothing when this is a process of
+// its own. Error (kUsage) naming the variable for values that make no sense, are not all there or contradict each
+// other. `lookup` is std::getenv but in tests.
 std::optional<RankEnvironment> detect_rank_environment(const std::function<const char*(const char*)>& lookup);
 std::optional<RankEnvironment> detect_rank_environment();
 

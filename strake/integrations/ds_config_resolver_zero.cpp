@@ -47,7 +47,11 @@ void DsResolver::resolve_schedule_parameter(const std::string& name, const Json&
       given("warmup_steps") ? mismatch(key, *value, "warmup_steps", options.warmup_steps)
                             : mismatch(key, *value, "warmup_ratio", options.warmup_ratio);
     }
-    if (name == "total_num_steps" && options.max_steps > 0) compare("max_steps", options.max_steps);
+    if (name == "total_num_steps" && options.max_steps > 0) {
+      compare("max_steps", options.max_steps);
+    } else if (name == "total_num_steps" && inputs_.total_steps && *value != *inputs_.total_steps) {
+      mismatches_.push_back(fmt::format("ds {}={} vs the run's {} steps", key, value->dump(), *inputs_.total_steps));
+    }
   } else if (name == "warmup_max_lr" && !file_.is_auto(key) && given("learning_rate")) {
     set(key, options.learning_rate, "--learning_rate");
   } else if (!file_.is_auto(key) && !(name == "warmup_num_steps" && gives_warmup())) {

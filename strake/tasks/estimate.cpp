@@ -70,14 +70,6 @@ void print_run(std::ostream& out, const PlannedRun& run, const std::string& mode
   }
 }
 
-// Weights in fp32 whatever the run keeps, and the optimizer's state as the run keeps it.
-int64_t checkpoint_bytes(const PlannedRun& run) {
-  const auto num_states = static_cast<int64_t>(optim::Optimizer(run.options.optimizer_settings()).states().size());
-  const int64_t of_state = training::element_size(run.options.state_precision());
-  return run.model.num_parameters() * static_cast<int64_t>(sizeof(float)) +
-         run.model.num_trained_parameters() * num_states * of_state;
-}
-
 // Arithmetic and communication of a step.
 void print_step(std::ostream& out, const PlannedRun& run) {
   const auto row = [&](const char* name, const std::string& value) {

@@ -218,6 +218,13 @@ models::BatchShape largest_batch(const data::TokenDataset& dataset, const traini
   return largest;
 }
 
+int64_t checkpoint_bytes(const PlannedRun& run) {
+  const auto num_states = static_cast<int64_t>(optim::Optimizer(run.options.optimizer_settings()).states().size());
+  const int64_t of_state = training::element_size(run.options.state_precision());
+  return run.model.num_parameters() * static_cast<int64_t>(sizeof(float)) +
+         run.model.num_trained_parameters() * num_states * of_state;
+}
+
 int64_t bytes_of(const data::TokenDataset& dataset) {
   constexpr int64_t kOfToken = 4;
   constexpr int64_t kOfSequence = 24;  // where it begins, its row, its label, its second part

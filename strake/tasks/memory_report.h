@@ -63,6 +63,9 @@ double sequences_of_step(const PlannedRun& run);
 models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
                                  int64_t num_ranks);
 
+// On disk: weights in fp32 whatever the run keeps, and the optimizer's state as the run keeps it.
+int64_t checkpoint_bytes(const PlannedRun& run);
+
 // About what the data takes.
 int64_t bytes_of(const data::TokenDataset& dataset);
 

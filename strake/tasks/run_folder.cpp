@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <string_view>
 
 #include "strake/checkpoint/checkpoint_folder.h"
@@ -129,6 +130,29 @@ void RunFolder::start(const std::optional<fs::path>& resume_from) {
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
+}
+
+void require_same_folder(const fs::path& folder, comm::Comm& ranks) {
+  if (ranks.is_one_process()) return;
+  const std::string own = fmt::format(".strake-rank-0-{}", std::random_device()());
+  const fs::path sign = folder / comm::broadcast_text(ranks, own, 0);
+  std::optional<Error> error;
+  try {
+    if (ranks.rank() == 0) write_file_atomically(sign, "");
+  } catch (const Error& failure) {
+    error = failure;
+  }
+  ranks.barrier();
+  if (!error && !is_there(sign)) {
+    error =
+        Error(ErrorKind::kIo, fmt::format("--output_dir {} is not the folder of rank 0: all ranks write into it, so "
+                                          "it must be on a disk that they share, by a path that is the same for all",
+                                          folder.string()));
+  }
+  const std::optional<Error> first = comm::first_error(ranks, error);
+  std::error_code ignored;
+  if (ranks.rank() == 0) fs::remove(sign, ignored);
+  if (first) throw Error(*first);
 }
 
 }  // namespace strake::tasks

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "strake/comm/comm.h"
 #include "strake/core/json.h"
 #include "strake/tasks/train.h"
 #include "strake/tasks/train_job.h"
@@ -47,5 +48,9 @@ class RunFolder {
   const TrainConfig& config_;
   int lock_ = -1;  // the folder itself; -1 where it is not there yet, and on file systems that do not lock folders
 };
+
+// All ranks write checkpoints into the folder that rank 0 has made: Error (kIo), the same on all ranks, if one of them
+// does not see it, which would come to light when the first one is saved. Collective.
+void require_same_folder(const std::filesystem::path& folder, comm::Comm& ranks);
 
 }  // namespace strake::tasks

@@ -22,6 +22,7 @@
 #include "strake/kernels/cuda/library.h"
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/weights.h"
+#include "strake/tasks/disk_checks.h"
 #include "strake/tasks/launched_ranks.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/precision_file.h"
@@ -39,8 +40,6 @@ namespace strake::tasks {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kNvmePath = "zero_optimization.offload_optimizer.nvme_path";
 
 void initialize_weights(const models::Model& model, uint64_t seed, training::ShardedParameters& parameters) {
   for (size_t i = 0; i < model.blocks().size(); ++i) {
@@ -154,6 +153,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
     }
     run_log->open(start.resume_from ? std::optional(trainer.steps_done()) : std::nullopt);
   }
+  require_same_folder(config.output_dir, ranks);
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
   return report;
@@ -167,30 +167,6 @@ void require_gpus(int ranks_here) {
 
 std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
   return config.trains_language_model() ? make_causal_lm_job(config, workers) : make_classifier_job(config, workers);
-}
-
-// Before any work is done, and for --dry_run too.
-void check_offload_folder(const training::OffloadOptions& offload, const std::string& source) {
-  if (!offload.optimizer && !offload.parameters) return;
-  require(fs::is_directory(offload.folder), ErrorKind::kConfig, "{}: {}: {} {}, expected a folder on the disk to use",
-          source, kNvmePath, offload.folder.string(), fs::exists(offload.folder) ? "is no folder" : "does not exist");
-  try {
-    const ScratchFile probe(offload.folder, 0, {.depth = 1, .engine = ScratchFile::Engine::kThreads});
-  } catch (Error& error) {
-    error.add_context(fmt::format("{}: {}", source, kNvmePath));
-    throw;
-  }
-}
-
-void check_offload_room(const RunVariant& variant, const std::string& source) {
-  if (variant.disk_bytes == 0) return;
-  const fs::path& folder = variant.options.sharding.offload.folder;
-  const auto free = static_cast<int64_t>(std::min<uintmax_t>(fs::space(folder).available, INT64_MAX));
-  constexpr double kMebibyte = 1 << 20;
-  require(variant.disk_bytes <= free, ErrorKind::kIo,
-          "{}: {}: scratch files of {:.1f} MiB for the ranks of a machine do not fit in {}, which has {:.1f} MiB free",
-          source, kNvmePath, static_cast<double>(variant.disk_bytes) / kMebibyte, folder.string(),
-          static_cast<double>(free) / kMebibyte);
 }
 
 // What the schedule finds wrong once the number of steps is known.
@@ -285,6 +261,7 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
   if (config.dry_run && log::rank() == 0) tell_plan(run, variant, machine);
   require_fit(run, variant, machine);
   check_offload_room(variant, sharding.source);
+  check_output_room(config, run);
 }
 
 // What a run looks at beside its settings and its data.
@@ -302,7 +279,7 @@ void check_start(const TrainConfig& config, const TrainJob& job) {
 
 Launch launch_ranks(const TrainConfig& config) {
   Launch launch{.launched = find_launched_job(), .mpi = nullptr, .patience = std::chrono::seconds(config.ddp_timeout)};
-  const auto& launched = launch.launched;
+  auto& launched = launch.launched;
   require(!launched || config.ranks == 1, ErrorKind::kUsage,
           "--ranks {} and {} ranks started by {} contradict each other", config.ranks, launched ? launched->size : 1,
           launched ? launched->launcher : "");

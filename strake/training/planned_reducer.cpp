@@ -53,7 +53,8 @@ void PlannedReducer::reduce(size_t i, const PlannedParameters& parameters) {
         std::min(comm::staging_window(request_.num_ranks), parameters.unit(units_.of_block(i).front()).count);
     // Of embeddings the rows that a batch touches are packed to be sent.
     const bool packs = has_sparse_gradient(request_.model, i) && unit->layout.numel() >= comm::kLeastSparse;
-    meter_.lend(MemoryUse::kGradientBuffers, (packs ? 2 : 1) * exchanged_size() * request_.num_ranks * window);
+    staging_ =
+        meter_.lend(MemoryUse::kGradientBuffers, (packs ? 2 : 1) * exchanged_size() * request_.num_ranks * window);
   }
   on_the_way_ = bytes;
   if (request_.num_ranks == 1 && !request_.options.sharding.offload.parameters) arrive();
@@ -74,6 +75,7 @@ void PlannedReducer::open(size_t i, PlannedFold fold) {
 }
 
 void PlannedReducer::arrive() {
+  staging_.reset();
   if (on_the_way_ > 0) buffers_.put_back(std::exchange(on_the_way_, 0));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -37,6 +38,7 @@ class PlannedReducer {
   std::vector<char> is_tied_;
   std::vector<std::optional<int64_t>> open_;  // bytes of the buffer that is being filled; 0: straight into the sum
   int64_t on_the_way_ = 0;
+  std::shared_ptr<const void> staging_;  // of what is on the way
   PlannedBuffers buffers_;
 };
 

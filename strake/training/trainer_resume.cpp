@@ -38,7 +38,9 @@ void Trainer::resume() {
   }
   stop_ = best_.is_out_of_patience();
   if (state_.best_model.kept && options_.load_best_model_at_end) find_best_folder();
-  if (comm_.rank() == 0) warn_of_later_checkpoints();
+  if (comm_.rank() != 0) return;
+  log::info("going on from {}, behind step {}", folder.string(), state_.step);
+  warn_of_later_checkpoints();
 }
 
 // The folder may have been moved, or the run begun in another one, where others may have been since: its history tells.
@@ -53,6 +55,7 @@ void Trainer::find_best_folder() {
              entry.contains("step") && entry["step"] == best.step;
     });
     if (!is_found) continue;
+    if (comm_.rank() == 0) checkpoint::verify_model_files(folder);  // now, not when all steps are done
     best_folder_ = folder;
     return;
   }

@@ -71,6 +71,25 @@ def test_processes_take_what_was_planned(language_model, tmp_path, stage, memory
     assert 0.97 * peak < number(planned.out, "total of a rank") * MIB < 1.03 * peak + 2 * 4 * MIB
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_processes_take_what_was_planned_where_they_compute_again(language_model, tmp_path, ranks):
+    """Gradients are on their way while the next block is computed again: small batches of a wide model."""
+    words = json.loads((language_model["tokenizer_name"] / "config.json").read_text())["vocab_size"]
+    flags = language_model | {
+        "config_overrides": f"n_embd=512,n_layer=4,n_head=4,n_positions=64,vocab_size={words}",
+        "per_device_train_batch_size": 4,
+        "deepspeed": json.dumps({"zero_optimization": {"stage": 2}}),
+        "output_dir": tmp_path / "out",
+        "bf16": None,
+        "save_strategy": "no",
+    }
+    planned = run_mpi(ranks, command("train", **flags, dry_run=True))
+    done = run_mpi(ranks, command("train", **flags))
+    assert done.code == 0, done.err
+    peak = number(done.out, "peak_tracked_bytes +=")
+    assert number(planned.out, "total of a rank") * MIB == pytest.approx(peak, rel=0.03)
+
+
 ELSEWHERE = {"gflops": 2, "bandwidth": 0.01, "memory_bandwidth": 0.1}
 TIMES = ["arithmetic", "communication", "optimizer"]
 

@@ -80,6 +80,14 @@ def test_a_rank_with_other_settings_or_data_is_named(inputs, tmp_path, change, n
     assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
+def test_an_output_folder_that_is_not_shared_ends_the_run_before_its_first_step(inputs, tmp_path):
+    lines = [train_command(inputs, tmp_path / name, **FLAGS) for name in ("here", "there")]
+    first, code, said = run_both(lines)
+    assert first.code == code == 4, first.err + said
+    assert f"rank 1: --output_dir {tmp_path / 'there'} is not the folder of rank 0" in first.err + said
+    assert not list(tmp_path.glob("here/checkpoint-*")) + list(tmp_path.glob("here/.strake*"))
+
+
 def test_paths_may_differ(inputs, tmp_path):
     elsewhere = shutil.copytree(inputs["model_name_or_path"], tmp_path / "model")
     data = shutil.copy(inputs["train_file"], tmp_path / "train.parquet")

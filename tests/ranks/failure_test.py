@@ -43,7 +43,7 @@ def whole(inputs, tmp_path_factory):
 class Job:
     """A run in the background, as `num_ranks` threads or processes."""
 
-    def __init__(self, kind, num_ranks, inputs, folder, **flags):
+    def __init__(self, kind, num_ranks, inputs, folder, nohup=False, **flags):
         self.folder = folder
         line = train_command(inputs, folder, num_ranks, **(RUN | flags))
         if kind == "processes":
@@ -51,6 +51,8 @@ class Job:
                 pytest.skip(f"there is no {MPIEXEC}")
             line[line.index("--ranks") + 1] = "1"
             line = [MPIEXEC, "-n", str(num_ranks), *line]
+        if nohup:
+            line = ["nohup", *line]
         self.log = folder.parent / f"{folder.name}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(

@@ -277,6 +277,10 @@ def test_a_scheduler_follows_the_number_of_steps(inputs, tmp_path):
         assert max(rates) == rates[3] == 1e-3
         assert rates[-1] == pytest.approx(1e-3 * (8 - 6) / (8 - 2))
     assert_same_run(tmp_path / "1", tmp_path / "2")
+    scheduler["params"]["total_num_steps"] = 5
+    outcome = run_threads(inputs, tmp_path / "5", 1, deepspeed=json.dumps({"scheduler": scheduler}))
+    assert outcome.code == 2
+    assert "ds scheduler.params.total_num_steps=5 vs the run's 8 steps" in outcome.err
 
 
 OPTIMIZERS = {

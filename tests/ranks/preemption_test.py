@@ -42,6 +42,15 @@ def asked_to_end(job, moment):
     return step
 
 
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_closed_terminal_ends_a_run_unless_nohup_says_otherwise(inputs, tmp_path, is_ignored):
+    job = Job("threads", 1, inputs, tmp_path / "run", nohup=is_ignored, **RUN)
+    job.wait_for(lambda folder: logged_steps(folder) >= 1)
+    os.kill(job.processes()[-1], signal.SIGHUP)
+    code, log = job.end()
+    assert code == (0 if is_ignored else -signal.SIGHUP), log
+
+
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_one_rank_that_is_asked_is_enough(inputs, whole, tmp_path, kind, moment):

@@ -1,6 +1,7 @@
 """What a run does with the checkpoints that it finds: its own, those of another run, and damaged ones."""
 
 import json
+import shlex
 import shutil
 import subprocess
 
@@ -195,6 +196,25 @@ def test_checkpoints_of_others_are_not_written_over_unasked(inputs, tmp_path):
     (tmp_path / "checkpoint-4" / "model.safetensors").write_bytes(b"of Transformers, say")
     assert "has checkpoints of an earlier run" in refusal(inputs, tmp_path)
     assert "none of the checkpoints" in refusal(inputs, tmp_path, code=4, resume_from_checkpoint="true")
+
+
+def test_a_checkpoint_without_its_manifest_is_named_when_it_is_passed_over(inputs, finished):
+    (finished / "checkpoint-12/manifest.json").unlink()
+    outcome = run(train_command(inputs, finished, **FLAGS, resume_from_checkpoint="true"))
+    assert outcome.code == 0, outcome.err
+    assert "checkpoint-12 has no manifest.json" in outcome.err
+    assert "going on from" in outcome.err and "checkpoint-8, behind step 8" in outcome.err
+
+
+def test_a_disk_without_room_for_a_checkpoint_is_found_before_the_first_step(inputs, tmp_path):
+    inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mount = f"mount -t tmpfs -o size=100k tmpfs {tmp_path}"
+    if subprocess.run([*inside, mount], capture_output=True).returncode != 0:
+        pytest.skip("no file system may be mounted here")
+    line = shlex.join(train_command(inputs, tmp_path / "run"))
+    outcome = run([*inside, f"{mount} && exec {line}"])
+    assert outcome.code == 4, outcome.err
+    assert "a checkpoint and the model at the end take" in outcome.err and "free" in outcome.err
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_is_not_started_over(inputs, finished):

@@ -1,0 +1,59 @@
+#include "strake/tasks/disk_checks.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "strake/checkpoint/checkpoint_folder.h"
+#include "strake/core/error.h"
+#include "strake/core/scratch_file.h"
+#include "strake/tasks/train.h"
+
+namespace strake::tasks {
+
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kNvmePath = "zero_optimization.offload_optimizer.nvme_path";
+constexpr double kMebibyte = 1 << 20;
+
+}  // namespace
+
+void check_offload_folder(const training::OffloadOptions& offload, const std::string& source) {
+  if (!offload.optimizer && !offload.parameters) return;
+  require(fs::is_directory(offload.folder), ErrorKind::kConfig, "{}: {}: {} {}, expected a folder on the disk to use",
+          source, kNvmePath, offload.folder.string(), fs::exists(offload.folder) ? "is no folder" : "does not exist");
+  try {
+    const ScratchFile probe(offload.folder, 0, {.depth = 1, .engine = ScratchFile::Engine::kThreads});
+  } catch (Error& error) {
+    error.add_context(fmt::format("{}: {}", source, kNvmePath));
+    throw;
+  }
+}
+
+void check_offload_room(const RunVariant& variant, const std::string& source) {
+  if (variant.disk_bytes == 0) return;
+  const fs::path& folder = variant.options.sharding.offload.folder;
+  const auto free = static_cast<int64_t>(std::min<uintmax_t>(fs::space(folder).available, INT64_MAX));
+  require(variant.disk_bytes <= free, ErrorKind::kIo,
+          "{}: {}: scratch files of {:.1f} MiB for the ranks of a machine do not fit in {}, which has {:.1f} MiB free",
+          source, kNvmePath, static_cast<double>(variant.disk_bytes) / kMebibyte, folder.string(),
+          static_cast<double>(free) / kMebibyte);
+}
+
+void check_output_room(const TrainConfig& config, const PlannedRun& run) {
+  if (config.overwrite_output_dir && checkpoint::has_checkpoints(config.output_dir)) return;
+  fs::path place = fs::absolute(config.output_dir);
+  std::error_code error;
+  while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
+  const fs::space_info space = fs::space(place, error);
+  if (error || space.capacity == 0) return;
+  const bool saves = run.options.save_strategy != "no";
+  const int64_t model = run.model.num_parameters() * static_cast<int64_t>(sizeof(float));
+  const int64_t needed = model + (saves ? checkpoint_bytes(run) : 0);
+  require(static_cast<uintmax_t>(needed) <= space.available, ErrorKind::kIo,
+          "--output_dir {}: {} {:.1f} MiB, and {} has {:.1f} MiB free", config.output_dir,
+          saves ? "a checkpoint and the model at the end take" : "the model at the end takes",
+          static_cast<double>(needed) / kMebibyte, place.string(), static_cast<double>(space.available) / kMebibyte);
+}
+
+}  // namespace strake::tasks
