@@ -25,7 +25,7 @@ constexpr unsigned kNoExecution = 0x0008;  // MFD_NOEXEC_SEAL of Linux 6.3, whic
   fail(ErrorKind::kIo, "cannot have {} bytes of memory in common with the other ranks: {}", bytes, reason);
 }
 
-int create() {
+int create_file() {
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   const int descriptor = ::memfd_create(kName, kFlags | kNoExecution);
   return descriptor < 0 && errno == EINVAL ? ::memfd_create(kName, kFlags) : descriptor;
@@ -40,7 +40,7 @@ void touch(char* data, size_t count, size_t bytes) {
 }  // namespace
 
 MemoryFile MemoryFile::make(size_t bytes) {
-  MemoryFile file(create(), bytes);
+  MemoryFile file(create_file(), bytes);
   if (file.descriptor_ < 0) fail_to_share(bytes, std::strerror(errno));
   if (::ftruncate(file.descriptor_, static_cast<off_t>(bytes)) != 0) fail_to_share(bytes, std::strerror(errno));
   // Nobody takes away what is mapped.

@@ -32,15 +32,13 @@ struct Names {
   const char* local_rank;
 };
 
-constexpr Names kLaunchers[] = {
+constexpr Names kMpiLaunchers[] = {
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK"},
     {"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_LOCALID"},
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"},
 };
-
-constexpr const Names& kTorchrun = kLaunchers[3];
+constexpr Names kTorchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_RANK"};
 
 // A shell inside a Slurm allocation has its variables too; only a step of srun makes ranks. Those of a batch script and
 // of an interactive shell have reserved numbers.
@@ -93,8 +91,7 @@ void refuse_half_of_torchrun(const Lookup& lookup) {
 
 std::optional<RankEnvironment> detect_rank_environment(const Lookup& lookup) {
   std::optional<RankEnvironment> found;
-  for (const Names& names : kLaunchers) {
-    if (&names == &kTorchrun) break;
+  for (const Names& names : kMpiLaunchers) {
     const auto next = find(lookup, names);
     if (!found || (next && found->size == 1)) found = next;
   }

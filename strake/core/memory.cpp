@@ -75,8 +75,8 @@ void ask_for_huge_pages(const void* block, size_t bytes) {
   uintptr_t begin = address;
   uintptr_t end = begin + bytes;
   const uintptr_t top = end_of_heap();
-  if (begin >= reinterpret_cast<uintptr_t>(end_of_program) &&
-      end <= top) {  // in the heap, which grows in large steps: one request for each
+  const bool is_in_heap = begin >= reinterpret_cast<uintptr_t>(end_of_program) && end <= top;
+  if (is_in_heap) {  // which grows in large steps: one request for each
     const uintptr_t until = asked_until.load(std::memory_order_relaxed);
     if (end <= until) return;
     asked_until.store(top, std::memory_order_relaxed);

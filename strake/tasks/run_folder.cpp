@@ -134,7 +134,7 @@ RunFolder::~RunFolder() {
 
 void require_same_folder(const fs::path& folder, comm::Comm& ranks) {
   if (ranks.is_one_process()) return;
-  const std::string own = fmt::format(".strake-rank-0-{}", std::random_device()());
+  const std::string own = fmt::format(".checkpoint-rank-0-{}", std::random_device()());  // a leftover's name
   const fs::path sign = folder / comm::broadcast_text(ranks, own, 0);
   std::optional<Error> error;
   try {
@@ -146,7 +146,7 @@ void require_same_folder(const fs::path& folder, comm::Comm& ranks) {
   if (!error && !is_there(sign)) {
     error =
         Error(ErrorKind::kIo, fmt::format("--output_dir {} is not the folder of rank 0: all ranks write into it, so "
-                                          "it must be on a disk that they share, by a path that is the same for all",
+                                          "it must be on a disk that they share",
                                           folder.string()));
   }
   const std::optional<Error> first = comm::first_error(ranks, error);

@@ -85,7 +85,7 @@ def test_an_output_folder_that_is_not_shared_ends_the_run_before_its_first_step(
     first, code, said = run_both(lines)
     assert first.code == code == 4, first.err + said
     assert f"rank 1: --output_dir {tmp_path / 'there'} is not the folder of rank 0" in first.err + said
-    assert not list(tmp_path.glob("here/checkpoint-*")) + list(tmp_path.glob("here/.strake*"))
+    assert not list(tmp_path.glob("here/checkpoint-*")) + list(tmp_path.glob("here/.checkpoint*"))
 
 
 def test_paths_may_differ(inputs, tmp_path):
