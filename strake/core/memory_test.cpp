@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <bit>
 #include <cstdio>
 #include <fstream>
 #include <vector>
@@ -88,7 +89,7 @@ TEST_F(HugePages, AreAskedForBehindABlockOfItsOwn) {
 
 // As under `ulimit -s unlimited`.
 TEST_F(HugePages, AreAskedForBehindABlockBelowTheHeapAlone) {
-  auto* const low = reinterpret_cast<void*>(uintptr_t{1} << 30);
+  auto* const low = std::bit_cast<void*>(uintptr_t{1} << 30);
   void* const mapped =
       ::mmap(low, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   ASSERT_EQ(mapped, low);
