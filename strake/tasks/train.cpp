@@ -160,7 +160,13 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
 }
 
 void require_gpus(int ranks_here) {
-  const int gpus = training::open_gpus();
+  int gpus = 0;
+  try {
+    gpus = training::open_gpus();
+  } catch (Error& error) {
+    error.add_context("--device cuda");
+    throw;
+  }
   require(ranks_here <= gpus, ErrorKind::kUsage, "--device cuda: {} ranks on this machine, which has {} GPU{}",
           ranks_here, gpus, gpus == 1 ? "" : "s");
 }

@@ -45,6 +45,8 @@ LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models
 
 LabelMap labels_of_new_head(const TrainConfig& config, std::optional<models::ProblemType> problem) {
   LabelMap labels = labels_of_training_data(config, problem);
+  const bool is_empty = labels.problem() != models::ProblemType::kRegression && labels.names().empty();
+  require(!is_empty, ErrorKind::kData, "{} has no rows", config.train_file.front());
   require(labels.problem() == models::ProblemType::kRegression || labels.names().size() >= 2, ErrorKind::kData,
           "{}: column '{}' has {} different labels; a classifier needs at least 2", config.train_file.front(),
           config.text.label_column, labels.names().size());

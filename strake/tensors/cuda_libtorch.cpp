@@ -3,14 +3,26 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <dlfcn.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "strake/core/error.h"
 
 namespace strake::tensors {
 namespace {
 
+// WSL has but the second.
+bool has_driver() {
+  std::error_code unknown;
+  return std::filesystem::exists("/dev/nvidiactl", unknown) || std::filesystem::exists("/dev/dxg", unknown);
+}
+
 // Its static initialisers register CUDA's operators with libtorch_cpu.so.
 c10::DeviceIndex open_once() {
   void* const handle = ::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
+  if (handle == nullptr && !has_driver()) {
+    fail(ErrorKind::kConfig, "no GPU: this machine has no driver of one (/dev/nvidiactl is not there)");
+  }
   require(
       handle != nullptr, ErrorKind::kConfig,
       "no tensors on GPUs: {}. Install libtorch's CUDA libraries: pip install torch==2.11.0 with all that it depends "
