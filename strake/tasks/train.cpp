@@ -237,6 +237,17 @@ void log_environment(const TrainConfig& config, const TrainJob& job, const Launc
             describe_cpu(), matrix_products(config), config.training.precision_text());
 }
 
+// Other kernels round otherwise: such a run has not the bits of any other one.
+void warn_of_other_kernels(const TrainConfig& config, comm::Comm& ranks) {
+  const std::string own = fmt::format("{} and matrix products of {}", to_string(best_isa()), matrix_products(config));
+  const std::string of_first = comm::broadcast_text(ranks, own, 0);
+  if (own == of_first) return;
+  log::warning(
+      "this rank computes with {}, rank 0 with {}, which rounds otherwise: the run's bits depend on its layout. "
+      "STRAKE_ISA and STRAKE_MATMUL make ranks alike",
+      own, of_first);
+}
+
 // Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.
 // Of GPUs' memory nothing is known beforehand yet.
 void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& launch,
@@ -331,11 +342,13 @@ training::TrainReport run_ranks(const TrainConfig& config, const TrainJob& job, 
 }
 
 training::TrainReport run_job(TrainConfig config, const Launch& launch) {
+  if (launch.mpi) require_alike({{"dry_run", config.dry_run}}, *launch.mpi);  // others would wait for one that ends
   if (config.trains_on_gpus()) require_gpus(launch.ranks_here());
   const auto job = make_job(config, launch.mpi ? launch.threads : available_cores());
   const RankCount ranks{.world = launch.num_ranks, .per_node = launch.ranks_here()};
   const ShardingRequest sharding = choose_sharding(config, ranks, *job);
   log_environment(config, *job, launch);
+  if (launch.mpi) warn_of_other_kernels(config, *launch.mpi);
   check_memory(config, *job, launch, sharding);
   if (launch.is_first()) check_output_place(config);
   if (config.dry_run) {

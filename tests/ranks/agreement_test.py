@@ -20,11 +20,11 @@ def inputs(tmp_path_factory):
     return training_inputs(tmp_path_factory.mktemp("inputs"), wide=False)
 
 
-def run_both(lines):
-    """The outcomes of ranks 0 and 1."""
+def run_both(lines, **of_second):
+    """The outcomes of ranks 0 and 1, the second with more variables."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     other = subprocess.Popen(
-        lines[1], env=environment(RANK="1", **shared), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        lines[1], env=environment(RANK="1", **shared, **of_second), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     first = run(lines[0], env=environment(RANK="0", **shared))
     _, said = other.communicate(timeout=60)
@@ -57,6 +57,7 @@ def sgd(momentum):
         ({"learning_rate": 1e-2}, "learning_rate is 0.01 here and 0.001 on rank 0"),
         ({"seed": 7}, "seed is 7 here and 42 on rank 0"),
         ({"max_steps": 9}, "max_steps is 9 here and 8 on rank 0"),
+        ({"dry_run": True}, "dry_run is true here and false on rank 0"),
         ({"eval_steps": 2}, "eval_steps is 2.0 here and 4.0 on rank 0"),
         ({"deepspeed": json.dumps({"zero_optimization": {"stage": 3}})}, "sharding"),
         ({"deepspeed": sgd(0.1)}, "momentum is 0.1 here and 0.9 on rank 0"),
@@ -78,6 +79,13 @@ def test_a_rank_with_other_settings_or_data_is_named(inputs, tmp_path, change, n
     assert "all ranks must be started with the same settings and data" in first.err + said
     assert named in first.err + said
     assert not (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_a_rank_with_other_kernels_says_so(inputs, tmp_path):
+    line = train_command(inputs, tmp_path / "out", **FLAGS)
+    first, code, said = run_both([line, line], STRAKE_ISA="reference")
+    assert first.code == code == 0, first.err + said
+    assert "warning r1] this rank computes with reference and " in said
 
 
 def test_an_output_folder_that_is_not_shared_ends_the_run_before_its_first_step(inputs, tmp_path):
