@@ -24,7 +24,11 @@ def run_both(lines, **of_second):
     """The outcomes of ranks 0 and 1, the second with more variables."""
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     other = subprocess.Popen(
-        lines[1], env=environment(RANK="1", **shared, **of_second), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        lines[1],
+        env=environment(RANK="1", **shared, **of_second),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     first = run(lines[0], env=environment(RANK="0", **shared))
     _, said = other.communicate(timeout=60)
