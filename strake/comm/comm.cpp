@@ -79,6 +79,16 @@ std::optional<Error> first_error(Comm& comm, const std::optional<Error>& own) {
   return std::nullopt;
 }
 
+void together(Comm& comm, const std::function<void()>& step) {
+  std::optional<Error> own;
+  try {
+    step();
+  } catch (const Error& error) {
+    own = error;
+  }
+  if (const std::optional<Error> first = first_error(comm, own)) throw Error(*first);
+}
+
 void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold) {
   if (fold == Fold::kOverwrite) {
     shard.copy_(piece);

@@ -116,6 +116,9 @@ std::string broadcast_text(Comm& comm, const std::string& own, int root);
 // The error of the first rank that has one, in the same words on all ranks; none if nobody has. Collective.
 std::optional<Error> first_error(Comm& comm, const std::optional<Error>& own);
 
+// Runs what does not communicate. All ranks throw the error of the first rank that has one. Collective.
+void together(Comm& comm, const std::function<void()>& step);
+
 // shard (+)= piece, converting to the shard's dtype.
 void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold);
 

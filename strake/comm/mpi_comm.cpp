@@ -84,8 +84,8 @@ class MpiComm final : public StagedComm {
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   }
   // Whether the ranks have memory in common, which they try. Collective.
-  void find_shared_memory(const RankEnvironment& environment) {
-    const std::optional<std::string> obstacle = try_to_share_memory(*this);
+  void find_shared_memory(const RankEnvironment& environment, const std::optional<std::string>& reason_not_to) {
+    const std::optional<std::string> obstacle = try_to_share_memory(*this, reason_not_to);
     shares_memory_ = !obstacle;
     const bool is_unexpected = obstacle && environment.local_size == size_ && rank_ == 0;
     if (is_unexpected) log::info("ranks have no memory in common, and each its own parameters: {}", *obstacle);
@@ -324,7 +324,8 @@ void find_host(Comm& comm, RankEnvironment& environment) {
 }  // namespace
 
 std::unique_ptr<Comm> make_mpi_comm(RankEnvironment& environment, std::chrono::seconds patience) {
-  reason_not_to_share_memory();  // what is wrong with the variable, before ranks wait for this one
+  // Its error, before ranks wait for this one.
+  const std::optional<std::string> reason_not_to_share = reason_not_to_share_memory();
   RankTies ties = tie_ranks(environment);
   int provided = 0;
   RankWatch::start_mpi(
@@ -336,7 +337,7 @@ std::unique_ptr<Comm> make_mpi_comm(RankEnvironment& environment, std::chrono::s
           "strake was built with (mpirun.mpich by default)",
           environment.launcher, environment.rank, environment.size, comm->rank(), comm->size());
   if (!environment.knows_host) find_host(*comm, environment);
-  comm->find_shared_memory(environment);
+  comm->find_shared_memory(environment, reason_not_to_share);
   return comm;
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <random>
 #include <string_view>
@@ -16,17 +15,6 @@
 
 namespace strake::comm {
 namespace {
-
-// All ranks throw the error of the first that has one.
-void together(Comm& comm, const std::function<void()>& step) {
-  std::optional<Error> own;
-  try {
-    step();
-  } catch (const Error& error) {
-    own = error;
-  }
-  if (const std::optional<Error> first = first_error(comm, own)) throw Error(*first);
-}
 
 // Rank 0's.
 MemoryFile::Place broadcast_place(Comm& comm, const std::optional<MemoryFile>& file) {
@@ -71,10 +59,10 @@ std::optional<std::string> reason_not_to_share_memory() {
   return "ulimit -v, by which all of it would count for each rank";
 }
 
-std::optional<std::string> try_to_share_memory(Comm& comm) {
+std::optional<std::string> try_to_share_memory(Comm& comm, const std::optional<std::string>& own_reason_not_to) {
   try {
-    together(comm, [] {
-      if (const auto reason = reason_not_to_share_memory()) fail(ErrorKind::kIo, "{}", *reason);
+    together(comm, [&] {
+      if (own_reason_not_to) fail(ErrorKind::kIo, "{}", *own_reason_not_to);
     });
     const std::shared_ptr<void> memory = share_memory(comm, sizeof(int64_t), {});
     at::Tensor secret = at::zeros({1}, at::kLong);

@@ -25,7 +25,8 @@ std::shared_ptr<void> share_memory(Comm& comm, size_t bytes, OwnBytes own);
 std::optional<std::string> reason_not_to_share_memory();
 
 // Ranks try with a few bytes that only rank 0 knows. None if it works; else why not, the same on all ranks: one must
-// not, or they are on several hosts or in containers that do not see each other. Collective.
-std::optional<std::string> try_to_share_memory(Comm& comm);
+// not (its reason_not_to_share_memory()), or they are on several hosts or in containers that do not see each other.
+// Collective.
+std::optional<std::string> try_to_share_memory(Comm& comm, const std::optional<std::string>& own_reason_not_to);
 
 }  // namespace strake::comm

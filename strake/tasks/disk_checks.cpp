@@ -6,7 +6,7 @@
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/error.h"
 #include "strake/core/scratch_file.h"
-#include "strake/tasks/train.h"
+#include "strake/tasks/run_folder.h"
 
 namespace strake::tasks {
 
@@ -42,9 +42,8 @@ void check_offload_room(const RunVariant& variant, const std::string& source) {
 
 void check_output_room(const TrainConfig& config, const PlannedRun& run) {
   if (config.overwrite_output_dir && checkpoint::has_checkpoints(config.output_dir)) return;
-  fs::path place = fs::absolute(config.output_dir);
+  const fs::path place = output_place(config);
   std::error_code error;
-  while (!fs::exists(place, error) && place.has_relative_path()) place = place.parent_path();
   const fs::space_info space = fs::space(place, error);
   if (error || space.capacity == 0) return;
   const bool saves = run.options.save_strategy != "no";

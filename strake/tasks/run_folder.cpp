@@ -25,11 +25,17 @@ bool wants_resume(const TrainConfig& config) {
   return !wish.empty() && wish != "false" && wish != "False";
 }
 
-void check_output_place(const TrainConfig& config) {
+fs::path output_place(const TrainConfig& config) {
   std::error_code error;
   fs::path place = fs::absolute(config.output_dir);
   while (fs::symlink_status(place, error).type() == fs::file_type::not_found && place.has_relative_path())
     place = place.parent_path();
+  return place;
+}
+
+void check_output_place(const TrainConfig& config) {
+  std::error_code error;
+  const fs::path place = output_place(config);
   require(fs::is_directory(place, error), ErrorKind::kIo, "--output_dir {}: {} is no folder", config.output_dir,
           place.string());
   const bool is_writable = ::access(place.c_str(), W_OK) == 0;
@@ -136,23 +142,19 @@ void require_same_folder(const fs::path& folder, comm::Comm& ranks) {
   if (ranks.is_one_process()) return;
   const std::string own = fmt::format(".checkpoint-rank-0-{}", std::random_device()());  // a leftover's name
   const fs::path sign = folder / comm::broadcast_text(ranks, own, 0);
-  std::optional<Error> error;
-  try {
+  comm::together(ranks, [&] {
     if (ranks.rank() == 0) write_file_atomically(sign, "");
-  } catch (const Error& failure) {
-    error = failure;
-  }
+  });
+  const bool is_seen = is_there(sign);
   ranks.barrier();
-  if (!error && !is_there(sign)) {
-    error =
-        Error(ErrorKind::kIo, fmt::format("--output_dir {} is not the folder of rank 0: all ranks write into it, so "
-                                          "it must be on a disk that they share",
-                                          folder.string()));
-  }
-  const std::optional<Error> first = comm::first_error(ranks, error);
   std::error_code ignored;
   if (ranks.rank() == 0) fs::remove(sign, ignored);
-  if (first) throw Error(*first);
+  comm::together(ranks, [&] {
+    require(is_seen, ErrorKind::kIo,
+            "--output_dir {} is not the folder of rank 0: all ranks write into it, so it must be on a disk that they "
+            "share",
+            folder.string());
+  });
 }
 
 }  // namespace strake::tasks

@@ -13,6 +13,9 @@ namespace strake::tasks {
 
 bool wants_resume(const TrainConfig& config);
 
+// --output_dir, or of the folders above it the first that is there.
+std::filesystem::path output_place(const TrainConfig& config);
+
 // Error (kIo) if --output_dir is no folder, or none that can be made or written into. Changes nothing.
 void check_output_place(const TrainConfig& config);
 

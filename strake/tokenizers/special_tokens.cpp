@@ -35,13 +35,8 @@ SpecialTokens::SpecialTokens(const SpecialTokenFiles& files, const Vocabulary& v
                              std::vector<AddedToken> from_tokenizer_json, std::span<const SpecialDefault> defaults)
     : source_(files.source) {
   for (const SpecialDefault& role : defaults) roles_[role.name] = to_token(role.content, true, source_);
-  const bool listed = is_listed(files.tokenizer_config);
-  read_roles(files.tokenizer_config);
-  if (!listed) read_roles(files.special_tokens_map);
-  if (listed) {
-    read_added_tokens_decoder(files.tokenizer_config.at("added_tokens_decoder"));
-  } else {
-    read_added_tokens(files.added_tokens);
+  read(files);
+  if (!is_listed(files.tokenizer_config)) {
     for (AddedToken& token : from_tokenizer_json) add(std::move(token));
   }
   add_roles();
@@ -51,19 +46,22 @@ SpecialTokens::SpecialTokens(const SpecialTokenFiles& files, const Vocabulary& v
 std::vector<AddedToken> SpecialTokens::beside(const SpecialTokenFiles& files, const Vocabulary& vocabulary,
                                               std::vector<AddedToken> from_tokenizer_json) {
   SpecialTokens own(files.source);
-  own.read_roles(files.tokenizer_config);
-  const bool listed = is_listed(files.tokenizer_config);
-  if (!listed) own.read_roles(files.special_tokens_map);
-  if (listed) {
-    own.read_added_tokens_decoder(files.tokenizer_config.at("added_tokens_decoder"));
-  } else {
-    own.read_added_tokens(files.added_tokens);
-  }
+  own.read(files);
   own.add_roles();
-  std::vector<AddedToken> more = std::exchange(own.tokens_, std::move(from_tokenizer_json));
+  const std::vector<AddedToken> more = std::exchange(own.tokens_, std::move(from_tokenizer_json));
   for (const AddedToken& token : more) own.add_if_new(token);
   own.read_others(files, vocabulary);
   return std::move(own.tokens_);
+}
+
+void SpecialTokens::read(const SpecialTokenFiles& files) {
+  read_roles(files.tokenizer_config);
+  if (is_listed(files.tokenizer_config)) {
+    read_added_tokens_decoder(files.tokenizer_config.at("added_tokens_decoder"));
+  } else {
+    read_roles(files.special_tokens_map);
+    read_added_tokens(files.added_tokens);
+  }
 }
 
 const std::string& SpecialTokens::content(const char* role) const {

@@ -44,6 +44,8 @@ class SpecialTokens {
  private:
   explicit SpecialTokens(std::string source) : source_(std::move(source)) {}
 
+  // Roles, and tokens that are not of tokenizer.json.
+  void read(const SpecialTokenFiles& files);
   void read_roles(const Json& config);
   void read_added_tokens_decoder(const Json& decoder);
   void read_added_tokens(const Json& added);
