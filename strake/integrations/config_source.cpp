@@ -65,6 +65,8 @@ ConfigSource read_config_source(const std::string& argument, const std::string& 
     name = flag + " (base64)";
     text = *decoded;
   }
+  require(!text.starts_with("\xff\xfe") && !text.starts_with("\xfe\xff"), ErrorKind::kConfig,
+          "{}: found UTF-16, expected UTF-8", name);
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   Json root = parse_json(hjson_to_json(text, name), name);
   require(root.is_object(), ErrorKind::kConfig, "{}: found {}, expected an object", name, root.type_name());

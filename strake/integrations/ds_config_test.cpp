@@ -106,6 +106,8 @@ TEST(DsConfigSource, TakesAFileInlineJsonOrBase64) {
   EXPECT_THAT(refusal("eyJh"), HasSubstr("--deepspeed (base64): line 1, column 2: the string has no end"));
   write_file_atomically(path, "[1]");
   EXPECT_THAT(refusal(path), HasSubstr("found array, expected an object"));
+  write_file_atomically(path, "\xff\xfe{");
+  EXPECT_THAT(refusal(path), HasSubstr("ds_config.json: found UTF-16, expected UTF-8"));
   std::filesystem::remove_all(folder);
 }
 

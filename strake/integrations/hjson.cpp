@@ -202,6 +202,9 @@ class Rewriter {
   void unquoted() {
     require_here(!is_end(), position_, "expected a value, found the end");
     require_here(!is_one_of(next(), kPunctuators), position_, "found '{}', expected a value", found());
+    const bool is_python_number = starts("Infinity") || starts("-Infinity") || starts("NaN");
+    require_here(!is_python_number, position_,
+                 "found what Python writes for a number that is not finite; leave the key out for its default");
     const size_t begin = position_;
     const size_t line_end = std::min(text_.find_first_of(kEndsOfLine, begin), text_.size());
     for (; position_ <= line_end; ++position_) {
