@@ -13,6 +13,8 @@
 #include <fstream>
 #include <optional>
 
+#include "strake/core/control_groups.h"
+
 namespace strake {
 namespace {
 
@@ -29,17 +31,6 @@ std::optional<int64_t> address_space() {
 void apply_limit(const fs::path& file, MemoryLimit& limit) {
   int64_t bytes = 0;
   if (std::ifstream(file) >> bytes && bytes > 0 && bytes < limit.bytes) limit = {bytes, file.string()};
-}
-
-// Limits of a group and of all that it lies in.
-void apply_group(const fs::path& root, const fs::path& group, const char* name, MemoryLimit& limit) {
-  apply_limit(root / name, limit);
-  fs::path folder = root;
-  for (const fs::path& part : group.relative_path()) {
-    if (part == "..") return;
-    folder /= part;
-    apply_limit(folder / name, limit);
-  }
 }
 
 // Of the heap that sbrk extends: as far as huge pages were asked for.
@@ -89,20 +80,10 @@ void ask_for_huge_pages(const void* block, size_t bytes) {
   ::madvise(from, end - begin, MADV_HUGEPAGE);  // advice: a refusal is no error
 }
 
-MemoryLimit memory_limit(const fs::path& control_groups, const fs::path& membership) {
+MemoryLimit memory_limit(const fs::path& root, const fs::path& membership) {
   MemoryLimit limit{int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE), "the machine's memory"};
-  // Lines "hierarchy:controllers:path"; version 2 is "0::path".
-  std::ifstream lines(membership);
-  for (std::string line; std::getline(lines, line);) {
-    const size_t first = line.find(':');
-    const size_t second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const fs::path group(line.substr(second + 1));
-    if (controllers == ",,") apply_group(control_groups, group, "memory.max", limit);
-    if (controllers.find(",memory,") != std::string::npos) {
-      apply_group(control_groups / "memory", group, "memory.limit_in_bytes", limit);
-    }
+  for (const ControlGroup& group : control_groups("memory", root, membership)) {
+    apply_limit(group.folder / (group.is_version_2 ? "memory.max" : "memory.limit_in_bytes"), limit);
   }
   const std::optional<int64_t> addresses = address_space();
   if (addresses && *addresses - kAddressesBesideTensors < limit.bytes - kResidentBesideTensors) {

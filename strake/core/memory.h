@@ -40,8 +40,8 @@ struct MemoryLimit {
 
 // The machine's memory, or less if a control group (version 2 or 1) of the process, as containers and batch systems
 // have, allows less; or the limit of the address space (RLIMIT_AS), where that leaves less for tensors.
-// `control_groups` and `membership` are for tests.
-MemoryLimit memory_limit(const std::filesystem::path& control_groups = "/sys/fs/cgroup",
+// `root` and `membership` are for tests.
+MemoryLimit memory_limit(const std::filesystem::path& root = "/sys/fs/cgroup",
                          const std::filesystem::path& membership = "/proc/self/cgroup");
 
 }  // namespace strake

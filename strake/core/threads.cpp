@@ -6,18 +6,48 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <fstream>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "strake/core/control_groups.h"
 #include "strake/core/error.h"
 
 namespace strake {
+namespace {
 
-int available_cores() {
+namespace fs = std::filesystem;
+
+int cores_of_affinity() {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return 1;
-  return std::max(1, CPU_COUNT(&mask));
+  return sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
+}
+
+// Of the processor time that a group may take: microseconds in a period of so many. None without a limit, which is
+// "max" or -1.
+std::optional<int64_t> whole_cores(const ControlGroup& group) {
+  int64_t quota = 0;
+  int64_t period = 0;
+  if (group.is_version_2) {
+    std::ifstream(group.folder / "cpu.max") >> quota >> period;
+  } else {
+    std::ifstream(group.folder / "cpu.cfs_quota_us") >> quota;
+    std::ifstream(group.folder / "cpu.cfs_period_us") >> period;
+  }
+  if (quota <= 0 || period <= 0) return std::nullopt;
+  return quota / period;
+}
+
+}  // namespace
+
+int available_cores(const fs::path& root, const fs::path& membership) {
+  int64_t cores = cores_of_affinity();
+  for (const ControlGroup& group : control_groups("cpu", root, membership)) {
+    cores = std::min(cores, whole_cores(group).value_or(cores));
+  }
+  return static_cast<int>(std::max<int64_t>(1, cores));
 }
 
 int threads_per_rank(int ranks_on_host) {

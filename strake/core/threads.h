@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 
 namespace strake {
 
-// Cores this process may use, from its affinity mask (containers and `taskset` set it), at least 1.
-int available_cores();
+// Cores this process may use, at least 1: those of its affinity mask (`taskset`, batch systems), or as many as its
+// control groups give it the time of (`docker run --cpus`, limits of Kubernetes), of parts of a core none: threads
+// beyond that would be stopped in the middle of what others wait for. `root` and `membership` are for tests.
+int available_cores(const std::filesystem::path& root = "/sys/fs/cgroup",
+                    const std::filesystem::path& membership = "/proc/self/cgroup");
 
 // Compute threads for one rank when `ranks_on_host` ranks share the machine: STRAKE_NUM_THREADS if set, else
 // the cores divided evenly, at least 1. OMP_NUM_THREADS is not read: launchers set it to 1 behind the user's back.
