@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace strake::tensors {
 namespace {
@@ -35,6 +36,12 @@ Error as_error(const std::exception_ptr& error) {
     return out_of_memory(" (" + printable(of_gpu.what_without_backtrace(), 200) + ")");
   } catch (const std::filesystem::filesystem_error& of_file) {
     return {ErrorKind::kIo, of_file.what()};
+  } catch (const std::system_error& of_system) {
+    if (of_system.code() != std::errc::resource_unavailable_try_again) return {ErrorKind::kInternal, of_system.what()};
+    return {ErrorKind::kUsage,
+            fmt::format("the system gives this process no more threads ({}): ulimit -u, ulimit -v and pids.max of "
+                        "containers limit them, STRAKE_NUM_THREADS lowers how many are wanted",
+                        of_system.what())};
   } catch (const std::exception& other) {
     return tells_of_memory(other.what()) ? out_of_memory("") : Error(ErrorKind::kInternal, other.what());
   } catch (...) {

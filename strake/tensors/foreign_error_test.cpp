@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <functional>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 
 namespace strake::tensors {
 namespace {
@@ -40,6 +42,13 @@ TEST(ForeignError, MemoryThatIsNotThereWasAskedForBySettings) {
     EXPECT_THAT(error.what(), HasSubstr("--gradient_checkpointing"));
   }
   EXPECT_THAT(error_of(actions.back()).what(), HasSubstr("(CUDA out of memory. Tried to allocate 2.00 GiB"));
+}
+
+TEST(ForeignError, ThreadsThatAreNotGivenAreALimitOfTheSystem) {
+  const Error threads = error_of([] { throw std::system_error(EAGAIN, std::generic_category()); });
+  EXPECT_EQ(threads.kind(), ErrorKind::kUsage);
+  EXPECT_THAT(threads.what(), HasSubstr("ulimit -u"));
+  EXPECT_EQ(error_of([] { throw std::system_error(EINVAL, std::generic_category()); }).kind(), ErrorKind::kInternal);
 }
 
 TEST(ForeignError, FilesAndTheRest) {
