@@ -1,9 +1,11 @@
 #include <fcntl.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strake/cli/verbs.h"
@@ -26,7 +28,10 @@ void print_help(std::ostream& out) {
   out << "\nExit codes: 0 done, 2 flags or configuration, 3 data, 4 file, 5 communication, 6 numeric, 70 a bug in "
          "strake, 75 ended by SIGTERM with a checkpoint saved.\n\n"
          "Environment:\n"
-         "  STRAKE_NUM_THREADS    threads of a rank; if it is not set, the ranks of a machine share its cores\n"
+         "  STRAKE_NUM_THREADS    threads of a rank; if it is not set, ranks share the cores that they may use, as "
+         "taskset,\n"
+         "                        batch systems and containers limit them. OMP_NUM_THREADS and OMP_PROC_BIND are not "
+         "read\n"
          "  STRAKE_ISA            the highest instructions to use: reference, avx2, avx512, avx512_vnni, avx512_bf16, "
          "amx\n"
          "  STRAKE_MATMUL         matrix products of training: strake, onednn or aten\n"
@@ -60,13 +65,27 @@ void run(const std::vector<std::string>& arguments) {
 
 bool ignores_hangup = false;
 
+// OpenMP would bind the threads of every rank to the same core, and those that are not OpenMP's to the first.
+void drop_bindings_of_openmp(char** environment) {
+  constexpr std::string_view kBindings[] = {"OMP_PROC_BIND=", "OMP_PLACES=", "GOMP_CPU_AFFINITY="};
+  const auto binds = [&](std::string_view variable) {
+    return std::ranges::any_of(kBindings, [&](std::string_view name) { return variable.starts_with(name); });
+  };
+  char** kept = environment;
+  for (char** variable = environment; *variable != nullptr; ++variable) {
+    if (!binds(*variable)) *kept++ = *variable;
+  }
+  *kept = nullptr;
+}
+
 // UCX, which MPI libraries bring along, takes the signal when it is loaded, so that a program would outlive its
-// terminal. This is called before.
-void note_hangup() {
+// terminal. OpenMP reads its variables when it is loaded.
+void before_libraries(int /*argc*/, char** /*argv*/, char** environment) {
   struct sigaction action{};
   ignores_hangup = ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+  drop_bindings_of_openmp(environment);
 }
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)() = note_hangup;
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) = before_libraries;
 
 // A file that is opened must not become standard input, output or error because the caller closed those: what is logged
 // would be written into it. Reading or writing them fails as before.

@@ -4,7 +4,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <mpi.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,11 +13,11 @@
 #include <exception>
 #include <functional>
 #include <span>
-#include <string_view>
 #include <thread>
 
 #include "strake/comm/pmi_server.h"
 #include "strake/comm/rank_guard.h"
+#include "strake/comm/rank_host.h"
 #include "strake/comm/rank_lines.h"
 #include "strake/comm/rank_wait.h"
 #include "strake/comm/rank_watch.h"
@@ -309,23 +308,12 @@ RankTies tie_ranks(const RankEnvironment& environment) {
   return ties;
 }
 
-// By the names of hosts, which containers of a cluster have of their own. Collective.
-void find_host(Comm& comm, RankEnvironment& environment) {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  constexpr int kBitsBeyondDouble = 12;
-  const auto own = static_cast<double>(std::hash<std::string_view>()(name.data()) >> kBitsBeyondDouble);
-  const std::vector<double> all = all_gather_values(comm, {own});
-  environment.local_size = static_cast<int>(std::ranges::count(all, own));
-  environment.local_rank = static_cast<int>(std::count(all.begin(), all.begin() + comm.rank(), own));
-  environment.knows_host = true;
-}
-
 }  // namespace
 
 std::unique_ptr<Comm> make_mpi_comm(RankEnvironment& environment, std::chrono::seconds patience) {
-  // Its error, before ranks wait for this one.
+  // Their errors, before ranks wait for this one.
   const std::optional<std::string> reason_not_to_share = reason_not_to_share_memory();
+  wanted_threads();
   RankTies ties = tie_ranks(environment);
   int provided = 0;
   RankWatch::start_mpi(
@@ -336,7 +324,7 @@ std::unique_ptr<Comm> make_mpi_comm(RankEnvironment& environment, std::chrono::s
           "{} started rank {} of {}, but the MPI library of this build sees rank {} of {}: use the launcher of the MPI "
           "strake was built with (mpirun.mpich by default)",
           environment.launcher, environment.rank, environment.size, comm->rank(), comm->size());
-  if (!environment.knows_host) find_host(*comm, environment);
+  find_host(*comm, environment);
   comm->find_shared_memory(environment, reason_not_to_share);
   return comm;
 }

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "strake/core/threads.h"
+
 namespace strake::comm {
 
 // The place of this process in a job, as its launcher's environment variables tell.
@@ -13,9 +15,12 @@ struct RankEnvironment {
   int size = 1;
   int local_size = 1;          // processes on this host
   int local_rank = 0;          // among them
+  int num_cores = 1;           // of this host that are this process's; find_host() tells
   bool knows_host = true;      // false: the launcher told no local_size, which stands for one host's
   std::string master_address;  // torchrun only
   int master_port = 0;         // torchrun only
+
+  int num_threads() const { return wanted_threads().value_or(num_cores); }
 };
 
 // Looks for, in this order: OMPI_COMM_WORLD_RANK/SIZE (Open MPI), PMI_RANK/PMI_SIZE (MPICH), SLURM_PROCID/SLURM_NTASKS

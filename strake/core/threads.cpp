@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -18,12 +19,6 @@ namespace strake {
 namespace {
 
 namespace fs = std::filesystem;
-
-int cores_of_affinity() {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  return sched_getaffinity(0, sizeof(mask), &mask) == 0 ? CPU_COUNT(&mask) : 1;
-}
 
 // Of the processor time that a group may take: microseconds in a period of so many. None without a limit, which is
 // "max" or -1.
@@ -42,24 +37,58 @@ std::optional<int64_t> whole_cores(const ControlGroup& group) {
 
 }  // namespace
 
+std::vector<int> cores_of_process() {
+  std::vector<int> cores;
+  if (omp_get_proc_bind() != omp_proc_bind_false) {
+    for (int place = 0; place < omp_get_num_places(); ++place) {
+      std::vector<int> of_place(static_cast<size_t>(omp_get_place_num_procs(place)));
+      omp_get_place_proc_ids(place, of_place.data());
+      cores.insert(cores.end(), of_place.begin(), of_place.end());
+    }
+    std::ranges::sort(cores);
+    cores.erase(std::ranges::unique(cores).begin(), cores.end());
+    return cores;
+  }
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return {0};
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &mask)) cores.push_back(core);
+  }
+  return cores;
+}
+
 int available_cores(const fs::path& root, const fs::path& membership) {
-  int64_t cores = cores_of_affinity();
+  auto cores = static_cast<int64_t>(cores_of_process().size());
   for (const ControlGroup& group : control_groups("cpu", root, membership)) {
     cores = std::min(cores, whole_cores(group).value_or(cores));
   }
   return static_cast<int>(std::max<int64_t>(1, cores));
 }
 
-int threads_per_rank(int ranks_on_host) {
-  const char* text = std::getenv("STRAKE_NUM_THREADS");
-  if (text != nullptr && *text != '\0') {
-    int threads = 0;
-    const char* end = text + std::strlen(text);
-    const auto parsed = std::from_chars(text, end, threads);
-    require(parsed.ec == std::errc{} && parsed.ptr == end && threads >= 1 && threads <= 4096, ErrorKind::kUsage,
-            "STRAKE_NUM_THREADS={} is not a number of threads", text);
-    return threads;
+int share_of_cores(const std::vector<std::vector<int>>& of_processes, size_t own) {
+  constexpr double kRounding = 1e-6;  // of sums such as 1/3 + 1/3 + 1/3
+  double share = 0;
+  for (const int core : of_processes[own]) {
+    share += 1.0 / static_cast<double>(std::ranges::count_if(
+                       of_processes, [&](const auto& cores) { return std::ranges::binary_search(cores, core); }));
   }
+  return std::max(1, static_cast<int>(share + kRounding));
+}
+
+std::optional<int> wanted_threads() {
+  const char* text = std::getenv("STRAKE_NUM_THREADS");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  int threads = 0;
+  const char* end = text + std::strlen(text);
+  const auto parsed = std::from_chars(text, end, threads);
+  require(parsed.ec == std::errc{} && parsed.ptr == end && threads >= 1 && threads <= 4096, ErrorKind::kUsage,
+          "STRAKE_NUM_THREADS={} is not a number of threads", text);
+  return threads;
+}
+
+int threads_per_rank(int ranks_on_host) {
+  if (const std::optional<int> wanted = wanted_threads()) return *wanted;
   return std::max(1, available_cores() / std::max(1, ranks_on_host));
 }
 

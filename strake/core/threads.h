@@ -6,17 +6,30 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
+#include <vector>
 
 namespace strake {
 
-// Cores this process may use, at least 1: those of its affinity mask (`taskset`, batch systems), or as many as its
-// control groups give it the time of (`docker run --cpus`, limits of Kubernetes), of parts of a core none: threads
-// beyond that would be stopped in the middle of what others wait for. `root` and `membership` are for tests.
+// The numbers of the cores that this process may use, by its affinity mask (`taskset`, batch systems, launchers that
+// bind ranks), which OpenMP's places are a part of where OMP_PROC_BIND has bound the calling thread to one of them.
+std::vector<int> cores_of_process();
+
+// How many that is, or as many as the process's control groups give it the time of (`docker run --cpus`, limits of
+// Kubernetes), of parts of a core none: threads beyond that would be stopped in the middle of what others wait for. At
+// least 1. `root` and `membership` are for tests.
 int available_cores(const std::filesystem::path& root = "/sys/fs/cgroup",
                     const std::filesystem::path& membership = "/proc/self/cgroup");
 
-// Compute threads for one rank when `ranks_on_host` ranks share the machine: STRAKE_NUM_THREADS if set, else
-// the cores divided evenly, at least 1. OMP_NUM_THREADS is not read: launchers set it to 1 behind the user's back.
+// Whole cores, at least 1, for process `own` of those on a host, which may use the cores `of_processes`: each core is
+// divided among those that may use it.
+int share_of_cores(const std::vector<std::vector<int>>& of_processes, size_t own);
+
+// STRAKE_NUM_THREADS, if it is set. OMP_NUM_THREADS is not read: launchers set it to 1 behind the user's back.
+std::optional<int> wanted_threads();
+
+// Compute threads for one rank when `ranks_on_host` ranks share what this process may use: wanted_threads(), or the
+// cores divided evenly, at least 1.
 int threads_per_rank(int ranks_on_host);
 
 // Number of threads that parallel_for uses when called from this thread.

@@ -95,5 +95,19 @@ TEST(Threads, CoresAreSharedEvenlyAndFollowTheAffinityMask) {
   }).join();
 }
 
+TEST(Threads, CoresAreDividedAmongTheProcessesThatMayUseThem) {
+  const std::vector<int> lower{0, 1, 2, 3};
+  const std::vector<int> upper{4, 5, 6, 7};
+  const std::vector<int> all{0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(share_of_cores({all}, 0), 8);
+  EXPECT_EQ(share_of_cores({all, all}, 1), 4);
+  EXPECT_EQ(share_of_cores({lower, upper}, 1), 4);                // each bound to its own
+  EXPECT_EQ(share_of_cores({lower, upper, lower, upper}, 2), 2);  // two to a socket
+  EXPECT_EQ(share_of_cores({lower, all}, 1), 6);
+  EXPECT_EQ(share_of_cores({all, all, all}, 0), 2);
+  EXPECT_EQ(share_of_cores({{3}, {3}, {3}}, 0), 1);
+  EXPECT_EQ(share_of_cores({{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}, 1), 1);  // 1/3 + 1/3 + 1/3
+}
+
 }  // namespace
 }  // namespace strake

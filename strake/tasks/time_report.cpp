@@ -63,9 +63,10 @@ SpeedFigure speed_between_machines(const PlannedRun& run) {
 struct Measuring {
   std::unique_ptr<comm::Comm> comm;
   int on_machine = 1;
+  int threads = 1;
   int machines = 1;
 
-  training::StartedRanks ranks() const { return {.comm = *comm, .on_machine = on_machine}; }
+  training::StartedRanks ranks() const { return {.comm = *comm, .on_machine = on_machine, .threads = threads}; }
 };
 
 // The first ones of each machine. None: this process is none of them.
@@ -78,8 +79,10 @@ std::optional<Measuring> choose_processes(LaunchedRanks& ranks, const PlannedRun
   if (!measures) return std::nullopt;
   const int on_full_machine = std::min(run.ranks_per_machine, ranks.most_on_a_machine());
   const int size = part->size();
+  const bool is_full = run.ranks_per_machine == ranks.place().local_size;
   return Measuring{.comm = std::move(part),
                    .on_machine = std::min({run.ranks_per_machine, ranks.place().local_size, size}),
+                   .threads = is_full ? ranks.place().num_threads() : threads_per_rank(run.ranks_per_machine),
                    .machines = (size + on_full_machine - 1) / on_full_machine};
 }
 
@@ -89,7 +92,7 @@ SpeedFigure speed_within_groups(const PlannedRun& run, const Measuring& processe
   const int of_group = std::min(all.size(), static_cast<int>(run.options.sharding.group_size));
   const int groups = all.size() / of_group;
   const auto group = all.split(std::min(all.rank() / of_group, groups - 1));  // what is left over joins the last one
-  const training::StartedRanks ranks{.comm = *group, .on_machine = processes.on_machine};
+  const training::StartedRanks ranks{.comm = *group, .on_machine = processes.on_machine, .threads = processes.threads};
   const double own = training::measure_sums_between_ranks(training::Crew::of(run.ranks_per_machine, ranks));
   return {std::ranges::min(comm::all_gather_values(all, {own})),
           fmt::format("measured: sums of gradients between the {} processes of a group", of_group)};

@@ -237,6 +237,13 @@ void log_environment(const TrainConfig& config, const TrainJob& job, const Launc
             describe_cpu(), matrix_products(config), config.training.precision_text());
 }
 
+void warn_of_crowded_cores(const TrainConfig& config, const Launch& launch) {
+  const int cores = available_cores();
+  if (config.trains_on_gpus() || launch.mpi || launch.num_ranks <= cores) return;
+  log::warning("{} ranks share {} core{}: fewer of them are as fast and take less memory", launch.num_ranks, cores,
+               cores == 1 ? "" : "s");
+}
+
 // Other kernels round otherwise: such a run has not the bits of any other one.
 void warn_of_other_kernels(const TrainConfig& config, comm::Comm& ranks) {
   const std::string own = fmt::format("{} and matrix products of {}", to_string(best_isa()), matrix_products(config));
@@ -302,7 +309,7 @@ Launch launch_ranks(const TrainConfig& config) {
           launched ? launched->launcher : "");
   if (launched) launch.mpi = comm::make_mpi_comm(*launched, launch.patience);
   launch.num_ranks = launch.mpi ? launch.mpi->size() : static_cast<int>(config.ranks);
-  launch.threads = threads_per_rank(launch.ranks_here());
+  launch.threads = launched ? launched->num_threads() : threads_per_rank(launch.ranks_here());
   log::set_rank(launch.mpi ? launch.mpi->rank() : 0);
   tensors::set_compute_threads(launch.threads);
   return launch;
@@ -348,6 +355,7 @@ training::TrainReport run_job(TrainConfig config, const Launch& launch) {
   const RankCount ranks{.world = launch.num_ranks, .per_node = launch.ranks_here()};
   const ShardingRequest sharding = choose_sharding(config, ranks, *job);
   log_environment(config, *job, launch);
+  warn_of_crowded_cores(config, launch);
   if (launch.mpi) warn_of_other_kernels(config, *launch.mpi);
   check_memory(config, *job, launch, sharding);
   if (launch.is_first()) check_output_place(config);

@@ -193,7 +193,7 @@ class Layer {
 }  // namespace
 
 Crew Crew::of(int ranks_on_machine, const std::optional<StartedRanks>& started) {
-  const int threads = threads_per_rank(ranks_on_machine);
+  const int threads = started ? started->threads : threads_per_rank(ranks_on_machine);
   return {.ranks = ranks_on_machine,
           .threads = threads,
           .at_once = std::clamp(available_cores() / threads, 1, ranks_on_machine),

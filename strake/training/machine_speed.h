@@ -17,6 +17,7 @@ namespace strake::training {
 struct StartedRanks {
   comm::Comm& comm;
   int on_machine = 1;  // those of them that share this one
+  int threads = 1;     // of each
 };
 
 // The ranks of this machine. If it has fewer cores than they have threads, only some of them are at work at a time.
