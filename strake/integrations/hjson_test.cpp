@@ -76,9 +76,10 @@ TEST(Hjson, ProblemsHaveAPlace) {
   EXPECT_EQ(problem("{a: \"b\n\"}"), "text: line 1, column 7: found a control character in a string");
   EXPECT_EQ(problem("{a: 'b\\"), "text: line 1, column 5: the string has no end");
   EXPECT_EQ(problem("{a: '''b''"), "text: line 1, column 5: the string of several lines has no '''");
-  EXPECT_EQ(problem("{\"a\": Infinity, \"b\": 1}"),
-            "text: line 1, column 7: found what Python writes for a number that is not finite; leave the key out for its "
-            "default");
+  EXPECT_EQ(
+      problem("{\"a\": Infinity, \"b\": 1}"),
+      "text: line 1, column 7: found what Python writes for a number that is not finite; leave the key out for its "
+      "default");
   EXPECT_THAT(problem("{\n a: [tru]}"), StartsWith("text: line 2, column 6: what begins here is neither"));
   EXPECT_EQ(problem("{\n a: [1, 2}"), "text: line 2, column 10: found '}', expected a value");
   EXPECT_EQ(problem("{\n a: [1, 2"), "text: line 2, column 5: '[' has no ']'");

@@ -89,22 +89,6 @@ def test_threads_and_batches_may_change_in_between(inputs, whole, interrupted):
     assert interrupted.read_bytes() == whole.read_bytes()
 
 
-def threads_of_run(inputs, output, prefix=(), **variables):
-    line = [*prefix, *command("predict", output=output, overwrite_output=True, **inputs)]
-    outcome = run(line, env=environment(STRAKE_NUM_THREADS="", **variables))
-    assert outcome.code == 0, outcome.err
-    return manifest_of(output)["threads"]
-
-
-def test_threads_are_as_many_as_cores_whatever_openmp_is_told(inputs, tmp_path):
-    cores = threads_of_run(inputs, tmp_path / "scored.parquet")
-    assert 1 <= cores <= len(os.sched_getaffinity(0))
-    for variables in [{"OMP_NUM_THREADS": "1"}, {"OMP_PROC_BIND": "true"}, {"GOMP_CPU_AFFINITY": "0"}]:
-        assert threads_of_run(inputs, tmp_path / "scored.parquet", **variables) == cores
-    one = str(min(os.sched_getaffinity(0)))
-    assert threads_of_run(inputs, tmp_path / "scored.parquet", prefix=["taskset", "-c", one]) == 1
-
-
 def test_the_model_may_move_in_between(inputs, whole, interrupted, tmp_path):
     moved = shutil.copytree(inputs["model_name_or_path"], tmp_path / "moved")
     strake("predict", output=interrupted, **(inputs | {"model_name_or_path": moved}))

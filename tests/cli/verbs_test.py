@@ -1,6 +1,7 @@
 """What each verb gives: tables in all formats in, the same rows with predictions out, and runs that end as asked."""
 
 import json
+import os
 import re
 import shutil
 
@@ -8,7 +9,7 @@ import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import BINARY, command, losses, metrics, predict, run, strake, summary
+from program import BINARY, command, environment, losses, metrics, predict, run, strake, summary
 from safetensors.numpy import load_file, save_file
 from tiny_models import make_model, read_config, reviews, write_table
 
@@ -522,3 +523,23 @@ def test_a_checkpoint_of_old_names_is_understood(folder, tmp_path):
     train(folder, tmp_path / "out", model_name_or_path=old)
     train(folder, tmp_path / "expected")
     assert losses(tmp_path / "out") == losses(tmp_path / "expected")
+
+
+# Threads
+
+
+def threads_of_run(classifier, folder, output, prefix=(), **variables):
+    flags = {"model_name_or_path": classifier, "input": folder / "check.parquet", "output": output / "scored.parquet"}
+    line = [*prefix, *command("predict", overwrite_output=True, **flags)]
+    outcome = run(line, env=environment(STRAKE_NUM_THREADS="", **variables))
+    assert outcome.code == 0, outcome.err
+    return json.loads((output / "_scored.parquet.manifest.json").read_text())["threads"]
+
+
+def test_threads_are_as_many_as_cores_whatever_openmp_is_told(folder, classifier, tmp_path):
+    cores = threads_of_run(classifier, folder, tmp_path)
+    assert 1 <= cores <= len(os.sched_getaffinity(0))
+    for variables in [{"OMP_NUM_THREADS": "1"}, {"OMP_PROC_BIND": "true"}, {"GOMP_CPU_AFFINITY": "0"}]:
+        assert threads_of_run(classifier, folder, tmp_path, **variables) == cores
+    one = str(min(os.sched_getaffinity(0)))
+    assert threads_of_run(classifier, folder, tmp_path, prefix=["taskset", "-c", one]) == 1
