@@ -37,7 +37,11 @@ class NcclComm final : public StagedComm {
     host_.broadcast(words, 0);
     std::memcpy(&id, words.const_data_ptr(), sizeof(id));
     kernels::cuda::check(cuda_, cuda_.make_stream(&stream_), "making a stream");
-    check(nccl_.init_rank(&comm_, size(), id, rank()), "ncclCommInitRank");
+    const int error = nccl_.init_rank(&comm_, size(), id, rank());
+    constexpr int kInvalidUsage = 5;
+    require(error != kInvalidUsage, ErrorKind::kComm,
+            "ncclCommInitRank failed: {}; NCCL says so where two ranks have the same GPU", nccl_.error_text(error));
+    check(error, "ncclCommInitRank");
   }
   // An exception is on its way where other ranks may never take their part: destroying would wait for them.
   ~NcclComm() override {
@@ -133,7 +137,12 @@ class NcclComm final : public StagedComm {
     const c10::DeviceGuard guard(device_);
     kernels::cuda::check(cuda_, cuda_.wait_for_stream(stream_, nullptr), operation);
     check(nccl_.group_start(), "ncclGroupStart");
-    give();
+    try {
+      give();
+    } catch (...) {
+      nccl_.group_end();  // nothing can be aborted within a group
+      throw;
+    }
     check(nccl_.group_end(), operation);
     int done = 0;
     RankWait wait(nullptr, operation, patience());

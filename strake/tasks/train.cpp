@@ -114,7 +114,8 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   training::TrainingOptions options = config.training;
   std::unique_ptr<comm::Comm> nccl;
   if (config.trains_on_gpus()) {
-    options.gpu = ranks.rank() - start.first_rank;
+    // Batch systems may let each process see but its own.
+    options.gpu = training::open_gpus() == 1 ? 0 : ranks.rank() - start.first_rank;
     nccl = take_gpu(*options.gpu, ranks);
   }
   comm::Comm& comm = nccl ? *nccl : ranks;
@@ -157,18 +158,6 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
   return report;
-}
-
-void require_gpus(int ranks_here) {
-  int gpus = 0;
-  try {
-    gpus = training::open_gpus();
-  } catch (Error& error) {
-    error.add_context("--device cuda");
-    throw;
-  }
-  require(ranks_here <= gpus, ErrorKind::kUsage, "--device cuda: {} ranks on this machine, which has {} GPU{}",
-          ranks_here, gpus, gpus == 1 ? "" : "s");
 }
 
 std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
@@ -225,6 +214,23 @@ struct Launch {
   int ranks_here() const { return launched ? launched->local_size : num_ranks; }
   bool is_first() const { return !mpi || mpi->rank() == 0; }
 };
+
+void require_gpus(const Launch& launch) {
+  // While one rank's thread waits in NCCL, another's must not wait for it to load a kernel ("Lazy Loading" in NVIDIA's
+  // guide of CUDA).
+  if (!launch.launched && launch.num_ranks > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  int gpus = 0;
+  try {
+    gpus = training::open_gpus();
+  } catch (Error& error) {
+    error.add_context("--device cuda");
+    throw;
+  }
+  const bool has_own = launch.launched && gpus == 1;
+  require(has_own || launch.ranks_here() <= gpus, ErrorKind::kUsage,
+          "--device cuda: {} ranks on this machine, which has {} GPU{}", launch.ranks_here(), gpus,
+          gpus == 1 ? "" : "s");
+}
 
 void log_environment(const TrainConfig& config, const TrainJob& job, const Launch& launch) {
   log::info("{}; {} training sequences, {} tokens", job.describe(), job.train_data().size(),
@@ -350,7 +356,7 @@ training::TrainReport run_ranks(const TrainConfig& config, const TrainJob& job, 
 
 training::TrainReport run_job(TrainConfig config, const Launch& launch) {
   if (launch.mpi) require_alike({{"dry_run", config.dry_run}}, *launch.mpi);  // others would wait for one that ends
-  if (config.trains_on_gpus()) require_gpus(launch.ranks_here());
+  if (config.trains_on_gpus()) require_gpus(launch);
   const auto job = make_job(config, launch.mpi ? launch.threads : available_cores());
   const RankCount ranks{.world = launch.num_ranks, .per_node = launch.ranks_here()};
   const ShardingRequest sharding = choose_sharding(config, ranks, *job);

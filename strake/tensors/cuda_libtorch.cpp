@@ -1,5 +1,6 @@
 #include "strake/tensors/cuda_libtorch.h"
 
+#include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <dlfcn.h>
 
@@ -33,6 +34,8 @@ c10::DeviceIndex open_once() {
   const c10::DeviceIndex count = c10::impl::getDeviceGuardImpl(c10::kCUDA)->deviceCount();
   require(count > 0, ErrorKind::kConfig,
           "no GPU: CUDA finds none on this machine (nvidia-smi shows what the driver has)");
+  // It remembers that it had no half for CUDA, so that the first tensor on a GPU would fail.
+  require(at::hasCUDA(), ErrorKind::kInternal, "GPUs were opened after libtorch had been asked for one");
   return count;
 }
 

@@ -1,5 +1,6 @@
 #include "strake/training/device.h"
 
+#include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "strake/core/error.h"
@@ -14,8 +15,14 @@ at::Device device_of(const TrainingOptions& options) {
 }
 
 int open_gpus() {
-  const int count = tensors::open_cuda_libtorch();
-  kernels::cuda::library();
+  static const int count = [] {
+    const int found = tensors::open_cuda_libtorch();
+    kernels::cuda::library();
+    // As on CPUs, sums of products in 16 bits are fp32 until their end.
+    at::globalContext().setAllowBF16ReductionCuBLAS(false);
+    at::globalContext().setAllowFP16ReductionCuBLAS(false);
+    return found;
+  }();
   return count;
 }
 

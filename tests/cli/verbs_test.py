@@ -530,6 +530,7 @@ def test_a_checkpoint_of_old_names_is_understood(folder, tmp_path):
 
 def threads_of_run(classifier, folder, output, prefix=(), **variables):
     flags = {"model_name_or_path": classifier, "input": folder / "check.parquet", "output": output / "scored.parquet"}
+    flags["max_seq_length"] = 32
     line = [*prefix, *command("predict", overwrite_output=True, **flags)]
     outcome = run(line, env=environment(STRAKE_NUM_THREADS="", **variables))
     assert outcome.code == 0, outcome.err

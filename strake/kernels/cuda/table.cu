@@ -45,7 +45,9 @@ int synchronize(void* stream) { return cudaStreamSynchronize(stream_of(stream));
 int is_done(void* stream, int* done) {
   const cudaError_t state = cudaStreamQuery(stream_of(stream));
   *done = state == cudaSuccess ? 1 : 0;
-  return state == cudaErrorNotReady ? cudaSuccess : state;
+  if (state != cudaErrorNotReady) return state;
+  cudaGetLastError();  // or others take it for one of their launches
+  return cudaSuccess;
 }
 
 int device_count(int* count) { return cudaGetDeviceCount(count); }

@@ -184,7 +184,9 @@ at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_t
     return linear_weight_gradient(wide(dy_to), wide(x_ti), library).to(at::kHalf);
   }
   if (library == MatmulLibrary::kOnednn) return onednn_linear(dy_to.t(), x_ti.t(), std::nullopt);
-  return library == MatmulLibrary::kAten ? at::mm(dy_to.t(), x_ti) : own_product(dy_to.t(), x_ti);
+  if (library != MatmulLibrary::kAten) return own_product(dy_to.t(), x_ti);
+  // The sum that it is added to is fp32: cuBLAS need not round before.
+  return dy_to.is_cuda() && dy_to.element_size() < 4 ? at::mm(dy_to.t(), x_ti, at::kFloat) : at::mm(dy_to.t(), x_ti);
 }
 
 bool can_multiply_in_place(c10::ScalarType dtype, MatmulLibrary library) {
