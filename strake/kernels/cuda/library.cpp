@@ -20,7 +20,8 @@ std::filesystem::path library_path() {
 const CudaTable& open_library(const std::filesystem::path& path) {
   void* const handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   require(handle != nullptr, ErrorKind::kConfig,
-          "no kernels for GPUs: {}. The library is built where CMake finds nvcc (of the CUDA version of libtorch, torch.version.cuda) and is looked for "
+          "no kernels for GPUs: {}. The library is built where CMake finds nvcc (of the CUDA version of libtorch, "
+          "torch.version.cuda) and is looked for "
           "beside the program or where STRAKE_CUDA_LIBRARY says; it needs libcudart.so of the same CUDA version",
           ::dlerror());
   using Entry = const CudaTable* (*)();
