@@ -3,7 +3,7 @@
 #
 #   tools/gpu_check.sh pack          where strake is built: makes build/gpu_package, which needs nothing but torch
 #   tools/gpu_check.sh run [ARGS]    on the GPU machine, in the same folder: runs it; ARGS go to GoogleTest
-#   tools/gpu_check.sh sanitize      the kernels' tests under compute-sanitizer's memcheck and racecheck
+#   tools/gpu_check.sh sanitize TOOL the kernels' tests under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 set -eu
 cd "$(dirname "$0")/.."
 package=build/gpu_package
@@ -31,8 +31,7 @@ case "${1:-}" in
   run) shift; environment; exec "$package/strake_gpu_tests" "$@" ;;
   sanitize)
     environment
-    for tool in memcheck racecheck; do
-      compute-sanitizer --tool "$tool" --error-exitcode 1 "$package/strake_gpu_tests" --gtest_filter='CudaKernels*'
-    done ;;
+    exec compute-sanitizer --tool "${2:-memcheck}" --error-exitcode 1 "$package/strake_gpu_tests" \
+      --gtest_filter='CudaKernels*' ;;
   *) sed -n 2,7p "$0"; exit 2 ;;
 esac
