@@ -95,7 +95,6 @@ class Calibrator {
       : config_(config),
         encoder_(models::read_encoder_config(config.model_name_or_path)),
         task_(choose_task(config.task, encoder_, config.model_name_or_path)),
-        text_(text_options(config, task_.task, encoder_)),
         answers_column_(std::move(answers_column)) {
     config_.packed_weights = "off";  // three precisions, two of which may never be used
   }
@@ -137,6 +136,7 @@ class Calibrator {
 
   MeasuredWith read_and_score_in_fp32() {
     ScoringModel model = load({.precision = Precision::kFp32});
+    text_ = model.text;
     read_data(model);
     exact_ = score(model, [this](size_t, at::Tensor outputs) { exact_outputs_.push_back(std::move(outputs)); });
     return MeasuredWith::of(*model.tokenizer, text_.max_seq_length);

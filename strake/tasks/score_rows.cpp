@@ -50,9 +50,12 @@ void ScoreConfig::validate() const {
           "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
 }
 
-TextOptions text_options(const ScoreConfig& config, ScoringTask task, const models::EncoderConfig& encoder) {
+TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const models::EncoderConfig& encoder,
+                         const tokenizers::Tokenizer& tokenizer) {
+  const ScoringTask task = head.task;
   TextOptions text = config.text;
   const int64_t longest = encoder.max_sequence_length();
+  const int64_t most = std::min(longest, tokenizer.model_max_length().value_or(longest));
   if (task == ScoringTask::kQuestionAnswering) {
     require(text.text_column == TextOptions().text_column && text.text_pair_column.empty(), ErrorKind::kUsage,
             "question-answering reads --question_column and --context_column: leave out --text_column and "
@@ -60,12 +63,15 @@ TextOptions text_options(const ScoreConfig& config, ScoringTask task, const mode
     const AnswerFlags& flags = config.task.answers;
     text.text_column = flags.question_column_or_default();
     text.text_pair_column = flags.context_column_or_default();
-    text.max_seq_length = config.max_seq_length.value_or(std::min(kMostWindowTokens, longest));
+    text.max_seq_length = config.max_seq_length.value_or(std::min(kMostWindowTokens, most));
     text.doc_stride = flags.doc_stride.value_or(std::min(kMostSharedTokens, text.max_seq_length / 2));
     require(*text.doc_stride < text.max_seq_length, ErrorKind::kUsage,
             "--doc_stride {} must be less than --max_seq_length {}", *text.doc_stride, text.max_seq_length);
   } else {
-    text.max_seq_length = config.max_seq_length.value_or(text.max_seq_length);
+    const int64_t usual = head.max_seq_length.value_or(text.max_seq_length);
+    // sentence-transformers prefers its own length to the tokenizer's.
+    const bool is_of_folder = head.max_seq_length && usual <= longest;
+    text.max_seq_length = config.max_seq_length.value_or(is_of_folder ? usual : std::min(usual, most));
   }
   require(task != ScoringTask::kTokenClassification || text.text_pair_column.empty(), ErrorKind::kUsage,
           "--text_pair_column {}: token-classification looks at single texts", text.text_pair_column);
@@ -110,8 +116,8 @@ ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<
   const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
   const int64_t layers = encoder.num_hidden_layers;
   const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
-  const TextOptions text = text_options(config, task.task, encoder);
   auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
+  const TextOptions text = text_options(config, task, encoder, *tokenizer);
   require(
       task.task != ScoringTask::kQuestionAnswering || tokenizer->spec().padding_side == tokenizers::Direction::kRight,
       ErrorKind::kConfig,

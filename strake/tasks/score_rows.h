@@ -39,8 +39,9 @@ struct ScoreConfig {
         "encoding", self.text.encoding,
         "of CSV, JSONL and text files, and of strings in Parquet files but for dictionaries: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.max_seq_length,
-          "tokens after which a text is cut, special ones included; default: 128. Of question-answering: tokens of the "
-          "windows that a text is cut into; default: 384, or the model's positions");
+          "tokens after which a text is cut, special ones included; default: 128, or what a folder of "
+          "sentence-transformers says. Of question-answering: tokens of the windows that a text is cut into; default: "
+          "384. Defaults are no more than the model's positions and the tokenizer's model_max_length");
     visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens that a core computes at a time");
     visit("precision", self.precision.precision,
           "fp32 (as if left out), bf16, int8, or auto: int8 if strake evaluate --calibrate has found it near enough to "
@@ -79,7 +80,8 @@ struct ScoringModel {
 };
 // What the task reads, and how. Errors (kUsage): columns of another task; --max_seq_length is more than the model has
 // positions; --doc_stride is not less.
-TextOptions text_options(const ScoreConfig& config, ScoringTask task, const models::EncoderConfig& encoder);
+TextOptions text_options(const ScoreConfig& config, const TaskHead& task, const models::EncoderConfig& encoder,
+                         const tokenizers::Tokenizer& tokenizer);
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end);

@@ -10,6 +10,7 @@
 #include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/core/nearest_name.h"
+#include "strake/tasks/sentence_transformer.h"
 
 namespace strake::tasks {
 namespace fs = std::filesystem;
@@ -46,101 +47,9 @@ std::optional<ScoringTask> task_of(const std::string& architecture) {
 
 bool has_other_head(const std::string& architecture) { return architecture.ends_with("ForMultipleChoice"); }
 
-std::optional<Pooling> parse_pooling(const std::string& name) {
-  if (name == "mean") return Pooling::kMean;
-  if (name == "cls") return Pooling::kFirst;
-  return std::nullopt;
-}
-
-// "pooling_mode": "mean", or of older versions "pooling_mode_mean_tokens": true and its like.
-Pooling read_pooling(const fs::path& file) {
-  const Json json = read_json(file, kMaxConfigBytes);
-  const std::string source = file.string();
-  require(json.is_object(), ErrorKind::kConfig, "{}: not an object", source);
-  std::vector<std::string> modes;
-  if (json.contains("pooling_mode")) {
-    modes.push_back(get_required<std::string>(json, "pooling_mode", source));
-  } else {
-    const std::string prefix = "pooling_mode_";
-    for (const auto& [key, value] : json.items()) {
-      if (!key.starts_with(prefix) || !get_or<bool>(json, key.c_str(), false, source)) continue;
-      const std::string mode = key.substr(prefix.size());
-      modes.push_back(mode == "mean_tokens" ? "mean" : mode == "cls_token" ? "cls" : mode);
-    }
-    if (modes.empty()) modes.emplace_back("mean");
-  }
-  const std::string text = fmt::format("{}", fmt::join(modes, " and "));
-  const std::optional<Pooling> pooling = modes.size() == 1 ? parse_pooling(modes.front()) : std::nullopt;
-  require(pooling.has_value(), ErrorKind::kConfig,
-          "{}: pooling '{}' is not supported; supported: mean, cls. --pooling takes another one", source,
-          printable(text));
-  return *pooling;
-}
-
-struct SentenceTransformer {
-  std::optional<fs::path> pooling_file;
-  bool normalizes = false;
-};
-
-// modules.json lists what sentence-transformers runs one after the other, by the names of Python classes.
-SentenceTransformer read_modules(const fs::path& folder) {
-  const fs::path file = folder / "modules.json";
-  const Json json = read_json(file, kMaxConfigBytes);
-  const std::string source = file.string();
-  require(json.is_array(), ErrorKind::kConfig, "{}: not a list of modules", source);
-  SentenceTransformer model;
-  for (const Json& module : json) {
-    require(module.is_object(), ErrorKind::kConfig, "{}: a module is not an object", source);
-    const auto type = get_required<std::string>(module, "type", source);
-    const std::string name = type.substr(type.rfind('.') + 1);
-    const fs::path path = get_or<std::string>(module, "path", "", source);
-    if (name == "Transformer") {
-      require(path.empty(), ErrorKind::kConfig, "{}: the encoder is in another folder, '{}'", source,
-              printable(path.string()));
-    } else if (name == "Pooling") {
-      require(path.has_filename() && !path.has_parent_path() && path != "..", ErrorKind::kConfig,
-              "{}: the path '{}' is not that of a folder beside it", source, printable(path.string()));
-      model.pooling_file = folder / path / "config.json";
-    } else {
-      require(name == "Normalize", ErrorKind::kConfig,
-              "{}: the module {} is not supported; supported: Transformer, Pooling, Normalize", source,
-              printable(type));
-      model.normalizes = true;
-    }
-  }
-  return model;
-}
-
-// What sentence-transformers would do to the text before it is tokenized.
-void refuse_changed_text(const fs::path& folder) {
-  const fs::path prompts = folder / "config_sentence_transformers.json";
-  if (is_there(prompts)) {
-    const Json json = read_json(prompts, kMaxConfigBytes);
-    const auto name = get_or<std::string>(json, "default_prompt_name", "", prompts.string());
-    require(name.empty(), ErrorKind::kConfig,
-            "{}: default_prompt_name '{}' is not supported: put the prompt into the texts and remove the key",
-            prompts.string(), printable(name));
-  }
-  const fs::path encoder = folder / "sentence_bert_config.json";
-  if (is_there(encoder)) {
-    const Json json = read_json(encoder, kMaxConfigBytes);
-    require(!get_or<bool>(json, "do_lower_case", false, encoder.string()), ErrorKind::kConfig,
-            "{}: do_lower_case is not supported: let the tokenizer lowercase", encoder.string());
-  }
-}
-
-PooledHead choose_pooling(const TaskFlags& flags, const fs::path& folder) {
-  SentenceTransformer model;
-  if (is_there(folder / "modules.json")) {
-    model = read_modules(folder);
-    refuse_changed_text(folder);
-  }
+PooledHead choose_pooling(const TaskFlags& flags, const SentenceTransformer& model) {
   PooledHead head;
-  if (!flags.pooling.empty()) {
-    head.pooling = *parse_pooling(flags.pooling);
-  } else if (model.pooling_file) {
-    head.pooling = read_pooling(*model.pooling_file);
-  }
+  head.pooling = flags.pooling.empty() ? model.pooling.value_or(head.pooling) : *parse_pooling(flags.pooling);
   if (flags.normalize.value_or(model.normalizes)) head.length = PooledHead::Length::kOne;
   return head;
 }
@@ -224,7 +133,11 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
     chosen.head = inference::TokenHead{.checkpoint_name = "qa_outputs", .outputs = 2};
     chosen.answers = flags.answers.rules();
   }
-  if (pools) chosen.head = choose_pooling(flags, folder);
+  if (pools) {
+    const SentenceTransformer model = read_sentence_transformer(folder, flags.pooling.empty());
+    chosen.head = choose_pooling(flags, model);
+    chosen.max_seq_length = model.max_seq_length;
+  }
   if (tags) {
     chosen.head = inference::TokenHead{.checkpoint_name = "classifier", .outputs = config.num_labels()};
     chosen.entities = {.labels = config.labels,

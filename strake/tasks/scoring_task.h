@@ -58,8 +58,9 @@ struct TaskFlags {
 struct TaskHead {
   ScoringTask task = ScoringTask::kTextClassification;
   inference::Head head;
-  EntityRules entities;  // of token-classification
-  AnswerRules answers;   // of question-answering
+  EntityRules entities;                     // of token-classification
+  AnswerRules answers;                      // of question-answering
+  std::optional<int64_t> max_seq_length{};  // that a folder of sentence-transformers asks for
 
   std::string text() const;  // "feature-extraction, mean pooling, length 1"
 };

@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 struct Setup {
   models::EncoderConfig model_config;
   JobInputs inputs;
+  TextOptions text;
   int workers = 1;
 };
 
@@ -99,7 +100,7 @@ data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::
   data::TokenDataset dataset = are_token_files(paths)
                                    ? load_tokens(paths, *setup.inputs.tokenizer, labels)
                                    : encode_all(make_source(paths, config.text.encoding), setup.inputs.tokenizer,
-                                                config.text, &labels, setup.workers);
+                                                setup.text, &labels, setup.workers);
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
   require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
   int64_t longest = 0;
@@ -137,12 +138,17 @@ void require_length_of_tokens(const TrainConfig& config) {
 Setup load_setup(const TrainConfig& config, int workers) {
   Setup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
               .inputs = {.tokenizer = load_tokenizer(config)},
+              .text = config.text,
               .workers = workers};
+  const int64_t positions = setup.model_config.max_sequence_length();
+  if (!config.given.contains("max_seq_length")) {
+    const int64_t of_tokenizer = setup.inputs.tokenizer->model_max_length().value_or(positions);
+    setup.text.max_seq_length = std::min({setup.text.max_seq_length, positions, of_tokenizer});
+  }
   require_flags_of_text(config);
   require_length_of_tokens(config);
-  require(!reads_text(config) || config.text.max_seq_length <= setup.model_config.max_sequence_length(),
-          ErrorKind::kUsage, "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
-          setup.model_config.max_sequence_length());
+  require(!reads_text(config) || setup.text.max_seq_length <= positions, ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", setup.text.max_seq_length, positions);
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
   require_metric_of(labels.problem(), config.training);

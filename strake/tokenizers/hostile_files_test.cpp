@@ -181,6 +181,24 @@ TEST_F(FolderTest, TokenizerConfigDecidesCaseAndLength) {
   EXPECT_EQ(Tokenizer::load(folder_)->model_max_length(), std::nullopt);
 }
 
+TEST_F(FolderTest, ModelInputNamesDecideWhetherAModelIsGivenTokenTypes) {
+  write("vocab.txt", kVocabTxt);
+  const auto types = [&](const Json& config) {
+    write("tokenizer_config.json", config.dump());
+    return Tokenizer::load(folder_)->encode("fog", "the").type_ids;
+  };
+  const std::vector<int32_t> by_text{0, 0, 0, 1, 1};
+  const std::vector<int32_t> none(5, 0);
+  EXPECT_EQ(types({{"tokenizer_class", "BertTokenizer"}}), by_text);
+  EXPECT_EQ(types({{"tokenizer_class", "DistilBertTokenizer"}}), none);
+  const Json without{"input_ids", "attention_mask"};
+  EXPECT_EQ(types({{"tokenizer_class", "BertTokenizer"}, {"model_input_names", without}}), none);
+  const Json with{"input_ids", "token_type_ids", "attention_mask"};
+  EXPECT_EQ(types({{"tokenizer_class", "DistilBertTokenizerFast"}, {"model_input_names", with}}), by_text);
+  write("tokenizer_config.json", R"({"tokenizer_class": "BertTokenizer", "model_input_names": "input_ids"})");
+  EXPECT_IN("model_input_names is not a list", error_of_load());
+}
+
 // Roles of a model's own, as transformers 5 reads them.
 TEST_F(FolderTest, SpecialTokensMayHaveOtherRoles) {
   write("vocab.txt", kVocabTxt);

@@ -51,6 +51,13 @@ int64_t PostProcessor::added(bool is_pair) const {
   return count;
 }
 
+void PostProcessor::drop_types() {
+  for (Template* const parts : {&single, &pair}) {
+    for (TemplatePart& part : *parts) part.type_id = 0;
+  }
+  types_of_windows = true;
+}
+
 Encoding PostProcessor::process(Encoding& first, Encoding* second, bool add_special_tokens) const {
   for (Encoding* encoding : {&first, second}) {
     if (encoding == nullptr) continue;

@@ -32,6 +32,8 @@ struct PostProcessor {
   const Template& of(bool is_pair) const { return is_pair ? pair : single; }
   // Number of special tokens in a template.
   int64_t added(bool is_pair) const;
+  // Every token is of type 0 from now on.
+  void drop_types();
   // `second` may be null. The result takes the contents of both.
   Encoding process(Encoding& first, Encoding* second, bool add_special_tokens) const;
 };

@@ -224,6 +224,18 @@ void check_class(const Folder& folder, Family family) {
                printable(name));
 }
 
+// Transformers gives a model only those of the tokenizer's results that model_input_names lists, or its class by
+// default.
+bool gives_token_types(const Folder& folder) {
+  const auto found = folder.tokenizer_config.find("model_input_names");
+  if (found == folder.tokenizer_config.end() || found->is_null()) {
+    return !tokenizer_class(folder).starts_with("DistilBert");
+  }
+  require(found->is_array(), ErrorKind::kConfig, "{}: model_input_names is not a list",
+          folder.source("tokenizer_config.json"));
+  return std::ranges::find(*found, "token_type_ids") != found->end();
+}
+
 LoadedFiles load_folder(Folder folder, Family family) {
   const std::string config = folder.source("tokenizer_config.json");
   require(!get_or(folder.tokenizer_config, "split_special_tokens", false, config), ErrorKind::kConfig,
@@ -257,6 +269,7 @@ LoadedFiles load_folder(Folder folder, Family family) {
   if (family == Family::kAsWritten) {
     spec.added_tokens = SpecialTokens::beside(folder.special_tokens(), spec.vocabulary, std::move(spec.added_tokens));
   }
+  if (!gives_token_types(folder)) spec.post_processor.drop_types();
   const auto read_side = [&](const char* key, Direction& side) {
     const auto text = get_or<std::string>(folder.tokenizer_config, key, "", config);
     if (!text.empty()) side = read_direction(text, config + ": " + key);
