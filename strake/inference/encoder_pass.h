@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -64,6 +65,8 @@ class EncoderPass {
   // Replaces the plan's bf16_linears; only for a plan with both forms, and not during a run.
   virtual void keep_in_bf16(std::span<const LinearName> linears) = 0;
   virtual MemoryUse memory() const = 0;
+
+  std::atomic_flag is_at_work;  // for an engine's call
 };
 
 // Errors as of load_encoder_weights.

@@ -52,6 +52,21 @@ int64_t width_of(const Head& head, const models::EncoderConfig& config) {
   return std::holds_alternative<PooledHead>(head) ? config.hidden_size : config.num_labels();
 }
 
+// A call's, of which there is one at a time.
+class Turn {
+ public:
+  explicit Turn(std::atomic_flag& taken) : taken_(taken) {
+    require(!taken_.test_and_set(std::memory_order_acquire), ErrorKind::kInternal,
+            "two calls of one engine overlap: each thread needs an engine of its own");
+  }
+  ~Turn() { taken_.clear(std::memory_order_release); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  std::atomic_flag& taken_;
+};
+
 }  // namespace
 
 NotFiniteActivations::NotFiniteActivations(const NotFinite& where)
@@ -80,9 +95,14 @@ Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, c
                              .longest_sequence = capacity.longest_sequence});
 }
 
+EncoderPass& Engine::pass() const {
+  require(pass_ != nullptr, ErrorKind::kInternal, "this engine was moved to another object");
+  return *pass_;
+}
+
 void Engine::keep_in_bf16(std::span<const LinearName> linears) {
   require(forms_ == PrecisionPlan::Forms::kBoth, ErrorKind::kInternal, "this engine has one form of its weights");
-  pass_->keep_in_bf16(linears);
+  pass().keep_in_bf16(linears);
 }
 
 void Engine::check(const PackedTokens& tokens) const {
@@ -129,6 +149,8 @@ PackedTokens Engine::Cut::chunk(const PackedTokens& tokens, int64_t i) const {
 }
 
 void Engine::score(const PackedTokens& tokens, std::span<float> outputs) {
+  EncoderPass& own = pass();
+  const Turn turn(own.is_at_work);
   check(tokens);
   require(std::ssize(outputs) == num_outputs(tokens), ErrorKind::kInternal, "{} outputs for {} sequences",
           outputs.size(), tokens.num_sequences());
@@ -139,7 +161,7 @@ void Engine::score(const PackedTokens& tokens, std::span<float> outputs) {
     if (chunk.num_sequences() == 0) return;
     const int64_t begin = chunk.offsets.data() - tokens.offsets.data();
     float* const to = outputs.data() + width_ * (gives_tokens() ? tokens.offsets[begin] : begin);
-    not_finite.add(begin, pass_->run(chunk, thread, share, to));
+    not_finite.add(begin, own.run(chunk, thread, share, to));
   };
   std::atomic<int64_t> next{0};
   Meeting meeting;

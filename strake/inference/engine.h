@@ -39,7 +39,8 @@ class NotFiniteActivations : public Error {
 //
 // A sequence's outputs depend on its tokens alone: not on its neighbours, its place, or the capacity, to the last bit.
 //
-// Calls of one Engine must not overlap. score() allocates nothing but what a thread team needs on its first use.
+// Calls of one Engine must not overlap, and an engine that was moved from can only be assigned to or destroyed:
+// kInternal otherwise. score() allocates nothing but what a thread team needs on its first use.
 class Engine {
  public:
   // `folder`: config.json and the weights of an encoder with this head. Errors: kConfig if the folder holds something
@@ -52,7 +53,7 @@ class Engine {
 
   const models::EncoderConfig& config() const { return config_; }
   const Head& head() const { return head_; }
-  MemoryUse memory() const { return pass_->memory(); }
+  MemoryUse memory() const { return pass().memory(); }
 
   // Numbers that the head gives for a sequence, or, if gives_tokens(), for a token.
   int64_t width() const { return width_; }
@@ -79,6 +80,7 @@ class Engine {
   };
   Cut cut_of(const PackedTokens& tokens) const;
   void check(const PackedTokens& tokens) const;
+  EncoderPass& pass() const;
 
   models::EncoderConfig config_;
   PrecisionPlan::Forms forms_;

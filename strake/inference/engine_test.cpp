@@ -335,6 +335,24 @@ TEST(Engine, RefusesPlansThatMakeNoSense) {
               AllOf(HasSubstr("of the weight holds infinity or NaN"), HasSubstr("layer 1 attention.qkv")));
 }
 
+TEST(Engine, RefusesCallsThatOverlapAndAnEngineThatWasMovedFrom) {
+  const RandomModel model("bert");
+  const Texts texts(400, false, 1);
+  Engine engine(model.folder(), Precision::kFp32, capacity(1, 100));
+  const Logits expected = score(engine, texts);
+  std::atomic<int> refused{0};
+  run_side_by_side(2, [&](int) {
+    for (int i = 0; i < 1000 && refused == 0; ++i) {
+      const std::string text = error_text([&] { EXPECT_EQ(score(engine, texts), expected); });
+      if (text.find("two calls of one engine overlap") != std::string::npos) ++refused;
+    }
+  });
+  EXPECT_GE(refused, 1);
+  EXPECT_EQ(score(engine, texts), expected);
+  const Engine moved = std::move(engine);
+  EXPECT_THAT(error_text([&] { engine.memory(); }), HasSubstr("was moved"));
+}
+
 TEST(Engine, ScoresNothingAtAll) {
   const RandomModel model("bert");
   EXPECT_TRUE(score(model, Precision::kFp32, capacity(2, 100), Texts(0, false, 1)).empty());

@@ -1,5 +1,6 @@
 #include "strake/tasks/prediction_columns.h"
 
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 
 #include <algorithm>
@@ -70,7 +71,8 @@ PredictionColumns::PredictionColumns(const std::vector<std::string>& names, cons
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
             "--output_columns {}: the task is {}, which has {}", name, to_string(task_), fmt::join(known, ", "));
-    require(!regression_ || name == "prediction" || name == "logits", ErrorKind::kUsage,
+    const bool is_of_numbers = name == "prediction" || name == "logits" || (name == "score" && !config.problem_type);
+    require(!regression_ || is_of_numbers, ErrorKind::kUsage,
             "--output_columns {}: the model is a regression, which has prediction and logits", name);
   }
   if (!names_.empty()) return;
@@ -98,11 +100,9 @@ std::vector<data::ExtraColumn> PredictionColumns::of_classes(const at::Tensor& l
   if (regression_) {
     data::FloatRows numbers = rows_of(logits);
     for (const std::string& name : names_) {
-      if (name == "logits") {
-        columns.emplace_back(name, numbers);
-      } else {
-        columns.emplace_back(name, numbers.values);
-      }
+      if (name == "logits") columns.emplace_back(name, numbers);
+      if (name == "prediction") columns.emplace_back(name, numbers.values);
+      if (name == "score") columns.emplace_back(name, rows_of(at::sigmoid(logits)).values);
     }
     return columns;
   }

@@ -9,6 +9,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/json.h"
+#include "strake/core/log.h"
 #include "strake/core/nearest_name.h"
 #include "strake/tasks/sentence_transformer.h"
 
@@ -46,6 +47,19 @@ std::optional<ScoringTask> task_of(const std::string& architecture) {
 }
 
 bool has_other_head(const std::string& architecture) { return architecture.ends_with("ForMultipleChoice"); }
+
+// Regressions, cross-encoders and mistakes have one.
+void tell_of_one_label(const models::EncoderConfig& config, const fs::path& folder) {
+  if (config.num_labels() != 1 || config.problem_type == models::ProblemType::kRegression) return;
+  if (config.problem_type) {
+    log::warning("{}: a classifier of one label: its probability is 1 for every text", folder.string());
+  } else {
+    log::info(
+        "{}: one label and no problem_type: predictions are the model's own numbers, as of a regression; a "
+        "cross-encoder's score is their sigmoid (--output_columns score)",
+        folder.string());
+  }
+}
 
 PooledHead choose_pooling(const TaskFlags& flags, const SentenceTransformer& model) {
   PooledHead head;
@@ -124,7 +138,10 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
   const bool tags = chosen.task == ScoringTask::kTokenClassification;
   require(tags || flags.aggregation_strategy.empty(), ErrorKind::kUsage,
           "--aggregation_strategy is of --task token-classification, and the task is {}", to_string(chosen.task));
-  if (chosen.task == ScoringTask::kTextClassification) require_one_number(config);
+  if (chosen.task == ScoringTask::kTextClassification) {
+    require_one_number(config);
+    tell_of_one_label(config, folder);
+  }
   const bool answers = chosen.task == ScoringTask::kQuestionAnswering;
   const std::string of_answers = flags.answers.first_given();
   require(answers || of_answers.empty(), ErrorKind::kUsage, "{} is of --task question-answering, and the task is {}",

@@ -172,6 +172,60 @@ def test_what_sentence_transformers_would_do_otherwise_is_refused(inputs, tmp_pa
     refused(USAGE, named, output=tmp_path / "out.parquet", **(inputs | {"model_name_or_path": model}))
 
 
+@pytest.mark.parametrize("order", [["Transformer", "Normalize", "Pooling"], ["Transformer", "Pooling", "Pooling"], []])
+def test_modules_in_another_order_are_refused(inputs, tmp_path, order):
+    model = make_model(tmp_path / "model")
+    write_modules(model, {"pooling_mode": "mean"})
+    paths = {"Transformer": "", "Pooling": "1_Pooling", "Normalize": "2_Normalize"}
+    modules = [{"path": paths[name], "type": f"sentence_transformers.models.{name}"} for name in order]
+    (model / "modules.json").write_text(json.dumps(modules))
+    flags = inputs | {"model_name_or_path": model}
+    refused(USAGE, "in this order", ", ".join(order), output=tmp_path / "out.parquet", **flags)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "named"),
+    [
+        ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim 8 is not supported"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name 'query'"),
+        ("sentence_roberta_config.json", {"do_lower_case": True}, "do_lower_case is not supported"),
+        ("sentence_bert_config.json", {"max_seq_length": 0}, "max_seq_length is 0"),
+    ],
+)
+def test_other_settings_of_sentence_transformers_are_refused(inputs, tmp_path, name, content, named):
+    model = make_model(tmp_path / "model")
+    write_modules(model, {"pooling_mode": "mean"})
+    (model / name).write_text(json.dumps(content))
+    refused(USAGE, name, named, output=tmp_path / "out.parquet", **(inputs | {"model_name_or_path": model}))
+
+
+def length_of_texts(output):
+    return int(parquet.read_metadata(output).metadata[b"strake.max_seq_length"])
+
+
+def test_texts_are_as_long_as_the_folder_says_unless_a_flag_does(inputs, tmp_path):
+    model = make_model(tmp_path / "model")
+    write_modules(model, {"pooling_mode": "mean"})
+    positions = read_config(model)["max_position_embeddings"]
+    tokenizer = json.loads((model / "tokenizer_config.json").read_text())
+    output = tmp_path / "out.parquet"
+
+    def length(of_folder=None, of_tokenizer=None, **flags):
+        (model / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": of_folder}))
+        changed = tokenizer | {"model_max_length": of_tokenizer or 10**30}
+        (model / "tokenizer_config.json").write_text(json.dumps(changed))
+        given = {"model_name_or_path": model, "input": inputs["input"], "overwrite_output": True} | flags
+        strake("predict", output=output, **given)
+        return length_of_texts(output)
+
+    assert length() == positions
+    assert length(of_tokenizer=20) == 20
+    assert length(of_folder=10) == 10
+    assert length(of_folder=30, of_tokenizer=20) == 30
+    assert length(of_folder=positions + 1) == positions
+    assert length(of_folder=10, max_seq_length=12) == 12
+
+
 def test_a_pooling_outside_of_the_folder_is_refused(inputs, tmp_path):
     model = make_model(tmp_path / "model")
     modules = [{"path": "../1_Pooling", "type": "sentence_transformers.models.Pooling"}]
@@ -424,8 +478,16 @@ def test_a_context_that_comes_first_is_refused(reading, tmp_path):
 def test_windows_have_at_most_the_positions_of_the_model(reading, tmp_path):
     flags = {name: reading[name] for name in ("model_name_or_path", "input")}
     strake("predict", output=tmp_path / "out.parquet", **flags)
-    longest = parquet.read_metadata(tmp_path / "out.parquet").metadata[b"strake.max_seq_length"]
-    assert int(longest) == read_config(reading["model_name_or_path"])["max_position_embeddings"]
+    positions = read_config(reading["model_name_or_path"])["max_position_embeddings"]
+    assert length_of_texts(tmp_path / "out.parquet") == positions
+
+
+def test_windows_have_at_most_the_tokens_that_the_tokenizer_gives(reading, tmp_path):
+    model = shutil.copytree(reading["model_name_or_path"], tmp_path / "model")
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    (model / "tokenizer_config.json").write_text(json.dumps(config | {"model_max_length": 40}))
+    strake("predict", model_name_or_path=model, input=reading["input"], output=tmp_path / "out.parquet")
+    assert length_of_texts(tmp_path / "out.parquet") == 40
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pyarrow.parquet as parquet
 import pytest
 from program import BINARY, command, environment, losses, metrics, predict, run, strake, summary
 from safetensors.numpy import load_file, save_file
-from tiny_models import make_model, read_config, reviews, write_table
+from tiny_models import change_config, change_weights, make_model, read_config, reviews, write_table
 
 KINDS = ["parquet", "csv", "tsv", "jsonl"]
 ROWS = reviews(120)
@@ -523,6 +523,34 @@ def test_a_checkpoint_of_old_names_is_understood(folder, tmp_path):
     train(folder, tmp_path / "out", model_name_or_path=old)
     train(folder, tmp_path / "expected")
     assert losses(tmp_path / "out") == losses(tmp_path / "expected")
+
+
+# What a folder says of itself
+
+
+def test_a_model_of_one_label_gives_its_number_and_what_cross_encoders_make_of_it(folder, tmp_path):
+    model = make_model(tmp_path / "model", head=True)
+    change_config(model, id2label={"0": "LABEL_0"}, label2id={"LABEL_0": 0})
+    change_weights(model, lambda name, array: array[:1] if name.startswith("classifier") else array)
+    flags = {"output_columns": ["prediction", "score"], "keep_columns": "text"}
+    predict(model, folder / "check.parquet", tmp_path / "out.parquet", **flags)
+    table = parquet.read_table(tmp_path / "out.parquet")
+    numbers, scores = (table[name].to_numpy() for name in ("prediction", "score"))
+    numpy.testing.assert_allclose(scores, 1 / (1 + numpy.exp(-numbers)), rtol=1e-6)
+    change_config(model, problem_type="regression")
+    with pytest.raises(AssertionError, match="--output_columns score: the model is a regression"):
+        predict(model, folder / "check.parquet", tmp_path / "out.parquet", **flags)
+
+
+def test_texts_are_no_longer_than_the_model_unless_a_flag_says_so(folder, tmp_path):
+    model = make_model(tmp_path / "model", head=True)
+    assert read_config(model)["max_position_embeddings"] == 64
+    flags = {"model_name_or_path": model, "input": folder / "check.parquet", "output": tmp_path / "out.parquet"}
+    strake("predict", **flags)
+    metadata = parquet.read_metadata(tmp_path / "out.parquet").metadata
+    assert metadata[b"strake.max_seq_length"] == b"64"
+    train(folder, tmp_path / "trained", max_seq_length=None, max_steps=1)
+    assert run(command("predict", max_seq_length=65, **flags)).code == 2
 
 
 # Threads
