@@ -4,6 +4,25 @@
 #include <utility>
 
 namespace strake {
+namespace {
+
+// Bytes of the character of UTF-8 that `text` begins with (table 3-7 of the Unicode standard); 0 where it begins with
+// none, or with a control character.
+size_t length_of_character(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first < 0x20 || first == 0x7F ? 0 : 1;
+  const size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
+  const unsigned least = first == 0xC2 ? 0xA0 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+  const unsigned most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+  if (length == 0 || byte(1) < least || byte(1) > most) return 0;
+  for (size_t i = 2; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+}  // namespace
 
 int exit_code(ErrorKind kind) {
   switch (kind) {
@@ -62,13 +81,16 @@ Error& Error::add_context(const std::string& context) {
 
 std::string printable(std::string_view text, size_t max_bytes) {
   std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (i >= max_bytes && (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) return out + "...";
+  for (size_t i = 0; i < text.size();) {
+    if (i >= max_bytes) return out + "...";
     const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte < 0x20 || byte == 0x7F) {
+    const size_t length = length_of_character(text.substr(i));
+    if (length == 0) {
       out += fmt::format("\\x{:02x}", byte);
+      ++i;
     } else {
-      out += text[i];
+      out += text.substr(i, length);
+      i += length;
     }
   }
   return out;

@@ -68,8 +68,8 @@ template <typename... Args>
   throw Error(kind, fmt::format(message.text, std::forward<Args>(args)...), message.where);
 }
 
-// `text` with control characters written as \xNN and cut to `max_bytes`: for quoting data in messages without letting
-// it drive the terminal.
+// `text` with control characters and bytes that are no UTF-8 written as \xNN, and cut to `max_bytes`: for quoting data
+// in messages without letting it drive the terminal.
 std::string printable(std::string_view text, size_t max_bytes = 80);
 
 }  // namespace strake

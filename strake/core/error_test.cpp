@@ -30,6 +30,17 @@ TEST(Error, ItsLineNamesProgramAndKind) {
 TEST(Printable, EscapesControlCharactersAndCutsBetweenCharacters) {
   EXPECT_EQ(printable("a\x1b[31m\r\n"), "a\\x1b[31m\\x0d\\x0a");
   EXPECT_EQ(printable("ab\xC3\xA9z", 3), "ab\xC3\xA9...");
+  EXPECT_EQ(printable("\xC2\x9BJ"), "\\xc2\\x9bJ");  // another way to begin a command
+}
+
+TEST(Printable, EscapesWhatIsNoUtf8) {
+  const std::string sound = "\xC2\xA0 \xE0\xA0\x80 \xED\x9F\xBF \xF0\x90\x80\x80 \xF4\x8F\xBF\xBF";
+  EXPECT_EQ(printable(sound), sound);
+  EXPECT_EQ(printable("caf\xE9!"), "caf\\xe9!");
+  EXPECT_EQ(printable("\xC0\xAF"), "\\xc0\\xaf");                    // longer than needed
+  EXPECT_EQ(printable("\xED\xA0\x80"), "\\xed\\xa0\\x80");           // a surrogate
+  EXPECT_EQ(printable("\xF4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond Unicode
+  EXPECT_EQ(printable("a\xE2\x82"), "a\\xe2\\x82");                  // cut
 }
 
 TEST(NearestName, FindsMisspellingsAndNothingFarOff) {

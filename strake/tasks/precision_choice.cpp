@@ -23,7 +23,13 @@ constexpr const char* kHowToMeasure = "strake evaluate --calibrate measures it a
 std::optional<PrecisionRecord> read_record(const PlannedScoring& planned) {
   const fs::path path = planned.folder / kPrecisionFile;
   if (!is_there(path)) return std::nullopt;
-  return parse_precision_record(read_json(path, kMaxConfigBytes), planned.num_layers, path.string());
+  try {
+    return parse_precision_record(read_json(path, kMaxConfigBytes), planned.num_layers, path.string());
+  } catch (const Error& error) {
+    throw Error(
+        error.kind(),
+        fmt::format("{}; delete the file, or measure again: strake evaluate --calibrate writes it", error.what()));
+  }
 }
 
 // Why a record is not believed, as the end of a sentence about its file; "" if it is.
