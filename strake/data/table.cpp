@@ -246,6 +246,18 @@ int64_t LabelColumn::integer(int64_t row) const {
   return value;
 }
 
+std::optional<double> parse_number(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return std::nullopt;
+  text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 double LabelColumn::number(int64_t row) const {
   constexpr std::string_view kExpected = "a finite number";
   const auto i = static_cast<size_t>(row);
@@ -255,9 +267,9 @@ double LabelColumn::number(int64_t row) const {
   if (kind_ == LabelKind::kNumber) {
     value = numbers_[i];
   } else {
-    const std::string_view text = texts_[i];
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) refuse(row, kExpected);
+    const std::optional<double> number = parse_number(texts_[i]);
+    if (!number) refuse(row, kExpected);
+    value = *number;
   }
   if (!std::isfinite(value)) refuse(row, kExpected);
   return value;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,6 +28,9 @@ class TextColumn {
 
 enum class LabelKind { kText, kBool, kInteger, kNumber };
 const char* to_string(LabelKind kind);
+
+// A number as pandas reads it in CSV: white space around it and a plus sign are no matter. None if it is none.
+std::optional<double> parse_number(std::string_view text);
 
 // One column of labels: strings, booleans, integers of any width or floating point numbers, with nulls.
 // Thread-safe: immutable.

@@ -57,20 +57,22 @@ void require_shape(const CheckpointFiles& files, const std::string& name, at::In
           "checkpoint tensor '{}' has dtype {}, expected a float type", name, tensors::safetensors_dtype(info.dtype));
 }
 
-// None: it is to get initial values.
-std::optional<std::string> find_tensor(const WeightSource& source, const ParameterSpec& spec,
-                                       const std::string& wanted) {
-  const auto found = find_name(source.files, wanted, source.model.checkpoint_prefix());
-  require(found || spec.is_head, ErrorKind::kConfig, "the checkpoint has no tensor '{}'", wanted);
-  return found;
-}
-
 // Of each of its checkpoint_names.
 std::vector<int64_t> stored_shape(const ParameterSpec& spec) {
   std::vector<int64_t> shape = spec.shape;
   shape[0] /= static_cast<int64_t>(spec.checkpoint_names.size());
   if (spec.stored_as == StoredAs::kTransposed) std::ranges::reverse(shape);
   return shape;
+}
+
+// None: it is to get initial values.
+std::optional<std::string> find_tensor(const WeightSource& source, const ParameterSpec& spec,
+                                       const std::string& wanted) {
+  const auto found = find_name(source.files, wanted, source.model.checkpoint_prefix());
+  const bool may_differ = source.ignores_mismatched_sizes && spec.is_head;
+  if (found && may_differ && source.files.info(*found).shape != stored_shape(spec)) return std::nullopt;
+  require(found || spec.is_head, ErrorKind::kConfig, "the checkpoint has no tensor '{}'", wanted);
+  return found;
 }
 
 void copy_tensor(const CheckpointFiles& files, const std::string& name, const at::Tensor& target) {

@@ -18,7 +18,8 @@ struct LoadReport {
 struct WeightSource {
   const Model& model;  // that the block is part of
   const tensors::CheckpointFiles& files;
-  uint64_t seed = 0;  // of initial values
+  uint64_t seed = 0;                      // of initial values
+  bool ignores_mismatched_sizes = false;  // head tensors of other shapes count as missing
 };
 
 // Fills `flat` (fp32, block.layout().numel()) from the checkpoint, or, for head parameters that a base checkpoint

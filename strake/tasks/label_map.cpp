@@ -21,29 +21,39 @@ std::optional<int64_t> parse_integer(const std::string& text) {
 }
 
 bool is_finite_number(const std::string& text) {
-  double value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  return parsed.ec == std::errc{} && parsed.ptr == text.data() + text.size() && std::isfinite(value);
+  const std::optional<double> value = data::parse_number(text);
+  return value && std::isfinite(*value);
 }
 
 // The different values of a label column.
 class SeenLabels {
  public:
   // All values of an untyped column (CSV) are text: what they are is seen from all of them.
-  explicit SeenLabels(bool untyped) : may_be_numbers_(untyped) {}
+  explicit SeenLabels(bool untyped) : is_untyped_(untyped), may_be_numbers_(untyped) {}
 
   void add(const std::string& text) {
     if (names_.size() <= kMostClasses && !names_.insert(text).second) return;
-    may_be_numbers_ = may_be_numbers_ && is_finite_number(text);
-    any_fraction_ = any_fraction_ || text.find_first_of(".eE") != std::string::npos;
+    const bool is_number = is_finite_number(text);
+    if (is_number) ++num_numbers_;
+    may_be_numbers_ = may_be_numbers_ && is_number;
+    any_fraction_ = any_fraction_ || (is_number && text.find_first_of(".eE") != std::string::npos);
   }
   // As pandas tells floating point columns from integer ones.
   bool are_decimals() const { return may_be_numbers_ && any_fraction_; }
+  // Decimal numbers but for a few labels, which are likely to be mistakes: one of those, else null.
+  const std::string* odd_one() const {
+    constexpr size_t kFewClasses = 20;
+    const bool is_mostly_numbers = any_fraction_ && 2 * num_numbers_ > names_.size() && num_numbers_ < names_.size();
+    if (!is_untyped_ || !is_mostly_numbers || names_.size() <= kFewClasses) return nullptr;
+    return &*std::ranges::find_if_not(names_, is_finite_number);
+  }
   bool are_too_many() const { return names_.size() > kMostClasses && !may_be_numbers_; }
   const std::set<std::string>& names() const { return names_; }
 
  private:
   std::set<std::string> names_;  // at most kMostClasses and one more
+  size_t num_numbers_ = 0;
+  bool is_untyped_;
   bool may_be_numbers_;
   bool any_fraction_ = false;
 };
@@ -105,7 +115,11 @@ LabelMap LabelMap::of(const models::EncoderConfig& config) {
             "the model's id2label gives the name '{}' to two labels: which one a row means cannot be told",
             printable(name));
   }
-  return classes(config.labels);
+  LabelMap map = classes(config.labels);
+  // Numbers that are no names are ids.
+  map.takes_ids_ =
+      std::ranges::none_of(config.labels, [](const auto& name) { return parse_integer(name).has_value(); });
+  return map;
 }
 
 LabelMap LabelMap::collect(const data::TableSource& source, const std::string& column,
@@ -140,6 +154,11 @@ LabelMap LabelMap::collect(const data::TableSource& source, const std::string& c
         first, column);
     return numbers();
   }
+  const std::string* const odd = seen.odd_one();
+  require(odd == nullptr, ErrorKind::kData,
+          "{}: column '{}' holds decimal numbers, but also '{}': correct it, or pass --problem_type "
+          "single_label_classification, which makes each of them a class",
+          first, column, odd ? printable(*odd) : "");
   require_few(seen.names().size() <= kMostClasses);
   return classes(sorted_names(seen.names()));
 }
@@ -149,12 +168,13 @@ Label LabelMap::map(const data::LabelColumn& column, int64_t row, const data::Ta
   if (problem_ == models::ProblemType::kRegression) return static_cast<float>(column.number(row));
   const std::string text = column.text(row);
   if (const auto found = ids_.find(text); found != ids_.end()) return found->second;
-  if (generic_names_) {
+  if (takes_ids_) {
     const auto id = parse_integer(text);
     if (id && *id >= 0 && *id < static_cast<int64_t>(names_.size())) return static_cast<int32_t>(*id);
   }
-  fail(ErrorKind::kData, "{}: label '{}' is none of the model's: {}", table.where(row), printable(text),
-       some_of(names_));
+  fail(ErrorKind::kData,
+       "{}: label '{}' is none of the model's: {} (strake train --ignore_mismatched_sizes makes a head for others)",
+       table.where(row), printable(text), some_of(names_));
 }
 
 std::optional<models::ProblemType> parse_problem_type_flag(const std::string& text) {

@@ -34,8 +34,8 @@ class LabelMap {
   // LABEL_0, LABEL_1, ...: Transformers' names for labels without one.
   bool has_generic_names() const { return generic_names_; }
 
-  // Error (kData) naming file and row for a missing label or one that is no class of the model. Integers are also
-  // understood as class ids where the classes have no names of their own (LABEL_0, LABEL_1, ...).
+  // Error (kData) naming file and row for a missing label or one that is no class of the model. Of a
+  // trained model integers are also understood as class ids, unless a class is called by one.
   Label map(const data::LabelColumn& column, int64_t row, const data::Table& table) const;
 
  private:
@@ -43,6 +43,7 @@ class LabelMap {
   std::vector<std::string> names_;
   std::unordered_map<std::string, int32_t> ids_;
   bool generic_names_ = false;
+  bool takes_ids_ = false;
 };
 
 // "regression", "single_label_classification" or "" (nothing); Error (kUsage) naming --problem_type otherwise.

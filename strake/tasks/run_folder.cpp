@@ -71,6 +71,13 @@ std::optional<fs::path> find_resume(const TrainConfig& config) {
 }
 
 void check_output_folder(const TrainConfig& config, const std::optional<fs::path>& resume_from) {
+  std::error_code unknown;
+  require(config.overwrite_output_dir || resume_from || config.model_name_or_path.empty() ||
+              !fs::equivalent(config.output_dir, config.model_name_or_path, unknown),
+          ErrorKind::kUsage,
+          "--output_dir {} is the folder of --model_name_or_path, whose model would be replaced: name another one, or "
+          "pass --overwrite_output_dir",
+          config.output_dir);
   if (config.overwrite_output_dir || !checkpoint::has_checkpoints(config.output_dir)) return;
   require(resume_from.has_value(), ErrorKind::kUsage,
           "--output_dir {} has checkpoints of an earlier run: pass --resume_from_checkpoint true to continue it or "

@@ -75,13 +75,16 @@ void RunLog::close(const training::TrainReport& report) {
                       fmt::format("{} of {} ({:.4f} %)", monitor::count_text(report.trained_parameters),
                                   monitor::count_text(report.parameters), 100 * share));
   }
-  if (report.last_evaluation) {
-    rows.emplace_back("eval_loss", fmt::format("{:.4f}", report.last_evaluation->loss));
-    for (const auto& [name, value] : report.last_evaluation->metrics) {
+  // Of the model that is written.
+  const bool is_best = report.best_kept && config_.training.load_best_model_at_end;
+  const auto& evaluation = is_best ? report.best_evaluation : report.last_evaluation;
+  if (evaluation) {
+    rows.emplace_back("eval_loss", fmt::format("{:.4f}", evaluation->loss));
+    for (const auto& [name, value] : evaluation->metrics) {
       rows.emplace_back("eval_" + name, fmt::format("{:.4f}", value));
     }
   }
-  if (report.best_kept && config_.training.load_best_model_at_end) {
+  if (is_best) {
     rows.emplace_back("best_" + config_.training.best_metric_name(), fmt::format("{:.4f}", report.best_kept->metric));
     rows.emplace_back("best_step", monitor::count_text(report.best_kept->step));
   }

@@ -238,9 +238,12 @@ data::TokenDataset encode_all(const data::TableSource& source, std::shared_ptr<c
   data::TokenDatasetBuilder builder(source.paths.empty() ? "" : source.paths.front().string());
   data::TableSource needed = source;
   needed.columns = options.columns();
+  int64_t num_cut = 0;
   for_each_encoded(needed, {std::move(tokenizer), options, labels}, workers, [&](const EncodedRows& rows) {
+    num_cut += std::ssize(rows.cut_rows);
     for (int64_t i = 0; i < rows.num_rows(); ++i) builder.append(rows.token_row(i));
   });
+  warn_of_cut_rows(num_cut, options.max_seq_length);
   return builder.build();
 }
 

@@ -63,7 +63,10 @@ uint32_t load_weights(const TrainJob& job, uint64_t seed, const comm::Comm& rank
   for (size_t i = 0; i < model.blocks().size(); ++i) {
     at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
     try {
-      models::load_block(*model.blocks()[i], {.model = model, .files = files, .seed = seed}, whole, report);
+      models::load_block(
+          *model.blocks()[i],
+          {.model = model, .files = files, .seed = seed, .ignores_mismatched_sizes = job.ignores_mismatched_sizes()},
+          whole, report);
     } catch (Error& error) {
       error.add_context("while loading " + job.weights().string());
       throw;
@@ -300,7 +303,8 @@ void check_start(const TrainConfig& config, const TrainJob& job) {
   checkpoint::verify_model_files(job.weights());
   const tensors::CheckpointFiles files(job.weights());
   try {
-    models::check_tensors({.model = job.model(), .files = files});
+    models::check_tensors(
+        {.model = job.model(), .files = files, .ignores_mismatched_sizes = job.ignores_mismatched_sizes()});
   } catch (Error& error) {
     error.add_context("while loading " + job.weights().string());
     throw;

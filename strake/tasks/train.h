@@ -27,6 +27,7 @@ struct TrainConfig {
   std::string problem_type;
   std::string output_dir;
   bool overwrite_output_dir = false;
+  bool ignore_mismatched_sizes = false;
   std::string resume_from_checkpoint;
   int64_t ranks = 1;
   int64_t ddp_timeout = comm::kDefaultPatience.count();
@@ -60,6 +61,8 @@ struct TrainConfig {
     visit("block_size", self.block_size,
           "causal-lm: tokens of a piece into which longer texts are cut; 0: the model's positions, at most 1024");
     visit("problem_type", self.problem_type, "single_label_classification or regression; by default from the labels");
+    visit("ignore_mismatched_sizes", self.ignore_mismatched_sizes,
+          "train a model whose head has other labels than the data: a new head unless there are as many");
     visit("output_dir", self.output_dir, "folder for checkpoints, the final model and logs");
     visit("overwrite_output_dir", self.overwrite_output_dir,
           "start anew in a folder that has checkpoints: they are deleted");

@@ -54,6 +54,14 @@ LabelMap labels_of_new_head(const TrainConfig& config, std::optional<models::Pro
   return labels;
 }
 
+// The model's own if they are the same ones.
+LabelMap labels_in_order_of(const models::EncoderConfig& model_config, LabelMap labels) {
+  const bool is_regression = model_config.problem() == models::ProblemType::kRegression;
+  const bool is_same = !is_regression && labels.problem() == model_config.problem() &&
+                       std::ranges::is_permutation(labels.names(), model_config.labels);
+  return is_same ? LabelMap::of(model_config) : labels;
+}
+
 // Labels of a new head come from the training data; a head that was trained before keeps its own, unless they were
 // never named (LABEL_0, ...) and the data has as many.
 LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model_config) {
@@ -61,8 +69,10 @@ LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& m
   if (!has_classifier(models::SequenceClassifier(model_config), config.model_name_or_path)) {
     return labels_of_new_head(config, problem);
   }
+  if (config.ignore_mismatched_sizes) return labels_in_order_of(model_config, labels_of_new_head(config, problem));
   require(!problem || *problem == model_config.problem(), ErrorKind::kUsage,
-          "--problem_type {} contradicts the trained head of {}", config.problem_type, config.model_name_or_path);
+          "--problem_type {} contradicts the trained head of {}; --ignore_mismatched_sizes gives it up",
+          config.problem_type, config.model_name_or_path);
   LabelMap trained = LabelMap::of(model_config);
   if (!trained.has_generic_names() || trained.problem() == models::ProblemType::kRegression) return trained;
   LabelMap named = labels_of_training_data(config, trained.problem());

@@ -100,6 +100,7 @@ void TrainConfig::validate_language_model() const {
   refuse(text.text_pair_column, "", "text_pair_column");
   refuse(text.label_column, defaults.text.label_column, "label_column");
   refuse(problem_type, "", "problem_type");
+  refuse(ignore_mismatched_sizes, false, "ignore_mismatched_sizes");
   require(text.max_seq_length == defaults.text.max_seq_length && !given.contains("max_seq_length"), ErrorKind::kUsage,
           "--max_seq_length {}: with --task causal-lm it is --block_size, and longer documents are cut into pieces",
           text.max_seq_length);

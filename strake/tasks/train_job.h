@@ -25,6 +25,7 @@ class TrainJob {
   TrainJob(const TrainConfig& config, JobInputs inputs)
       : inputs_(std::move(inputs)),
         weights_(config.model_name_or_path),
+        ignores_mismatched_sizes_(config.ignore_mismatched_sizes),
         eval_batch_size_(config.training.per_device_eval_batch_size) {}
   virtual ~TrainJob() = default;
 
@@ -32,6 +33,8 @@ class TrainJob {
   const tokenizers::Tokenizer& tokenizer() const { return *inputs_.tokenizer; }
   // The checkpoint that training starts from; empty: from initial values.
   const std::filesystem::path& weights() const { return weights_; }
+  // Of its head.
+  bool ignores_mismatched_sizes() const { return ignores_mismatched_sizes_; }
   bool has_evaluation() const { return inputs_.evaluation.has_value(); }
   const data::TokenDataset& evaluation_data() const { return *inputs_.evaluation; }
   int64_t eval_batch_size() const { return eval_batch_size_; }
@@ -50,6 +53,7 @@ class TrainJob {
  private:
   JobInputs inputs_;
   std::filesystem::path weights_;
+  bool ignores_mismatched_sizes_;
   int64_t eval_batch_size_;
 };
 

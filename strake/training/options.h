@@ -72,6 +72,8 @@ struct TrainingOptions {
   int64_t save_total_limit = 0;  // 0: keep all
   bool enable_jit_checkpoint = true;
   bool load_best_model_at_end = false;
+  // The best checkpoint outlives --save_total_limit.
+  bool keeps_best() const { return load_best_model_at_end || !metric_for_best_model.empty(); }
   std::string metric_for_best_model;      // empty: loss
   std::optional<bool> greater_is_better;  // none: false for losses and errors, else true
   int64_t early_stopping_patience = 0;    // 0: off
@@ -144,7 +146,10 @@ struct TrainingOptions {
     visit("eval_steps", self.eval_steps, "steps between evaluations, or a share of all; 0: logging_steps");
     visit("save_strategy", self.save_strategy, "no, steps or epoch");
     visit("save_steps", self.save_steps, "steps between checkpoints; below 1: a share of all steps");
-    visit("save_total_limit", self.save_total_limit, "checkpoints to keep, the best one among them; 0: all");
+    visit(
+        "save_total_limit", self.save_total_limit,
+        "checkpoints to keep, among them the best one if --load_best_model_at_end or --metric_for_best_model is given, "
+        "for which the newest one never has to leave; 0: all");
     visit("enable_jit_checkpoint", self.enable_jit_checkpoint,
           "on SIGTERM finish the step, save a checkpoint and end with exit code 75; false: end at once");
     visit("load_best_model_at_end", self.load_best_model_at_end, "end with the weights of the best evaluation");

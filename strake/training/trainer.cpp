@@ -225,7 +225,10 @@ void Trainer::track_best(bool is_saved) {
   if (stop_)
     log::info("no gain in {} evaluations: stopping at step {}", best_.state().evaluations_without_gain, state_.step);
   const bool is_kept = is_saved || stop_ || state_.step == total_steps_;
-  if (is_kept && best_.keep(evaluation)) best_folder_ = inputs_.output_dir / checkpoint::folder_name(state_.step);
+  if (is_kept && best_.keep(evaluation)) {
+    best_folder_ = inputs_.output_dir / checkpoint::folder_name(state_.step);
+    report_.best_evaluation = report_.last_evaluation;
+  }
   state_.best_model = best_.state();
   if (!state_.best_model.best) return;
   history_.best_metric = state_.best_model.best->metric;

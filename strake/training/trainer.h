@@ -58,6 +58,7 @@ struct TrainReport {
   int64_t parameters = 0;  // frozen ones too
   std::optional<BestModel::Evaluation> best_kept;
   std::optional<Evaluation> last_evaluation;
+  std::optional<Evaluation> best_evaluation;  // of best_kept, if this start of the run made it
   bool is_interrupted = false;  // by inputs.is_asked_to_end, before the last step; the checkpoint of `steps` is there
 };
 

@@ -37,7 +37,7 @@ void Trainer::resume() {
     history_.best_model_checkpoint.reset();
   }
   stop_ = best_.is_out_of_patience();
-  if (state_.best_model.kept && options_.load_best_model_at_end) find_best_folder();
+  if (state_.best_model.kept && options_.keeps_best()) find_best_folder();
   if (comm_.rank() != 0) return;
   log::info("going on from {}, behind step {}", folder.string(), state_.step);
   warn_of_later_checkpoints();
@@ -59,6 +59,7 @@ void Trainer::find_best_folder() {
     best_folder_ = folder;
     return;
   }
+  if (!options_.load_best_model_at_end) return;
   fail(ErrorKind::kConfig,
        "--load_best_model_at_end: the best checkpoint of the run that {} continues, with {} = {} at step {}, is not "
        "there any more: {}. Put the folder back, or leave the flag out",

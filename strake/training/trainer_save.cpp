@@ -53,7 +53,7 @@ void Trainer::save() {
     throw;
   }
   sums = sums_of_all(sums, comm_);  // all parts are there
-  const bool keeps_best = options_.load_best_model_at_end && state_.best_model.kept.has_value();
+  const bool keeps_best = options_.keeps_best() && state_.best_model.kept && !best_folder_.empty();
   if (keeps_best) history_.best_model_checkpoint = best_folder_.string();
   history_.global_step = state_.step;
   history_.epoch = epoch_now();
