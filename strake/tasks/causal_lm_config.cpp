@@ -81,6 +81,21 @@ void override_config(Json& document, const std::string& overrides) {
   }
 }
 
+void take_special_ids(models::Gpt2Config& model, const tokenizers::Tokenizer& tokenizer, const std::string& overrides) {
+  const std::vector<std::string> given = split(overrides, ',');
+  for (const std::string role : {"bos_token", "eos_token", "pad_token"}) {
+    const std::string key = role + "_id";
+    if (std::ranges::any_of(given, [&](const std::string& part) { return part.starts_with(key + "="); })) continue;
+    const auto found = model.document.find(key);
+    const bool is_there = found != model.document.end() && found->is_number_integer();
+    if (const std::optional<int32_t> id = tokenizer.id_of_role(role)) {
+      model.document[key] = *id;
+    } else if (is_there && (*found < 0 || *found >= model.vocab_size)) {
+      *found = nullptr;
+    }
+  }
+}
+
 int64_t default_block_size(const models::Gpt2Config& model) { return std::min<int64_t>(model.max_positions, 1024); }
 
 models::Gpt2Config read_causal_lm_config(const TrainConfig& config) {

@@ -8,6 +8,10 @@ namespace strake::tasks {
 // The model that --model_name_or_path, or --model_type or --config_name with --config_overrides, stand for.
 models::Gpt2Config read_causal_lm_config(const TrainConfig& config);
 
+// Gives a new model the ids of its tokenizer's special tokens, as Transformers' Trainer does, but for those that
+// `overrides` names: generate() begins and stops with them. Ids outside of the vocabulary become null.
+void take_special_ids(models::Gpt2Config& model, const tokenizers::Tokenizer& tokenizer, const std::string& overrides);
+
 // Tokens of a piece of text without --block_size.
 int64_t default_block_size(const models::Gpt2Config& model);
 

@@ -33,6 +33,24 @@ TEST(CausalLmConfig, IsChangedByOverrides) {
   EXPECT_FALSE(model.tie_word_embeddings);
 }
 
+TEST(CausalLmConfig, HasTheSpecialTokensOfTheTokenizer) {
+  tokenizers::TokenizerSpec spec;
+  for (const char* token : {"<end>", "a", "<begin>"})
+    spec.vocabulary.add(token, static_cast<int64_t>(spec.vocabulary.size()), "test");
+  spec.model = tokenizers::WordPieceOptions{.unk_token = "a"};
+  spec.roles = {{"eos_token", "<end>"}, {"bos_token", "<begin>"}, {"pad_token", "nowhere"}};
+  const tokenizers::Tokenizer tokenizer(std::move(spec), {}, std::nullopt);
+  TrainConfig config;
+  config.model_type = "gpt2";
+  config.config_overrides = "vocab_size=3,bos_token_id=1";
+  models::Gpt2Config model = read_causal_lm_config(config);
+  model.document["pad_token_id"] = 3;
+  take_special_ids(model, tokenizer, config.config_overrides);
+  EXPECT_EQ(model.document["eos_token_id"], 0);
+  EXPECT_EQ(model.document["bos_token_id"], 1);
+  EXPECT_TRUE(model.document["pad_token_id"].is_null());
+}
+
 TEST(CausalLmConfig, RefusesOverridesThatDoNotFit) {
   const std::vector<std::pair<std::string, std::string>> refusals{
       {"n_layers=2", "has no 'n_layers'"},

@@ -55,6 +55,9 @@ Setup load_setup(const TrainConfig& config, int workers) {
   require_known_metric(config.training, "language models", {"perplexity"});
   require_flags_of_text(config);
   require_vocabulary_of(setup.inputs.tokenizer->vocab_size(), setup.model_config.vocab_size, config);
+  if (config.model_name_or_path.empty()) {
+    take_special_ids(setup.model_config, *setup.inputs.tokenizer, config.config_overrides);
+  }
   setup.inputs.train = load_split(config, config.train_file, setup, workers);
   if (!config.validation_file.empty()) {
     setup.inputs.evaluation = load_split(config, config.validation_file, setup, workers);

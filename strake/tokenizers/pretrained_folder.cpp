@@ -158,6 +158,7 @@ void become_bert(const Folder& folder, TokenizerSpec& spec) {
   spec.normalizers = {normalizer};
   spec.pre_tokenizers = {BertPreTokenizer{}};
   spec.added_tokens = specials.tokens();
+  spec.roles = specials.contents();
   spec.post_processor =
       bert_post_processor(with_id(specials.content("cls_token"), spec), with_id(specials.content("sep_token"), spec));
   spec.decoder = WordPieceDecoder{};
@@ -175,6 +176,7 @@ void become_byte_level(const Folder& folder, Family family, TokenizerSpec& spec)
   spec.normalizers.clear();
   spec.pre_tokenizers = {ByteLevelSplit{.add_prefix_space = add_prefix_space}};
   spec.added_tokens = specials.tokens();
+  spec.roles = specials.contents();
   spec.decoder = ByteLevelDecoder{};
   if (roberta) {
     spec.post_processor = roberta_post_processor(with_id(specials.content("cls_token"), spec),
@@ -267,7 +269,9 @@ LoadedFiles load_folder(Folder folder, Family family) {
   if (family == Family::kBert) become_bert(folder, spec);
   if (family == Family::kRoberta || family == Family::kGpt2) become_byte_level(folder, family, spec);
   if (family == Family::kAsWritten) {
-    spec.added_tokens = SpecialTokens::beside(folder.special_tokens(), spec.vocabulary, std::move(spec.added_tokens));
+    const auto specials = SpecialTokens::beside(folder.special_tokens(), spec.vocabulary, std::move(spec.added_tokens));
+    spec.added_tokens = specials.tokens();
+    spec.roles = specials.contents();
   }
   if (!gives_token_types(folder)) spec.post_processor.drop_types();
   const auto read_side = [&](const char* key, Direction& side) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <variant>
 #include <vector>
@@ -31,6 +32,7 @@ struct TokenizerSpec {
   PostProcessor post_processor;
   Decoder decoder;
   std::vector<AddedToken> added_tokens;
+  std::map<std::string, std::string> roles;  // "eos_token" and so on: of which content; decides no ids
   Direction truncation_side = Direction::kRight;
   Direction padding_side = Direction::kRight;  // Transformers' pipelines look at it; nothing is padded here
 };

@@ -43,15 +43,21 @@ SpecialTokens::SpecialTokens(const SpecialTokenFiles& files, const Vocabulary& v
   read_others(files, vocabulary);
 }
 
-std::vector<AddedToken> SpecialTokens::beside(const SpecialTokenFiles& files, const Vocabulary& vocabulary,
-                                              std::vector<AddedToken> from_tokenizer_json) {
+std::map<std::string, std::string> SpecialTokens::contents() const {
+  std::map<std::string, std::string> contents;
+  for (const auto& [role, token] : roles_) contents[role] = token.content;
+  return contents;
+}
+
+SpecialTokens SpecialTokens::beside(const SpecialTokenFiles& files, const Vocabulary& vocabulary,
+                                    std::vector<AddedToken> from_tokenizer_json) {
   SpecialTokens own(files.source);
   own.read(files);
   own.add_roles();
   const std::vector<AddedToken> more = std::exchange(own.tokens_, std::move(from_tokenizer_json));
   for (const AddedToken& token : more) own.add_if_new(token);
   own.read_others(files, vocabulary);
-  return std::move(own.tokens_);
+  return own;
 }
 
 void SpecialTokens::read(const SpecialTokenFiles& files) {

@@ -34,12 +34,14 @@ class SpecialTokens {
                 std::vector<AddedToken> from_tokenizer_json, std::span<const SpecialDefault> defaults);
 
   // Those that the files add to a tokenizer.json which is taken as it is written.
-  static std::vector<AddedToken> beside(const SpecialTokenFiles& files, const Vocabulary& vocabulary,
-                                        std::vector<AddedToken> from_tokenizer_json);
+  static SpecialTokens beside(const SpecialTokenFiles& files, const Vocabulary& vocabulary,
+                              std::vector<AddedToken> from_tokenizer_json);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
   // Error (kConfig) if nothing has the role.
   const std::string& content(const char* role) const;
+  // By role, such as "eos_token".
+  std::map<std::string, std::string> contents() const;
 
  private:
   explicit SpecialTokens(std::string source) : source_(std::move(source)) {}

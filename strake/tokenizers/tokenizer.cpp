@@ -197,6 +197,11 @@ std::optional<int32_t> Tokenizer::token_to_id(std::string_view token) const {
   return added ? added : spec_.vocabulary.find(token);
 }
 
+std::optional<int32_t> Tokenizer::id_of_role(const std::string& role) const {
+  const auto found = spec_.roles.find(role);
+  return found == spec_.roles.end() ? std::nullopt : token_to_id(found->second);
+}
+
 std::string_view Tokenizer::id_to_token(int32_t id) const {
   const std::string* token = added_.shown(id);
   if (token == nullptr) token = spec_.vocabulary.token(id);

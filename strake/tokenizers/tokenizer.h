@@ -50,6 +50,9 @@ class Tokenizer {
 
   int64_t vocab_size() const;  // different tokens, with added ones
   std::optional<int32_t> token_to_id(std::string_view token) const;
+  // Of the special token that has this role, such as "eos_token", in a folder's files or by its class; none: nothing
+  // has.
+  std::optional<int32_t> id_of_role(const std::string& role) const;
   // Empty if no token has this id. Added tokens that are normalized are shown in their normalized form.
   std::string_view id_to_token(int32_t id) const;
   std::optional<int64_t> model_max_length() const { return model_max_length_; }  // from tokenizer_config.json
