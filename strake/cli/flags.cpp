@@ -3,9 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <istream>
+#include <iterator>
+#include <map>
 #include <ostream>
 #include <utility>
 
+#include "strake/cli/flag_file.h"
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
 
@@ -119,21 +123,32 @@ class FlagFile final : public CLI::ConfigTOML {
   explicit FlagFile(const CLI::App& app) : app_(app) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-    std::vector<CLI::ConfigItem> items = CLI::ConfigTOML::from_config(input);
     const auto file = app_.get_config_ptr()->as<std::string>();
-    std::vector<std::string> keys = flag_names(app_);
-    for (std::string& key : keys) key.erase(0, 2);
-    for (const CLI::ConfigItem& item : items) {
-      require(item.parents.empty(), ErrorKind::kUsage,
-              "{}: section [{}] is not expected; write all keys without sections", file,
-              printable(item.parents.empty() ? "" : item.parents.front()));
-      require(std::ranges::find(keys, item.name) != keys.end(), ErrorKind::kUsage, "{}: unknown key '{}'{}", file,
-              printable(item.name), did_you_mean(item.name, keys));
+    const std::string text(std::istreambuf_iterator<char>(input), {});
+    std::map<const CLI::Option*, std::string> keys;
+    std::vector<CLI::ConfigItem> items;
+    for (const FlagSetting& setting : read_flag_file(text, file)) {
+      const CLI::Option& option = option_of(setting, file);
+      const auto [other, is_new] = keys.emplace(&option, setting.key);
+      require(is_new, ErrorKind::kUsage, "{}:{}: key '{}' is there already{}", file, setting.line, setting.key,
+              other->second == setting.key ? "" : fmt::format(", by its other name '{}'", other->second));
+      require(setting.values.size() == 1 || option.get_items_expected_max() > 1, ErrorKind::kUsage,
+              "{}:{}: --{} takes one value, and here are {}", file, setting.line, setting.key, setting.values.size());
+      items.push_back({.parents = {}, .name = setting.key, .inputs = setting.values});
     }
     return items;
   }
 
  private:
+  const CLI::Option& option_of(const FlagSetting& setting, const std::string& file) const {
+    const CLI::Option* const option = app_.get_option_no_throw("--" + setting.key);
+    if (option != nullptr) return *option;
+    std::vector<std::string> keys = flag_names(app_);
+    for (std::string& key : keys) key.erase(0, 2);
+    fail(ErrorKind::kUsage, "{}:{}: unknown key '{}'{}", file, setting.line, printable(setting.key),
+         did_you_mean(setting.key, keys));
+  }
+
   const CLI::App& app_;
 };
 

@@ -308,6 +308,28 @@ def test_print_config_shows_what_would_run(folder, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_what_a_configuration_file_may_be_written_like(tmp_path):
+    (tmp_path / "run.toml").write_text(
+        r"""# strings, lists and a comment behind each
+"output_dir" = "a \"#1\" \u00fc"   # a comment
+model_name_or_path = 'C:\#1'\t# a comment
+train_file = [  # a comment
+    "a, b.csv",
+    'c].csv',   # another
+]
+validation_file = ['v.csv']
+eval_strategy = epoch
+seed=7
+lr_scheduler_type = "cosine_with_restarts"
+lr_scheduler_kwargs = '{"num_cycles": 2}'""".replace(r"\t", "\t").replace("\n", "\r\n")
+    )
+    shown = json.loads(strake("train", "--print_config", config=tmp_path / "run.toml").out)
+    assert shown["output_dir"] == 'a "#1" \u00fc' and shown["model_name_or_path"] == r"C:\#1"
+    assert shown["train_file"] == ["a, b.csv", "c].csv"] and shown["validation_file"] == ["v.csv"]
+    assert shown["eval_strategy"] == "epoch" and shown["seed"] == 7
+    assert shown["lr_scheduler_kwargs"] == '{"num_cycles": 2}'
+
+
 def test_dry_run_checks_and_leaves_nothing(folder, tmp_path):
     outcome = train(folder, tmp_path / "out", dry_run=True)
     assert "120 training sequences" in outcome.err
