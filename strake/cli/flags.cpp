@@ -169,6 +169,8 @@ bool parse_arguments(CLI::App& app, std::vector<std::string> arguments, std::ost
   app.allow_extras();
   app.config_formatter(std::make_shared<FlagFile>(app));
   refuse_empty_switches(app, arguments);
+  // Of a flag that is there twice the last one holds, as for argparse: CLI11 then forgets the values it had.
+  for (CLI::Option* option : app.get_options()) option->trigger_on_parse();
   std::ranges::reverse(arguments);  // CLI11 takes them from the back
   try {
     app.parse(arguments);
