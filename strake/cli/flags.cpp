@@ -107,14 +107,30 @@ std::vector<std::string> flag_names(const CLI::App& app) {
   return names;
 }
 
+bool is_configuration(const std::string& path) {
+  constexpr std::string_view kEndings[] = {".json", ".yaml", ".yml", ".toml"};
+  return std::ranges::any_of(kEndings, [&](std::string_view ending) { return path.ends_with(ending); });
+}
+
 [[noreturn]] void refuse_unknown(const CLI::App& app, const std::string& argument) {
   const std::string flag = argument.substr(0, argument.find('='));
   for (const auto& [name, hint] : kKnownElsewhere) {
     if (flag == name) fail(ErrorKind::kUsage, "{}: {}", flag, hint);
   }
-  if (!flag.starts_with("-"))
-    fail(ErrorKind::kUsage, "'{}' is not expected here; flags begin with --", printable(flag));
+  if (!flag.starts_with("-")) {
+    fail(ErrorKind::kUsage, "'{}' is not expected here; flags begin with --{}", printable(flag),
+         is_configuration(flag) ? ", or are lines of a TOML file, key = value: --config run.toml" : "");
+  }
   fail(ErrorKind::kUsage, "unknown flag {}{}", printable(flag), did_you_mean(flag, flag_names(app)));
+}
+
+// What HfArgumentParser takes, JSON and YAML, would get answers about lines of TOML.
+void require_toml(const std::string& text, const std::string& file) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string::npos && text[first] == '{';
+  require(!is_json && (!is_configuration(file) || file.ends_with(".toml")), ErrorKind::kUsage,
+          "--config {}: a TOML file is expected, with lines of the form key = value, and this is {}", printable(file),
+          is_json || file.ends_with(".json") ? "JSON" : "YAML");
 }
 
 // --config files hold flags by name and nothing else.
@@ -125,6 +141,7 @@ class FlagFile final : public CLI::ConfigTOML {
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     const auto file = app_.get_config_ptr()->as<std::string>();
     const std::string text(std::istreambuf_iterator<char>(input), {});
+    require_toml(text, file);
     std::map<const CLI::Option*, std::string> keys;
     std::vector<CLI::ConfigItem> items;
     for (const FlagSetting& setting : read_flag_file(text, file)) {

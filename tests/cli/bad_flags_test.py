@@ -264,6 +264,28 @@ def test_bad_configuration_file(tmp_path, text, named):
     refuses(tmp_path, line("train", TRAIN | {"config": "run.toml"}), *named)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "kind"),
+    [
+        ("run.json", '{"max_steps": 2}', "JSON"),
+        ("run.json", "max_steps = 2", "JSON"),
+        ("run.toml", '\n {\n"max_steps": 2}', "JSON"),
+        ("run.yaml", "max_steps: 2\n", "YAML"),
+        ("run.yml", "", "YAML"),
+        ("run", '{"max_steps": 2}', "JSON"),
+    ],
+)
+def test_configuration_in_another_language(tmp_path, name, text, kind):
+    (tmp_path / name).write_text(text)
+    named = [f"--config {name}: a TOML file is expected", "key = value", f"this is {kind}"]
+    refuses(tmp_path, line("train", TRAIN | {"config": name}), *named)
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.yaml", "run.toml"])
+def test_configuration_without_its_flag(tmp_path, name):
+    refuses(tmp_path, [BINARY, "train", name], f"'{name}' is not expected here", "TOML file", "--config run.toml")
+
+
 def test_missing_configuration_file(tmp_path):
     refuses(tmp_path, line("train", TRAIN | {"config": "none.toml"}), "none.toml")
 
