@@ -27,6 +27,9 @@ constexpr const char* kRowsOfFile = "all rows of a file are used; give a file of
 constexpr const char* kNoSplit = "no rows are split off; give a --validation_file";
 constexpr const char* kNoTracker = "logs and metrics are written into --output_dir; leave it out";
 constexpr const char* kOfPyTorch = "it is about PyTorch, which does not run here; leave it out";
+constexpr const char* kPrecision = "the computation is in fp32 unless told --bf16 or --fp16; leave it out";
+constexpr const char* kOwnKernels = "kernels are chosen for the processor or the GPU; leave it out";
+constexpr const char* kEveryBlock = "every block is computed again, as a whole; leave it out";
 constexpr const char* kNotThere = "strake does not have this; leave it out";
 constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"--do_train", "strake train always trains; leave it out"},
@@ -50,7 +53,7 @@ constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::
     {"--dataloader_prefetch_factor", kOfPyTorch},
     {"--dataloader_persistent_workers", kOfPyTorch},
     {"--torch_compile", kOfPyTorch},
-    {"--torch_dtype", "the computation is in fp32 unless told --bf16 or --fp16; leave it out"},
+    {"--torch_dtype", kPrecision},
     {"--low_cpu_mem_usage", "weights are read one block at a time; leave it out"},
     {"--push_to_hub", kNothingUploaded},
     {"--hub_model_id", kNothingUploaded},
@@ -96,6 +99,22 @@ constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::
     {"--label_smoothing_factor", kNotThere},
     {"--neftune_noise_alpha", kNotThere},
     {"--auto_find_batch_size", "strake estimate tells which batch fits; leave it out"},
+    {"--remove_unused_columns", "columns that no flag names are not read; leave it out"},
+    {"--shuffle_train_dataset", "training data is shuffled anew in every epoch; leave it out"},
+    {"--metric_name", "all metrics of the task are computed; one for the best model is --metric_for_best_model"},
+    {"--task_name", kNoDownload},
+    {"--test_file", "use strake predict, or strake evaluate where labels are there"},
+    {"--do_regression", "it is called --problem_type regression here"},
+    {"--logging_nan_inf_filter", "a loss that overflowed counts as the mean of those before it; leave it out"},
+    {"--label_names", "labels are in the column --label_column; leave it out"},
+    {"--include_num_input_tokens_seen", "trainer_state.json always has num_input_tokens_seen; leave it out"},
+    {"--average_tokens_across_devices", "a step is the same on any number of ranks; leave it out"},
+    {"--dtype", kPrecision},
+    {"--attn_implementation", kOwnKernels},
+    {"--use_liger_kernel", kOwnKernels},
+    {"--liger_kernel_config", kOwnKernels},
+    {"--activation_checkpointing_kwargs", kEveryBlock},
+    {"--gradient_checkpointing_kwargs", kEveryBlock},
     {"--full_determinism", "every run is deterministic; leave it out"},
 });
 
@@ -199,6 +218,11 @@ bool parse_arguments(CLI::App& app, std::vector<std::string> arguments, std::ost
   }
   for (const std::string& extra : app.remaining()) refuse_unknown(app, extra);
   return true;
+}
+
+std::string switch_names(const std::string& name) {
+  const std::string alias = name == "gradient_checkpointing" ? ",--activation_checkpointing" : "";
+  return "--" + name + alias;
 }
 
 std::string check_number(const std::string& text) {

@@ -46,6 +46,9 @@ std::string check_integer(const std::string& text) {
 // "" if `text` writes a number (nan and inf are some), else what is wrong.
 std::string check_number(const std::string& text);
 
+// "--name", with a comma and what newer versions of Transformers call that switch behind it.
+std::string switch_names(const std::string& name);
+
 constexpr const char* kSwitchType = "[true|false]";  // of a flag that needs no value
 
 template <typename T>
@@ -53,7 +56,7 @@ void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
   const std::string flag = std::string("--") + name;
   if constexpr (std::is_same_v<T, bool>) {
     app.add_option_function<std::vector<std::string>>(
-           flag,
+           switch_names(name),
            [&field, flag](const std::vector<std::string>& values) {
              field = values.empty() || parse_bool(values.back(), flag);
            },

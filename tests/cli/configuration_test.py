@@ -24,6 +24,19 @@ def test_of_a_flag_given_twice_the_last_one_holds(tmp_path):
     assert config["input"] == ["b", "c"] and config["keep_columns"] == ["z"] and config["max_seq_length"] == 5
 
 
+def test_newer_name_of_gradient_checkpointing(tmp_path):
+    needed = ["--model_name_or_path", "m", "--output_dir", "o", "--train_file", "a"]
+    (tmp_path / "run.toml").write_text("activation_checkpointing = true\n")
+    in_file = ["--config", str(tmp_path / "run.toml")]
+    for words, expected in [
+        (["--activation_checkpointing"], True),
+        (in_file, True),
+        ([*in_file, "--gradient_checkpointing", "false"], False),
+        (["--gradient_checkpointing", "--activation_checkpointing=False"], False),
+    ]:
+        assert shown("train", *needed, *words)["gradient_checkpointing"] is expected
+
+
 def test_what_a_configuration_file_may_be_written_like(tmp_path):
     (tmp_path / "run.toml").write_text(
         r"""# strings, lists and a comment behind each
