@@ -112,7 +112,8 @@ void TrainingOptions::validate() const {
   positive(adam_epsilon, "adam_epsilon");
   share(adam_beta1, "adam_beta1");
   share(adam_beta2, "adam_beta2");
-  share(warmup_ratio, "warmup_ratio");
+  require(warmup_ratio >= 0 && warmup_ratio <= 1, ErrorKind::kUsage, "--warmup_ratio {} is not in [0, 1]",
+          warmup_ratio);
   require(max_tokens_per_batch >= 0, ErrorKind::kUsage, "--max_tokens_per_batch {} is negative", max_tokens_per_batch);
   require(weight_decay >= 0, ErrorKind::kUsage, "--weight_decay {} is negative", weight_decay);
   require(max_grad_norm >= 0, ErrorKind::kUsage, "--max_grad_norm {} is negative", max_grad_norm);

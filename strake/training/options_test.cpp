@@ -21,6 +21,12 @@ struct Refusal {
 
 TEST(TrainingOptions, AreValidByDefault) { EXPECT_NO_THROW(TrainingOptions{}.validate()); }
 
+TEST(TrainingOptions, WarmUpOverAllSteps) {
+  const TrainingOptions options{.max_steps = 10, .warmup_ratio = 1};
+  EXPECT_NO_THROW(options.validate());
+  EXPECT_EQ(options.schedule_options(10).warmup_steps, 10);
+}
+
 TEST(TrainingOptions, RefuseImpossibleValuesByFlag) {
   using Options = TrainingOptions;
   const std::vector<Refusal> refusals{
@@ -33,7 +39,7 @@ TEST(TrainingOptions, RefuseImpossibleValuesByFlag) {
       {[](Options& o) { o.adam_epsilon = 0; }, "--adam_epsilon 0 must be positive"},
       {[](Options& o) { o.adam_beta1 = 1; }, "--adam_beta1 1 is not in [0, 1)"},
       {[](Options& o) { o.adam_beta2 = -0.5; }, "--adam_beta2 -0.5 is not in [0, 1)"},
-      {[](Options& o) { o.warmup_ratio = 1; }, "--warmup_ratio 1 is not in [0, 1)"},
+      {[](Options& o) { o.warmup_ratio = 1.1; }, "--warmup_ratio 1.1 is not in [0, 1]"},
       {[](Options& o) { o.max_tokens_per_batch = -1; }, "--max_tokens_per_batch -1 is negative"},
       {[](Options& o) { o.weight_decay = -1; }, "--weight_decay -1 is negative"},
       {[](Options& o) { o.max_grad_norm = -1; }, "--max_grad_norm -1 is negative"},

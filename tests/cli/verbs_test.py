@@ -356,6 +356,12 @@ def test_steps_below_one_are_a_share_of_the_run(folder, tmp_path):
     assert json.loads((tmp_path / "trainer_state.json").read_text())["save_steps"] == 15
 
 
+def test_warm_up_over_the_whole_run(folder, tmp_path):
+    train(folder, tmp_path / "ratio", max_steps=4, num_train_epochs=None, warmup_ratio=1.0)
+    train(folder, tmp_path / "steps", max_steps=4, num_train_epochs=None, warmup_steps=4)
+    assert losses(tmp_path / "ratio") == losses(tmp_path / "steps")
+
+
 def test_the_best_checkpoint_ends_in_the_output_folder(folder, tmp_path):
     # At this learning rate the loss on unseen rows rises and falls.
     flags = evaluated(folder) | {"save_strategy": "epoch", "load_best_model_at_end": True, "save_total_limit": 1}
