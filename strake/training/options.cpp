@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "strake/core/error.h"
 
@@ -22,6 +23,9 @@ Interval parse_interval(const std::string& text, const char* flag) {
   if (text == "no") return Interval::kNo;
   if (text == "steps") return Interval::kSteps;
   if (text == "epoch") return Interval::kEpoch;
+  require(text != "best" || std::string_view(flag) != "save_strategy", ErrorKind::kUsage,
+          "--save_strategy best is not there yet: say steps or epoch, and --load_best_model_at_end with "
+          "--save_total_limit keeps the best checkpoint");
   fail(ErrorKind::kUsage, "--{} {} is none of no, steps, epoch", flag, text);
 }
 
