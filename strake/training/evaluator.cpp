@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "strake/core/clock.h"
 #include "strake/data/collate.h"
 #include "strake/models/forward.h"
+#include "strake/training/plain_nan.h"
 
 namespace strake::training {
 namespace {
@@ -62,6 +64,13 @@ struct Work {
   const data::TokenDataset& dataset;
   int64_t batch_size;
 };
+
+Evaluation finished(Evaluation result, Clock::time_point start) {
+  result.loss = plain_nan(result.loss);
+  for (auto& [name, value] : result.metrics) value = plain_nan(value);
+  result.seconds = seconds_since(start);
+  return result;
+}
 
 // Calls use(indices, output) for this rank's share of the batches, which hold sequences of similar length.
 template <typename Use>
@@ -127,8 +136,7 @@ Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& 
     result.loss = model.loss(result.logits, all_labels(dataset), static_cast<double>(dataset.size())).item<double>();
     result.metrics = compute_metrics(model, result.logits, dataset);
   }
-  result.seconds = seconds_since(start);
-  return result;
+  return finished(std::move(result), start);
 }
 
 Evaluation evaluate_language_model(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
@@ -151,8 +159,7 @@ Evaluation evaluate_language_model(const models::Model& model, ShardedParameters
   const double total = std::accumulate(sum_of_sequence, sum_of_sequence + dataset.size(), 0.0);
   Evaluation result{.loss = total / static_cast<double>(targets), .sequences = dataset.size()};
   result.metrics = {{"perplexity", std::exp(result.loss)}};
-  result.seconds = seconds_since(start);
-  return result;
+  return finished(std::move(result), start);
 }
 
 }  // namespace strake::training

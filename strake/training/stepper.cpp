@@ -9,6 +9,7 @@
 #include "strake/core/error.h"
 #include "strake/core/memory.h"
 #include "strake/data/collate.h"
+#include "strake/training/plain_nan.h"
 #include "strake/training/tape.h"
 
 namespace strake::training {
@@ -51,7 +52,7 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
                     .sequences = global.num_sequences(),
                     .tokens = num_tokens};
   gather_losses(std::move(losses), report);
-  report.gradient_norm = parameters_.gradient_norm() / plan.loss_scale;
+  report.gradient_norm = plain_nan(parameters_.gradient_norm() / plan.loss_scale);
   report.skipped = options_.precision() == Precision::kFp16 && !std::isfinite(report.gradient_norm);
   if (!report.skipped) update(plan, report);
   report.seconds = seconds_since(start);
@@ -128,7 +129,7 @@ void Stepper::gather_losses(std::vector<double> own, StepReport& report) {
   for (size_t k = 0; k < num_losses; ++k) {
     for (int rank = 0; rank < comm_.size(); ++rank) sum += value(rank, k);
   }
-  report.loss = sum / report.loss_scale;
+  report.loss = plain_nan(sum / report.loss_scale);
   for (int rank = 0; rank < comm_.size(); ++rank) report.ends_run |= value(rank, num_losses) != 0;
 }
 

@@ -1,6 +1,7 @@
 """Model folders that are damaged, hostile or do not fit, and training that leaves the finite numbers."""
 
 import json
+import re
 import struct
 
 import numpy
@@ -222,8 +223,10 @@ def test_training_that_diverges_keeps_the_last_good_checkpoint(place):
 def test_a_last_step_that_leaves_the_finite_numbers_is_told(place, ranks):
     output = place.path / "run"
     flags = {"max_steps": 1, "learning_rate": 1e30, "weight_decay": 1e30, "save_strategy": "no", "ranks": ranks}
-    outcome = run(place.train(output_dir=output, **flags))
+    evaluated = {"validation_file": place.shared / "train.parquet", "eval_strategy": "epoch"}
+    outcome = run(place.train(output_dir=output, **flags, **evaluated))
     assert outcome.code == 0, outcome.err
+    assert "eval_loss nan" in outcome.err and re.search(r"eval_loss += +nan", outcome.out), "without a sign"
     told = [line for line in outcome.err.splitlines() if "has numbers that are not finite" in line]
     saved = load_file(output / "model.safetensors")
     broken = [name for name, array in saved.items() if not numpy.isfinite(array).all()]
@@ -231,10 +234,10 @@ def test_a_last_step_that_leaves_the_finite_numbers_is_told(place, ranks):
     assert all(any(f"model.safetensors: '{name}'" in line for line in told) for name in broken)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_training_from_weights_that_are_not_numbers(place, ranks):
+@pytest.mark.parametrize(("ranks", "value"), [(1, "nan"), (1, "-nan"), (2, "nan")])
+def test_training_from_weights_that_are_not_numbers(place, ranks, value):
     model = place.model("classifier")
-    change_weights(model, lambda name, array: array * numpy.float32("nan") if "layer.1.output.dense" in name else array)
+    change_weights(model, lambda name, array: array * numpy.float32(value) if "layer.1.output.dense" in name else array)
     outcome = run(place.train(model_name_or_path=model, output_dir=place.path / "run", ranks=ranks))
     assert outcome.code == NUMERIC
     assert "step 1: loss is nan" in outcome.err.splitlines()[-1]
