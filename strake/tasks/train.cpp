@@ -193,6 +193,9 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
   if (config.trains_on_gpus()) training::require_gpus_can(config.training);
   check_offload_folder(config.training.sharding.offload, request.source);
   for (const std::string& notice : request.notices) log::info("{}", notice);
+  if (log::rank() == 0) {
+    for (const std::string& line : flags_without_effect(config)) log::warning("{}", line);
+  }
   if (!request.table.empty()) log::info("settings of --deepspeed:\n{}", request.table);
   if (!config.deepspeed.empty() || !config.fsdp.empty()) {
     log::info("sharding {}{}", config.training.sharding.stage.name,

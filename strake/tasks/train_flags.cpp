@@ -120,6 +120,37 @@ void TrainConfig::validate_language_model() const {
           "--tokenizer_name names no folder, which a model from scratch needs");
 }
 
+std::vector<std::string> flags_without_effect(const TrainConfig& config) {
+  const training::TrainingOptions& options = config.training;
+  std::vector<std::string> told;
+  const auto tell = [&](const char* flag, const auto& value, const std::string& why) {
+    if (config.given.contains(flag)) told.push_back(fmt::format("--{} {} has no effect: {}", flag, value, why));
+  };
+  const training::Interval evaluation = training::parse_interval(options.eval_strategy, "eval_strategy");
+  if (evaluation == training::Interval::kNo) {
+    const char* const why = "nothing is evaluated without --validation_file and --eval_strategy";
+    tell("metric_for_best_model", printable(options.metric_for_best_model), why);
+    tell("greater_is_better", options.greater_is_better.value_or(false), why);
+    tell("eval_steps", options.eval_steps, why);
+  } else if (evaluation == training::Interval::kEpoch) {
+    tell("eval_steps", options.eval_steps, "--eval_strategy is epoch");
+  }
+  if (options.configured_optimizer) return told;
+  const optim::Optimizer optimizer(options.optimizer_settings());
+  const std::string no_betas = fmt::format("--optim {} has no betas", options.optim);
+  if (!optimizer.has_betas()) {
+    tell("adam_beta1", options.adam_beta1, no_betas);
+    tell("adam_beta2", options.adam_beta2, no_betas);
+  }
+  const optim::OptimizerRule rule = optimizer.settings().rule;
+  if (rule != optim::OptimizerRule::kAdam && rule != optim::OptimizerRule::kLamb) {
+    const bool has_own = rule == optim::OptimizerRule::kAdagrad;
+    tell("adam_epsilon", options.adam_epsilon,
+         fmt::format("--optim {} {}", options.optim, has_own ? "has its own, eps of --optim_args" : "has no epsilon"));
+  }
+  return told;
+}
+
 bool reads_text(const TrainConfig& config) {
   return !are_token_files(config.train_file) ||
          (!config.validation_file.empty() && !are_token_files(config.validation_file));

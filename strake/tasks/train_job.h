@@ -78,6 +78,10 @@ void require_flags_of_text(const TrainConfig& config);
 void require_known_metric(const training::TrainingOptions& options, const std::string& what,
                           const std::vector<std::string>& metrics);
 
+// A line about each flag that was given and changes nothing, for evaluations or the optimizer that it is about are not
+// there. After --deepspeed was applied.
+std::vector<std::string> flags_without_effect(const TrainConfig& config);
+
 // Error (kConfig) naming the file for a token that the model's vocabulary lacks.
 void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size, const std::string& path);
 

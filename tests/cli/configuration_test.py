@@ -1,8 +1,11 @@
 """How flags and --config files may be written, as --print_config shows what they come to."""
 
 import json
+import re
 
+import pytest
 from program import strake
+from tiny_models import make_model, reviews, write_table
 
 
 def shown(verb, *words):
@@ -57,3 +60,54 @@ lr_scheduler_kwargs = '{"num_cycles": 2}'""".replace(r"\t", "\t").replace("\n", 
     assert config["train_file"] == ["a, b.csv", "c].csv"] and config["validation_file"] == ["v.csv"]
     assert config["eval_strategy"] == "epoch" and config["seed"] == 7
     assert config["lr_scheduler_kwargs"] == '{"num_cycles": 2}'
+
+
+@pytest.fixture(scope="module")
+def needed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("configuration")
+    make_model(folder / "base")
+    write_table(folder / "train.parquet", reviews(24))
+    return {
+        "model_name_or_path": folder / "base",
+        "train_file": folder / "train.parquet",
+        "output_dir": folder / "out",
+        "max_seq_length": 32,
+        "max_steps": 2,
+        "dry_run": True,
+    }
+
+
+BY_EPOCH = {"eval_strategy": "epoch", "validation_file": True}
+NO_EVALUATION = "nothing is evaluated without --validation_file and --eval_strategy"
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({"metric_for_best_model": "f1"}, [f"--metric_for_best_model f1 has no effect: {NO_EVALUATION}"]),
+        ({"greater_is_better": "true"}, [f"--greater_is_better true has no effect: {NO_EVALUATION}"]),
+        ({"eval_steps": 5}, [f"--eval_steps 5 has no effect: {NO_EVALUATION}"]),
+        ({"eval_steps": 5} | BY_EPOCH, ["--eval_steps 5 has no effect: --eval_strategy is epoch"]),
+        ({"metric_for_best_model": "f1", "greater_is_better": "true"} | BY_EPOCH, []),
+        ({"eval_steps": 5} | BY_EPOCH | {"eval_strategy": "steps"}, []),
+        ({"optim": "sgd", "adam_beta1": 0.5}, ["--adam_beta1 0.5 has no effect: --optim sgd has no betas"]),
+        (
+            {"optim": "adagrad", "adam_beta2": 0.5, "adam_epsilon": 1e-6},
+            [
+                "--adam_beta2 0.5 has no effect: --optim adagrad has no betas",
+                "--adam_epsilon 1e-06 has no effect: --optim adagrad has its own, eps of --optim_args",
+            ],
+        ),
+        ({"optim": "lion", "adam_beta1": 0.5, "adam_epsilon": 1e-6}, ["--adam_epsilon 1e-06 has no effect"]),
+        ({"optim": "lamb", "adam_beta1": 0.5, "adam_epsilon": 1e-6}, []),
+        ({"optim": "sgd"}, []),
+        ({"adam_beta1": 0.5, "adam_epsilon": 1e-6}, []),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, dict) else "",
+)
+def test_flags_that_change_nothing_are_told(needed, flags, told):
+    if "validation_file" in flags:
+        flags = flags | {"validation_file": needed["train_file"]}
+    err = strake("train", **needed, **flags).err
+    warnings = re.findall(r" warning r0\] (.*has no effect.*)", err)
+    assert len(warnings) == len(told) and all(map(str.startswith, warnings, told)), err
