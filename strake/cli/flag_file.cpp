@@ -9,6 +9,7 @@ namespace strake::cli {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r";
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::string_view trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(kBlanks);
@@ -121,7 +122,11 @@ class Reader {
     }
     const std::string_view quoted = text_.substr(first, ++at_ - first);
     if (quote == '\'') return std::string(quoted.substr(1, quoted.size() - 2));
-    return parse_json(quoted, fmt::format("{}:{}", file_, line())).get<std::string>();
+    try {
+      return parse_json(quoted, file_).get<std::string>();
+    } catch (const Error&) {
+      refuse(fmt::format("{} is no string: a \\ begins an escape; double it, or quote by ' '", printable(quoted)));
+    }
   }
 
   std::string_view text_;
@@ -132,6 +137,7 @@ class Reader {
 }  // namespace
 
 std::vector<FlagSetting> read_flag_file(std::string_view text, const std::string& file) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   return Reader(text, file).read();
 }
 

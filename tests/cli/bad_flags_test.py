@@ -270,6 +270,8 @@ def test_flag_without_its_value(tmp_path):
         ("max_steps =\n", ["run.toml:1: a value is missing"]),
         ("freeze = 'a\n", ["run.toml:1: a string has no ' at its end"]),
         ('freeze = "a" b\n', ["run.toml:1: 'b' behind the value of 'freeze'"]),
+        ('output_dir = "C:\\out"\n', ['run.toml:1: "C:\\out" is no string', "double it"]),
+        ("bf16\n", ["run.toml:1: 'bf16' is no line of the form key = value"]),
         ("train_file = ['a'\n", ["a list has no ']' at its end"]),
         ("train_file = []\n", ["run.toml:1: a list is empty"]),
         ("train_file = ['a' 'b']\n", ["run.toml:1: expected ',' or ']'"]),

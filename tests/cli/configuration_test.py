@@ -41,10 +41,9 @@ def test_newer_name_of_gradient_checkpointing(tmp_path):
 
 
 def test_what_a_configuration_file_may_be_written_like(tmp_path):
-    (tmp_path / "run.toml").write_text(
-        r"""# strings, lists and a comment behind each
+    text = r"""# strings, lists and a comment behind each
 "output_dir" = "a \"#1\" \u00fc"   # a comment
-model_name_or_path = 'C:\#1'\t# a comment
+model_name_or_path = 'C:\#1'# a comment
 train_file = [  # a comment
     "a, b.csv",
     'c].csv',   # another
@@ -53,8 +52,9 @@ validation_file = ['v.csv']
 eval_strategy = epoch
 seed=7
 lr_scheduler_type = "cosine_with_restarts"
-lr_scheduler_kwargs = '{"num_cycles": 2}'""".replace(r"\t", "\t").replace("\n", "\r\n")
-    )
+lr_scheduler_kwargs = '{"num_cycles": 2}'"""
+    # As editors on Windows write it.
+    (tmp_path / "run.toml").write_text(text, encoding="utf-8-sig", newline="\r\n")
     config = shown("train", "--config", str(tmp_path / "run.toml"))
     assert config["output_dir"] == 'a "#1" \u00fc' and config["model_name_or_path"] == r"C:\#1"
     assert config["train_file"] == ["a, b.csv", "c].csv"] and config["validation_file"] == ["v.csv"]
