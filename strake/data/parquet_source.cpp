@@ -95,16 +95,25 @@ class ParquetSource final : public RowSource {
         encoding_(options.encoding),
         rows_per_chunk_(options.rows_per_chunk),
         reader_(open_parquet_reader(options.file, options.rows_per_chunk)) {
-    std::shared_ptr<arrow::Schema> whole;
-    require_ok(reader_->GetSchema(&whole), file_);
-    has_dictionary_ = has_dictionary(arrow::StructType(whole->fields()));
+    require_ok(reader_->GetSchema(&whole_), file_);
+    has_dictionary_ = has_dictionary(arrow::StructType(whole_->fields()));
     reader_->set_batch_size(batch_rows(*reader_->parquet_reader()->metadata(),
                                        has_dictionary_ ? rows_per_chunk_ : std::min(kDecodedRows, rows_per_chunk_)));
-    if (!options.columns.empty()) leaves_ = leaves_of(*whole, options.columns);
-    read_from(0);
+    arrow::FieldVector fields;
+    for (int i = 0; i < whole_->num_fields(); ++i) {
+      const auto& field = whole_->field(i);
+      if (!options.columns.empty() && std::ranges::find(options.columns, field->name()) == options.columns.end())
+        continue;
+      fields.push_back(field);
+      add_leaves(reader_->manifest().schema_fields.at(static_cast<size_t>(i)));
+    }
+    std::ranges::sort(leaves_);
+    schema_ = arrow::schema(std::move(fields), whole_->metadata());
   }
 
-  std::shared_ptr<arrow::Schema> schema() const override { return batches_->schema(); }
+  std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
+  std::vector<std::string> names() const override { return whole_->field_names(); }
+  std::optional<int64_t> num_rows() const override { return reader_->parquet_reader()->metadata()->num_rows(); }
 
   SourceRows next() override {
     arrow::RecordBatchVector parts;
@@ -128,7 +137,7 @@ class ParquetSource final : public RowSource {
       if (next > rows) break;
       first_row_ = next;
     }
-    if (group > 0) read_from(group);
+    first_group_ = group;
     return first_row_;
   }
 
@@ -147,6 +156,7 @@ class ParquetSource final : public RowSource {
   }
 
   std::shared_ptr<arrow::RecordBatch> next_batch(const std::string& where) {
+    if (!batches_) open_batches();
     auto next = batches_->Next();
     const bool is_bad_text = !next.ok() && next.status().message().find("UTF8") != std::string::npos;
     require(
@@ -157,27 +167,16 @@ class ParquetSource final : public RowSource {
     return value_of(std::move(next), where);
   }
 
-  void read_from(int first_group) {
+  // Not before rows are read: where files are only compared their footers are enough.
+  void open_batches() {
     std::vector<int> groups;
-    for (int group = first_group; group < reader_->num_row_groups(); ++group) groups.push_back(group);
-    batches_ = guarded(file_, [&] {
-      return value_of(leaves_ ? reader_->GetRecordBatchReader(groups, *leaves_) : reader_->GetRecordBatchReader(groups),
-                      file_);
-    });
+    for (int group = first_group_; group < reader_->num_row_groups(); ++group) groups.push_back(group);
+    batches_ = value_of(reader_->GetRecordBatchReader(groups, leaves_), file_);
   }
 
-  std::vector<int> leaves_of(const arrow::Schema& schema, const std::vector<std::string>& columns) const {
-    std::vector<int> leaves;
-    const auto add_leaves = [&](const auto& self, const parquet::arrow::SchemaField& field) -> void {
-      if (field.is_leaf()) leaves.push_back(field.column_index);
-      for (const auto& child : field.children) self(self, child);
-    };
-    for (const std::string& name : columns) {
-      add_leaves(add_leaves,
-                 reader_->manifest().schema_fields.at(static_cast<size_t>(column_index(schema, name, file_))));
-    }
-    std::ranges::sort(leaves);
-    return leaves;
+  void add_leaves(const parquet::arrow::SchemaField& field) {
+    if (field.is_leaf()) leaves_.push_back(field.column_index);
+    for (const auto& child : field.children) add_leaves(child);
   }
 
   std::string file_;
@@ -186,7 +185,10 @@ class ParquetSource final : public RowSource {
   bool has_dictionary_ = false;
   DecodedRows decoded_;
   std::unique_ptr<parquet::arrow::FileReader> reader_;
-  std::optional<std::vector<int>> leaves_;  // the columns to read; none: all
+  std::shared_ptr<arrow::Schema> whole_;
+  std::shared_ptr<arrow::Schema> schema_;  // of the columns to read
+  std::vector<int> leaves_;                // these as Parquet counts them
+  int first_group_ = 0;                    // to read
   std::shared_ptr<arrow::RecordBatchReader> batches_;
   int64_t first_row_ = 0;  // of the next rows to decode
 };

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,12 @@ struct SourceRows {
 class RowSource {
  public:
   virtual ~RowSource() = default;
+  // Of the columns to read, in the file's order.
   virtual std::shared_ptr<arrow::Schema> schema() const = 0;
+  // Of all columns, also those that are not to be read.
+  virtual std::vector<std::string> names() const { return schema()->field_names(); }
+  // None: only reading them tells.
+  virtual std::optional<int64_t> num_rows() const { return std::nullopt; }
   virtual SourceRows next() = 0;
   // Before the first next(): passes over up to `rows` rows without reading them, as far as the format allows it.
   // Returns how many.

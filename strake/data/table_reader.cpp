@@ -1,7 +1,6 @@
 #include "strake/data/table_reader.h"
 
 #include <arrow/api.h>
-#include <parquet/file_reader.h>
 
 #include <algorithm>
 #include <cctype>
@@ -11,10 +10,10 @@
 #include <utility>
 
 #include "strake/core/log.h"
-#include "strake/data/parquet_file_arrow.h"
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
+#include "strake/data/text_input.h"
 
 namespace strake::data {
 namespace fs = std::filesystem;
@@ -38,6 +37,25 @@ std::unique_ptr<RowSource> open_source(TableFormat format, const RowSourceOption
       return open_text(options);
   }
   fail(ErrorKind::kInternal, "unknown table format");
+}
+
+RowSourceOptions options_of(const TableSource& source, const fs::path& file) {
+  return {
+      .file = file, .encoding = source.encoding, .rows_per_chunk = source.rows_per_chunk, .columns = source.columns};
+}
+
+// Of all columns of a file: names alone, for messages that list them.
+void require_columns(const std::vector<std::string>& columns, const std::vector<std::string>& names,
+                     const std::string& file) {
+  arrow::FieldVector fields;
+  for (const std::string& name : names) fields.push_back(arrow::field(name, arrow::null()));
+  const arrow::Schema schema(std::move(fields));
+  for (const std::string& column : columns) column_index(schema, column, file);
+}
+
+void require_range(const TableSource& source) {
+  require(source.first_row >= 0 && source.end_row >= source.first_row, ErrorKind::kConfig,
+          "rows [{}, {}) were asked for", source.first_row, source.end_row);
 }
 
 bool is_hidden(const fs::path& file) {
@@ -119,47 +137,63 @@ std::vector<fs::path> expand_paths(const std::vector<fs::path>& paths, const std
   return files;
 }
 
-int64_t count_rows(const TableSource& source) {
-  int64_t rows = 0;
-  const std::vector<fs::path> files = expand_paths(source.paths, source.format);
-  if ((source.format ? *source.format : format_of(files.front())) == TableFormat::kParquet) {
-    for (const fs::path& file : files) {
-      rows += open_parquet_reader(file, source.rows_per_chunk)->parquet_reader()->metadata()->num_rows();
-    }
-    return rows;
-  }
-  TableReader reader(source);
-  while (const auto table = reader.next()) rows += table->num_rows();
-  return rows;
+std::vector<std::string> names_of_columns(const TableSource& source) {
+  const fs::path file = expand_paths(source.paths, source.format).front();
+  return open_source(source.format ? *source.format : format_of(file), options_of(source, file))->names();
 }
 
 struct TableReader::State {
   TableFormat format = TableFormat::kParquet;
-  std::unique_ptr<RowSource> rows;
+  std::unique_ptr<RowSource> rows;        // of `file`
   std::shared_ptr<arrow::Schema> schema;  // of every file
   std::vector<int> selected;              // columns to keep of `schema`; empty means all
+  std::optional<int64_t> num_rows;        // of all files
   size_t file = 0;
   int64_t first_row = 0;
   int64_t first_row_in_file = 0;
+  bool is_begun = false;  // the file
   bool any = false;
 
-  void open(const TableSource& source, const std::vector<fs::path>& files) {
-    const std::string name = files[file].string();
-    rows = open_source(format, {.file = files[file],
-                                .encoding = source.encoding,
-                                .rows_per_chunk = source.rows_per_chunk,
-                                .columns = source.columns,
-                                .schema = schema});
+  // Leaves the first file open.
+  void compare(const TableSource& source, const std::vector<fs::path>& files) {
+    rows = open_source(format, options_of(source, files.front()));
+    schema = rows->schema();
+    num_rows = rows->num_rows();
+    const std::string first = files.front().string();
+    require_columns(source.columns, rows->names(), first);
+    for (const std::string& column : source.columns) selected.push_back(column_index(*schema, column, first));
+    for (size_t i = 1; i < files.size(); ++i) {
+      require_data_file(files[i]);
+      if (format == TableFormat::kJsonLines || format == TableFormat::kText) continue;
+      const auto other = open_source(format, options_of(source, files[i]));
+      require_columns(source.columns, other->names(), files[i].string());
+      require_same(*other->schema(), files[i], files.front());
+      if (num_rows) *num_rows += other->num_rows().value_or(0);
+    }
+  }
+
+  void begin_file(const TableSource& source, const std::vector<fs::path>& files) {
+    if (!rows) {
+      RowSourceOptions options = options_of(source, files[file]);
+      options.schema = schema;
+      rows = open_source(format, options);
+      require_same(*rows->schema(), files[file], files.front());
+    }
     first_row_in_file = rows->skip(std::max<int64_t>(0, source.first_row - first_row));
     first_row += first_row_in_file;
-    if (!schema) {
-      schema = rows->schema();
-      for (const std::string& column : source.columns) selected.push_back(column_index(*schema, column, name));
-      return;
-    }
-    require(rows->schema()->Equals(*schema, /*check_metadata=*/false), ErrorKind::kData,
-            "{}: its columns differ from those of {}: found ({}), expected ({})", name, files.front().string(),
-            one_line(*rows->schema()), one_line(*schema));
+    is_begun = true;
+  }
+
+  void end_file() {
+    rows.reset();
+    is_begun = false;
+    ++file;
+  }
+
+  void require_same(const arrow::Schema& found, const fs::path& path, const fs::path& first) const {
+    require(found.Equals(*schema, /*check_metadata=*/false), ErrorKind::kData,
+            "{}: its columns differ from those of {}: found ({}), expected ({})", path.string(), first.string(),
+            one_line(found), one_line(*schema));
   }
 
   static std::string one_line(const arrow::Schema& schema) {
@@ -181,7 +215,16 @@ struct TableReader::State {
     if (!found.lines.empty()) found.lines = {found.lines.begin() + begin, found.lines.begin() + end};
   }
 
-  Table make_table(SourceRows found, const std::string& name) {
+  Table take_table(SourceRows found, const std::string& name) {
+    const int64_t count = found.batch->num_rows();
+    Table table = make_table(std::move(found), name);
+    first_row += count;
+    first_row_in_file += count;
+    any = true;
+    return table;
+  }
+
+  Table make_table(SourceRows found, const std::string& name) const {
     auto content = std::make_shared<Table::Content>();
     content->batch = found.batch->ReplaceSchemaMetadata(schema->metadata());
     if (!selected.empty()) content->batch = value_of(content->batch->SelectColumns(selected), name);
@@ -189,9 +232,6 @@ struct TableReader::State {
     content->first_row = first_row;
     content->first_row_in_file = first_row_in_file;
     content->lines = std::move(found.lines);
-    first_row += found.batch->num_rows();
-    first_row_in_file += found.batch->num_rows();
-    any = true;
     return Table(std::move(content));
   }
 };
@@ -201,14 +241,13 @@ TableReader::TableReader(TableSource source)
       files_(expand_paths(source_.paths, source_.format)),
       state_(std::make_unique<State>()) {
   require(source_.rows_per_chunk > 0, ErrorKind::kConfig, "rows_per_chunk={} must be positive", source_.rows_per_chunk);
-  require(source_.first_row >= 0 && source_.end_row >= source_.first_row, ErrorKind::kConfig,
-          "rows [{}, {}) were asked for", source_.first_row, source_.end_row);
+  require_range(source_);
   state_->format = source_.format ? *source_.format : format_of(files_.front());
   for (const fs::path& file : files_) {
     require(source_.format || format_of(file) == state_->format, ErrorKind::kUsage,
             "{} and {} are different kinds of files; name one kind", files_.front().string(), file.string());
   }
-  state_->open(source_, files_);
+  state_->compare(source_, files_);
 }
 
 TableReader::~TableReader() = default;
@@ -220,21 +259,42 @@ std::vector<std::string> TableReader::column_names() const {
   return state_->schema->field_names();
 }
 
-std::optional<Table> TableReader::next() {
-  while (state_->file < files_.size() && state_->first_row < source_.end_row) {
-    if (!state_->rows) state_->open(source_, files_);
-    const std::string name = files_[state_->file].string();
-    SourceRows found = state_->rows->next();
-    if (found.batch) state_->cut(found, source_);
-    if (found.batch && found.batch->num_rows() > 0) return state_->make_table(std::move(found), name);
-    if (found.batch) continue;
-    state_->rows.reset();
-    ++state_->file;
-  }
-  if (state_->any) return std::nullopt;
+Table TableReader::no_rows() const {
   SourceRows none;
   none.batch = value_of(arrow::RecordBatch::MakeEmpty(state_->schema), files_.front().string());
   return state_->make_table(std::move(none), files_.front().string());
+}
+
+int64_t TableReader::count_rows() const {
+  if (state_->num_rows) return *state_->num_rows;
+  TableSource all = source_;
+  all.first_row = 0;
+  all.end_row = std::numeric_limits<int64_t>::max();
+  TableReader reader(all);
+  int64_t rows = 0;
+  while (const auto table = reader.next()) rows += table->num_rows();
+  return rows;
+}
+
+void TableReader::limit_to(int64_t first_row, int64_t end_row) {
+  require(!state_->is_begun && state_->file == 0, ErrorKind::kInternal, "rows were read already");
+  source_.first_row = first_row;
+  source_.end_row = end_row;
+  require_range(source_);
+}
+
+std::optional<Table> TableReader::next() {
+  while (state_->file < files_.size() && state_->first_row < source_.end_row) {
+    if (!state_->is_begun) state_->begin_file(source_, files_);
+    const std::string name = files_[state_->file].string();
+    SourceRows found = state_->rows->next();
+    if (found.batch) state_->cut(found, source_);
+    if (found.batch && found.batch->num_rows() > 0) return state_->take_table(std::move(found), name);
+    if (!found.batch) state_->end_file();
+  }
+  if (state_->any) return std::nullopt;
+  state_->any = true;
+  return no_rows();
 }
 
 }  // namespace strake::data

@@ -44,8 +44,8 @@ struct TableSource {
 std::vector<std::filesystem::path> expand_paths(const std::vector<std::filesystem::path>& paths,
                                                 const std::optional<TableFormat>& format);
 
-// Rows of all files: from the footers of Parquet, else by reading them.
-int64_t count_rows(const TableSource& source);
+// Of the first file, also those that TableSource::columns leaves out.
+std::vector<std::string> names_of_columns(const TableSource& source);
 
 // Reads tables of any size in chunks, in constant memory: kTableBytes and a row, of Parquet 32 rows, or all rows of a
 // chunk where a column is a dictionary. Where the chunks end depends on the files and the source alone.
@@ -54,8 +54,10 @@ int64_t count_rows(const TableSource& source);
 //  JSONL     one object per line; the columns are the keys of the first chunk; strings, integers, decimals, booleans
 //            and nulls keep their type, other values become JSON text that cannot serve as text or label
 //  text      one row per line, column "text"
-// All files must have the same columns. Errors name file and row or line: kIo for missing and unreadable files, kData
-// for empty, cut, malformed or wrongly encoded ones. One thread at a time; the tables may be used in others.
+// All files must have the same columns, of those that are read. Parquet and CSV files are compared before the first row
+// is read, those of JSONL, of which only the rows tell, when they are reached. Errors name file and row or line: kIo
+// for missing and unreadable files, kData for empty, cut, malformed or wrongly encoded ones. One thread at a time; the
+// tables may be used in others.
 class TableReader {
  public:
   explicit TableReader(TableSource source);
@@ -65,6 +67,13 @@ class TableReader {
 
   // Next rows, all of one file. The first table is always there, without rows if the source has none.
   std::optional<Table> next();
+
+  // The columns, with the types that they have in all tables.
+  Table no_rows() const;
+  // Of all files, whatever first_row and end_row are: from the footers of Parquet, else by reading them.
+  int64_t count_rows() const;
+  // In the place of first_row and end_row of the source; before the first next().
+  void limit_to(int64_t first_row, int64_t end_row);
 
   std::vector<std::string> column_names() const;
   const std::vector<std::filesystem::path>& files() const { return files_; }

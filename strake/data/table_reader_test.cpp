@@ -262,6 +262,37 @@ TEST_F(TableReaderTest, FoldersAreReadInOrderOfNamesAndRowsCountOn) {
   EXPECT_TRUE(read_error({.paths = {folder_ / "none"}}).says(ErrorKind::kData, "holds no data files"));
 }
 
+TEST_F(TableReaderTest, FilesAreComparedBeforeRowsAreRead) {
+  const auto problem = [](const TableSource& source) { return error_of([&] { const TableReader reader(source); }); };
+  const auto a = parquet_of("a.parquet", "text,label\nx,y\n");
+  const auto b = parquet_of("b.parquet", "text,other\nx,y\n");
+  EXPECT_TRUE(problem({.paths = {a, b}}).says(ErrorKind::kData, "b.parquet: its columns differ"));
+  EXPECT_TRUE(problem({.paths = {a, b}, .columns = {"label"}}).says(ErrorKind::kData, "b.parquet: there is no column"));
+  EXPECT_FALSE(problem({.paths = {a, b}, .columns = {"text"}}).kind);
+  EXPECT_TRUE(problem({.paths = {a, write("cut.parquet", "PAR1")}}).says(ErrorKind::kData, "cut.parquet"));
+  const auto csv = write("a.csv", "text,label\nx,y\n");
+  EXPECT_TRUE(problem({.paths = {csv, write("b.csv", "text\nx\n")}}).says(ErrorKind::kData, "b.csv: its columns"));
+  const auto lines = write("a.jsonl", "{\"text\": \"x\"}\n");
+  EXPECT_TRUE(problem({.paths = {lines, folder_ / "no.jsonl"}}).says(ErrorKind::kIo, "no.jsonl: no such file"));
+}
+
+TEST_F(TableReaderTest, ColumnsAndCountOfRowsAreKnownBeforeRowsAreRead) {
+  const std::string csv = "text,label\nx,y\nz,w\n";
+  for (const auto& file : {write("k.csv", csv), parquet_of("k.parquet", csv)}) {
+    const TableSource source{.paths = {file, file}, .columns = {"label"}};
+    EXPECT_THAT(names_of_columns(source), ElementsAre("text", "label"));
+    TableReader reader(source);
+    EXPECT_THAT(reader.no_rows().column_names(), ElementsAre("label"));
+    EXPECT_EQ(reader.count_rows(), 4);
+    reader.limit_to(3, 4);
+    const auto table = reader.next();
+    EXPECT_EQ(table->num_rows(), 1);
+    EXPECT_EQ(table->first_row(), 3);
+    EXPECT_EQ(table->text("label")[0], "w");
+    EXPECT_FALSE(reader.next());
+  }
+}
+
 TEST_F(TableReaderTest, ASourceWithoutRowsStillGivesItsColumns) {
   const std::vector<Table> tables = read({.paths = {write("h.csv", "text,label\n")}});
   ASSERT_EQ(tables.size(), 1U);
@@ -284,7 +315,7 @@ TEST_F(TableReaderTest, ARangeOfRowsIsReadAcrossFilesWithItsPlaces) {
   const auto a = write("a.csv", "text\na0\na1\na2\n");
   const auto b = write("b.csv", "text\nb0\nb1\n");
   const std::vector<std::string> all = {"a0", "a1", "a2", "b0", "b1"};
-  EXPECT_EQ(count_rows({.paths = {a, b}}), 5);
+  EXPECT_EQ(TableReader({.paths = {a, b}}).count_rows(), 5);
   for (int64_t begin = 0; begin <= 6; ++begin) {
     for (int64_t end = begin; end <= 7; ++end) {
       const std::vector<std::string> expected(all.begin() + std::min<int64_t>(begin, 5),
@@ -313,7 +344,7 @@ TEST_F(TableReaderTest, ARangeOfParquetRowsPassesOverRowGroups) {
   TableWriter writer(file, {.rows_per_group = 10});
   while (const auto table = reader.next()) writer.append(*table, {});
   writer.finish();
-  EXPECT_EQ(count_rows({.paths = {file, file}}), 200);
+  EXPECT_EQ(TableReader({.paths = {file, file}}).count_rows(), 200);
   for (const auto& [begin, end] :
        {std::pair<int64_t, int64_t>{0, 10}, {9, 11}, {20, 20}, {55, 100}, {99, 120}, {95, 205}}) {
     const std::vector<Table> tables = read({.paths = {file, file}, .first_row = begin, .end_row = end});

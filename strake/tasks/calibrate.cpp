@@ -91,8 +91,9 @@ void require_writable(const std::filesystem::path& folder) {
 
 class Calibrator {
  public:
-  Calibrator(const ScoreConfig& config, std::string answers_column)
+  Calibrator(const ScoreConfig& config, data::TableReader& input, std::string answers_column)
       : config_(config),
+        input_(input),
         encoder_(models::read_encoder_config(config.model_name_or_path)),
         task_(choose_task(config.task, encoder_, config.model_name_or_path)),
         answers_column_(std::move(answers_column)) {
@@ -143,16 +144,10 @@ class Calibrator {
   }
 
   void read_data(const ScoringModel& model) {
-    data::TableSource source = make_source(config_.input, config_.text.encoding);
     std::optional<LabelMap> labels;
     if (task_.task == ScoringTask::kTextClassification) labels = LabelMap::of(encoder_);
-    for (const std::string& name :
-         {text_.text_column, text_.text_pair_column, labels ? text_.label_column : answers_column_}) {
-      const bool is_new = std::ranges::find(source.columns, name) == source.columns.end();
-      if (!name.empty() && is_new) source.columns.push_back(name);
-    }
     const RowEncoding encoding{model.tokenizer, text_, labels ? &*labels : nullptr, model.places()};
-    for_each_encoded(source, encoding, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
+    for_each_encoded(input_, encoding, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
     require(num_rows() > 0, ErrorKind::kData, "{} has no rows", config_.input.front());
     if (num_rows() < kFewestRows) {
       log::warning(
@@ -271,6 +266,7 @@ class Calibrator {
   }
 
   ScoreConfig config_;
+  data::TableReader& input_;
   models::EncoderConfig encoder_;
   TaskHead task_;
   TextOptions text_;
@@ -282,9 +278,9 @@ class Calibrator {
 
 }  // namespace
 
-Calibration calibrate(const ScoreConfig& config, const std::string& answers_column) {
+Calibration calibrate(const ScoreConfig& config, data::TableReader& input, const std::string& answers_column) {
   const auto start = Clock::now();
-  Calibration result = Calibrator(config, answers_column).run();
+  Calibration result = Calibrator(config, input, answers_column).run();
   const std::filesystem::path path = std::filesystem::path(config.model_name_or_path) / kPrecisionFile;
   write_file_atomically(path, to_json(result.record).dump(2) + "\n");
   log::info("wrote {}", path.string());

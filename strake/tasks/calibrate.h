@@ -12,11 +12,11 @@ struct Calibration {
   ScoreReport score;             // rows and tokens of the data; seconds of all passes
 };
 
-// Scores a table in fp32, bf16 and int8 and writes kPrecisionFile into the model's folder, atomically. Where int8 alone
-// does not keep the promise (precision_file.h), the linear layers that change the head's numbers most, measured one at
-// a time on up to some hundred sequences, stay in bf16: as few of them as it takes. The rows that are read, their
-// tokens and the head's numbers for them are in memory. Text classification needs labels; the
-// answers of `answers_column` are used unless it is empty. Errors as of evaluate.
-Calibration calibrate(const ScoreConfig& config, const std::string& answers_column = "");
+// Scores the rows of `input` in fp32, bf16 and int8 and writes kPrecisionFile into the model's folder, atomically.
+// Where int8 alone does not keep the promise (precision_file.h), the linear layers that change the head's numbers most,
+// measured one at a time on up to some hundred sequences, stay in bf16: as few of them as it takes. The rows that are
+// read, their tokens and the head's numbers for them are in memory. Text classification needs labels; the answers of
+// `answers_column` are used unless it is empty. Errors as of evaluate.
+Calibration calibrate(const ScoreConfig& config, data::TableReader& input, const std::string& answers_column);
 
 }  // namespace strake::tasks

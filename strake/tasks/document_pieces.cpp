@@ -28,9 +28,8 @@ void DocumentPieces::append(std::span<const int32_t> document) {
   }
 }
 
-void DocumentPieces::append_texts(data::TableSource texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
+void DocumentPieces::append_texts(data::TableReader& texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                                   const std::string& text_column, int workers) {
-  texts.columns = {text_column};
   const TextOptions options{.text_column = text_column, .max_seq_length = std::numeric_limits<int32_t>::max()};
   for_each_encoded(texts, {std::move(tokenizer), options}, workers, [&](const EncodedRows& rows) {
     for (int64_t i = 0; i < rows.num_rows(); ++i) append(rows.token_row(i).ids);

@@ -23,7 +23,7 @@ class DocumentPieces {
 
   void append(std::span<const int32_t> document);
   // Tokenizes a column on `workers` threads.
-  void append_texts(data::TableSource texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
+  void append_texts(data::TableReader& texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                     const std::string& text_column, int workers);
   // Files made by strake prepare. Error (kData) if it had another tokenizer.
   void append_token_files(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer);

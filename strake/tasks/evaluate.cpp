@@ -40,14 +40,27 @@ void check_flags(const EvaluateConfig& config, ScoringTask task) {
 // The column that is read, which is there; "" if there is none, and none is needed.
 std::string find_answers_column(const EvaluateConfig& config) {
   std::string column = config.answers_column.empty() ? "answers" : config.answers_column;
-  data::TableReader reader(make_source(config.score.input, config.score.text.encoding));
-  const std::vector<std::string> names = reader.column_names();
-  if (config.calibrate && config.answers_column.empty() && std::ranges::find(names, column) == names.end()) {
-    log::info("there is no column '{}': precisions are compared by their answers alone", column);
-    return "";
+  if (!config.calibrate || !config.answers_column.empty()) return column;
+  data::TableSource source = make_source(config.score.input, config.score.text.encoding);
+  source.columns = {column};
+  const std::vector<std::string> names = data::names_of_columns(source);
+  if (std::ranges::find(names, column) != names.end()) return column;
+  log::info("there is no column '{}': precisions are compared by their answers alone", column);
+  return "";
+}
+
+// With the columns that the task reads and no others.
+data::TableReader open_input(const ScoreConfig& config, ScoringTask task, const std::string& answers_column) {
+  const TextOptions text = text_options(config);
+  data::TableSource source = make_source(config.input, config.text.encoding);
+  for (const std::string& name : {text.text_column, text.text_pair_column,
+                                  task == ScoringTask::kTextClassification ? text.label_column : answers_column}) {
+    const bool is_new = std::ranges::find(source.columns, name) == source.columns.end();
+    if (!name.empty() && is_new) source.columns.push_back(name);
   }
-  if (const auto first = reader.next()) data::text_lists(first->slice(0, 0), column);  // before an hour of scoring
-  return column;
+  data::TableReader input = open_input(std::move(source), text);
+  if (!answers_column.empty()) data::text_lists(input.no_rows(), answers_column);  // before an hour of scoring
+  return input;
 }
 
 }  // namespace
@@ -64,8 +77,9 @@ EvaluateReport evaluate(const EvaluateConfig& config) {
   const ScoringTask task = task_of(config.score);
   check_flags(config, task);
   const std::string answers_column = task == ScoringTask::kQuestionAnswering ? find_answers_column(config) : "";
+  data::TableReader input = open_input(config.score, task, answers_column);
   if (config.calibrate) {
-    Calibration calibration = calibrate(config.score, answers_column);
+    Calibration calibration = calibrate(config.score, input, answers_column);
     return {.score = std::move(calibration.score), .metrics = std::move(calibration.metrics)};
   }
   ScoringModel model = load_scoring_model(config.score);
@@ -74,7 +88,7 @@ EvaluateReport evaluate(const EvaluateConfig& config) {
   if (task == ScoringTask::kTextClassification) labels = LabelMap::of(encoder);
   const auto results = make_results({model.task, model.text, encoder, answers_column});
   EvaluateReport report;
-  report.score = score_rows(config.score, model, labels ? &*labels : nullptr,
+  report.score = score_rows(config.score, model, labels ? &*labels : nullptr, input,
                             [&](const EncodedRows& rows, const at::Tensor& outputs) { results->add(rows, outputs); });
   require(report.score.rows > 0, ErrorKind::kData, "{} has no rows", config.score.input.front());
   report.metrics = results->metrics();

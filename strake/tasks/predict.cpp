@@ -121,36 +121,35 @@ std::optional<PredictReport> finished_report(const OutputPlace& place, const Jso
                        .resumes = get_required<int64_t>(manifest, "resumes", source)};
 }
 
-// The rows [begin, end) of the source that are this shard's.
-void cut(data::TableSource& source, const Shard& shard) {
-  if (shard.is_all()) return;
-  data::TableSource whole = source;
-  whole.columns = {};
-  const int64_t rows = data::count_rows(whole);
-  source.first_row = shard.begin(rows);
-  source.end_row = shard.end(rows);
-  log::info("shard {} of {}: rows {} to {} of {}", shard.index, shard.count, source.first_row, source.end_row, rows);
+// To the rows that are this shard's; the first one of these.
+int64_t cut(data::TableReader& input, const Shard& shard) {
+  if (shard.is_all()) return 0;
+  const int64_t rows = input.count_rows();
+  const int64_t first = shard.begin(rows);
+  const int64_t end = shard.end(rows);
+  input.limit_to(first, end);
+  log::info("shard {} of {}: rows {} to {} of {}", shard.index, shard.count, first, end, rows);
+  return first;
 }
 
 struct Task {
   const PredictConfig& config;
   const OutputPlace& place;
   ScoringModel& model;
+  data::TableReader& input;
   PredictionColumns columns;
   KeptColumns kept;
-  std::vector<fs::path> files;
   Json identity;
   Clock::time_point start;
 };
 
 void score_and_write(const Task& task, PredictionJob& job, PredictReport& report) {
-  data::TableSource source = source_of(task.config, task.model.text, task.kept);
-  cut(source, Shard::parse(task.config.shard));
+  const int64_t first_row = cut(task.input, Shard::parse(task.config.shard));
   PredictionOutput output(
       task.place, task.columns, task.kept,
       {.rows_per_file = task.config.rows_of_file(), .metadata = metadata_of(task.config, task.identity)});
-  score_into({task.config.score, task.model, job.journal(), output}, source, report);
-  const std::vector<std::string> found = describe_files(task.files);
+  score_into({task.config.score, task.model, job.journal(), output}, task.input, first_row, report);
+  const std::vector<std::string> found = describe_files(task.input.files());
   for (size_t i = 0; i < found.size(); ++i) {
     const std::string& before = task.identity.at(fmt::format("input file {:05}", i)).get_ref<const std::string&>();
     require(found[i] == before, ErrorKind::kData, "the input changed while it was read: it was {}, now it is {}",
@@ -162,6 +161,12 @@ void score_and_write(const Task& task, PredictionJob& job, PredictReport& report
   report.score.seconds = seconds_since(task.start);
   report.peak_resident_bytes = peak_resident_bytes();
   write_manifest(task.place, task.identity, task.model, report, output.files());
+}
+
+void tell_memory(const StreamMemory& memory) {
+  log::info("{:.0f} MB at most for {} tables from input to output, of {} rows or {:.0f} MB each, and a row group",
+            static_cast<double>(memory.bytes) / 1e6, memory.tables, data::TableSource().rows_per_chunk,
+            static_cast<double>(data::kTableBytes) / 1e6);
 }
 
 // Of a job that an error ends.
@@ -220,24 +225,24 @@ PredictReport predict(const PredictConfig& config) {
   check_output(place, config.score.input, config.score.model_name_or_path);
   if (place.is_folder()) strake::create_directories(place.folder());
   PredictionJob job(place.job_folder(), name);
+  const KeptColumns kept(config.keep_columns);
+  const TextOptions text = text_options(config.score);
+  data::TableReader input = open_input(source_of(config, text, kept), text);
   const auto loading = Clock::now();
   auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));
   ScoringModel model = load_scoring_model(config.score);
   const std::string loaded = fingerprint.get().text();  // here, so that errors of loading come first
-  const StreamMemory memory = stream_memory(model);
-  log::info("{:.0f} MB at most for {} tables from input to output, of {} rows or {:.0f} MB each, and a row group",
-            static_cast<double>(memory.bytes) / 1e6, memory.tables, data::TableSource().rows_per_chunk,
-            static_cast<double>(data::kTableBytes) / 1e6);
+  tell_memory(stream_memory(model));
   const auto start = Clock::now();
   Task task{.config = config,
             .place = place,
             .model = model,
+            .input = input,
             .columns = {config.output_columns, model.task, model.engine.config()},
-            .kept = KeptColumns(config.keep_columns),
-            .files = data::expand_paths(make_source(config.score.input, config.score.text.encoding).paths, {}),
+            .kept = kept,
             .identity = {},
             .start = start};
-  task.identity = identity_of(config, model, task.columns.names(), describe_files(task.files));
+  task.identity = identity_of(config, model, task.columns.names(), describe_files(input.files()));
   task.identity["model_fingerprint"] = loaded;
   if (!config.overwrite_output && !job.is_unfinished()) {
     if (std::optional<PredictReport> report = finished_report(place, task.identity)) {

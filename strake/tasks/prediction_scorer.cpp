@@ -47,11 +47,10 @@ class Scorer {
         output_(run.output),
         tokens_per_record_(kChunksPerRecord * run.config.max_tokens_per_batch * threads_per_rank(1)) {}
 
-  void run(const data::TableSource& source, PredictReport& report) {
-    data::TableReader reader(source);
-    output_.check_names(reader.column_names(), reader.files().front().string());
+  void run(data::TableReader& input, int64_t first_row, PredictReport& report) {
+    output_.check_names(input.column_names(), input.files().front().string());
     EncoderPool pool(model_.tokenizer, model_.places());
-    const int64_t first_new_row = source.first_row + journal_.rows_found();
+    const int64_t first_new_row = first_row + journal_.rows_found();
     const auto encode = [&](const data::Table& table) {
       const int64_t found = std::clamp<int64_t>(first_new_row - table.first_row(), 0, table.num_rows());
       return Window{pool.encode(table, model_.text, nullptr, found), text_checksums(table, model_.text), found};
@@ -60,7 +59,7 @@ class Scorer {
     auto left = Clock::now();
     const auto score = [&](const Window& window) {
       report.seconds_waiting_for_input += seconds_since(left);
-      require_same_texts(window, source.first_row);
+      require_same_texts(window, first_row);
       if (has_row_numbers(model_)) {
         score_window(window, writing, report);
       } else {
@@ -70,7 +69,7 @@ class Scorer {
       tell_progress(report);
       left = Clock::now();
     };
-    data::ordered_parallel_map([&] { return reader.next(); }, encode, score,
+    data::ordered_parallel_map([&] { return input.next(); }, encode, score,
                                {.workers = tokenizing_threads(), .max_in_flight = tables_read()});
     writing.finish();
     report.seconds_waiting_for_output = writing.seconds_waited();
@@ -187,8 +186,8 @@ StreamMemory stream_memory(const ScoringModel& model) {
                    (written + 3) * rows * of_row + data::TableWriterOptions().bytes_per_group};
 }
 
-void score_into(const ScoringRun& run, const data::TableSource& source, PredictReport& report) {
-  Scorer(run).run(source, report);
+void score_into(const ScoringRun& run, data::TableReader& input, int64_t first_row, PredictReport& report) {
+  Scorer(run).run(input, first_row, report);
 }
 
 }  // namespace strake::tasks

@@ -25,8 +25,9 @@ struct StreamMemory {
 };
 StreamMemory stream_memory(const ScoringModel& model);
 
-// Scores what of `source` is not in the journal and appends all of it to the output, which it does not finish. Reading
-// and tokenizing, scoring, and writing overlap. Fills rows, tokens and waiting times of the report.
-void score_into(const ScoringRun& run, const data::TableSource& source, PredictReport& report);
+// Scores what of `input`, whose rows begin with `first_row`, is not in the journal and appends all of it to the output,
+// which it does not finish. Reading and tokenizing, scoring, and writing overlap. Fills rows, tokens and waiting times
+// of the report.
+void score_into(const ScoringRun& run, data::TableReader& input, int64_t first_row, PredictReport& report);
 
 }  // namespace strake::tasks

@@ -21,6 +21,8 @@ PrepareReport prepare(const PrepareConfig& config) {
   const auto start = Clock::now();
   const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);
   data::TableSource source = make_source(config.input, config.text.encoding);
+  source.columns = config.text.columns();
+  data::TableReader input = open_input(source, config.text);
   std::optional<LabelMap> labels;
   if (!config.text.label_column.empty()) {
     labels = LabelMap::collect(source, config.text.label_column, parse_problem_type_flag(config.problem_type));
@@ -35,13 +37,12 @@ PrepareReport prepare(const PrepareConfig& config) {
     info.label_kind = data::TokenLabelKind::kClass;
     info.label_names = labels->names();
   }
-  source.columns = config.text.columns();
 
   PrepareReport report;
   const auto loaded = Clock::now();
   report.load_seconds = seconds_between(start, loaded);
   data::TokenFileWriter writer(config.output, info);
-  for_each_encoded(source, {tokenizer, config.text, labels ? &*labels : nullptr}, threads_per_rank(1),
+  for_each_encoded(input, {tokenizer, config.text, labels ? &*labels : nullptr}, threads_per_rank(1),
                    [&](const EncodedRows& rows) {
                      const data::TextColumn texts = rows.table.text(config.text.text_column);
                      for (int64_t i = 0; i < rows.num_rows(); ++i) {

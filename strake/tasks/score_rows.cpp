@@ -81,6 +81,11 @@ TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const 
   return text;
 }
 
+TextOptions text_options(const ScoreConfig& config) {
+  const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
+  return text_options(config, choose_task(config.task, encoder, config.model_name_or_path).task, encoder);
+}
+
 Places ScoringModel::places() const {
   if (task.task == ScoringTask::kQuestionAnswering) return task.answers.places();
   return task.task == ScoringTask::kTokenClassification ? Places::kOfTokens : Places::kNone;
@@ -185,18 +190,17 @@ at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const E
   return outputs;
 }
 
-ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,
+ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels, data::TableReader& input,
                        const std::function<void(const EncodedRows&, const at::Tensor& outputs)>& sink) {
   const auto start = Clock::now();
   ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision, .accuracy = model.accuracy};
-  const data::TableSource source = make_source(config.input, model.text.encoding);
   const auto score = [&](const EncodedRows& rows) {
     sink(rows, score_encoded(config, model, rows, 0, rows.num_rows()));
     report.rows += rows.num_rows();
     report.tokens += std::ssize(rows.ids);
     report.rows_cut += std::ssize(rows.cut_rows);
   };
-  for_each_encoded(source, {model.tokenizer, model.text, labels, model.places()}, 1, score);
+  for_each_encoded(input, {model.tokenizer, model.text, labels, model.places()}, 1, score);
   warn_of_cut_rows(report.rows_cut, model.text.max_seq_length);
   report.seconds = seconds_since(start);
   return report;

@@ -85,6 +85,8 @@ TextOptions text_options(const ScoreConfig& config, const TaskHead& task, const 
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end);
+// The same from the model's folder, for which nothing is loaded.
+TextOptions text_options(const ScoreConfig& config);
 // Compares the files of a checkpoint with its manifest first.
 ScoringModel load_scoring_model(const ScoreConfig& config);
 // The same where that was done. `plan`: in the place of the one that the flags ask for.
@@ -94,9 +96,10 @@ ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                          int64_t end);
 
-// Scores rows in constant memory: tables of some thousand rows are read and tokenized ahead of the one that is scored.
-// `labels` may be null. `sink` gets the tables in order with what the head gives for all of their sequences or tokens.
-ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels,
+// Scores the rows of `input` in constant memory: tables of some thousand rows are read and tokenized ahead of the one
+// that is scored. `labels` may be null. `sink` gets the tables in order with what the head gives for all of their
+// sequences or tokens.
+ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels, data::TableReader& input,
                        const std::function<void(const EncodedRows&, const at::Tensor& outputs)>& sink);
 
 }  // namespace strake::tasks

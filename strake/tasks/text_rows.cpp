@@ -218,12 +218,11 @@ data::TokenRow EncodedRows::token_row(int64_t i) const {
   return row;
 }
 
-void for_each_encoded(const data::TableSource& source, const RowEncoding& encoding, int workers,
+void for_each_encoded(data::TableReader& input, const RowEncoding& encoding, int workers,
                       const std::function<void(EncodedRows)>& sink) {
-  data::TableReader reader(source);
   EncoderPool pool(encoding.tokenizer, encoding.places);
   const auto work = [&](const data::Table& table) { return pool.encode(table, encoding.options, encoding.labels); };
-  data::ordered_parallel_map([&] { return reader.next(); }, work, sink, {.workers = workers});
+  data::ordered_parallel_map([&] { return input.next(); }, work, sink, {.workers = workers});
 }
 
 data::TableSource make_source(const std::vector<std::string>& files, const std::string& encoding) {
@@ -233,13 +232,20 @@ data::TableSource make_source(const std::vector<std::string>& files, const std::
   return source;
 }
 
-data::TokenDataset encode_all(const data::TableSource& source, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
+data::TableReader open_input(data::TableSource source, const TextOptions& options) {
+  data::TableReader input(std::move(source));
+  const data::Table rows = input.no_rows();
+  for (const std::string& name : {options.text_column, options.text_pair_column}) {
+    if (!name.empty()) rows.text(name);
+  }
+  return input;
+}
+
+data::TokenDataset encode_all(data::TableReader& input, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                               const TextOptions& options, const LabelMap* labels, int workers) {
-  data::TokenDatasetBuilder builder(source.paths.empty() ? "" : source.paths.front().string());
-  data::TableSource needed = source;
-  needed.columns = options.columns();
+  data::TokenDatasetBuilder builder(input.files().front().string());
   int64_t num_cut = 0;
-  for_each_encoded(needed, {std::move(tokenizer), options, labels}, workers, [&](const EncodedRows& rows) {
+  for_each_encoded(input, {std::move(tokenizer), options, labels}, workers, [&](const EncodedRows& rows) {
     num_cut += std::ssize(rows.cut_rows);
     for (int64_t i = 0; i < rows.num_rows(); ++i) builder.append(rows.token_row(i));
   });

@@ -98,14 +98,17 @@ struct RowEncoding {
 };
 
 // Reads, tokenizes on `workers` threads and hands over rows in their order, in constant memory.
-void for_each_encoded(const data::TableSource& source, const RowEncoding& encoding, int workers,
+void for_each_encoded(data::TableReader& input, const RowEncoding& encoding, int workers,
                       const std::function<void(EncodedRows)>& sink);
 
 // The source that --train_file and its like stand for.
 data::TableSource make_source(const std::vector<std::string>& files, const std::string& encoding);
 
+// Before what takes long: compares the files (data::TableReader) and looks whether the text columns hold text.
+data::TableReader open_input(data::TableSource source, const TextOptions& options);
+
 // Everything in memory, for training and evaluation.
-data::TokenDataset encode_all(const data::TableSource& source, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
+data::TokenDataset encode_all(data::TableReader& input, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                               const TextOptions& options, const LabelMap* labels, int workers);
 
 }  // namespace strake::tasks

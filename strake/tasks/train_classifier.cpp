@@ -105,12 +105,11 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
   return std::move(loaded.dataset);
 }
 
-data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::string>& paths, const Setup& setup,
-                              const LabelMap& labels) {
-  data::TokenDataset dataset = are_token_files(paths)
-                                   ? load_tokens(paths, *setup.inputs.tokenizer, labels)
-                                   : encode_all(make_source(paths, config.text.encoding), setup.inputs.tokenizer,
-                                                setup.text, &labels, setup.workers);
+// `input`: none of files that were prepared.
+data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::string>& paths,
+                              std::optional<data::TableReader> input, const Setup& setup, const LabelMap& labels) {
+  data::TokenDataset dataset = input ? encode_all(*input, setup.inputs.tokenizer, setup.text, &labels, setup.workers)
+                                     : load_tokens(paths, *setup.inputs.tokenizer, labels);
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
   require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
   int64_t longest = 0;
@@ -119,6 +118,13 @@ data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::
           "{}: sequences of {} tokens do not fit the model's {} positions: prepare it with a lower --max_seq_length",
           paths.front(), longest, setup.model_config.max_sequence_length());
   return dataset;
+}
+
+std::optional<data::TableReader> open_split(const TrainConfig& config, const std::vector<std::string>& paths) {
+  if (paths.empty() || are_token_files(paths)) return std::nullopt;
+  data::TableSource source = make_source(paths, config.text.encoding);
+  source.columns = config.text.columns();
+  return open_input(std::move(source), config.text);
 }
 
 void require_metric_of(models::ProblemType problem, const training::TrainingOptions& options) {
@@ -159,12 +165,14 @@ Setup load_setup(const TrainConfig& config, int workers) {
   require_length_of_tokens(config);
   require(!reads_text(config) || setup.text.max_seq_length <= positions, ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", setup.text.max_seq_length, positions);
+  std::optional<data::TableReader> train = open_split(config, config.train_file);
+  std::optional<data::TableReader> evaluation = open_split(config, config.validation_file);
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
   require_metric_of(labels.problem(), config.training);
-  setup.inputs.train = load_split(config, config.train_file, setup, labels);
+  setup.inputs.train = load_split(config, config.train_file, std::move(train), setup, labels);
   if (!config.validation_file.empty()) {
-    setup.inputs.evaluation = load_split(config, config.validation_file, setup, labels);
+    setup.inputs.evaluation = load_split(config, config.validation_file, std::move(evaluation), setup, labels);
   }
   return setup;
 }

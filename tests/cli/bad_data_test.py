@@ -50,6 +50,29 @@ def test_columns_that_differ_between_files(place):
     place.refuses(DATA, place.train(train_file=files), files[0], files[1], "label: int64", "label: string")
 
 
+def test_files_are_compared_before_the_model_is_loaded(place):
+    model = place.model("classifier")
+    (model / "model.safetensors").write_bytes(b"")  # so that an error of the files shows what came first
+    files = [place.table("a.parquet", ROWS), place.table("b.parquet", [{"text": "x", "label": 3, "number": 1}])]
+    flags = {"input": files, "model_name_or_path": model}
+    place.refuses(DATA, place.predict(**flags), files[0], files[1], "int64", "string")
+    place.refuses(DATA, place.predict(keep_columns="number", text_column="label", **flags), files[0], files[1])
+    place.refuses(DATA, place.evaluate(**flags), files[0], files[1], "int64", "string")
+    place.refuses(DATA, place.evaluate(calibrate=True, **flags), files[0], files[1], "int64", "string")
+    place.refuses(DATA, place.predict(text_column="number", **(flags | {"input": files[0]})), "must hold strings")
+
+
+def test_only_columns_that_are_read_must_be_the_same(place):
+    files = [place.table("a.parquet", ROWS), place.table("b.parquet", [{"text": "x", "label": "positive"}])]
+    for line in [
+        place.predict(input=files, keep_columns="label", output=place.path / "scored.parquet"),
+        place.evaluate(input=files),
+        place.prepare(input=files, output=place.path / "tokens.parquet"),
+    ]:
+        outcome = run(line)
+        assert outcome.code == 0, outcome.err
+
+
 def test_prediction_column_that_is_there_already(place):
     table = place.table("scored.parquet", [row | {"prediction": "x"} for row in ROWS])
     place.refuses(DATA, place.predict(input=table), table, "'prediction'", "already exists")
