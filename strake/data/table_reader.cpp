@@ -3,13 +3,9 @@
 #include <arrow/api.h>
 
 #include <algorithm>
-#include <cctype>
-#include <mutex>
-#include <set>
-#include <system_error>
 #include <utility>
 
-#include "strake/core/log.h"
+#include "strake/core/error.h"
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
@@ -18,10 +14,6 @@
 namespace strake::data {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr std::pair<std::string_view, TableFormat> kExtensions[] = {
-    {".parquet", TableFormat::kParquet}, {".csv", TableFormat::kCsv},         {".tsv", TableFormat::kTsv},
-    {".json", TableFormat::kJsonLines},  {".jsonl", TableFormat::kJsonLines}, {".txt", TableFormat::kText}};
 
 std::unique_ptr<RowSource> open_source(TableFormat format, const RowSourceOptions& options) {
   switch (format) {
@@ -58,84 +50,7 @@ void require_range(const TableSource& source) {
           "rows [{}, {}) were asked for", source.first_row, source.end_row);
 }
 
-bool is_hidden(const fs::path& file) {
-  const std::string name = file.filename().string();
-  return name.starts_with('.') || name.starts_with('_');
-}
-
-// Once for each folder, which is listed several times.
-void warn_of_passed_over(const fs::path& folder, std::vector<std::string> names) {
-  static std::mutex mutex;
-  static std::set<fs::path> told;
-  const std::lock_guard lock(mutex);
-  if (names.empty() || !told.insert(folder).second) return;
-  std::ranges::sort(names);
-  constexpr size_t kShown = 5;
-  const size_t count = names.size();
-  if (count > kShown) names.resize(kShown);
-  log::warning(
-      "{}: {} of its entries {} not read, being folders or of another kind than .parquet, .csv, .tsv, .json, "
-      ".jsonl and .txt: {}{}",
-      folder.string(), count, count == 1 ? "is" : "are", printable(fmt::format("{}", fmt::join(names, ", ")), 500),
-      count > kShown ? ", ..." : "");
-}
-
-std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<TableFormat>& format) {
-  std::vector<fs::path> files;
-  std::vector<std::string> passed_over;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (is_hidden(entry->path())) continue;
-    const std::optional<TableFormat> known = known_format(entry->path());
-    std::error_code unknown;
-    if (!known || entry->is_directory(unknown)) {
-      passed_over.push_back(entry->path().filename().string());
-    } else if (known == format.value_or(*known)) {
-      files.push_back(entry->path());
-    }
-  }
-  require(!error, ErrorKind::kIo, "cannot list {}: {}", folder.string(), error.message());
-  require(!files.empty(), ErrorKind::kData, "{} holds no data files (.parquet, .csv, .tsv, .json, .jsonl or .txt)",
-          folder.string());
-  warn_of_passed_over(folder, std::move(passed_over));
-  std::ranges::sort(files);
-  return files;
-}
-
 }  // namespace
-
-std::optional<TableFormat> known_format(const fs::path& file) {
-  std::string extension = file.extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  for (const auto& [known, format] : kExtensions) {
-    if (extension == known) return format;
-  }
-  return std::nullopt;
-}
-
-bool is_read_of_folder(const fs::path& file) { return !is_hidden(file) && known_format(file).has_value(); }
-
-TableFormat format_of(const fs::path& file) {
-  const auto format = known_format(file);
-  require(format.has_value(), ErrorKind::kUsage,
-          "{}: unknown kind of file; accepted are .parquet, .csv, .tsv, .json, .jsonl and .txt", file.string());
-  return *format;
-}
-
-std::vector<fs::path> expand_paths(const std::vector<fs::path>& paths, const std::optional<TableFormat>& format) {
-  require(!paths.empty(), ErrorKind::kUsage, "no input file is given");
-  std::vector<fs::path> files;
-  for (const fs::path& path : paths) {
-    std::error_code error;
-    if (!fs::is_directory(path, error)) {
-      files.push_back(path);
-      continue;
-    }
-    const std::vector<fs::path> inside = data_files_in(path, format);
-    files.insert(files.end(), inside.begin(), inside.end());
-  }
-  return files;
-}
 
 std::vector<std::string> names_of_columns(const TableSource& source) {
   const fs::path file = expand_paths(source.paths, source.format).front();

@@ -8,28 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "strake/data/input_files.h"
 #include "strake/data/table.h"
 #include "strake/data/text_encoding.h"
 
 namespace strake::data {
 
-enum class TableFormat { kParquet, kCsv, kTsv, kJsonLines, kText };
-
-// From .parquet, .csv, .tsv, .json or .jsonl, .txt; Error (kUsage) naming these otherwise.
-TableFormat format_of(const std::filesystem::path& file);
-
-// None: the extension is none of these.
-std::optional<TableFormat> known_format(const std::filesystem::path& file);
-
-// Whether a file of this name is read where its folder is an input.
-bool is_read_of_folder(const std::filesystem::path& file);
-
 // A table ends with the row that brings it to so many bytes, so that long rows do not need more memory.
 inline constexpr int64_t kTableBytes = int64_t{16} << 20;
 
 struct TableSource {
-  // Files, or folders whose data files (by extension, names with a leading '.' or '_' left out) are read in the order
-  // of their names.
+  // As of expand_paths().
   std::vector<std::filesystem::path> paths = {};
   std::optional<TableFormat> format = std::nullopt;  // by extension; one for all files
   TextEncoding encoding = TextEncoding::kUtf8;
@@ -39,10 +28,6 @@ struct TableSource {
   int64_t first_row = 0;
   int64_t end_row = std::numeric_limits<int64_t>::max();
 };
-
-// The files that TableSource::paths stand for.
-std::vector<std::filesystem::path> expand_paths(const std::vector<std::filesystem::path>& paths,
-                                                const std::optional<TableFormat>& format);
 
 // Of the first file, also those that TableSource::columns leaves out.
 std::vector<std::string> names_of_columns(const TableSource& source);

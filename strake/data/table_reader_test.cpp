@@ -262,6 +262,31 @@ TEST_F(TableReaderTest, FoldersAreReadInOrderOfNamesAndRowsCountOn) {
   EXPECT_TRUE(read_error({.paths = {folder_ / "none"}}).says(ErrorKind::kData, "holds no data files"));
 }
 
+TEST_F(TableReaderTest, FoldersOfWhichSubfoldersHoldDataAreRefused) {
+  fs::create_directories(folder_ / "hive/y=1/m=1");
+  fs::create_directories(folder_ / "hive/_delta_log");
+  fs::create_directories(folder_ / "hive/.checkpoints");
+  fs::create_directories(folder_ / "hive/scored");
+  fs::create_directories(folder_ / "hive/half");
+  write("hive/_delta_log/0.json", "{}");
+  write("hive/.checkpoints/a.csv", "text\nx\n");
+  write("hive/scored/part-00000.csv", "text\nx\n");
+  write("hive/scored/_manifest.json", "{}");
+  fs::create_directories(folder_ / "hive/half/.job-00001-of-00002");
+  write("hive/half/part-00000.csv", "text\nx\n");
+  const TableSource source{.paths = {folder_ / "hive"}};
+  EXPECT_TRUE(read_error(source).says(ErrorKind::kData, "holds no data files"));
+  write("hive/y=1/m=1/a.csv", "text\nx\n");
+  const std::string within = (folder_ / "hive/*/*/*.csv").string();
+  EXPECT_TRUE(read_error(source).says(ErrorKind::kData, "its subfolder y=1 holds data files"));
+  EXPECT_TRUE(read_error(source).says(ErrorKind::kData, "the pattern " + within));
+  const auto top = write("hive/top.csv", "text\ny\n");
+  EXPECT_TRUE(read_error(source).says(ErrorKind::kData, (folder_ / "hive/*.csv").string() + " " + within));
+  EXPECT_THAT(texts({.paths = {top, folder_ / "hive/y=1/m=1"}}, "text"), ElementsAre("y", "x"));
+  fs::rename(folder_ / "hive/y=1/m=1/a.csv", folder_ / "hive/y=1/m=1/notes.txt");
+  EXPECT_THAT(texts(source, "text"), ElementsAre("y"));  // of another kind than the files of the folder
+}
+
 TEST_F(TableReaderTest, FilesAreComparedBeforeRowsAreRead) {
   const auto problem = [](const TableSource& source) { return error_of([&] { const TableReader reader(source); }); };
   const auto a = parquet_of("a.parquet", "text,label\nx,y\n");

@@ -165,6 +165,22 @@ def test_json_values_that_could_not_be_kept_as_they_are(place, values, words):
     assert rows["extra"] == ['[{"c":1},{"c":2,"d":{"c":3}}]']
 
 
+def test_folder_with_data_in_subfolders(place):
+    folder = place.path / "hive"
+    for year in (1, 2):
+        (folder / f"y={year}").mkdir(parents=True)
+        place.table(f"hive/y={year}/a.parquet", ROWS[:3])
+    words = "its subfolders y=1, y=2 hold data files", f"the pattern {folder}/*/*.parquet"
+    place.refuses(DATA, place.predict(input=folder), folder, *words)
+    place.refuses(DATA, place.train(train_file=folder), folder, *words)
+    top = place.table("hive/a.parquet", ROWS[3:5])
+    place.refuses(DATA, place.predict(input=folder), f"{folder}/*.parquet {folder}/*/*.parquet")
+    files = [top, folder / "y=1", folder / "y=2"]
+    outcome = run(place.predict(input=files, output=place.path / "scored.parquet"))
+    assert outcome.code == 0, outcome.err
+    assert parquet.read_table(place.path / "scored.parquet").num_rows == 8
+
+
 def test_folder_with_files_that_are_not_read(place):
     folder = place.path / "folder"
     (folder / "day=1").mkdir(parents=True)

@@ -1,0 +1,176 @@
+#include "strake/data/input_files.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <mutex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "strake/core/error.h"
+#include "strake/core/log.h"
+
+namespace strake::data {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::pair<std::string_view, TableFormat> kExtensions[] = {
+    {".parquet", TableFormat::kParquet}, {".csv", TableFormat::kCsv},         {".tsv", TableFormat::kTsv},
+    {".json", TableFormat::kJsonLines},  {".jsonl", TableFormat::kJsonLines}, {".txt", TableFormat::kText}};
+
+bool is_hidden(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return name.starts_with('.') || name.starts_with('_');
+}
+
+// "y=1, y=2", at most so many of them.
+std::string some_of(std::vector<std::string> names) {
+  std::ranges::sort(names);
+  constexpr size_t kShown = 5;
+  const bool is_all = names.size() <= kShown;
+  if (!is_all) names.resize(kShown);
+  return printable(fmt::format("{}", fmt::join(names, ", ")), 500) + (is_all ? "" : ", ...");
+}
+
+// Once for each folder, which is listed several times.
+void warn_of_passed_over(const fs::path& folder, const std::vector<std::string>& names) {
+  static std::mutex mutex;
+  static std::set<fs::path> told;
+  const std::lock_guard lock(mutex);
+  if (names.empty() || !told.insert(folder).second) return;
+  log::warning(
+      "{}: {} of its entries {} not read, being folders or of another kind than .parquet, .csv, .tsv, .json, "
+      ".jsonl and .txt: {}",
+      folder.string(), names.size(), names.size() == 1 ? "is" : "are", some_of(names));
+}
+
+// What strake predict fills or has filled.
+bool is_output(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("_manifest") || name.starts_with(".job")) return true;
+  }
+  return false;
+}
+
+std::string lower_extension(const fs::path& file) {
+  std::string extension = file.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return extension;
+}
+
+// A file with one of these extensions at any depth, but not through links to folders, which may lead back.
+std::optional<fs::path> file_below(const fs::path& folder, const std::set<std::string>& extensions) {
+  if (is_output(folder)) return std::nullopt;
+  std::vector<fs::path> folders;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const fs::path& path = entry->path();
+    std::error_code unknown;
+    if (is_hidden(path)) continue;
+    if (entry->is_directory(unknown)) {
+      if (!entry->is_symlink(unknown)) folders.push_back(path);
+    } else if (extensions.contains(lower_extension(path))) {
+      return path;
+    }
+  }
+  for (const fs::path& inside : folders) {
+    if (auto found = file_below(inside, extensions)) return found;
+  }
+  return std::nullopt;
+}
+
+// Their rows would be missing without anybody noticing.
+void refuse_subfolders(const fs::path& folder, const std::vector<fs::path>& subfolders,
+                       const std::vector<fs::path>& files, const std::optional<TableFormat>& format) {
+  std::set<std::string> extensions;  // of the files; where there are none, all that could be read
+  for (const fs::path& file : files) extensions.insert(lower_extension(file));
+  for (const auto& [extension, known] : kExtensions) {
+    if (files.empty() && known == format.value_or(known)) extensions.emplace(extension);
+  }
+  std::vector<std::string> names;
+  std::string patterns;
+  if (!files.empty()) patterns = (folder / "*").string() + files.front().extension().string() + " ";
+  for (const fs::path& subfolder : subfolders) {
+    const auto file = file_below(subfolder, extensions);
+    if (!file) continue;
+    names.push_back(subfolder.filename().string());
+    if (names.size() > 1) continue;
+    fs::path pattern = folder;
+    const fs::path between = file->parent_path().lexically_relative(folder);
+    for (auto part = between.begin(); part != between.end(); ++part) pattern /= "*";
+    patterns += (pattern / "*").string() + file->extension().string();
+  }
+  require(names.empty(), ErrorKind::kData,
+          "{}: its subfolder{} {} hold{} data files, and only the files of a folder itself are read: name these files, "
+          "as the shell does for the pattern {}",
+          folder.string(), names.size() == 1 ? "" : "s", some_of(names), names.size() == 1 ? "s" : "", patterns);
+}
+
+std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<TableFormat>& format) {
+  std::vector<fs::path> files;
+  std::vector<fs::path> subfolders;
+  std::vector<std::string> passed_over;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (is_hidden(entry->path())) continue;
+    const std::optional<TableFormat> known = known_format(entry->path());
+    std::error_code unknown;
+    const bool is_folder = entry->is_directory(unknown);
+    if (is_folder) subfolders.push_back(entry->path());
+    if (!known || is_folder) {
+      passed_over.push_back(entry->path().filename().string());
+    } else if (known == format.value_or(*known)) {
+      files.push_back(entry->path());
+    }
+  }
+  require(!error, ErrorKind::kIo, "cannot list {}: {}", folder.string(), error.message());
+  std::ranges::sort(files);
+  std::ranges::sort(subfolders);
+  refuse_subfolders(folder, subfolders, files, format);
+  require(!files.empty(), ErrorKind::kData, "{} holds no data files (.parquet, .csv, .tsv, .json, .jsonl or .txt)",
+          folder.string());
+  warn_of_passed_over(folder, passed_over);
+  return files;
+}
+
+}  // namespace
+
+std::optional<TableFormat> known_format(const fs::path& file) {
+  const std::string extension = lower_extension(file);
+  for (const auto& [known, format] : kExtensions) {
+    if (extension == known) return format;
+  }
+  return std::nullopt;
+}
+
+bool is_read_of_folder(const fs::path& file) { return !is_hidden(file) && known_format(file).has_value(); }
+
+TableFormat format_of(const fs::path& file) {
+  const auto format = known_format(file);
+  require(format.has_value(), ErrorKind::kUsage,
+          "{}: unknown kind of file; accepted are .parquet, .csv, .tsv, .json, .jsonl and .txt", file.string());
+  return *format;
+}
+
+std::vector<fs::path> expand_paths(const std::vector<fs::path>& paths, const std::optional<TableFormat>& format) {
+  require(!paths.empty(), ErrorKind::kUsage, "no input file is given");
+  std::vector<fs::path> files;
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    const std::vector<fs::path> inside = data_files_in(path, format);
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  return files;
+}
+
+}  // namespace strake::data
