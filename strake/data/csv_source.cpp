@@ -1,5 +1,6 @@
 #include <arrow/api.h>
 
+#include <algorithm>
 #include <set>
 
 #include "strake/data/csv_record_reader.h"
@@ -16,19 +17,25 @@ class CsvSource final : public RowSource {
   CsvSource(const RowSourceOptions& options, char delimiter)
       : records_(TextInput(options.file, options.encoding), delimiter), rows_per_chunk_(options.rows_per_chunk) {
     require(records_.next(), ErrorKind::kData, "{} has no header line", records_.name());
-    std::set<std::string> names;
+    std::set<std::string> known;
     arrow::FieldVector fields;
     for (const CsvRecordReader::Field& field : records_.fields()) {
       // pandas writes its index under an empty name and reads it back under this one.
-      std::string name = field.text.empty() ? fmt::format("Unnamed: {}", fields.size()) : std::string(field.text);
-      require(names.insert(name).second, ErrorKind::kData, "{}, line {}: two columns are named '{}'", records_.name(),
-              records_.line(), printable(name));
-      fields.push_back(arrow::field(std::move(name), arrow::utf8()));
+      std::string name = field.text.empty() ? fmt::format("Unnamed: {}", names_.size()) : std::string(field.text);
+      const bool is_read = options.columns.empty() || std::ranges::find(options.columns, name) != options.columns.end();
+      require(!is_read || known.insert(name).second, ErrorKind::kData, "{}, line {}: two columns are named '{}'",
+              records_.name(), records_.line(), printable(name));
+      if (is_read) {
+        read_.push_back(names_.size());
+        fields.push_back(arrow::field(name, arrow::utf8()));
+      }
+      names_.push_back(std::move(name));
     }
     schema_ = arrow::schema(std::move(fields));
   }
 
   std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
+  std::vector<std::string> names() const override { return names_; }
 
   SourceRows next() override {
     SourceRows rows;
@@ -48,20 +55,23 @@ class CsvSource final : public RowSource {
  private:
   int64_t append(std::vector<arrow::StringBuilder>& builders) {
     const auto& fields = records_.fields();
-    require(fields.size() == builders.size(), ErrorKind::kData, "{}, line {}: {} fields found, {} expected ({})",
-            records_.name(), records_.line(), fields.size(), builders.size(),
-            printable(fmt::format("{}", fmt::join(schema_->field_names(), ", ")), 300));
+    require(fields.size() == names_.size(), ErrorKind::kData, "{}, line {}: {} fields found, {} expected ({})",
+            records_.name(), records_.line(), fields.size(), names_.size(),
+            printable(fmt::format("{}", fmt::join(names_, ", ")), 300));
     int64_t bytes = 0;
-    for (size_t i = 0; i < fields.size(); ++i) {
-      const bool is_null = fields[i].text.empty() && !fields[i].quoted;
-      require_ok(is_null ? builders[i].AppendNull() : builders[i].Append(fields[i].text), records_.name());
-      bytes += static_cast<int64_t>(fields[i].text.size());
+    for (size_t i = 0; i < builders.size(); ++i) {
+      const CsvRecordReader::Field& field = fields[read_[i]];
+      const bool is_null = field.text.empty() && !field.quoted;
+      require_ok(is_null ? builders[i].AppendNull() : builders[i].Append(field.text), records_.name());
+      bytes += static_cast<int64_t>(field.text.size());
     }
     return bytes;
   }
 
   CsvRecordReader records_;
   int64_t rows_per_chunk_;
+  std::vector<std::string> names_;  // of the header
+  std::vector<size_t> read_;        // which of them are read
   std::shared_ptr<arrow::Schema> schema_;
 };
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 
@@ -42,19 +43,27 @@ std::string as_json(const Cell& cell) {
 }
 
 // Reads one line: an object whose scalar members go straight into cells, and whose objects and arrays become their
-// text. The parser is iterative; depth is limited for those who read that text.
+// text. The parser is iterative; depth is limited for those who read that text. Of members that are not among `read`
+// (empty: all are) only the names are kept, and nothing is asked but that they are JSON.
 class ObjectParser : public nlohmann::json_sax<OrderedJson> {
  public:
-  using Member = std::pair<std::string, Cell>;
+  struct Member {
+    std::string name;
+    Cell cell;
+    bool is_read = true;
+  };
+
+  explicit ObjectParser(const std::unordered_set<std::string>& read) : read_(read) {}
 
   bool null() override { return put(std::monostate()); }
   bool boolean(bool value) override { return put(value); }
   bool number_integer(number_integer_t value) override { return put(int64_t{value}); }
   bool number_unsigned(number_unsigned_t value) override {
     const bool fits = value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-    return fits ? put(static_cast<int64_t>(value)) : refuse(fmt::format("integer {} is too large", value));
+    return fits || !is_read_ ? put(static_cast<int64_t>(value)) : refuse(fmt::format("integer {} is too large", value));
   }
   bool number_float(number_float_t value, const string_t& text) override {
+    if (!is_read_) return put(value);
     if (text.find_first_of(".eE") == std::string::npos) return refuse("integer " + printable(text) + " is too large");
     return std::isfinite(value) ? put(value) : refuse("number " + printable(text) + " is out of range");
   }
@@ -66,7 +75,10 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   bool end_array() override { return leave(']'); }
   bool key(string_t& name) override {
     if (depth_ == 1) {
-      members.emplace_back(std::move(name), std::monostate());
+      is_read_ = read_.empty() || read_.contains(name);
+      members.push_back({.name = std::move(name), .cell = std::monostate(), .is_read = is_read_});
+    } else if (!is_read_) {
+      return true;
     } else if (!nested_keys_.back().insert(name).second) {
       return refuse(fmt::format("key '{}' occurs twice in one object", printable(name)));
     } else {
@@ -90,17 +102,20 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   }
   bool put(Cell cell) {
     if (depth_ == 0) return refuse(fmt::format("{} instead of an object", type_name(cell)));
+    if (!is_read_) return true;
     if (depth_ > 1) {
       append(as_json(cell));
     } else {
-      members.back().second = std::move(cell);
+      members.back().cell = std::move(cell);
     }
     return true;
   }
   bool enter(char bracket) {
     if (depth_ == 0 && bracket == '[') return refuse("an array instead of an object");
-    if (++depth_ > kMaxDepth) return refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
-    if (depth_ == 2) members.back().second = Nested();
+    ++depth_;
+    if (!is_read_) return true;
+    if (depth_ > kMaxDepth) return refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
+    if (depth_ == 2) members.back().cell = Nested();
     if (depth_ > 1) {
       append(std::string(1, bracket));
       nested_keys_.emplace_back();
@@ -108,14 +123,14 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
     return true;
   }
   bool leave(char bracket) {
-    if (depth_ > 1) {
+    if (depth_ > 1 && is_read_) {
       nested_keys_.pop_back();
       nested_text() += bracket;
     }
     --depth_;
     return true;
   }
-  std::string& nested_text() { return std::get<Nested>(members.back().second).json; }
+  std::string& nested_text() { return std::get<Nested>(members.back().cell).json; }
   // A value or a key, behind a comma if another value is before it.
   void append(const std::string& text) {
     std::string& all = nested_text();
@@ -123,6 +138,8 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
     all += text;
   }
 
+  const std::unordered_set<std::string>& read_;
+  bool is_read_ = true;  // the member that is being parsed
   int depth_ = 0;
   std::vector<std::set<std::string>> nested_keys_;  // of each level below the first
 };
@@ -138,6 +155,7 @@ class JsonLinesSource final : public RowSource {
   explicit JsonLinesSource(const RowSourceOptions& options)
       : input_(TextInput(options.file, options.encoding)),
         rows_per_chunk_(options.rows_per_chunk),
+        read_(options.columns.begin(), options.columns.end()),
         schema_(options.schema) {
     if (schema_) {
       for (const auto& name : schema_->field_names()) column_of(name);
@@ -147,6 +165,7 @@ class JsonLinesSource final : public RowSource {
   }
 
   std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
+  std::vector<std::string> names() const override { return keys_; }
 
   SourceRows next() override {
     Cells cells = std::exchange(first_, {});
@@ -191,12 +210,14 @@ class JsonLinesSource final : public RowSource {
   }
 
   void add_row(std::string_view line, Cells& cells) {
-    ObjectParser parser;
+    ObjectParser parser(read_);
     if (!OrderedJson::sax_parse(line, &parser)) {
       refuse(input_.line(), parser.problem + "; each line must be one complete JSON object");
     }
     const size_t row = cells.lines.size() - 1;
-    for (auto& [name, cell] : parser.members) {
+    for (auto& [name, cell, is_read] : parser.members) {
+      if (!schema_ && known_keys_.insert(name).second) keys_.push_back(name);
+      if (!is_read) continue;
       if (schema_ && !column_of_.contains(name)) {
         refuse(input_.line(), fmt::format("key '{}' does not occur in the rows before, whose keys are the columns ({})",
                                           printable(name), printable(fmt::format("{}", fmt::join(names_, ", ")), 300)));
@@ -293,8 +314,11 @@ class JsonLinesSource final : public RowSource {
 
   LineInput input_;
   int64_t rows_per_chunk_;
+  std::unordered_set<std::string> read_;  // empty: all
   std::unordered_map<std::string, size_t> column_of_;
   std::vector<std::string> names_;
+  std::vector<std::string> keys_;  // of the first chunk, also those that are not read
+  std::unordered_set<std::string> known_keys_;
   std::shared_ptr<arrow::Schema> schema_;
   Cells first_;
 };

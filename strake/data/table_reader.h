@@ -36,8 +36,9 @@ std::vector<std::string> names_of_columns(const TableSource& source);
 // chunk where a column is a dictionary. Where the chunks end depends on the files and the source alone.
 //  Parquet   all types; row order of the file
 //  CSV, TSV  RFC 4180 with a header line; every column is text; an empty field without quotes is null
-//  JSONL     one object per line; the columns are the keys of the first chunk; strings, integers, decimals, booleans
-//            and nulls keep their type, other values become JSON text that cannot serve as text or label
+//  JSONL     one object per line; the columns are the keys of the first chunk; other keys than those of
+//            TableSource::columns may hold any JSON; strings, integers, decimals, booleans and nulls keep their
+//            type, other values become JSON text that cannot serve as text or label
 //  text      one row per line, column "text"
 // All files must have the same columns, of those that are read. Parquet and CSV files are compared before the first row
 // is read, those of JSONL, of which only the rows tell, when they are reached. Errors name file and row or line: kIo

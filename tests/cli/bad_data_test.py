@@ -1,5 +1,7 @@
 """Tables whose files, columns or labels are not what they should be."""
 
+import json
+
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
@@ -71,6 +73,22 @@ def test_only_columns_that_are_read_must_be_the_same(place):
     ]:
         outcome = run(line)
         assert outcome.code == 0, outcome.err
+
+
+def test_json_values_of_columns_that_are_not_read(place):
+    lines = [json.dumps({"text": "good", "label": "positive", "x": 1})] * 9000
+    lines.append(json.dumps({"text": "bad", "label": "positive", "x": 1.5, "y": "new"}))
+    table = place.file("lines.jsonl", "\n".join(lines) + "\n")
+    assert run(place.predict(input=table, output=place.path / "all.parquet")).code == DATA
+    scored = place.path / "scored.parquet"
+    for line in [
+        place.predict(input=table, keep_columns="", output=scored),
+        place.predict(input=table, keep_columns="label", output=place.path / "shard.parquet", shard="1/2"),
+        place.evaluate(input=table),
+    ]:
+        outcome = run(line)
+        assert outcome.code == 0, outcome.err
+    assert parquet.read_table(scored).column_names == ["prediction", "probabilities"]
 
 
 def test_prediction_column_that_is_there_already(place):
