@@ -4,6 +4,7 @@
 #include <set>
 
 #include "strake/data/csv_record_reader.h"
+#include "strake/data/joint_schema_arrow.h"
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_reader.h"
@@ -37,6 +38,8 @@ class CsvSource final : public RowSource {
   std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
   std::vector<std::string> names() const override { return names_; }
 
+  void give_as(const std::shared_ptr<arrow::Schema>& schema) override { given_ = schema; }
+
   SourceRows next() override {
     SourceRows rows;
     std::vector<arrow::StringBuilder> builders(static_cast<size_t>(schema_->num_fields()));
@@ -49,6 +52,7 @@ class CsvSource final : public RowSource {
     arrow::ArrayVector arrays;
     for (arrow::StringBuilder& builder : builders) arrays.push_back(value_of(builder.Finish(), records_.name()));
     rows.batch = arrow::RecordBatch::Make(schema_, static_cast<int64_t>(rows.lines.size()), std::move(arrays));
+    if (given_) rows.batch = with_schema(rows.batch, given_, records_.name());
     return rows;
   }
 
@@ -73,6 +77,7 @@ class CsvSource final : public RowSource {
   std::vector<std::string> names_;  // of the header
   std::vector<size_t> read_;        // which of them are read
   std::shared_ptr<arrow::Schema> schema_;
+  std::shared_ptr<arrow::Schema> given_;  // null: schema_
 };
 
 }  // namespace

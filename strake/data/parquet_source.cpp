@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "strake/data/checked_batch_arrow.h"
+#include "strake/data/joint_schema_arrow.h"
 #include "strake/data/parquet_file_arrow.h"
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
@@ -46,6 +47,12 @@ void add_lengths(const arrow::Array& array, std::vector<int64_t>& bytes) {
   for (int64_t i = 0; i < values.length(); ++i) bytes[static_cast<size_t>(i)] += values.value_length(i);
 }
 
+void add_view_lengths(const arrow::StringViewArray& array, std::vector<int64_t>& bytes) {
+  for (int64_t i = 0; i < array.length(); ++i) {
+    if (array.IsValid(i)) bytes[static_cast<size_t>(i)] += std::ssize(array.GetView(i));
+  }
+}
+
 // Rows of a dictionary have the length of their value, as they will when they are used.
 void add_dictionary_lengths(const arrow::DictionaryArray& array, std::vector<int64_t>& bytes);
 
@@ -57,6 +64,8 @@ void add_bytes(const arrow::Array& array, std::vector<int64_t>& bytes) {
     case arrow::Type::LARGE_STRING:
     case arrow::Type::LARGE_BINARY:
       return add_lengths<arrow::LargeBinaryArray>(array, bytes);
+    case arrow::Type::STRING_VIEW:
+      return add_view_lengths(static_cast<const arrow::StringViewArray&>(array), bytes);
     case arrow::Type::DICTIONARY:
       return add_dictionary_lengths(static_cast<const arrow::DictionaryArray&>(array), bytes);
     default:
@@ -96,9 +105,6 @@ class ParquetSource final : public RowSource {
         rows_per_chunk_(options.rows_per_chunk),
         reader_(open_parquet_reader(options.file, options.rows_per_chunk)) {
     require_ok(reader_->GetSchema(&whole_), file_);
-    has_dictionary_ = has_dictionary(arrow::StructType(whole_->fields()));
-    reader_->set_batch_size(batch_rows(*reader_->parquet_reader()->metadata(),
-                                       has_dictionary_ ? rows_per_chunk_ : std::min(kDecodedRows, rows_per_chunk_)));
     arrow::FieldVector fields;
     for (int i = 0; i < whole_->num_fields(); ++i) {
       const auto& field = whole_->field(i);
@@ -109,11 +115,14 @@ class ParquetSource final : public RowSource {
     }
     std::ranges::sort(leaves_);
     schema_ = arrow::schema(std::move(fields), whole_->metadata());
+    given_ = schema_;
   }
 
   std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
   std::vector<std::string> names() const override { return whole_->field_names(); }
   std::optional<int64_t> num_rows() const override { return reader_->parquet_reader()->metadata()->num_rows(); }
+
+  void give_as(const std::shared_ptr<arrow::Schema>& schema) override { given_ = schema; }
 
   SourceRows next() override {
     arrow::RecordBatchVector parts;
@@ -147,7 +156,7 @@ class ParquetSource final : public RowSource {
       const std::string where = fmt::format("{}, rows from {} on", file_, first_row_);
       const auto batch = guarded(where, [&] { return next_batch(where); });
       if (!batch) return false;
-      decoded_ = {.batch = checked_batch(*batch, {encoding_, file_, first_row_}),
+      decoded_ = {.batch = with_schema(checked_batch(*batch, {encoding_, file_, first_row_}), given_, file_),
                   .bytes = std::vector<int64_t>(static_cast<size_t>(batch->num_rows()))};
     } while (decoded_.is_empty());
     first_row_ += std::ssize(decoded_.bytes);
@@ -169,6 +178,9 @@ class ParquetSource final : public RowSource {
 
   // Not before rows are read: where files are only compared their footers are enough.
   void open_batches() {
+    has_dictionary_ = has_dictionary(arrow::StructType(given_->fields()));
+    reader_->set_batch_size(batch_rows(*reader_->parquet_reader()->metadata(),
+                                       has_dictionary_ ? rows_per_chunk_ : std::min(kDecodedRows, rows_per_chunk_)));
     std::vector<int> groups;
     for (int group = first_group_; group < reader_->num_row_groups(); ++group) groups.push_back(group);
     batches_ = value_of(reader_->GetRecordBatchReader(groups, leaves_), file_);
@@ -187,8 +199,9 @@ class ParquetSource final : public RowSource {
   std::unique_ptr<parquet::arrow::FileReader> reader_;
   std::shared_ptr<arrow::Schema> whole_;
   std::shared_ptr<arrow::Schema> schema_;  // of the columns to read
-  std::vector<int> leaves_;                // these as Parquet counts them
-  int first_group_ = 0;                    // to read
+  std::shared_ptr<arrow::Schema> given_;
+  std::vector<int> leaves_;  // these as Parquet counts them
+  int first_group_ = 0;      // to read
   std::shared_ptr<arrow::RecordBatchReader> batches_;
   int64_t first_row_ = 0;  // of the next rows to decode
 };

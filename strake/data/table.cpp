@@ -17,23 +17,10 @@ namespace {
 
 constexpr double kTwoTo63 = 0x1p63;
 
-std::shared_ptr<arrow::Array> cast(const std::shared_ptr<arrow::Array>& array,
-                                   const std::shared_ptr<arrow::DataType>& type, const std::string& file) {
-  static const arrow::Status kInitialized = arrow::compute::Initialize();
-  require_ok(kInitialized, file);
-  const arrow::Datum result = value_of(arrow::compute::Cast(arrow::Datum(array), type), file);
-  return result.make_array();
-}
-
 // Dictionaries are unpacked; other arrays are returned as they are.
 std::shared_ptr<arrow::Array> plain(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
   if (array->type_id() != arrow::Type::DICTIONARY) return array;
   return cast(array, static_cast<const arrow::DictionaryType&>(*array->type()).value_type(), file);
-}
-
-bool is_text(const arrow::DataType& type) {
-  return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING ||
-         type.id() == arrow::Type::STRING_VIEW;
 }
 
 template <typename ArrayType>
@@ -78,13 +65,26 @@ std::vector<Value> values_of(const arrow::Array& array) {
   return values;
 }
 
-bool is_json(const arrow::Field& field) { return field.HasMetadata() && field.metadata()->Contains(kJsonFieldKey); }
-
 std::string type_name(const arrow::Field& field) {
   return is_json(field) ? "nested JSON values" : "the type " + field.type()->ToString();
 }
 
 }  // namespace
+
+std::shared_ptr<arrow::Array> cast(const std::shared_ptr<arrow::Array>& array,
+                                   const std::shared_ptr<arrow::DataType>& type, const std::string& file) {
+  static const arrow::Status kInitialized = arrow::compute::Initialize();
+  require_ok(kInitialized, file);
+  const arrow::Datum result = value_of(arrow::compute::Cast(arrow::Datum(array), type), file);
+  return result.make_array();
+}
+
+bool is_text(const arrow::DataType& type) {
+  return type.id() == arrow::Type::STRING || type.id() == arrow::Type::LARGE_STRING ||
+         type.id() == arrow::Type::STRING_VIEW;
+}
+
+bool is_json(const arrow::Field& field) { return field.HasMetadata() && field.metadata()->Contains(kJsonFieldKey); }
 
 ErrorKind kind_of(const arrow::Status& status) {
   const bool from_system = arrow::internal::ErrnoFromStatus(status) != 0;

@@ -21,6 +21,13 @@ struct Table::Content {
 // Key of the metadata of a string field whose values are JSON text of any kind, not plain strings.
 inline constexpr const char* kJsonFieldKey = "strake.json";
 
+bool is_json(const arrow::Field& field);
+// A string of any form.
+bool is_text(const arrow::DataType& type);
+
+std::shared_ptr<arrow::Array> cast(const std::shared_ptr<arrow::Array>& array,
+                                   const std::shared_ptr<arrow::DataType>& type, const std::string& file);
+
 // Index of the only column with this name, or Error (kData) as described at Table::text.
 int column_index(const arrow::Schema& schema, const std::string& name, const std::string& file);
 

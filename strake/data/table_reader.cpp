@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "strake/core/error.h"
+#include "strake/data/joint_schema_arrow.h"
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
@@ -82,9 +83,10 @@ struct TableReader::State {
       if (format == TableFormat::kJsonLines || format == TableFormat::kText) continue;
       const auto other = open_source(format, options_of(source, files[i]));
       require_columns(source.columns, other->names(), files[i].string());
-      require_same(*other->schema(), files[i], files.front());
+      schema = joint_schema(schema, other->schema(), {.first = first, .other = files[i].string()});
       if (num_rows) *num_rows += other->num_rows().value_or(0);
     }
+    rows->give_as(schema);
   }
 
   void begin_file(const TableSource& source, const std::vector<fs::path>& files) {
@@ -92,7 +94,10 @@ struct TableReader::State {
       RowSourceOptions options = options_of(source, files[file]);
       options.schema = schema;
       rows = open_source(format, options);
-      require_same(*rows->schema(), files[file], files.front());
+      const JointFiles pair{.first = files.front().string(), .other = files[file].string()};
+      require(joint_schema(schema, rows->schema(), pair)->Equals(*schema), ErrorKind::kData,
+              "{}: it has changed since it was compared with the other files", pair.other);
+      rows->give_as(schema);
     }
     first_row_in_file = rows->skip(std::max<int64_t>(0, source.first_row - first_row));
     first_row += first_row_in_file;
@@ -103,19 +108,6 @@ struct TableReader::State {
     rows.reset();
     is_begun = false;
     ++file;
-  }
-
-  void require_same(const arrow::Schema& found, const fs::path& path, const fs::path& first) const {
-    require(found.Equals(*schema, /*check_metadata=*/false), ErrorKind::kData,
-            "{}: its columns differ from those of {}: found ({}), expected ({})", path.string(), first.string(),
-            one_line(found), one_line(*schema));
-  }
-
-  static std::string one_line(const arrow::Schema& schema) {
-    std::vector<std::string> columns;
-    for (const auto& field : schema.fields()) columns.push_back(field->ToString());
-    constexpr size_t kLongestList = 500;
-    return printable(fmt::format("{}", fmt::join(columns, ", ")), kLongestList);
   }
 
   // Leaves of `found` what is within [first_row, end_row) of the source.

@@ -49,7 +49,9 @@ def test_label_column_of_lists(place):
 
 def test_columns_that_differ_between_files(place):
     files = [place.table("a.parquet", ROWS), place.table("b.parquet", [{"text": "x", "label": 3}])]
-    place.refuses(DATA, place.train(train_file=files), files[0], files[1], "label: int64", "label: string")
+    place.refuses(
+        DATA, place.train(train_file=files), files[0], files[1], "column 'label' has the type int64, not string"
+    )
 
 
 def test_files_are_compared_before_the_model_is_loaded(place):
