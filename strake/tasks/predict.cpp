@@ -226,7 +226,7 @@ PredictReport predict(const PredictConfig& config) {
   if (place.is_folder()) strake::create_directories(place.folder());
   PredictionJob job(place.job_folder(), name);
   const KeptColumns kept(config.keep_columns);
-  const TextOptions text = text_options(config.score);
+  const TextOptions text = columns_of(config.score);
   data::TableReader input = open_input(source_of(config, text, kept), text);
   const auto loading = Clock::now();
   auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));

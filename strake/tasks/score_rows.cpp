@@ -50,21 +50,38 @@ void ScoreConfig::validate() const {
           "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
 }
 
-TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const models::EncoderConfig& encoder,
-                         const tokenizers::Tokenizer& tokenizer) {
-  const ScoringTask task = head.task;
+namespace {
+
+TextOptions columns_of(const ScoreConfig& config, ScoringTask task) {
   TextOptions text = config.text;
-  const int64_t longest = encoder.max_sequence_length();
-  const int64_t most = std::min(longest, tokenizer.model_max_length().value_or(longest));
   if (task == ScoringTask::kQuestionAnswering) {
     require(text.text_column == TextOptions().text_column && text.text_pair_column.empty(), ErrorKind::kUsage,
             "question-answering reads --question_column and --context_column: leave out --text_column and "
             "--text_pair_column");
-    const AnswerFlags& flags = config.task.answers;
-    text.text_column = flags.question_column_or_default();
-    text.text_pair_column = flags.context_column_or_default();
+    text.text_column = config.task.answers.question_column_or_default();
+    text.text_pair_column = config.task.answers.context_column_or_default();
+  }
+  require(task != ScoringTask::kTokenClassification || text.text_pair_column.empty(), ErrorKind::kUsage,
+          "--text_pair_column {}: token-classification looks at single texts", text.text_pair_column);
+  text.validate();
+  return text;
+}
+
+}  // namespace
+
+TextOptions columns_of(const ScoreConfig& config) {
+  const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
+  return columns_of(config, choose_task(config.task, encoder, config.model_name_or_path).task);
+}
+
+TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const models::EncoderConfig& encoder,
+                         const tokenizers::Tokenizer& tokenizer) {
+  TextOptions text = columns_of(config, head.task);
+  const int64_t longest = encoder.max_sequence_length();
+  const int64_t most = std::min(longest, tokenizer.model_max_length().value_or(longest));
+  if (head.task == ScoringTask::kQuestionAnswering) {
     text.max_seq_length = config.max_seq_length.value_or(std::min(kMostWindowTokens, most));
-    text.doc_stride = flags.doc_stride.value_or(std::min(kMostSharedTokens, text.max_seq_length / 2));
+    text.doc_stride = config.task.answers.doc_stride.value_or(std::min(kMostSharedTokens, text.max_seq_length / 2));
     require(*text.doc_stride < text.max_seq_length, ErrorKind::kUsage,
             "--doc_stride {} must be less than --max_seq_length {}", *text.doc_stride, text.max_seq_length);
   } else {
@@ -73,17 +90,10 @@ TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const 
     const bool is_of_folder = head.max_seq_length && usual <= longest;
     text.max_seq_length = config.max_seq_length.value_or(is_of_folder ? usual : std::min(usual, most));
   }
-  require(task != ScoringTask::kTokenClassification || text.text_pair_column.empty(), ErrorKind::kUsage,
-          "--text_pair_column {}: token-classification looks at single texts", text.text_pair_column);
   require(text.max_seq_length <= longest, ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", text.max_seq_length, longest);
   text.validate();
   return text;
-}
-
-TextOptions text_options(const ScoreConfig& config) {
-  const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
-  return text_options(config, choose_task(config.task, encoder, config.model_name_or_path).task, encoder);
 }
 
 Places ScoringModel::places() const {

@@ -106,8 +106,8 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
 }
 
 // `input`: none of files that were prepared.
-data::TokenDataset load_split(const TrainConfig& config, const std::vector<std::string>& paths,
-                              std::optional<data::TableReader> input, const Setup& setup, const LabelMap& labels) {
+data::TokenDataset load_split(const std::vector<std::string>& paths, std::optional<data::TableReader> input,
+                              const Setup& setup, const LabelMap& labels) {
   data::TokenDataset dataset = input ? encode_all(*input, setup.inputs.tokenizer, setup.text, &labels, setup.workers)
                                      : load_tokens(paths, *setup.inputs.tokenizer, labels);
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
@@ -170,9 +170,9 @@ Setup load_setup(const TrainConfig& config, int workers) {
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
   require_metric_of(labels.problem(), config.training);
-  setup.inputs.train = load_split(config, config.train_file, std::move(train), setup, labels);
+  setup.inputs.train = load_split(config.train_file, std::move(train), setup, labels);
   if (!config.validation_file.empty()) {
-    setup.inputs.evaluation = load_split(config, config.validation_file, std::move(evaluation), setup, labels);
+    setup.inputs.evaluation = load_split(config.validation_file, std::move(evaluation), setup, labels);
   }
   return setup;
 }
