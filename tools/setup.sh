@@ -8,7 +8,7 @@ venv="${STRAKE_VENV:-.venv}"
 stamps="$venv/.strake"
 
 packages="build-essential cmake ninja-build ccache mold python3-venv
-  libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev libgtest-dev libgmock-dev libbenchmark-dev
   mpich libmpich-dev lz4"
 
 missing_packages() {

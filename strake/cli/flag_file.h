@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
-// The part of TOML that --config files are written in: lines of "key = value", where a value is a string, a number,
-// true, false or a list of those. Numbers are kept as they are written: each flag reads its own.
+// What --config files are: TOML whose values are strings, numbers, true, false or lists of those. Values are given as
+// text: each flag reads its own.
 namespace strake::cli {
 
 struct FlagSetting {
@@ -14,7 +14,7 @@ struct FlagSetting {
   size_t line = 0;                  // of the file, from 1
 };
 
-// Error (kUsage) that begins with `file` and the line for anything else. Keys may be there twice.
+// In the order of the file. Error (kUsage) that begins with `file` and the line for anything else.
 std::vector<FlagSetting> read_flag_file(std::string_view text, const std::string& file);
 
 }  // namespace strake::cli

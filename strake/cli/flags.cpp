@@ -166,8 +166,8 @@ class FlagFile final : public CLI::ConfigTOML {
     for (const FlagSetting& setting : read_flag_file(text, file)) {
       const CLI::Option& option = option_of(setting, file);
       const auto [other, is_new] = keys.emplace(&option, setting.key);
-      require(is_new, ErrorKind::kUsage, "{}:{}: key '{}' is there already{}", file, setting.line, setting.key,
-              other->second == setting.key ? "" : fmt::format(", by its other name '{}'", other->second));
+      require(is_new, ErrorKind::kUsage, "{}:{}: key '{}' is there already, by its other name '{}'", file, setting.line,
+              setting.key, other->second);
       require(setting.values.size() == 1 || option.get_items_expected_max() > 1, ErrorKind::kUsage,
               "{}:{}: --{} takes one value, and here are {}", file, setting.line, setting.key, setting.values.size());
       items.push_back({.parents = {}, .name = setting.key, .inputs = setting.values});

@@ -49,8 +49,11 @@ train_file = [  # a comment
     'c].csv',   # another
 ]
 validation_file = ['v.csv']
-eval_strategy = epoch
+eval_strategy = 'epoch'
 seed=7
+max_steps = 1_000
+learning_rate = 3e-4
+bf16 = true
 lr_scheduler_type = "cosine_with_restarts"
 lr_scheduler_kwargs = '{"num_cycles": 2}'"""
     # As editors on Windows write it.
@@ -59,6 +62,7 @@ lr_scheduler_kwargs = '{"num_cycles": 2}'"""
     assert config["output_dir"] == 'a "#1" \u00fc' and config["model_name_or_path"] == r"C:\#1"
     assert config["train_file"] == ["a, b.csv", "c].csv"] and config["validation_file"] == ["v.csv"]
     assert config["eval_strategy"] == "epoch" and config["seed"] == 7
+    assert config["max_steps"] == 1000 and config["learning_rate"] == 3e-4 and config["bf16"] is True
     assert config["lr_scheduler_kwargs"] == '{"num_cycles": 2}'
 
 
