@@ -14,9 +14,9 @@ namespace strake::inference {
 // Sequences without padding, one after the other. Sequence s has the ids [offsets[s], offsets[s + 1]).
 struct PackedTokens {
   std::span<const int32_t> ids;
-  std::span<const int64_t> offsets;       // [num_sequences + 1], ascending
-  std::span<const int32_t> second_begin;  // [num_sequences]: the token of the sequence from which on the type is 1; the
-                                          // length or more: none. Empty: no sequence has such tokens
+  std::span<const int64_t> offsets;            // [num_sequences + 1], ascending
+  std::span<const int32_t> second_begin = {};  // [num_sequences]: the token of the sequence from which on the type is
+                                               // 1; the length or more: none. Empty: no sequence has such tokens
 
   int64_t num_sequences() const { return std::ssize(offsets) - 1; }
   int64_t num_tokens() const { return offsets.back() - offsets.front(); }

@@ -32,7 +32,7 @@ def test_the_installed_program_runs(prefix):
 
 def test_the_example_gives_the_logits_of_predict(prefix, tmp_path):
     model = make_model(tmp_path / "model", head=True)
-    flags = "-Werror" + (f" -fsanitize={SANITIZE}" if SANITIZE else "")  # as the libraries
+    flags = "-Wall -Wextra -Werror" + (f" -fsanitize={SANITIZE}" if SANITIZE else "")  # as the libraries
     call(
         "cmake", "-S", EXAMPLES, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_FLAGS={flags}"
     )
