@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "strake/data/extra_column_arrow.h"
+#include "strake/data/spark_schema_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
 
@@ -102,7 +103,8 @@ std::shared_ptr<arrow::RecordBatch> with_columns(const Table& table, std::span<c
             table.num_rows());
     fields.push_back(arrow::field(column.name, columns.back()->type()));
   }
-  auto schema = arrow::schema(std::move(fields), content.batch->schema()->metadata());
+  const auto metadata = with_spark_schema_of(content.batch->schema()->metadata(), fields);
+  auto schema = arrow::schema(std::move(fields), metadata);
   return arrow::RecordBatch::Make(std::move(schema), table.num_rows(), std::move(columns));
 }
 

@@ -16,6 +16,7 @@ from tiny_models import make_model, reviews, write_table
 HOWTO = pathlib.Path(__file__).parents[2] / "docs" / "howto" / "score_many_rows.md"
 COLUMNS = ["number", "prediction", "probabilities"]
 JOB = """
+import subprocess
 from pyspark.sql import SparkSession
 from scored import scored
 
@@ -26,6 +27,12 @@ rows = spark.read.parquet("test.parquet").repartition(3)
 types = "number long, prediction string, probabilities array<float>"
 rows.select("number", "text").mapInArrow(scored, types).write.parquet("spark")
 assert len(rows.select("number", "text").mapInArrow(scored, types).limit(3).collect()) == 3
+rows.selectExpr("text", "number", "timestamp'9999-12-31 00:00:00' AS time").write.parquet("by_spark")
+subprocess.run(["strake", "predict", "--model_name_or_path", "out", "--max_seq_length", "64", "--input", "by_spark",
+                "--output", "of_its_files/"], check=True)
+found = spark.read.parquet("of_its_files")
+assert found.columns == ["text", "number", "time", "prediction", "probabilities"], found.columns
+assert found.filter("time = timestamp'9999-12-31 00:00:00'").count() == 100
 try:
     rows.select("number").mapInArrow(scored, types).collect()
 except Exception as error:
@@ -48,7 +55,7 @@ def by_number(path):
     return [rows[name].to_pylist() for name in COLUMNS]
 
 
-def test_spark_gets_the_bits_of_predict_and_hears_of_failures(folder):
+def test_spark_gets_the_bits_of_predict_reads_its_files_and_hears_of_failures(folder):
     path = f"{pathlib.Path(BINARY).parent}{os.pathsep}{os.environ['PATH']}"
     job = subprocess.run(
         [sys.executable, "-c", JOB],
