@@ -73,11 +73,7 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
   if (inputs_.resume_from) resume();
   plan_length();
   const Json settings = step_settings(options_, total_steps_);
-  const std::string changes = changed_settings(state_.settings, settings);
-  if (!changes.empty() && comm_.rank() == 0) {
-    log::warning("resumed from {} with other settings from step {} on: {}", inputs_.resume_from->string(),
-                 state_.step + 1, changes);
-  }
+  if (inputs_.resume_from && comm_.rank() == 0) tell_of_changes(changed_settings(state_.settings, settings));
   state_.settings = settings;
 }
 

@@ -97,7 +97,9 @@ class Trainer {
   // From the checkpoint inputs_.resume_from; sets best_folder_, and tells what becomes of checkpoints of later steps.
   void resume();
   void find_best_folder();
+  void verify_best(const std::filesystem::path& folder) const;
   void warn_of_later_checkpoints() const;
+  void tell_of_changes(const std::string& changes) const;  // of step_settings; "" if nothing changed
   void save();
   void write_final_model();
   void finish(double seconds);

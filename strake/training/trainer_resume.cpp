@@ -55,7 +55,7 @@ void Trainer::find_best_folder() {
              entry.contains("step") && entry["step"] == best.step;
     });
     if (!is_found) continue;
-    if (comm_.rank() == 0) checkpoint::verify_model_files(folder);  // now, not when all steps are done
+    if (comm_.rank() == 0) verify_best(folder);
     best_folder_ = folder;
     return;
   }
@@ -64,6 +64,31 @@ void Trainer::find_best_folder() {
        "--load_best_model_at_end: the best checkpoint of the run that {} continues, with {} = {} at step {}, is not "
        "there any more: {}. Put the folder back, or leave the flag out",
        inputs_.resume_from->string(), best_.state().metric, best.metric, best.step, beside.string());
+}
+
+// Now, not when all steps are done. Only --load_best_model_at_end reads it: a run goes on without.
+void Trainer::verify_best(const fs::path& folder) const {
+  try {
+    checkpoint::verify_model_files(folder);
+  } catch (const Error& error) {
+    if (options_.load_best_model_at_end) throw;
+    log::warning("the best checkpoint so far, {} = {} at step {}, is damaged: {}", best_.state().metric,
+                 state_.best_model.kept->metric, state_.best_model.kept->step, error.what());
+  }
+}
+
+void Trainer::tell_of_changes(const std::string& changes) const {
+  const std::string source = inputs_.resume_from->string();
+  if (state_.step < total_steps_) {
+    if (!changes.empty()) {
+      log::warning("resumed from {} with other settings from step {} on: {}", source, state_.step + 1, changes);
+    }
+    return;
+  }
+  log::info("{} is behind step {} and the run has {}: nothing is left to train", source, state_.step, total_steps_);
+  if (changes.empty()) return;
+  log::warning("other settings than those of {} change nothing, for the model stays that of step {}: {}", source,
+               state_.step, changes);
 }
 
 void Trainer::warn_of_later_checkpoints() const {

@@ -165,6 +165,21 @@ def test_resuming_a_finished_run_changes_nothing(inputs, uninterrupted, tmp_path
         assert files_in(again) == files_in(uninterrupted)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_resuming_with_fewer_steps_than_are_done_says_that_nothing_is_left(inputs, uninterrupted, tmp_path, ranks):
+    again = shutil.copytree(uninterrupted, tmp_path / "again")
+    flags = {"max_steps": STEPS - 4, "learning_rate": 5e-4}
+    outcome = run(train_command(inputs, again, ranks, resume_from_checkpoint="true", **flags))
+    assert outcome.code == 0, outcome.err
+    told = outcome.err.splitlines()
+    left = f"checkpoint-{STEPS} is behind step {STEPS} and the run has {STEPS - 4}: nothing is left to train"
+    assert len([line for line in told if left in line]) == 1
+    (changes,) = [line for line in told if "--learning_rate was 0.001 and is 0.0005 now" in line]
+    assert f"change nothing, for the model stays that of step {STEPS}: " in changes
+    assert f"from step {STEPS + 1} on" not in outcome.err
+    assert (again / "model.safetensors").read_bytes() == (uninterrupted / "model.safetensors").read_bytes()
+
+
 def closings(entries):
     return [entry["step"] for entry in entries if "train_runtime" in entry]
 

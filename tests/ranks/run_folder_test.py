@@ -81,15 +81,36 @@ def test_the_best_model_of_another_run_is_not_taken(inputs, finished, tmp_path):
     assert "is not there any more" in refusal(inputs, finished, resume_from_checkpoint=finished / "checkpoint-8")
 
 
-def test_a_damaged_best_model_is_not_loaded_at_the_end(inputs, finished):
-    weights = finished / "checkpoint-4" / "model.safetensors"
+def damage(weights):
     damaged = bytearray(weights.read_bytes())
     damaged[-1] ^= 1
     weights.write_bytes(damaged)
+
+
+def test_a_damaged_best_model_is_not_loaded_at_the_end(inputs, finished):
+    weights = finished / "checkpoint-4" / "model.safetensors"
+    damage(weights)
     before = (finished / "model.safetensors").read_bytes()
     outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **FLAGS))
     assert outcome.code == 4 and str(weights) in outcome.err
     assert (finished / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_damaged_best_model_does_not_stop_a_run_that_never_loads_it(inputs, tmp_path, ranks):
+    flags = FLAGS | {"load_best_model_at_end": None, "metric_for_best_model": "loss"}
+    folder = tmp_path / "run"
+    assert run(train_command(inputs, folder, **flags)).code == 0
+    expected = (folder / "model.safetensors").read_bytes()
+    shutil.rmtree(folder / "checkpoint-12")
+    weights = folder / "checkpoint-4" / "model.safetensors"
+    damage(weights)
+    outcome = run(train_command(inputs, folder, ranks, resume_from_checkpoint="true", **flags))
+    assert outcome.code == 0, outcome.err
+    told = [line for line in outcome.err.splitlines() if str(weights) in line]
+    assert len(told) == 1 and "the best checkpoint so far, eval_loss = " in told[0] and " at step 4" in told[0]
+    assert "checkpoint-4" in checkpoints(folder)
+    assert (folder / "model.safetensors").read_bytes() == expected
 
 
 def test_another_metric_looks_for_the_best_model_anew(inputs, finished):
