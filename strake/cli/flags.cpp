@@ -30,6 +30,7 @@ constexpr const char* kOfPyTorch = "it is about PyTorch, which does not run here
 constexpr const char* kPrecision = "the computation is in fp32 unless told --bf16 or --fp16; leave it out";
 constexpr const char* kOwnKernels = "kernels are chosen for the processor or the GPU; leave it out";
 constexpr const char* kEveryBlock = "every block is computed again, as a whole; leave it out";
+constexpr const char* kEveryLayer = "every layer is a block of its own; leave it out";
 constexpr const char* kNotThere = "strake does not have this; leave it out";
 constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"--do_train", "strake train always trains; leave it out"},
@@ -93,7 +94,8 @@ constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::
     {"--ignore_data_skip", "a resumed run goes on at once with the data that comes next; leave it out"},
     {"--local-rank", "ranks are --ranks, or processes of mpirun or torchrun; leave it out"},
     {"--deepspeed_config", "it is called --deepspeed here"},
-    {"--fsdp_min_num_params", "every layer is a block of its own; leave it out"},
+    {"--fsdp_min_num_params", kEveryLayer},
+    {"--fsdp_transformer_layer_cls_to_wrap", kEveryLayer},
     {"--eval_delay", kNotThere},
     {"--eval_on_start", kNotThere},
     {"--label_smoothing_factor", kNotThere},
@@ -199,12 +201,21 @@ void refuse_empty_switches(const CLI::App& app, const std::vector<std::string>& 
   }
 }
 
+// Newer versions of Transformers recommend --fsdp alone, older ones had words behind it.
+void complete_bare_fsdp(std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool is_alone = i + 1 == arguments.size() || arguments[i + 1].starts_with("--");
+    if (arguments[i] == "--fsdp" && is_alone) arguments[i] += "=true";
+  }
+}
+
 }  // namespace
 
 bool parse_arguments(CLI::App& app, std::vector<std::string> arguments, std::ostream& out) {
   app.allow_extras();
   app.config_formatter(std::make_shared<FlagFile>(app));
   refuse_empty_switches(app, arguments);
+  complete_bare_fsdp(arguments);
   // Of a flag that is there twice the last one holds, as for argparse: CLI11 then forgets the values it had.
   for (CLI::Option* option : app.get_options()) option->trigger_on_parse();
   std::ranges::reverse(arguments);  // CLI11 takes them from the back

@@ -150,6 +150,7 @@ BAD_VALUES = [
     ("train", {"ddp_timeout": 0}, ["--ddp_timeout 0 is not in [1, 1000000000]"]),
     ("train", {"bf16": "maybe"}, ["--bf16 maybe: neither true nor false"]),
     ("train", {"bf16=": True}, ["--bf16= has no value behind the '='"]),
+    ("train", {"fsdp_transformer_layer_cls_to_wrap": "BertLayer"}, ["_to_wrap: every layer is a block of its own"]),
     ("train", {"device": "tpu"}, ["--device tpu is neither cpu nor cuda"]),
     ("train", {"device": "cuda", "optim": "lamb"}, ["--device cuda", "Lamb has no kernel for GPUs yet"]),
     (

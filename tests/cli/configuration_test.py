@@ -40,6 +40,22 @@ def test_newer_name_of_gradient_checkpointing(tmp_path):
         assert shown("train", *needed, *words)["gradient_checkpointing"] is expected
 
 
+def test_fsdp_may_stand_alone(tmp_path):
+    needed = ["--model_name_or_path", "m", "--output_dir", "o", "--train_file", "a"]
+    (tmp_path / "run.toml").write_text("fsdp = true\n")
+    for words, expected in [
+        (["--fsdp"], "true"),
+        (["--fsdp", "--bf16"], "true"),
+        (["--config", str(tmp_path / "run.toml")], "true"),
+        (["--fsdp", "full_shard auto_wrap"], "full_shard auto_wrap"),
+        (["--fsdp=shard_grad_op"], "shard_grad_op"),
+        (["--fsdp", ""], ""),
+        ([], ""),
+    ]:
+        config = shown("train", *needed, *words)
+        assert config["fsdp"] == expected and config["bf16"] is ("--bf16" in words)
+
+
 def test_what_a_configuration_file_may_be_written_like(tmp_path):
     text = r"""# strings, lists and a comment behind each
 "output_dir" = "a \"#1\" \u00fc"   # a comment
