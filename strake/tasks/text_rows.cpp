@@ -46,10 +46,11 @@ void append_with_places(const tokenizers::Encoding& encoding, int32_t text, Plac
 
 void encode_with_places(const tokenizers::Tokenizer& tokenizer, std::string_view text, const Request& request,
                         EncodedRows& rows) {
-  const tokenizers::Encoding encoding = tokenizer.encode(
-      text, std::nullopt, {.truncation = tokenizers::Truncation{.max_length = request.options.max_seq_length}});
+  const tokenizers::Truncation truncation{.max_length = request.options.max_seq_length};
+  const tokenizers::Encoding encoding =
+      tokenizer.encode(text, std::nullopt, {.truncation = truncation, .overflow = false});
   append_with_places(encoding, 0, request.places, rows);
-  if (!encoding.overflowing.empty()) rows.cut_rows.push_back(rows.num_rows() - 1);
+  if (encoding.was_cut) rows.cut_rows.push_back(rows.num_rows() - 1);
 }
 
 // Error if the question leaves `least` tokens or less for the context.

@@ -83,6 +83,7 @@ BytePair::BytePair(const Vocabulary& vocabulary, const Merges& merges, BytePairO
 
 void BytePair::start(std::string_view word, std::vector<Symbol>& symbols) const {
   symbols.clear();
+  symbols.reserve(word.size());
   bool after_unknown = false;
   for (const char c : word) {
     const auto byte = static_cast<uint8_t>(c);
@@ -136,6 +137,7 @@ void BytePair::merge_long(Scratch& scratch) const {
   };
   links.resize(count);
   heap.clear();
+  heap.reserve(count);
   for (uint32_t i = 0; i < count; ++i) {
     links[i] = {i == 0 ? kEnd : i - 1, i + 1 == count ? kEnd : i + 1};
     if (i + 1 == count) continue;

@@ -113,17 +113,22 @@ void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncati
   cut(*second, first_size > second_size ? keep_shorter : keep_longer);
 }
 
-void append(Encoding& encoding, const Encoding& next) {
+void append(Encoding& encoding, Encoding next) {
   std::vector<Encoding> combined;
   const auto combine = [&combined](const Encoding& left, const Encoding& right) {
     combined.push_back(window(left, 0, static_cast<int64_t>(left.size())));
     append_tokens(combined.back(), right);
   };
-  for (const Encoding& own : encoding.overflowing) {
+  // A long text has many windows: they go as soon as they are copied.
+  for (Encoding& own : encoding.overflowing) {
     combine(own, next);
     for (const Encoding& other : next.overflowing) combine(own, other);
+    own = {};
   }
-  for (const Encoding& other : next.overflowing) combine(encoding, other);
+  for (Encoding& other : next.overflowing) {
+    combine(encoding, other);
+    other = {};
+  }
   append_tokens(encoding, next);
   encoding.overflowing = std::move(combined);
 }

@@ -26,6 +26,7 @@ struct Encoding {
   std::vector<std::string> tokens;
   std::vector<TokenSource> sources;
   std::vector<Encoding> overflowing;  // the further windows of a truncated text; they have none themselves
+  bool was_cut = false;               // truncation left tokens out, or to further windows
 
   size_t size() const { return ids.size(); }
 };
@@ -63,7 +64,7 @@ void truncate(Encoding& encoding, int64_t max_length, int64_t stride, Direction 
 void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncation);
 
 // Appends `next`; the windows of both are combined in every way but the first with the first.
-void append(Encoding& encoding, const Encoding& next);
+void append(Encoding& encoding, Encoding next);
 
 // Pads `encoding` and its windows.
 void pad(Encoding& encoding, const Padding& padding);

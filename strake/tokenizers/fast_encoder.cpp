@@ -20,7 +20,7 @@ class IdBuffer {
   void clear() { size_ = 0; }
   void reserve_more(size_t count) {
     const size_t needed = size_ + count + WordCache::kMostIds;
-    if (needed > ids_.size()) ids_.resize(2 * needed);
+    if (needed > ids_.size()) ids_.resize(std::max(needed, ids_.size() + ids_.size() / 2));
   }
   // These need room made before.
   void push(int32_t id) { ids_[size_++] = id; }
@@ -149,7 +149,7 @@ class FastEncoder::Worker {
   void encode_text(std::string_view text, size_t limit, IdBuffer& out) {
     out.clear();
     check_text(text);
-    if (plan_ == Plan::kGeneral) return encode_general(text, out);
+    if (plan_ == Plan::kGeneral) return encode_general(text, limit, out);
     const AddedTokens& added = tokenizer_->added_tokens();
     if (added.raw().surely_absent(text)) return encode_section(text, limit, out);
     sections_.clear();
@@ -165,14 +165,24 @@ class FastEncoder::Worker {
     }
   }
 
-  void encode_general(std::string_view text, IdBuffer& out) {
-    const Encoding encoding = tokenizer_->encode(text, std::nullopt, {.add_special_tokens = false});
+  void encode_general(std::string_view text, size_t limit, IdBuffer& out) {
+    EncodeOptions options{.add_special_tokens = false, .overflow = false};
+    if (limit != kNoLimit) options.truncation = Truncation{.max_length = static_cast<int64_t>(limit)};
+    const Encoding encoding = tokenizer_->encode(text, std::nullopt, options);
     out.reserve_more(encoding.size());
     for (const int32_t id : encoding.ids) out.push(id);
   }
 
   // Text between the added tokens that are found in raw text.
   void encode_section(std::string_view section, size_t limit, IdBuffer& out) {
+    for (size_t begin = 0; begin < section.size() && out.size() < limit;) {
+      const size_t end = tokenizer_->cutter().part_end(section, begin);
+      encode_part(section.substr(begin, end - begin), limit, out);
+      begin = end;
+    }
+  }
+
+  void encode_part(std::string_view section, size_t limit, IdBuffer& out) {
     if (plan_ == Plan::kBert) {
       bert_->normalize(section, normalized_);
       section = normalized_.view();

@@ -112,6 +112,58 @@ TEST_P(Fixture, TenMegabytesOfTextAreOneText) {
   EXPECT_TRUE(std::equal(start.begin(), start.end() - 1, ids.begin()));
 }
 
+// An added token that may lie across white space, though no text has it, keeps a text whole.
+TEST_P(Fixture, PartsOfALongTextGiveTheTokensOfTheWholeText) {
+  std::string text;
+  for_each_record(folder() / "records.jsonl", [&](const Json& record) { text += record.at("text"); });
+  while (text.size() < 5 * TextCutter::kPartBytes) text += " fog\n" + text;
+  Json json = read_json(folder() / "tokenizer.json", kMaxTokenizerBytes);
+  const fs::path file = fs::temp_directory_path() / ("strake_parts_" + std::to_string(::getpid()) + ".json");
+  for (const bool add_prefix_space : {false, true}) {
+    SCOPED_TRACE(add_prefix_space);
+    json["pre_tokenizer"]["add_prefix_space"] = add_prefix_space;
+    write_file_atomically(file, json.dump());
+    const auto in_parts = Tokenizer::load(file);
+    Json with_token = json;
+    with_token["added_tokens"].push_back(
+        {{"id", in_parts->vocab_size()}, {"content", "no such token"}, {"normalized", true}});
+    write_file_atomically(file, with_token.dump());
+    const auto at_once = Tokenizer::load(file);
+    fs::remove(file);
+    ASSERT_LT(in_parts->cutter().part_end(text, 0), text.size());
+    ASSERT_EQ(at_once->cutter().part_end(text, 0), text.size());
+    const Encoding expected = at_once->encode(text), encoding = in_parts->encode(text);
+    EXPECT_EQ(encoding.ids, expected.ids);
+    EXPECT_EQ(encoding.offsets, expected.offsets);
+    EXPECT_EQ(encoding.tokens, expected.tokens);
+    EXPECT_EQ(encoding.sources, expected.sources);
+    FastEncoder fast(in_parts);
+    check_fast(fast, text, std::nullopt);
+    std::vector<int32_t> start;
+    fast.encode(text, std::nullopt, 40'000, start);
+    EXPECT_EQ(start, at_once->encode(text, std::nullopt, {.truncation = Truncation{.max_length = 40'000}}).ids);
+  }
+}
+
+TEST_P(Fixture, OnlyTheFirstWindowOfATextComesWhereNoOthersAreWanted) {
+  for (const int64_t max_length : {3, 9, 1000}) {
+    for (const Direction direction : {Direction::kRight, Direction::kLeft}) {
+      EncodeOptions options{.truncation = Truncation{.max_length = max_length, .direction = direction}};
+      for_each_record(folder() / "records.jsonl", [&](const Json& record) {
+        const std::string text = record.at("text");
+        options.overflow = true;
+        const Encoding all = tokenizer_->encode(text, std::nullopt, options);
+        options.overflow = false;
+        const Encoding first = tokenizer_->encode(text, std::nullopt, options);
+        EXPECT_EQ(first.ids, all.ids);
+        EXPECT_EQ(first.offsets, all.offsets);
+        EXPECT_EQ(first.was_cut, !all.overflowing.empty());
+        EXPECT_TRUE(first.overflowing.empty());
+      });
+    }
+  }
+}
+
 TEST_P(Fixture, ImpossibleTruncationIsRefused) {
   FastEncoder fast(tokenizer_);
   std::vector<int32_t> ids;

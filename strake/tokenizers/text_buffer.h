@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -17,7 +18,7 @@ class TextBuffer {
   // Makes room for `bytes` more; pointers from data() end.
   void reserve_more(size_t bytes) {
     const size_t needed = size_ + bytes + WordCache::kReadAhead;
-    if (needed > bytes_.size()) bytes_.resize(2 * needed);
+    if (needed > bytes_.size()) bytes_.resize(std::max(needed, bytes_.size() + bytes_.size() / 2));
   }
   // These need room made before.
   void push(char c) { bytes_[size_++] = c; }

@@ -12,6 +12,8 @@
 namespace strake::tokenizers {
 namespace {
 
+constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
 void push_token(Encoding& encoding, int32_t id, TokenSource source, std::string token,
                 std::pair<int32_t, int32_t> offsets) {
   encoding.ids.push_back(id);
@@ -88,6 +90,7 @@ Tokenizer::Tokenizer(TokenizerSpec spec, std::map<std::string, std::string> file
   for (const AddedToken& token : spec_.added_tokens)
     if (!token.content.empty()) added_.add(token, spec_.vocabulary, spec_.normalizers, spec_.source);
   added_.finish(spec_.source);
+  cutter_ = TextCutter(spec_, added_);
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
@@ -95,67 +98,78 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& pa
   return std::make_shared<const Tokenizer>(std::move(loaded.spec), std::move(loaded.files), loaded.model_max_length);
 }
 
-// Two passes, as Hugging Face does: tokens that are not normalized are found in the raw text, then each part in between
-// is normalized on its own and searched for the normalized ones.
-PieceList Tokenizer::split_added_tokens(std::string_view text) const {
-  PieceList list;
-  std::vector<Section> outer, inner;
-  added_.raw().find(text, outer);
-  CharCounter chars(text);
-  for (const Section& section : outer) {
-    const std::string_view part = text.substr(section.begin, section.end - section.begin);
-    AlignedText aligned = align(part, static_cast<int32_t>(chars.before(section.begin)));
-    const size_t base = list.text.size();
-    if (section.id >= 0) {
-      list.pieces.push_back({base, base + aligned.size(), section.id});
-    } else {
-      normalize(spec_.normalizers, aligned);
-      const std::string normalized = to_utf8(aligned);
-      inner.clear();
-      added_.normalized().find(normalized, inner);
-      CharCounter normalized_chars(normalized);
-      for (const Section& found : inner) {
-        const size_t begin = base + normalized_chars.before(found.begin);
-        list.pieces.push_back({begin, base + normalized_chars.before(found.end), found.id});
-      }
-    }
-    list.text.insert(list.text.end(), aligned.begin(), aligned.end());
-  }
-  return list;
+// The tokens of a text so far, and memory that its parts use one after the other.
+struct Tokenizer::Progress {
+  TokenSource source;
+  Encoding encoding{};
+  std::vector<ModelToken> tokens{};
+  BytePair::Scratch scratch{};
+};
+
+void Tokenizer::push_added(std::span<const AlignedChar> token, int32_t id, Progress& progress) const {
+  push_token(progress.encoding, id, progress.source, to_utf8(token), {token.front().begin, token.back().end});
+  ++progress.source.word;
 }
 
-void Tokenizer::tokenize_piece(std::span<const AlignedChar> piece, TokenSource source, Encoding& encoding) const {
+void Tokenizer::tokenize_piece(std::span<const AlignedChar> piece, Progress& progress) const {
   const std::string text = to_utf8(piece);
-  std::vector<ModelToken> tokens;
+  progress.tokens.clear();
   if (const WordPiece* model = word_piece()) {
-    model->tokenize(text, tokens);
+    model->tokenize(text, progress.tokens);
   } else {
-    BytePair::Scratch scratch;
-    byte_pair()->tokenize(text, scratch, tokens);
+    byte_pair()->tokenize(text, progress.scratch, progress.tokens);
   }
   const std::vector<uint32_t> chars = chars_of_bytes(piece, text, byte_pair() != nullptr);
-  for (const ModelToken& token : tokens) {
+  for (const ModelToken& token : progress.tokens) {
     const std::pair offsets{piece[chars[token.begin]].begin, piece[chars[token.end - 1]].end};
-    push_token(encoding, token.id, source, *spec_.vocabulary.token(token.id), offsets);
+    push_token(progress.encoding, token.id, progress.source, *spec_.vocabulary.token(token.id), offsets);
+  }
+  ++progress.source.word;
+}
+
+void Tokenizer::encode_part(std::string_view part, int32_t first_char, Progress& progress) const {
+  PieceList list{.text = align(part, first_char), .pieces = {}};
+  normalize(spec_.normalizers, list.text);
+  const std::string normalized = to_utf8(list.text);
+  std::vector<Section> sections;
+  added_.normalized().find(normalized, sections);
+  CharCounter chars(normalized);
+  for (const Section& section : sections) {
+    const size_t begin = chars.before(section.begin);
+    list.pieces.push_back({begin, chars.before(section.end), section.id});
+  }
+  pre_tokenize(spec_.pre_tokenizers, list);
+  for (const Piece& piece : list.pieces) {
+    const std::span<const AlignedChar> text(list.text.data() + piece.begin, piece.end - piece.begin);
+    if (piece.added_id < 0) {
+      tokenize_piece(text, progress);
+    } else {
+      push_added(text, piece.added_id, progress);
+    }
   }
 }
 
-Encoding Tokenizer::encode_one(std::string_view text, int32_t index) const {
+// Two passes, as Hugging Face does: tokens that are not normalized are found in the raw text, then each part in between
+// is normalized on its own and searched for the normalized ones. Stops once there are more than `limit` tokens.
+Encoding Tokenizer::encode_one(std::string_view text, int32_t index, int64_t limit) const {
   check_text(text);
-  PieceList list = split_added_tokens(text);
-  pre_tokenize(spec_.pre_tokenizers, list);
-  Encoding encoding;
-  TokenSource source{.text = index, .word = 0};
-  for (const Piece& piece : list.pieces) {
-    const std::span<const AlignedChar> chars(list.text.data() + piece.begin, piece.end - piece.begin);
-    if (piece.added_id < 0) {
-      tokenize_piece(chars, source, encoding);
-    } else {
-      push_token(encoding, piece.added_id, source, to_utf8(chars), {chars.front().begin, chars.back().end});
+  Progress progress{.source = {.text = index, .word = 0}};
+  std::vector<Section> sections;
+  added_.raw().find(text, sections);
+  CharCounter chars(text);
+  for (const Section& section : sections) {
+    for (size_t begin = section.begin; begin < section.end && std::ssize(progress.encoding.ids) <= limit;) {
+      const auto first_char = static_cast<int32_t>(chars.before(begin));
+      if (section.id >= 0) {
+        push_added(align(text.substr(begin, section.end - begin), first_char), section.id, progress);
+        break;
+      }
+      const size_t end = cutter_.part_end(text.substr(0, section.end), begin);
+      encode_part(text.substr(begin, end - begin), first_char, progress);
+      begin = end;
     }
-    ++source.word;
   }
-  return encoding;
+  return std::move(progress.encoding);
 }
 
 Encoding Tokenizer::encode(std::string_view text, std::optional<std::string_view> pair,
@@ -166,12 +180,16 @@ Encoding Tokenizer::encode(std::string_view text, std::optional<std::string_view
     truncation = without_special_tokens(*options.truncation, added);
     if (!truncation->direction) truncation->direction = spec_.truncation_side;
   }
-  Encoding first = encode_one(text, 0);
+  const bool only_start = !options.overflow && !pair && truncation && truncation->direction == Direction::kRight;
+  Encoding first = encode_one(text, 0, only_start ? truncation->max_length : kNoLimit);
   std::optional<Encoding> second;
-  if (pair) second = encode_one(*pair, 1);
+  if (pair) second = encode_one(*pair, 1, kNoLimit);
   Encoding* second_or_null = second ? &*second : nullptr;
   if (truncation) truncate_pair(first, second_or_null, *truncation);
+  const bool was_cut = !first.overflowing.empty() || (second && !second->overflowing.empty());
+  if (!options.overflow) first.overflowing.clear();
   Encoding encoding = spec_.post_processor.process(first, second_or_null, options.add_special_tokens);
+  encoding.was_cut = was_cut;
   if (options.padding) pad(encoding, *options.padding);
   return encoding;
 }

@@ -13,6 +13,7 @@
 
 #include "strake/tokenizers/encoding.h"
 #include "strake/tokenizers/spec.h"
+#include "strake/tokenizers/text_cutter.h"
 
 namespace strake::tokenizers {
 
@@ -20,6 +21,9 @@ struct EncodeOptions {
   bool add_special_tokens = true;
   std::optional<Truncation> truncation = std::nullopt;
   std::optional<Padding> padding = std::nullopt;
+  // False: only the first window of a truncated text is wanted; no pair then. Truncated from the right, the rest of the
+  // text is not looked at.
+  bool overflow = true;
 };
 
 struct DecodeOptions {
@@ -66,17 +70,22 @@ class Tokenizer {
   // For FastEncoder; the merges of the specification are no longer there.
   const TokenizerSpec& spec() const { return spec_; }
   const AddedTokens& added_tokens() const { return added_; }
+  const TextCutter& cutter() const { return cutter_; }
   const WordPiece* word_piece() const { return std::get_if<WordPiece>(&model_); }
   const BytePair* byte_pair() const { return std::get_if<BytePair>(&model_); }
 
  private:
-  Encoding encode_one(std::string_view text, int32_t index) const;  // of the pair: 0 or 1
-  PieceList split_added_tokens(std::string_view text) const;
-  void tokenize_piece(std::span<const AlignedChar> piece, TokenSource source, Encoding& encoding) const;
+  struct Progress;
+  Encoding encode_one(std::string_view text, int32_t index, int64_t limit) const;  // index: 0 or 1 of a pair
+  // Of text without added tokens of those that are found in raw text; its first character is number `first_char`.
+  void encode_part(std::string_view part, int32_t first_char, Progress& progress) const;
+  void push_added(std::span<const AlignedChar> token, int32_t id, Progress& progress) const;
+  void tokenize_piece(std::span<const AlignedChar> piece, Progress& progress) const;
 
   TokenizerSpec spec_;
   std::variant<std::monostate, WordPiece, BytePair> model_;
   AddedTokens added_;
+  TextCutter cutter_;
   std::map<std::string, std::string> files_;
   std::optional<int64_t> model_max_length_;
   std::string fingerprint_;

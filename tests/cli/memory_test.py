@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from program import command, environment
-from tiny_models import make_model, reviews
+from tiny_models import make_model, make_tagger, reviews
 
 # More than four row groups of the output (64 Ki rows), so that all buffers have been as full in the smaller run as they
 # get: with two a predict run takes 7 % less, from four on nothing grows.
@@ -85,3 +85,19 @@ def test_ten_times_the_rows_take_the_same_memory(folder, tmp_path, verb, kind):
     small, large = max(peak(1) for _ in range(3)), peak(10)
     print(f"{verb} {kind}: {small / 2**20:.0f} MiB, ten times the rows {large / 2**20:.0f} MiB")
     assert large < 1.1 * small
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_one_long_text_takes_a_few_times_its_size(tmp_path, family):
+    """Of 20 MB only the start is looked at, whose tokens have places."""
+    model = make_tagger(tmp_path / "model", family)
+
+    def peak(size):
+        file = tmp_path / f"{size}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["the caf\u00e9 was good\n" * (size // 20)]}), file)
+        flags = {"input": file, "output": tmp_path / "out.parquet", "task": "token-classification"}
+        return peak_bytes(command("predict", model_name_or_path=model, max_seq_length=32, **flags))
+
+    small, large = peak(20), peak(20_000_000)
+    print(f"{family}: {small / 2**20:.0f} MiB, with 20 MB in one text {large / 2**20:.0f} MiB")
+    assert large - small < 12 * 20_000_000
