@@ -172,6 +172,7 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
 void verify_checkpoint(const fs::path& folder) {
   std::error_code error;
   require(fs::exists(folder, error), ErrorKind::kIo, "{} does not exist", folder.string());
+  require(fs::is_directory(folder, error), ErrorKind::kIo, "{} is no folder: checkpoints are folders", folder.string());
   require(is_there(folder / kManifest), ErrorKind::kIo,
           "{} has no manifest.json: no complete checkpoint of strake's; another program's is a model to start from "
           "(--model_name_or_path)",

@@ -34,6 +34,7 @@
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/tracked_memory.h"
 #include "strake/training/device.h"
+#include "strake/training/run_checkpoint.h"
 #include "strake/training/training_flops.h"
 
 namespace strake::tasks {
@@ -301,8 +302,15 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
 }
 
 // What a run looks at beside its settings and its data.
-void check_start(const TrainConfig& config, const TrainJob& job) {
-  if (find_resume(config) || job.weights().empty()) return;
+void check_start(const TrainConfig& config, const TrainJob& job, const Launch& launch) {
+  const std::optional<fs::path> resume_from = find_resume(config);
+  if (launch.is_first()) check_output_folder(config, resume_from);
+  if (resume_from) {
+    training::require_same_run(job.model(), run_fingerprint(config, job, launch.num_ranks), *resume_from);
+    log::info("the run would go on from {}", resume_from->string());
+    return;
+  }
+  if (job.weights().empty()) return;
   checkpoint::verify_model_files(job.weights());
   const tensors::CheckpointFiles files(job.weights());
   try {
@@ -373,7 +381,7 @@ training::TrainReport run_job(TrainConfig config, const Launch& launch) {
   check_memory(config, *job, launch, sharding);
   if (launch.is_first()) check_output_place(config);
   if (config.dry_run) {
-    check_start(config, *job);
+    check_start(config, *job, launch);
     return {};
   }
   Start start = make_start(config, *job, launch);

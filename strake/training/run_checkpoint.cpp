@@ -197,6 +197,15 @@ void check_frozen(const std::vector<std::string>& saved, const std::vector<std::
           source, difference(saved, now), difference(now, saved));
 }
 
+Json read_state_file(const models::Model& model, const Json& fingerprint, const fs::path& folder) {
+  const std::string source = (folder / kStateFile).string();
+  Json document = read_json(folder / kStateFile, kMaxIndexBytes);
+  check_fingerprint(get_required<Json>(document, "fingerprint", source), fingerprint, source);
+  check_frozen(get_or<std::vector<std::string>>(document, "frozen_parameters", {}, source), frozen_names(model),
+               source);
+  return document;
+}
+
 }  // namespace
 
 FileSums write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
@@ -215,15 +224,16 @@ monitor::TrainerState read_history(const fs::path& folder) {
   return monitor::trainer_state_from_json(read_json(path, kMaxHistoryBytes), path.string());
 }
 
+void require_same_run(const models::Model& model, const Json& fingerprint, const fs::path& folder) {
+  read_state_file(model, fingerprint, folder);
+}
+
 RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,
                   const fs::path& folder) {
-  const std::string source = (folder / kStateFile).string();
-  const Json document = read_json(folder / kStateFile, kMaxIndexBytes);
-  check_fingerprint(get_required<Json>(document, "fingerprint", source), fingerprint, source);
-  check_frozen(get_or<std::vector<std::string>>(document, "frozen_parameters", {}, source), frozen_names(model),
-               source);
+  const Json document = read_state_file(model, fingerprint, folder);
   read_model(model, parameters, folder);
   read_optimizer(model, parameters, folder);
+  const std::string source = (folder / kStateFile).string();
   return state_from(get_required<Json>(document, "state", source), source);
 }
 

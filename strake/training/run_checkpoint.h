@@ -41,6 +41,9 @@ FileSums write_run(const models::Model& model, ShardedParameters& parameters, co
 RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,
                   const std::filesystem::path& folder);
 
+// The same errors, without reading tensors: what a run would be told that went on from `folder`.
+void require_same_run(const models::Model& model, const Json& fingerprint, const std::filesystem::path& folder);
+
 // trainer_state.json, in a checkpoint or in output_dir.
 inline constexpr const char* kHistoryFile = "trainer_state.json";
 monitor::TrainerState read_history(const std::filesystem::path& folder);

@@ -238,10 +238,27 @@ def test_resuming_a_run_that_stopped_early_does_not_go_on(inputs, tmp_path):
 )
 def test_resuming_another_run_is_refused(inputs, killed, change, named):
     before = files_in(killed)
-    outcome = run(train_command(inputs, killed, resume_from_checkpoint="true", **change))
-    assert outcome.code == 2
-    assert "strake_state.json" in outcome.err and named in outcome.err
+    for dry_run in (None, True):
+        outcome = run(train_command(inputs, killed, resume_from_checkpoint="true", dry_run=dry_run, **change))
+        assert outcome.code == 2
+        assert "strake_state.json" in outcome.err and named in outcome.err
+        assert files_in(killed) == before
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_dry_run_names_the_checkpoint_to_go_on_from(inputs, killed, ranks):
+    before = files_in(killed)
+    outcome = run(train_command(inputs, killed, ranks, resume_from_checkpoint="true", dry_run=True))
+    assert outcome.code == 0, outcome.err
+    newest = max(killed.glob("checkpoint-*"), key=lambda folder: int(folder.name.split("-")[1]))
+    assert f"the run would go on from {newest}\n" in outcome.err
     assert files_in(killed) == before
+
+
+def test_a_file_is_no_checkpoint(inputs, killed):
+    file = max(killed.glob("checkpoint-*")) / "manifest.json"
+    outcome = run(train_command(inputs, killed, resume_from_checkpoint=file))
+    assert outcome.code == 4 and f"{file} is no folder" in outcome.err
 
 
 def test_other_settings_of_optimizer_and_schedule_hold_from_there_on_and_are_named(inputs, uninterrupted, tmp_path):
@@ -288,7 +305,7 @@ def test_resuming_with_as_much_other_data_is_refused(inputs, killed, tmp_path, c
 
 
 def test_a_folder_with_checkpoints_is_not_started_over_unasked(inputs, killed):
-    for flags in ({}, {"resume_from_checkpoint": "false"}):
+    for flags in ({}, {"resume_from_checkpoint": "false"}, {"dry_run": True}):
         before = files_in(killed)
         outcome = run(train_command(inputs, killed, **flags))
         assert outcome.code == 2
