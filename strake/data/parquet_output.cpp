@@ -66,6 +66,7 @@ struct ParquetOutput::State {
     const auto properties = parquet::WriterProperties::Builder()
                                 .compression(parquet::Compression::ZSTD)
                                 ->max_row_group_length(options.rows_per_group)
+                                ->enable_page_checksum()  // readers find pages that changed on their way
                                 ->build();
     const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
     schema = batch.schema();

@@ -30,6 +30,14 @@ bool is_of_folder(const fs::path& file, const fs::path& folder) {
 
 void check_file(const OutputPlace& place, const std::vector<fs::path>& inputs, const fs::path& model_folder) {
   const fs::path file = place.data_file(0);
+  check_output_file(file, inputs);
+  require(is_there(place.manifest()) || !is_of_folder(file, model_folder), ErrorKind::kUsage,
+          "--output {} would replace a file of the model in {}", file.string(), model_folder.string());
+}
+
+}  // namespace
+
+void check_output_file(const fs::path& file, const std::vector<fs::path>& inputs) {
   std::error_code error;
   const fs::file_status status = fs::status(file, error);
   if (!fs::exists(status)) return;
@@ -38,11 +46,7 @@ void check_file(const OutputPlace& place, const std::vector<fs::path>& inputs, c
   const auto input = std::ranges::find_if(inputs, [&](const fs::path& path) { return is_same(path, file); });
   require(input == inputs.end(), ErrorKind::kUsage, "--output {} would replace the input {}", file.string(),
           input == inputs.end() ? "" : input->string());
-  require(is_there(place.manifest()) || !is_of_folder(file, model_folder), ErrorKind::kUsage,
-          "--output {} would replace a file of the model in {}", file.string(), model_folder.string());
 }
-
-}  // namespace
 
 void check_output(const OutputPlace& place, const std::vector<std::string>& input, const fs::path& model_folder) {
   const fs::path folder = or_here(place.folder());

@@ -15,4 +15,8 @@ namespace strake::tasks {
 void check_output(const OutputPlace& place, const std::vector<std::string>& input,
                   const std::filesystem::path& model_folder);
 
+// Of a verb that writes one file. Errors (kUsage): what is at its place is no regular file; it is, by whatever name or
+// link, one of `inputs`.
+void check_output_file(const std::filesystem::path& file, const std::vector<std::filesystem::path>& inputs);
+
 }  // namespace strake::tasks

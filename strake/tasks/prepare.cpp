@@ -4,6 +4,7 @@
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
+#include "strake/tasks/output_check.h"
 
 namespace strake::tasks {
 
@@ -23,6 +24,7 @@ PrepareReport prepare(const PrepareConfig& config) {
   data::TableSource source = make_source(config.input, config.text.encoding);
   source.columns = config.text.columns();
   data::TableReader input = open_input(source, config.text);
+  check_output_file(config.output, input.files());
   std::optional<LabelMap> labels;
   if (!config.text.label_column.empty()) {
     labels = LabelMap::collect(source, config.text.label_column, parse_problem_type_flag(config.problem_type));

@@ -7,6 +7,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/json.h"
+#include "strake/tasks/output_check.h"
 #include "strake/tokenizers/tokenizer.h"
 
 namespace strake::tasks {
@@ -82,8 +83,9 @@ int64_t tokenize(const TokenizeConfig& config, std::ostream& standard_output) {
   config.validate();
   const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);
   std::ifstream input(config.input, std::ios::binary);
-  require(input.is_open() && std::filesystem::is_regular_file(config.input), ErrorKind::kIo, "cannot open {}",
-          config.input);
+  require(input.is_open() && std::filesystem::is_regular_file(config.input), ErrorKind::kIo,
+          "cannot open {} as a regular file", config.input);
+  if (!config.output.empty()) check_output_file(config.output, {config.input});
   std::optional<AtomicFile> file;
   if (!config.output.empty()) file.emplace(config.output);
   int64_t number = 0;
