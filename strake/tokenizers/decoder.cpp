@@ -1,5 +1,6 @@
 #include "strake/tokenizers/decoder.h"
 
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -19,14 +20,20 @@ std::string replace_all(const std::string& text, std::string_view from, std::str
   return replaced.append(text, done);
 }
 
+using Replacements = std::span<const std::pair<std::string_view, std::string_view>>;
+
+std::string replace_each(std::string text, Replacements replacements) {
+  for (const auto& [from, to] : replacements) text = replace_all(text, from, to);
+  return text;
+}
+
 std::string clean_up(std::string text) {
   using namespace std::string_view_literals;
   constexpr std::pair<std::string_view, std::string_view> kReplacements[] = {
       {" ."sv, "."sv},   {" ?"sv, "?"sv},     {" !"sv, "!"sv},    {" ,"sv, ","sv},
       {" ' "sv, "'"sv},  {" n't"sv, "n't"sv}, {" 'm"sv, "'m"sv},  {" do not"sv, " don't"sv},
       {" 's"sv, "'s"sv}, {" 've"sv, "'ve"sv}, {" 're"sv, "'re"sv}};
-  for (const auto& [from, to] : kReplacements) text = replace_all(text, from, to);
-  return text;
+  return replace_each(std::move(text), kReplacements);
 }
 
 std::string decode_with(const NoDecoder&, const std::vector<std::string>& tokens) {
@@ -67,6 +74,14 @@ std::string decode_with(const ByteLevelDecoder&, const std::vector<std::string>&
 }
 
 }  // namespace
+
+std::string clean_up_spaces(std::string text) {
+  using namespace std::string_view_literals;
+  constexpr std::pair<std::string_view, std::string_view> kReplacements[] = {
+      {" ."sv, "."sv},     {" ?"sv, "?"sv},   {" !"sv, "!"sv},   {" ,"sv, ","sv},     {" ' "sv, "'"sv},
+      {" n't"sv, "n't"sv}, {" 'm"sv, "'m"sv}, {" 's"sv, "'s"sv}, {" 've"sv, "'ve"sv}, {" 're"sv, "'re"sv}};
+  return replace_each(std::move(text), kReplacements);
+}
 
 std::string decode(const Decoder& decoder, const std::vector<std::string>& tokens) {
   return std::visit([&tokens](const auto& chosen) { return decode_with(chosen, tokens); }, decoder);

@@ -280,6 +280,9 @@ LoadedFiles load_folder(Folder folder, Family family) {
   };
   read_side("truncation_side", spec.truncation_side);
   read_side("padding_side", spec.padding_side);
+  // Transformers leaves byte-level text as it is.
+  const bool cleans_up = get_or<bool>(folder.tokenizer_config, "clean_up_tokenization_spaces", false, config);
+  spec.cleans_up_spaces = cleans_up && std::holds_alternative<WordPieceOptions>(spec.model);
   loaded.model_max_length = read_model_max_length(folder);
   if (!folder.has("tokenizer_config.json")) folder.files["tokenizer_config.json"] = minimal_config(family, spec);
   loaded.files = std::move(folder.files);

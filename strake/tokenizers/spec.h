@@ -31,6 +31,7 @@ struct TokenizerSpec {
   std::vector<PreTokenizer> pre_tokenizers;
   PostProcessor post_processor;
   Decoder decoder;
+  bool cleans_up_spaces = false;  // of decoded texts, beyond what the decoder does
   std::vector<AddedToken> added_tokens;
   std::map<std::string, std::string> roles;  // "eos_token" and so on: of which content; decides no ids
   Direction truncation_side = Direction::kRight;

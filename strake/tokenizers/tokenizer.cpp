@@ -202,7 +202,8 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, DecodeOptions option
     if (token == nullptr || (options.skip_special_tokens && added_.is_special(*token))) continue;
     tokens.push_back(*token);
   }
-  return tokenizers::decode(spec_.decoder, tokens);
+  std::string text = tokenizers::decode(spec_.decoder, tokens);
+  return spec_.cleans_up_spaces ? clean_up_spaces(std::move(text)) : text;
 }
 
 int64_t Tokenizer::vocab_size() const {
