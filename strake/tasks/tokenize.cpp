@@ -1,6 +1,7 @@
 #include "strake/tasks/tokenize.h"
 
 #include <fstream>
+#include <iterator>
 #include <ostream>
 #include <sstream>
 
@@ -15,14 +16,31 @@ namespace {
 
 using tokenizers::Encoding;
 
-Json to_json(const Encoding& encoding) {
-  Json json{{"input_ids", encoding.ids},
-            {"token_type_ids", encoding.type_ids},
-            {"attention_mask", encoding.attention_mask},
-            {"offsets", encoding.offsets},
-            {"tokens", encoding.tokens}};
-  for (const Encoding& window : encoding.overflowing) json["overflowing"].push_back(to_json(window));
-  return json;
+template <typename Values>
+void append_list(const char* name, const Values& values, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "\"{}\":[", name);
+  for (const auto& value : values) out.append(Json(value).dump()).append(",");
+  if (!values.empty()) out.pop_back();
+  out += ']';
+}
+
+// Value by value: a Json of a long text takes some seventy times its size.
+void append_json(const Encoding& encoding, std::string& out) {
+  out += '{';
+  append_list("attention_mask", encoding.attention_mask, out);
+  append_list("input_ids", encoding.ids, out += ',');
+  append_list("offsets", encoding.offsets, out += ',');
+  if (!encoding.overflowing.empty()) {
+    out += ",\"overflowing\":[";
+    for (const Encoding& window : encoding.overflowing) {
+      append_json(window, out);
+      out += ',';
+    }
+    out.back() = ']';
+  }
+  append_list("token_type_ids", encoding.type_ids, out += ',');
+  append_list("tokens", encoding.tokens, out += ',');
+  out += '}';
 }
 
 // What JSON gets wrong counts as configuration elsewhere; here it is data.
@@ -39,8 +57,8 @@ std::string required_text(const Json& line, const char* key, const std::string& 
   return as_data([&] { return get_required<std::string>(line, key, where); });
 }
 
-Json encode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const TokenizeConfig& config,
-                 const std::string& where) {
+std::string encode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const TokenizeConfig& config,
+                        const std::string& where) {
   const std::string text = line.is_string() ? line.get<std::string>() : required_text(line, "text", where);
   std::optional<std::string> pair;
   if (line.is_object() && line.contains("text_pair") && !line["text_pair"].is_null()) {
@@ -50,11 +68,13 @@ Json encode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const
   if (config.max_seq_length > 0) {
     options.truncation = tokenizers::Truncation{.max_length = config.max_seq_length, .stride = config.stride};
   }
-  return to_json(tokenizer.encode(text, pair ? std::optional<std::string_view>(*pair) : std::nullopt, options));
+  std::string out;
+  append_json(tokenizer.encode(text, pair ? std::optional<std::string_view>(*pair) : std::nullopt, options), out);
+  return out;
 }
 
-Json decode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const TokenizeConfig& config,
-                 const std::string& where) {
+std::string decode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const TokenizeConfig& config,
+                        const std::string& where) {
   const Json ids = line.is_array() ? line : as_data([&] { return get_required<Json>(line, "input_ids", where); });
   require(ids.is_array(), ErrorKind::kData, "{}: input_ids is not a list", where);
   std::vector<int32_t> values;
@@ -63,7 +83,7 @@ Json decode_line(const Json& line, const tokenizers::Tokenizer& tokenizer, const
             "{}: {} is not a token id", where, printable(id.dump()));
     values.push_back(id.get<int32_t>());
   }
-  return {{"text", tokenizer.decode(values, {.skip_special_tokens = config.skip_special_tokens})}};
+  return Json{{"text", tokenizer.decode(values, {.skip_special_tokens = config.skip_special_tokens})}}.dump();
 }
 
 }  // namespace
@@ -92,13 +112,13 @@ int64_t tokenize(const TokenizeConfig& config, std::ostream& standard_output) {
   for (std::string line; std::getline(input, line);) {
     const std::string where = fmt::format("{}:{}", config.input, ++number);
     const Json parsed = as_data([&] { return parse_json(line, where); });
-    const Json result =
+    const std::string text =
         config.decode ? decode_line(parsed, *tokenizer, config, where) : encode_line(parsed, *tokenizer, config, where);
-    const std::string text = result.dump() + "\n";
     if (file) {
       file->write(text);
+      file->write("\n");
     } else {
-      standard_output << text;
+      standard_output << text << '\n';
     }
   }
   if (file) file->commit();
