@@ -12,6 +12,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "strake/data/checked_batch_arrow.h"
@@ -25,12 +26,21 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{8} << 30;  // of batches in memory: forged sizes ask for more
 constexpr int64_t kWriteBytes = int64_t{1} << 16;
+constexpr int64_t kMagicBytes = 4;       // what tells files from streams
 constexpr int kMillisecondsToEnd = 200;  // between the end of the stream and that of the pipe
 
 // Arrays free their memory through it, so it must outlive them all.
 arrow::MemoryPool* bounded_pool() {
   static arrow::CappedMemoryPool pool(arrow::default_memory_pool(), kMostBytes);
   return &pool;
+}
+
+// Of the first bytes of the input. A file's would be taken for a length, and be waited for.
+arrow::Status check_magic(std::string_view magic) {
+  const char* const kind = magic == "ARRO" ? "an Arrow file" : magic == "PAR1" ? "a Parquet file" : nullptr;
+  if (kind == nullptr) return arrow::Status::OK();
+  return arrow::Status::Invalid("expected an Arrow IPC stream, and this is ", kind,
+                                "; pyarrow.ipc.new_stream writes streams");
 }
 
 // A counter that poll() can wait for.
@@ -60,6 +70,9 @@ class PipeInput final : public arrow::io::InputStream {
     while (got > 0 && done < bytes) {
       ARROW_ASSIGN_OR_RAISE(got, read_some(static_cast<char*>(out) + done, bytes - done));
       done += got;
+    }
+    if (position_ == 0 && done >= kMagicBytes) {
+      ARROW_RETURN_NOT_OK(check_magic(std::string_view(static_cast<const char*>(out), kMagicBytes)));
     }
     position_ += done;
     return done;

@@ -167,11 +167,13 @@ void check_fingerprint(const Json& saved, const Json& now, const std::string& so
   const auto text = [](const Json& fingerprint, const std::string& key) {
     return fingerprint.contains(key) ? printable(fingerprint[key].dump()) : "(nothing)";
   };
-  for (const std::string& key : keys) {
+  const auto check = [&](const std::string& key) {
     require(saved.contains(key) && now.contains(key) && saved[key] == now[key], ErrorKind::kConfig,
             "{}: the run was started with {} = {}, now it is {}: resuming would not continue the same run", source,
             printable(key), text(saved, key), text(now, key));
-  }
+  };
+  if (keys.contains("seed")) check("seed");  // data_seed follows it where it is not given
+  for (const std::string& key : keys) check(key);
 }
 
 // Names in `a` that are not in `b`, the first few of them.

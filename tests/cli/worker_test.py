@@ -6,6 +6,7 @@ import subprocess
 import threading
 
 import pyarrow
+import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 import pytest
 from program import command, environment, strake
@@ -217,6 +218,16 @@ def test_what_is_no_stream_is_refused(model):
             _, err = worker.process.communicate(content, timeout=30)
             assert worker.process.returncode == DATA, err.decode()
             assert "standard input" in err.decode()
+
+
+def test_files_instead_of_a_stream_are_told(model):
+    table = pyarrow.table({"text": ["a", "b"]})
+    for write, kind in ((feather.write_feather, "an Arrow file"), (parquet.write_table, "a Parquet file")):
+        content = pyarrow.BufferOutputStream()
+        write(table, content)
+        code, message = failed(model, content.getvalue().to_pybytes())
+        assert code == DATA
+        assert "standard input" in message and "expected an Arrow IPC stream" in message and kind in message
 
 
 def test_a_stream_without_its_end_and_what_comes_behind_it_are_refused(model):

@@ -224,8 +224,8 @@ def test_resuming_a_run_that_stopped_early_does_not_go_on(inputs, tmp_path):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"seed": 7}, "seed = 42, now it is 7"),
-        ({"data_seed": 7}, "data_seed = 42, now it is 7"),
+        ({"seed": 7}, "with seed = 42, now it is 7"),
+        ({"data_seed": 7}, "with data_seed = 42, now it is 7"),
         ({"per_device_train_batch_size": 4}, "per_device_train_batch_size = 3, now it is 4"),
         ({"gradient_accumulation_steps": 2}, "micro_batches_per_step = 4, now it is 2"),
         ({"max_tokens_per_batch": 100, "per_device_train_batch_size": None}, "max_tokens_per_batch = 0, now it is 100"),
