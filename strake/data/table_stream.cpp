@@ -36,7 +36,9 @@ arrow::MemoryPool* bounded_pool() {
 }
 
 // Of the first bytes of the input. A file's would be taken for a length, and be waited for.
-arrow::Status check_magic(std::string_view magic) {
+arrow::Status check_magic(const void* first, int64_t bytes) {
+  if (bytes < kMagicBytes) return arrow::Status::OK();
+  const std::string_view magic(static_cast<const char*>(first), kMagicBytes);
   const char* const kind = magic == "ARRO" ? "an Arrow file" : magic == "PAR1" ? "a Parquet file" : nullptr;
   if (kind == nullptr) return arrow::Status::OK();
   return arrow::Status::Invalid("expected an Arrow IPC stream, and this is ", kind,
@@ -71,11 +73,9 @@ class PipeInput final : public arrow::io::InputStream {
       ARROW_ASSIGN_OR_RAISE(got, read_some(static_cast<char*>(out) + done, bytes - done));
       done += got;
     }
-    if (position_ == 0 && done >= kMagicBytes) {
-      ARROW_RETURN_NOT_OK(check_magic(std::string_view(static_cast<const char*>(out), kMagicBytes)));
-    }
+    const arrow::Status status = position_ == 0 ? check_magic(out, done) : arrow::Status::OK();
     position_ += done;
-    return done;
+    return status.ok() ? arrow::Result<int64_t>(done) : arrow::Result<int64_t>(status);
   }
   arrow::Result<std::shared_ptr<arrow::Buffer>> Read(int64_t bytes) override {
     ARROW_ASSIGN_OR_RAISE(auto buffer, arrow::AllocateResizableBuffer(bytes, bounded_pool()));

@@ -391,10 +391,6 @@ training::TrainReport run_job(TrainConfig config, const Launch& launch) {
 
 }  // namespace
 
-std::shared_ptr<const tokenizers::Tokenizer> load_tokenizer(const TrainConfig& config) {
-  return tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path : config.tokenizer_name);
-}
-
 training::TrainReport train(const TrainConfig& given) {
   keep_freed_memory();
   tensors::track_tensor_memory();

@@ -22,13 +22,6 @@ int64_t choose_block_size(const TrainConfig& config, const models::Gpt2Config& m
   return config.block_size > 0 ? config.block_size : default_block_size(model_config);
 }
 
-std::optional<data::TableReader> open_split(const TrainConfig& config, const std::vector<std::string>& paths) {
-  if (paths.empty() || are_token_files(paths)) return std::nullopt;
-  data::TableSource source = make_source(paths, config.text.encoding);
-  source.columns = {config.text.text_column};
-  return open_input(std::move(source), TextOptions{.text_column = config.text.text_column});
-}
-
 // `input`: none of files that were prepared.
 data::TokenDataset load_split(const std::vector<std::string>& paths, std::optional<data::TableReader> input,
                               const TrainConfig& config, const Setup& setup, int workers) {
@@ -65,8 +58,9 @@ Setup load_setup(const TrainConfig& config, int workers) {
   if (config.model_name_or_path.empty()) {
     take_special_ids(setup.model_config, *setup.inputs.tokenizer, config.config_overrides);
   }
-  std::optional<data::TableReader> train = open_split(config, config.train_file);
-  std::optional<data::TableReader> evaluation = open_split(config, config.validation_file);
+  const TextOptions text{.text_column = config.text.text_column, .encoding = config.text.encoding};
+  std::optional<data::TableReader> train = open_split(config.train_file, text);
+  std::optional<data::TableReader> evaluation = open_split(config.validation_file, text);
   setup.inputs.train = load_split(config.train_file, std::move(train), config, setup, workers);
   if (!config.validation_file.empty()) {
     setup.inputs.evaluation = load_split(config.validation_file, std::move(evaluation), config, setup, workers);

@@ -120,13 +120,6 @@ data::TokenDataset load_split(const std::vector<std::string>& paths, std::option
   return dataset;
 }
 
-std::optional<data::TableReader> open_split(const TrainConfig& config, const std::vector<std::string>& paths) {
-  if (paths.empty() || are_token_files(paths)) return std::nullopt;
-  data::TableSource source = make_source(paths, config.text.encoding);
-  source.columns = config.text.columns();
-  return open_input(std::move(source), config.text);
-}
-
 void require_metric_of(models::ProblemType problem, const training::TrainingOptions& options) {
   const bool regression = problem == models::ProblemType::kRegression;
   std::vector<std::string> metrics;
@@ -165,8 +158,8 @@ Setup load_setup(const TrainConfig& config, int workers) {
   require_length_of_tokens(config);
   require(!reads_text(config) || setup.text.max_seq_length <= positions, ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", setup.text.max_seq_length, positions);
-  std::optional<data::TableReader> train = open_split(config, config.train_file);
-  std::optional<data::TableReader> evaluation = open_split(config, config.validation_file);
+  std::optional<data::TableReader> train = open_split(config.train_file, config.text);
+  std::optional<data::TableReader> evaluation = open_split(config.validation_file, config.text);
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
   require_metric_of(labels.problem(), config.training);

@@ -1,28 +1,14 @@
 // What strake train refuses of its flags, before and after the data is known.
 #include <algorithm>
-#include <filesystem>
 
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
-#include "strake/data/token_file.h"
 #include "strake/tasks/run_folder.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tasks/train_job.h"
 #include "strake/training/device.h"
 
 namespace strake::tasks {
-
-namespace fs = std::filesystem;
-
-bool are_token_files(const std::vector<std::string>& paths) {
-  return !paths.empty() && fs::path(paths.front()).extension() == ".parquet" && data::is_token_file(paths.front());
-}
-
-void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size, const std::string& path) {
-  require(dataset.max_token_id() < vocab_size, ErrorKind::kConfig,
-          "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model", path,
-          dataset.max_token_id(), vocab_size);
-}
 
 void require_known_metric(const training::TrainingOptions& options, const std::string& what,
                           const std::vector<std::string>& metrics) {

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,9 @@ std::unique_ptr<TrainJob> make_causal_lm_job(const TrainConfig& config, int work
 
 // True if the first file is made by strake prepare; the others must be as well then.
 bool are_token_files(const std::vector<std::string>& paths);
+
+// The tables of a split with the columns of `text`; none for token files, and for no files.
+std::optional<data::TableReader> open_split(const std::vector<std::string>& paths, const TextOptions& text);
 
 // Error (kUsage) if a flag that says how text is read was given, and no file has any: it was read and cut when token
 // files were made.
