@@ -55,7 +55,7 @@ LabelMap labels_of_new_head(const TrainConfig& config, std::optional<models::Pro
 }
 
 // The model's own if they are the same ones.
-LabelMap labels_in_order_of(const models::EncoderConfig& model_config, LabelMap labels) {
+LabelMap labels_in_order_of(const models::EncoderConfig& model_config, const LabelMap& labels) {
   const bool is_regression = model_config.problem() == models::ProblemType::kRegression;
   const bool is_same = !is_regression && labels.problem() == model_config.problem() &&
                        std::ranges::is_permutation(labels.names(), model_config.labels);
