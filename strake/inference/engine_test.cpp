@@ -350,7 +350,7 @@ TEST(Engine, RefusesCallsThatOverlapAndAnEngineThatWasMovedFrom) {
   EXPECT_GE(refused, 1);
   EXPECT_EQ(score(engine, texts), expected);
   const Engine moved = std::move(engine);
-  EXPECT_THAT(error_text([&] { engine.memory(); }), HasSubstr("was moved"));
+  EXPECT_THAT(error_text([&] { engine.memory(); }), HasSubstr("was moved"));  // NOLINT(bugprone-use-after-move)
 }
 
 TEST(Engine, ScoresNothingAtAll) {

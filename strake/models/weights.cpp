@@ -68,7 +68,7 @@ std::vector<int64_t> stored_shape(const ParameterSpec& spec) {
 // None: it is to get initial values.
 std::optional<std::string> find_tensor(const WeightSource& source, const ParameterSpec& spec,
                                        const std::string& wanted) {
-  const auto found = find_name(source.files, wanted, source.model.checkpoint_prefix());
+  std::optional<std::string> found = find_name(source.files, wanted, source.model.checkpoint_prefix());
   const bool may_differ = source.ignores_mismatched_sizes && spec.is_head;
   if (found && may_differ && source.files.info(*found).shape != stored_shape(spec)) return std::nullopt;
   require(found || spec.is_head, ErrorKind::kConfig, "the checkpoint has no tensor '{}'", wanted);
