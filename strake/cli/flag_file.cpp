@@ -58,8 +58,10 @@ toml::table parse(std::string_view text, const std::string& file) {
   try {
     return toml::parse(text, file);
   } catch (const toml::parse_error& error) {
-    fail(ErrorKind::kUsage, "{}:{}: {}; lines of TOML are key = value, with strings in quotes and lists in [ ]", file,
-         error.source().begin.line, printable(error.description(), 200));
+    fail(ErrorKind::kUsage,
+         "{}:{}: {}; lines of TOML are key = value, with strings in quotes (in \"\" double each \\, or quote by '') "
+         "and lists in [ ]",
+         file, error.source().begin.line, printable(error.description(), 200));
   }
 }
 

@@ -21,13 +21,12 @@ PrepareReport prepare(const PrepareConfig& config) {
   config.validate();
   const auto start = Clock::now();
   const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);
-  data::TableSource source = make_source(config.input, config.text.encoding);
-  source.columns = config.text.columns();
-  data::TableReader input = open_input(source, config.text);
+  data::TableReader input = open_input(config.input, config.text);
   check_output_file(config.output, input.files());
   std::optional<LabelMap> labels;
   if (!config.text.label_column.empty()) {
-    labels = LabelMap::collect(source, config.text.label_column, parse_problem_type_flag(config.problem_type));
+    labels = LabelMap::collect(make_source(config.input, config.text.encoding), config.text.label_column,
+                               parse_problem_type_flag(config.problem_type));
   }
   data::TokenFileInfo info{.tokenizer = tokenizer->fingerprint(),
                            .max_length = config.text.max_seq_length,

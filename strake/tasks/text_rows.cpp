@@ -242,6 +242,12 @@ data::TableReader open_input(data::TableSource source, const TextOptions& option
   return input;
 }
 
+data::TableReader open_input(const std::vector<std::string>& files, const TextOptions& options) {
+  data::TableSource source = make_source(files, options.encoding);
+  source.columns = options.columns();
+  return open_input(std::move(source), options);
+}
+
 data::TokenDataset encode_all(data::TableReader& input, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                               const TextOptions& options, const LabelMap* labels, int workers) {
   data::TokenDatasetBuilder builder(input.files().front().string());

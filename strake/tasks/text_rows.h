@@ -106,6 +106,8 @@ data::TableSource make_source(const std::vector<std::string>& files, const std::
 
 // Before what takes long: compares the files (data::TableReader) and looks whether the text columns hold text.
 data::TableReader open_input(data::TableSource source, const TextOptions& options);
+// With the columns of `options` and no others.
+data::TableReader open_input(const std::vector<std::string>& files, const TextOptions& options);
 
 // Everything in memory, for training and evaluation.
 data::TokenDataset encode_all(data::TableReader& input, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,

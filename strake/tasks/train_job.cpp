@@ -17,9 +17,7 @@ bool are_token_files(const std::vector<std::string>& paths) {
 
 std::optional<data::TableReader> open_split(const std::vector<std::string>& paths, const TextOptions& text) {
   if (paths.empty() || are_token_files(paths)) return std::nullopt;
-  data::TableSource source = make_source(paths, text.encoding);
-  source.columns = text.columns();
-  return open_input(std::move(source), text);
+  return open_input(paths, text);
 }
 
 void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size, const std::string& path) {

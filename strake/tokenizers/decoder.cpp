@@ -1,6 +1,5 @@
 #include "strake/tokenizers/decoder.h"
 
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -20,21 +19,8 @@ std::string replace_all(const std::string& text, std::string_view from, std::str
   return replaced.append(text, done);
 }
 
-using Replacements = std::span<const std::pair<std::string_view, std::string_view>>;
-
-std::string replace_each(std::string text, Replacements replacements) {
-  for (const auto& [from, to] : replacements) text = replace_all(text, from, to);
-  return text;
-}
-
-std::string clean_up(std::string text) {
-  using namespace std::string_view_literals;
-  constexpr std::pair<std::string_view, std::string_view> kReplacements[] = {
-      {" ."sv, "."sv},   {" ?"sv, "?"sv},     {" !"sv, "!"sv},    {" ,"sv, ","sv},
-      {" ' "sv, "'"sv},  {" n't"sv, "n't"sv}, {" 'm"sv, "'m"sv},  {" do not"sv, " don't"sv},
-      {" 's"sv, "'s"sv}, {" 've"sv, "'ve"sv}, {" 're"sv, "'re"sv}};
-  return replace_each(std::move(text), kReplacements);
-}
+// The decoder of WordPiece, in tokenizers, has one contraction more than transformers.
+std::string clean_up(std::string text) { return replace_all(clean_up_spaces(std::move(text)), " do not", " don't"); }
 
 std::string decode_with(const NoDecoder&, const std::vector<std::string>& tokens) {
   std::string text;
@@ -80,7 +66,8 @@ std::string clean_up_spaces(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> kReplacements[] = {
       {" ."sv, "."sv},     {" ?"sv, "?"sv},   {" !"sv, "!"sv},   {" ,"sv, ","sv},     {" ' "sv, "'"sv},
       {" n't"sv, "n't"sv}, {" 'm"sv, "'m"sv}, {" 's"sv, "'s"sv}, {" 've"sv, "'ve"sv}, {" 're"sv, "'re"sv}};
-  return replace_each(std::move(text), kReplacements);
+  for (const auto& [from, to] : kReplacements) text = replace_all(text, from, to);
+  return text;
 }
 
 std::string decode(const Decoder& decoder, const std::vector<std::string>& tokens) {

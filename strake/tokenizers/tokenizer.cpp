@@ -188,6 +188,7 @@ Encoding Tokenizer::encode(std::string_view text, std::optional<std::string_view
   if (truncation) truncate_pair(first, second_or_null, *truncation);
   const bool was_cut = !first.overflowing.empty() || (second && !second->overflowing.empty());
   if (!options.overflow) first.overflowing.clear();
+  if (!options.overflow && second) second->overflowing.clear();
   Encoding encoding = spec_.post_processor.process(first, second_or_null, options.add_special_tokens);
   encoding.was_cut = was_cut;
   if (options.padding) pad(encoding, *options.padding);

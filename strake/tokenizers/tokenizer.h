@@ -21,8 +21,8 @@ struct EncodeOptions {
   bool add_special_tokens = true;
   std::optional<Truncation> truncation = std::nullopt;
   std::optional<Padding> padding = std::nullopt;
-  // False: only the first window of a truncated text is wanted; no pair then. Truncated from the right, the rest of the
-  // text is not looked at.
+  // False: only the first window of what is truncated is wanted. Of a single text that is truncated from the right the
+  // rest is not looked at.
   bool overflow = true;
 };
 

@@ -279,7 +279,7 @@ def test_flag_without_its_value(tmp_path):
         ("run_name = 2026-11-25\n", ["run.toml:1: 'run_name' holds a date or a time; expected a string"]),
         ("train_file = [['a']]\n", ["run.toml:1: 'train_file' holds a list in a list"]),
         ('freeze = "a" b\n', ["run.toml:1: ", "expected a comment or whitespace, saw 'b'"]),
-        ('output_dir = "C:\\out"\n', ["run.toml:1: ", "unknown escape sequence '\\o'"]),
+        ('output_dir = "C:\\out"\n', ["run.toml:1: ", "unknown escape sequence '\\o'", "double each \\"]),
         ("bf16\n", ["run.toml:1: ", "expected '='", "lines of TOML are key = value"]),
         ("train_file = ['a'\n", ["run.toml:", "parsing array", "end-of-file"]),
         ("train_file = []\n", ["run.toml:1: the list of 'train_file' is empty"]),
