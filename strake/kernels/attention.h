@@ -21,7 +21,7 @@ struct AttentionShape {
   int64_t num_tokens = 0;  // offsets[num_sequences]; read only where offsets are memory of a device
   int64_t num_heads = 0;
   int64_t head_dim = 0;  // any; multiples of 16 waste no lanes
-  float scale = 1;
+  float scale = 1;       // above 0
   AttentionMask mask = AttentionMask::kFull;
   Dropout dropout = {};  // of the probabilities: element = head * 2^20 + key position, token = query
   TokenIndex index = {};

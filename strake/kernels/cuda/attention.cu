@@ -1,78 +1,24 @@
+#include "strake/kernels/cuda/attention_tiles.cuh"
 #include "strake/kernels/cuda/device.cuh"
 #include "strake/kernels/cuda/launchers.cuh"
+#include "strake/kernels/cuda/warp_products.cuh"
 
 // Attention over tiles of queries and keys that lie in shared memory, softmax taken online (Dao et al.,
-// "FlashAttention", NeurIPS 2022; "FlashAttention-2", arXiv:2307.08691). Arithmetic is fp32 without tensor cores.
+// "FlashAttention", NeurIPS 2022; Dao, "FlashAttention-2", arXiv:2307.08691). Sums, softmax and its gradient are fp32;
+// of 16-bit tensors, products are the tensor cores', for which probabilities and their gradients are rounded once.
 //
-// A block has a tile of kTile rows of one head of one sequence, four threads (lanes) to a row: each takes a quarter of
-// the other side's tile and of the row's sums. The backward pass is two kernels, one for dq by rows of queries and one
-// for dk and dv by rows of keys, both of which compute the probabilities again: more work than adding dq up across
-// blocks, but every sum has a fixed order.
+// A block has a tile of rows of one head of one sequence and goes through the tiles of the other side; a warp has 16 of
+// its rows. The backward pass is two kernels, one for dq by rows of queries and one for dk and dv by rows of keys, both
+// of which compute the probabilities again: more work than adding dq up across blocks, but every sum has a fixed order.
+//
+// Exponentials are powers of two: exp(scale s - lse) = exp2(kLog2E scale s - kLog2E lse).
 namespace strake::kernels::cuda {
 namespace {
 
-constexpr int kLanes = 4;
+constexpr float kLog2E = 1.44269504088896340736F;
+constexpr float kLn2 = 0.693147180559945309417F;
 
-// Threads are kLanes * kTile. kDim is the largest head size. Tiles of at most 37 KiB in all.
-template <int kDim_, int kTile_>
-struct Tiling {
-  static constexpr int kDim = kDim_;
-  static constexpr int kTile = kTile_;
-  static constexpr int kShare = kTile / kLanes;  // of a tile's rows, which a lane takes
-  static constexpr int kSums = kDim / kLanes;    // of a row, which a lane has: elements lane, lane + 4, ...
-};
-using Narrow = Tiling<64, 32>;
-using Wide = Tiling<128, 16>;
-
-// Rows of one head, with a column more than they have, so that lanes meet no bank twice.
-template <typename Size>
-using Tile = float[Size::kTile][Size::kDim + 1];
-template <typename Size>
-using Scores = float[Size::kTile][Size::kTile + 1];
-
-// Which rows a block has: [begin, begin + kTile) of a sequence, as far as it has them.
-struct Rows {
-  int64_t first_token;  // of the sequence
-  int64_t length;       // of the sequence
-  int64_t begin;
-};
-
-// Sequence s owns places [offsets[s] / kTile + s, offsets[s + 1] / kTile + s + 1), which are at least as many as it has
-// tiles: no list of tiles is needed. False for a place to spare.
-template <int kTile>
-__device__ bool find_rows(const AttentionShape& shape, int64_t place, Rows& rows) {
-  int64_t low = 0;
-  int64_t high = shape.num_sequences - 1;
-  while (low < high) {
-    const int64_t middle = (low + high + 1) / 2;
-    if (shape.offsets[middle] / kTile + middle <= place) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  rows.first_token = shape.offsets[low];
-  rows.length = shape.offsets[low + 1] - rows.first_token;
-  rows.begin = (place - (rows.first_token / kTile + low)) * kTile;
-  return rows.begin < rows.length;
-}
-template <int kTile>
-Grid grid_of(const AttentionShape& shape, int64_t tokens) {
-  return {tokens / kTile + shape.num_sequences, shape.num_heads};
-}
-
-// Rows [begin, begin + kTile) of a head; zeros behind the sequence and behind the head.
-template <typename Size, typename T>
-__device__ void load_tile(Tile<Size>& tile, const T* head, int64_t stride, const Rows& rows, int64_t begin,
-                          int64_t dim) {
-  for (int n = threadIdx.x; n < Size::kTile * Size::kDim; n += kLanes * Size::kTile) {
-    const int row = n / Size::kDim;
-    const int d = n % Size::kDim;
-    const bool is_there = begin + row < rows.length && d < dim;
-    tile[row][d] = is_there ? to_float(head[(rows.first_token + begin + row) * stride + d]) : 0.0F;
-  }
-}
-
+// Over the four lanes that have a row of a fragment.
 __device__ float sum_of_lanes(float value) {
   value += __shfl_xor_sync(0xFFFFFFFFU, value, 1);
   return value + __shfl_xor_sync(0xFFFFFFFFU, value, 2);
@@ -82,51 +28,27 @@ __device__ float max_of_lanes(float value) {
   return fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, 2));
 }
 
-// products[i] = row . others[first + i]
-template <typename Size>
-__device__ void multiply_row(const float (&row)[Size::kDim + 1], const Tile<Size>& others, int first, int64_t dim,
-                             float (&products)[Size::kShare]) {
-  for (int i = 0; i < Size::kShare; ++i) products[i] = 0;
-  for (int d = 0; d < dim; ++d) {
-    const float value = row[d];
+// use(element, row of the tile, column), row_of() and column_of() telling which.
+template <int kColumns, typename Use>
+__device__ void for_each(Fragment<kColumns>& fragment, const Use& use) {
 #pragma unroll
-    for (int i = 0; i < Size::kShare; ++i) products[i] = fmaf(value, others[first + i][d], products[i]);
-  }
-}
-
-// sums += weights . others, of the lane's elements
-template <typename Size>
-__device__ void add_rows(const float (&weights)[Size::kTile + 1], const Tile<Size>& others, int lane,
-                         float (&sums)[Size::kSums]) {
-  for (int j = 0; j < Size::kTile; ++j) {
-    const float weight = weights[j];
+  for (int n = 0; n < Fragment<kColumns>::kCount; ++n) {
 #pragma unroll
-    for (int n = 0; n < Size::kSums; ++n) sums[n] = fmaf(weight, others[j][lane + kLanes * n], sums[n]);
+    for (int i = 0; i < 4; ++i) use(fragment.at[n][i], first_row_of_warp() + row_of(i), column_of(n, i));
   }
 }
 
-template <typename Size, typename T>
-__device__ void store_row(const float (&sums)[Size::kSums], float factor, int lane, int64_t dim, T* row) {
-#pragma unroll
-  for (int n = 0; n < Size::kSums; ++n) {
-    const int d = lane + kLanes * n;
-    if (d < dim) row[d] = from_float<T>(sums[n] * factor);
-  }
-}
-
-// Dropout factors of the lane's keys.
+// Scores of keys that a query of the tile does not see become those of probability 0.
 template <typename Size>
-__device__ void factors_of_keys(const Keep& keep, int64_t token, int64_t head, int64_t first_key,
-                                float (&factors)[Size::kShare]) {
-  const int64_t first_quad = (head * kMaxAttentionKeysWithDropout + first_key) / 4;
-  for (int quad = 0; quad < Size::kShare / 4; ++quad) {
-    const KeepFactors words = keep_factors(keep, token, first_quad + quad);
-    for (int i = 0; i < 4; ++i) factors[4 * quad + i] = words.of[i];
-  }
-}
-
-__device__ bool sees(const AttentionShape& shape, const Rows& rows, int64_t query, int64_t key) {
-  return query < rows.length && key < rows.length && (shape.mask == AttentionMask::kFull || key <= query);
+__device__ void hide_keys(const AttentionShape& shape, const Rows& queries, int64_t first_key,
+                          Fragment<Size::kTile>& scores) {
+  const bool is_causal = shape.mask == AttentionMask::kCausal;
+  const int64_t keys = queries.length - first_key;
+  const int64_t diagonal = queries.begin - first_key;
+  if (keys >= Size::kTile && (!is_causal || diagonal >= Size::kTile)) return;
+  for_each(scores, [&](float& score, int query, int key) {
+    if (key >= keys || (is_causal && key > query + diagonal)) score = -INFINITY;
+  });
 }
 
 // How many keys some query of a tile sees.
@@ -136,185 +58,254 @@ __device__ int64_t keys_of(const AttentionShape& shape, const Rows& queries) {
   return shape.mask == AttentionMask::kCausal && last < queries.length ? last : queries.length;
 }
 
-template <typename Size, typename T>
-__global__ void __launch_bounds__(kLanes* Size::kTile) forward_kernel(AttentionForward<T> args, Keep keep) {
+template <typename Size>
+__device__ float factor_of(const Kept<Size>& kept, const Keep& keep, int query, int key) {
+  return (kept.of[query][key / kRowsOfWarp] >> (key % kRowsOfWarp) & 1) != 0 ? keep.scale : 0.0F;
+}
+
+// The softmax of a lane's two rows as far as their keys were seen. Every row sees the first key of the first tile.
+struct OnlineSoftmax {
+  float scale;                                // of scores, kLog2E in it
+  float largest[2] = {-INFINITY, -INFINITY};  // of scaled scores
+  float total[2] = {};                        // of the lane's columns: a part of the row's
+
+  // Turns scores into weights, and shrinks sums of earlier weights to the new largest score.
+  template <int kKeys, int kDim>
+  __device__ void take(Fragment<kKeys>& scores, Fragment<kDim>& sums) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float tile_largest = -INFINITY;
+#pragma unroll
+      for (auto& at : scores.at) tile_largest = fmaxf(tile_largest, fmaxf(at[2 * half], at[2 * half + 1]));
+      const float new_largest = fmaxf(largest[half], scale * max_of_lanes(tile_largest));
+      const float shrink = exp2f(largest[half] - new_largest);
+      largest[half] = new_largest;
+      total[half] *= shrink;
+#pragma unroll
+      for (auto& at : scores.at) {
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          at[i] = exp2f(fmaf(at[i], scale, -new_largest));
+          total[half] += at[i];
+        }
+      }
+#pragma unroll
+      for (auto& at : sums.at) at[2 * half] *= shrink, at[2 * half + 1] *= shrink;
+    }
+  }
+};
+
+// Row r of the tile goes to head + r * stride, as far as there are rows and elements.
+template <int kDim, typename T>
+__device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2], int64_t rows, const Head<T>& to) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row_of_warp() + row_of(2 * half);
+    if (row >= rows) continue;
+#pragma unroll
+    for (int n = 0; n < kDim / 8; ++n) {
+      const int d = column_of(n, 0);
+      const Pair<T> pair{from_float<T>(sums.at[n][2 * half] * factors[half]),
+                         from_float<T>(sums.at[n][2 * half + 1] * factors[half])};
+      T* there = to.head + row * to.stride + d;
+      if (to.aligned && d < to.dim) {
+        *reinterpret_cast<Pair<T>*>(there) = pair;
+      } else {
+        if (d < to.dim) there[0] = pair.low;
+        if (d + 1 < to.dim) there[1] = pair.high;
+      }
+    }
+  }
+}
+
+template <typename Size, typename T = typename Size::T>
+__global__ void __launch_bounds__(Size::kThreads) forward_kernel(AttentionForward<T> args, Keep keep, bool aligned) {
   __shared__ Tile<Size> q, k, v;
-  __shared__ Scores<Size> p;
+  __shared__ Kept<Size> kept;
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
   const int64_t dim = args.shape.head_dim;
   const int64_t head = blockIdx.y;
-  const int row = threadIdx.x / kLanes;
-  const int lane = threadIdx.x % kLanes;
-  const int first = lane * Size::kShare;
-  const int64_t query = rows.begin + row;
-  const int64_t token = rows.first_token + query;
   const int64_t keys = keys_of<Size>(args.shape, rows);
-  load_tile<Size>(q, args.q + head * dim, args.qkv_stride, rows, rows.begin, dim);
-  float largest = -INFINITY;
-  float total = 0;
-  float sums[Size::kSums] = {};
+  load_tile<Size>(q, Head<const T>{args.q + head * dim, args.qkv_stride, dim, aligned}, rows, rows.begin);
+  OnlineSoftmax softmax{.scale = args.shape.scale * kLog2E};
+  Fragment<Size::kDim> sums = {};
   for (int64_t begin = 0; begin < keys; begin += Size::kTile) {
     __syncthreads();
-    load_tile<Size>(k, args.k + head * dim, args.qkv_stride, rows, begin, dim);
-    load_tile<Size>(v, args.v + head * dim, args.qkv_stride, rows, begin, dim);
+    load_tile<Size>(k, Head<const T>{args.k + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
+    load_tile<Size>(v, Head<const T>{args.v + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
+    draw_kept(kept, keep, rows, rows.begin, begin);
     __syncthreads();
-    float scores[Size::kShare];
-    multiply_row<Size>(q[row], k, first, dim, scores);
-    float tile_largest = -INFINITY;
-    for (int i = 0; i < Size::kShare; ++i) {
-      const bool is_seen = sees(args.shape, rows, query, begin + first + i);
-      scores[i] = is_seen ? args.shape.scale * scores[i] : -INFINITY;
-      tile_largest = fmaxf(tile_largest, scores[i]);
+    Fragment<Size::kTile> weights;
+    WarpProducts<Size, T>::multiply(q, k, dim, weights);
+    hide_keys<Size>(args.shape, rows, begin, weights);
+    softmax.take(weights, sums);
+    if (keep.active) {
+      for_each(weights, [&](float& weight, int query, int key) { weight *= factor_of(kept, keep, query, key); });
     }
-    const float new_largest = fmaxf(largest, max_of_lanes(tile_largest));
-    const float shrink = new_largest == -INFINITY ? 1.0F : expf(largest - new_largest);
-    float factors[Size::kShare];
-    const bool drops = keep.active && query < rows.length;
-    if (drops) factors_of_keys<Size>(keep, token, head, begin + first, factors);
-    float tile_total = 0;
-    for (int i = 0; i < Size::kShare; ++i) {
-      const float weight = scores[i] == -INFINITY ? 0.0F : expf(scores[i] - new_largest);
-      tile_total += weight;
-      p[row][first + i] = drops ? weight * factors[i] : weight;
-    }
-    total = fmaf(total, shrink, sum_of_lanes(tile_total));
-    for (int n = 0; n < Size::kSums; ++n) sums[n] *= shrink;
-    largest = new_largest;
-    __syncwarp();
-    add_rows<Size>(p[row], v, lane, sums);
+    WarpProducts<Size, T>::add(weights, v, dim, sums);
   }
-  if (query >= rows.length) return;
-  store_row<Size>(sums, 1.0F / total, lane, dim, args.out + token * args.out_stride + head * dim);
-  if (lane == 0) args.lse[token * args.shape.num_heads + head] = largest + logf(total);
+  const float totals[2] = {sum_of_lanes(softmax.total[0]), sum_of_lanes(softmax.total[1])};
+  const int64_t first_token = rows.first_token + rows.begin;
+  store_rows(sums, {1.0F / totals[0], 1.0F / totals[1]}, rows.length - rows.begin,
+             Head<T>{args.out + first_token * args.out_stride + head * dim, args.out_stride, dim, aligned});
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row_of_warp() + row_of(2 * half);
+    if (column_of(0, 0) == 0 && rows.begin + row < rows.length) {
+      args.lse[(first_token + row) * args.shape.num_heads + head] =
+          fmaf(softmax.largest[half], kLn2, logf(totals[half]));
+    }
+  }
+}
+
+// rowsum(dout out) of row `row` of the tile `dout`, shared among the lanes of the row; 0 behind the sequence.
+template <typename Size, typename T>
+__device__ float row_dot_of(const Tile<Size>& dout, const Head<const T>& out, const Rows& rows, int row) {
+  constexpr int kCount = Chunk<T>::kCount;
+  if (rows.begin + row >= rows.length) return 0.0F;
+  float sum = 0;
+  for (int d = lane_of_warp() % 4 * kCount; d < out.dim; d += 4 * kCount) {
+    const T* there = out.head + (rows.first_token + rows.begin + row) * out.stride + d;
+    const Chunk<T> chunk = load_chunk(there, out.dim - d, out.aligned);
+    for (int i = 0; i < kCount; ++i) sum = fmaf(to_float(dout.at[row][d + i]), to_float(chunk.at[i]), sum);
+  }
+  return sum;
 }
 
 // dq of a tile of queries, and row_dots = rowsum(dout out).
-template <typename Size, typename T>
-__global__ void __launch_bounds__(kLanes* Size::kTile)
-    query_gradient_kernel(AttentionBackward<T> args, Keep keep, float* row_dots) {
+template <typename Size, typename T = typename Size::T>
+__global__ void __launch_bounds__(Size::kThreads)
+    query_gradient_kernel(AttentionBackward<T> args, Keep keep, float* row_dots, bool aligned) {
   __shared__ Tile<Size> q, k, v, dout;
-  __shared__ Scores<Size> ds;
+  __shared__ Kept<Size> kept;
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
   const int64_t dim = args.shape.head_dim;
   const int64_t head = blockIdx.y;
-  const int row = threadIdx.x / kLanes;
-  const int lane = threadIdx.x % kLanes;
-  const int first = lane * Size::kShare;
-  const int64_t query = rows.begin + row;
-  const int64_t token = rows.first_token + query;
-  const bool is_there = query < rows.length;
   const int64_t keys = keys_of<Size>(args.shape, rows);
-  load_tile<Size>(q, args.q + head * dim, args.qkv_stride, rows, rows.begin, dim);
-  load_tile<Size>(dout, args.dout + head * dim, args.out_stride, rows, rows.begin, dim);
+  const int64_t first_token = rows.first_token + rows.begin;
+  load_tile<Size>(q, Head<const T>{args.q + head * dim, args.qkv_stride, dim, aligned}, rows, rows.begin);
+  load_tile<Size>(dout, Head<const T>{args.dout + head * dim, args.out_stride, dim, aligned}, rows, rows.begin);
   __syncthreads();
-  float row_dot = 0;
-  for (int64_t d = lane; is_there && d < dim; d += kLanes) {
-    row_dot = fmaf(dout[row][d], to_float(args.out[token * args.out_stride + head * dim + d]), row_dot);
+  float row_dot[2];
+  float lse[2];  // of powers of two
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row_of_warp() + row_of(2 * half);
+    const int64_t at = (first_token + row) * args.shape.num_heads + head;
+    const Head<const T> out{args.out + head * dim, args.out_stride, dim, aligned};
+    row_dot[half] = sum_of_lanes(row_dot_of<Size>(dout, out, rows, row));
+    const bool is_there = rows.begin + row < rows.length;
+    lse[half] = is_there ? args.lse[at] * kLog2E : INFINITY;
+    if (is_there && column_of(0, 0) == 0) row_dots[at] = row_dot[half];
   }
-  row_dot = sum_of_lanes(row_dot);
-  const float lse = is_there ? args.lse[token * args.shape.num_heads + head] : 0.0F;
-  if (is_there && lane == 0) row_dots[token * args.shape.num_heads + head] = row_dot;
-  float sums[Size::kSums] = {};
+  Fragment<Size::kDim> dq = {};
   for (int64_t begin = 0; begin < keys; begin += Size::kTile) {
     __syncthreads();
-    load_tile<Size>(k, args.k + head * dim, args.qkv_stride, rows, begin, dim);
-    load_tile<Size>(v, args.v + head * dim, args.qkv_stride, rows, begin, dim);
+    load_tile<Size>(k, Head<const T>{args.k + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
+    load_tile<Size>(v, Head<const T>{args.v + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
+    draw_kept(kept, keep, rows, rows.begin, begin);
     __syncthreads();
-    float scores[Size::kShare];
-    float dp[Size::kShare];
-    multiply_row<Size>(q[row], k, first, dim, scores);
-    multiply_row<Size>(dout[row], v, first, dim, dp);
-    float factors[Size::kShare];
-    const bool drops = keep.active && is_there;
-    if (drops) factors_of_keys<Size>(keep, token, head, begin + first, factors);
-    for (int i = 0; i < Size::kShare; ++i) {
-      const bool is_seen = sees(args.shape, rows, query, begin + first + i);
-      const float probability = is_seen ? expf(args.shape.scale * scores[i] - lse) : 0.0F;
-      const float through = drops ? factors[i] * dp[i] : dp[i];
-      ds[row][first + i] = is_seen ? args.shape.scale * probability * (through - row_dot) : 0.0F;
+    Fragment<Size::kTile> scores, gradient;
+    WarpProducts<Size, T>::multiply(q, k, dim, scores);
+    WarpProducts<Size, T>::multiply(dout, v, dim, gradient);
+    hide_keys<Size>(args.shape, rows, begin, scores);
+    if (keep.active) {
+      for_each(gradient, [&](float& value, int query, int key) { value *= factor_of(kept, keep, query, key); });
     }
-    __syncwarp();
-    add_rows<Size>(ds[row], k, lane, sums);
+#pragma unroll
+    for (int n = 0; n < Size::kTile / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float probability = exp2f(fmaf(scores.at[n][i], args.shape.scale * kLog2E, -lse[i / 2]));
+        gradient.at[n][i] = args.shape.scale * probability * (gradient.at[n][i] - row_dot[i / 2]);
+      }
+    }
+    WarpProducts<Size, T>::add(gradient, k, dim, dq);
   }
-  if (is_there) {
-    store_row<Size>(sums, 1.0F, lane, dim, args.dq + token * args.grad_stride + head * dim);
-  }
+  store_rows(dq, {1.0F, 1.0F}, rows.length - rows.begin,
+             Head<T>{args.dq + first_token * args.grad_stride + head * dim, args.grad_stride, dim, aligned});
 }
 
-// dk and dv of a tile of keys.
-template <typename Size, typename T>
-__global__ void __launch_bounds__(kLanes* Size::kTile)
-    key_gradient_kernel(AttentionBackward<T> args, Keep keep, const float* row_dots) {
+// dk and dv of a tile of keys. Fragments have its keys as rows and queries as columns.
+template <typename Size, typename T = typename Size::T>
+__global__ void __launch_bounds__(Size::kThreads)
+    key_gradient_kernel(AttentionBackward<T> args, Keep keep, const float* row_dots, bool aligned) {
   __shared__ Tile<Size> q, k, v, dout;
-  __shared__ Scores<Size> weights;
+  __shared__ Kept<Size> kept;
+  __shared__ float lse[Size::kTile];  // of powers of two
+  __shared__ float dots[Size::kTile];
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
   const int64_t dim = args.shape.head_dim;
   const int64_t head = blockIdx.y;
-  const int row = threadIdx.x / kLanes;
-  const int lane = threadIdx.x % kLanes;
-  const int first = lane * Size::kShare;
-  const int64_t key = rows.begin + row;
-  load_tile<Size>(k, args.k + head * dim, args.qkv_stride, rows, rows.begin, dim);
-  load_tile<Size>(v, args.v + head * dim, args.qkv_stride, rows, rows.begin, dim);
-  float dk[Size::kSums] = {};
-  float dv[Size::kSums] = {};
-  const int64_t first_query = args.shape.mask == AttentionMask::kCausal ? rows.begin : 0;
-  for (int64_t begin = first_query; begin < rows.length; begin += Size::kTile) {
+  const bool is_causal = args.shape.mask == AttentionMask::kCausal;
+  load_tile<Size>(k, Head<const T>{args.k + head * dim, args.qkv_stride, dim, aligned}, rows, rows.begin);
+  load_tile<Size>(v, Head<const T>{args.v + head * dim, args.qkv_stride, dim, aligned}, rows, rows.begin);
+  Fragment<Size::kDim> dk = {};
+  Fragment<Size::kDim> dv = {};
+  for (int64_t begin = is_causal ? rows.begin : 0; begin < rows.length; begin += Size::kTile) {
     __syncthreads();
-    load_tile<Size>(q, args.q + head * dim, args.qkv_stride, rows, begin, dim);
-    load_tile<Size>(dout, args.dout + head * dim, args.out_stride, rows, begin, dim);
-    __syncthreads();
-    float scores[Size::kShare];
-    float dp[Size::kShare];
-    multiply_row<Size>(k[row], q, first, dim, scores);
-    multiply_row<Size>(v[row], dout, first, dim, dp);
-    float ds[Size::kShare];
-    for (int i = 0; i < Size::kShare; ++i) {
-      const int64_t query = begin + first + i;
-      const bool is_seen = sees(args.shape, rows, query, key);
-      const int64_t token = rows.first_token + query;
-      const int64_t at = token * args.shape.num_heads + head;
-      const float probability = is_seen ? expf(args.shape.scale * scores[i] - args.lse[at]) : 0.0F;
-      float factor = 1.0F;
-      if (keep.active && is_seen) {
-        const int64_t element = head * kMaxAttentionKeysWithDropout + key;
-        factor = keep_factors(keep, token, element / 4).of[element % 4];
-      }
-      weights[row][first + i] = factor * probability;
-      ds[i] = is_seen ? args.shape.scale * probability * (factor * dp[i] - row_dots[at]) : 0.0F;
+    load_tile<Size>(q, Head<const T>{args.q + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
+    load_tile<Size>(dout, Head<const T>{args.dout + head * dim, args.out_stride, dim, aligned}, rows, begin);
+    draw_kept(kept, keep, rows, begin, rows.begin);
+    for (int query = threadIdx.x; query < Size::kTile; query += Size::kThreads) {
+      const bool is_there = begin + query < rows.length;
+      const int64_t at = (rows.first_token + begin + query) * args.shape.num_heads + head;
+      lse[query] = is_there ? args.lse[at] * kLog2E : INFINITY;
+      dots[query] = is_there ? row_dots[at] : 0.0F;
     }
-    __syncwarp();
-    add_rows<Size>(weights[row], dout, lane, dv);
-    __syncwarp();
-    for (int i = 0; i < Size::kShare; ++i) weights[row][first + i] = ds[i];
-    __syncwarp();
-    add_rows<Size>(weights[row], q, lane, dk);
+    __syncthreads();
+    Fragment<Size::kTile> probabilities, gradient;
+    WarpProducts<Size, T>::multiply(k, q, dim, probabilities);
+    WarpProducts<Size, T>::multiply(v, dout, dim, gradient);
+    if (is_causal && begin == rows.begin) {
+      for_each(probabilities, [](float& score, int key, int query) { score = key > query ? -INFINITY : score; });
+    }
+#pragma unroll
+    for (int n = 0; n < Size::kTile / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int query = column_of(n, i);
+        float& probability = probabilities.at[n][i];
+        const float factor = keep.active ? factor_of(kept, keep, query, first_row_of_warp() + row_of(i)) : 1.0F;
+        probability = exp2f(fmaf(probability, args.shape.scale * kLog2E, -lse[query]));
+        gradient.at[n][i] = args.shape.scale * probability * (factor * gradient.at[n][i] - dots[query]);
+        probability *= factor;
+      }
+    }
+    WarpProducts<Size, T>::add(probabilities, dout, dim, dv);
+    WarpProducts<Size, T>::add(gradient, q, dim, dk);
   }
-  if (key >= rows.length) return;
-  const int64_t at = (rows.first_token + key) * args.grad_stride + head * dim;
-  store_row<Size>(dk, 1.0F, lane, dim, args.dk + at);
-  store_row<Size>(dv, 1.0F, lane, dim, args.dv + at);
+  const int64_t at = (rows.first_token + rows.begin) * args.grad_stride + head * dim;
+  const int64_t there = rows.length - rows.begin;
+  store_rows(dk, {1.0F, 1.0F}, there, Head<T>{args.dk + at, args.grad_stride, dim, aligned});
+  store_rows(dv, {1.0F, 1.0F}, there, Head<T>{args.dv + at, args.grad_stride, dim, aligned});
 }
 
-template <typename Size, typename T>
+template <typename Size, typename T = typename Size::T>
 int forward(const AttentionForward<T>& args, int64_t tokens, void* stream) {
-  return launch(&forward_kernel<Size, T>, grid_of<Size::kTile>(args.shape, tokens), kLanes * Size::kTile, stream, args,
-                keep_of(args.shape.dropout, args.shape.index));
+  const int64_t dim = args.shape.head_dim;
+  const bool aligned =
+      are_aligned<T>(dim, args.qkv_stride, args.q, args.k, args.v) && are_aligned<T>(dim, args.out_stride, args.out);
+  return launch(&forward_kernel<Size>, grid_of<Size::kTile>(args.shape, tokens), Size::kThreads, stream, args,
+                keep_of(args.shape.dropout, args.shape.index), aligned);
 }
 
-template <typename Size, typename T>
+template <typename Size, typename T = typename Size::T>
 int backward(const AttentionBackward<T>& args, int64_t tokens, void* stream) {
   const Workspace<float> row_dots(tokens * args.shape.num_heads, stream);
   if (row_dots.error() != 0) return row_dots.error();
+  const int64_t dim = args.shape.head_dim;
+  const bool aligned = are_aligned<T>(dim, args.qkv_stride, args.q, args.k, args.v) &&
+                       are_aligned<T>(dim, args.out_stride, args.out, args.dout) &&
+                       are_aligned<T>(dim, args.grad_stride, args.dq, args.dk, args.dv);
   const Keep keep = keep_of(args.shape.dropout, args.shape.index);
   const Grid grid = grid_of<Size::kTile>(args.shape, tokens);
-  constexpr int kBlock = kLanes * Size::kTile;
-  const int error = launch(&query_gradient_kernel<Size, T>, grid, kBlock, stream, args, keep, row_dots.data());
+  const int error =
+      launch(&query_gradient_kernel<Size>, grid, Size::kThreads, stream, args, keep, row_dots.data(), aligned);
   if (error != 0) return error;
-  return launch(&key_gradient_kernel<Size, T>, grid, kBlock, stream, args, keep, row_dots.data());
+  return launch(&key_gradient_kernel<Size>, grid, Size::kThreads, stream, args, keep, row_dots.data(), aligned);
 }
 
 }  // namespace
@@ -323,16 +314,16 @@ template <typename T>
 int attention_forward(const AttentionForward<T>& args, int64_t tokens, void* stream) {
   if (args.shape.head_dim > kMaxHeadDim) return static_cast<int>(cudaErrorInvalidValue);
   if (tokens == 0) return 0;
-  return args.shape.head_dim <= Narrow::kDim ? forward<Narrow>(args, tokens, stream)
-                                             : forward<Wide>(args, tokens, stream);
+  return args.shape.head_dim <= kNarrowDim ? forward<Tiling<T, kNarrowDim>>(args, tokens, stream)
+                                           : forward<Tiling<T, kMaxHeadDim>>(args, tokens, stream);
 }
 
 template <typename T>
 int attention_backward(const AttentionBackward<T>& args, int64_t tokens, void* stream) {
   if (args.shape.head_dim > kMaxHeadDim) return static_cast<int>(cudaErrorInvalidValue);
   if (tokens == 0) return 0;
-  return args.shape.head_dim <= Narrow::kDim ? backward<Narrow>(args, tokens, stream)
-                                             : backward<Wide>(args, tokens, stream);
+  return args.shape.head_dim <= kNarrowDim ? backward<Tiling<T, kNarrowDim>>(args, tokens, stream)
+                                           : backward<Tiling<T, kMaxHeadDim>>(args, tokens, stream);
 }
 
 #define STRAKE_INSTANTIATE(T)                                                 \

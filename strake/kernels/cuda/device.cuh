@@ -54,18 +54,26 @@ inline Keep keep_of(const Dropout& dropout, const TokenIndex& index) {
   return {dropout.key, dropout.site, dropout_threshold(dropout.p), 1.0F / (1.0F - dropout.p), dropout.p > 0, index};
 }
 
+// Bit i: whether element 4 quad + i of a token is kept. Only where dropout is active.
+__device__ inline uint32_t kept_of_quad(const Keep& keep, int64_t token, int64_t quad) {
+  const auto row = static_cast<uint64_t>(keep.index.row[token]);
+  const PhiloxBlock words =
+      philox(keep.key, {static_cast<uint32_t>(quad), static_cast<uint32_t>(keep.index.position[token]),
+                        static_cast<uint32_t>(row), keep.site | (static_cast<uint32_t>(row >> 32) << 16)});
+  uint32_t kept = 0;
+  for (unsigned i = 0; i < 4; ++i) kept |= (words[i] >= keep.threshold ? 1U : 0U) << i;
+  return kept;
+}
+
 // Factors of elements [4 quad, 4 quad + 4) of a token.
 struct KeepFactors {
   float of[4];
 };
 __device__ inline KeepFactors keep_factors(const Keep& keep, int64_t token, int64_t quad) {
   if (!keep.active) return {{1.0F, 1.0F, 1.0F, 1.0F}};
-  const auto row = static_cast<uint64_t>(keep.index.row[token]);
-  const PhiloxBlock words =
-      philox(keep.key, {static_cast<uint32_t>(quad), static_cast<uint32_t>(keep.index.position[token]),
-                        static_cast<uint32_t>(row), keep.site | (static_cast<uint32_t>(row >> 32) << 16)});
+  const uint32_t kept = kept_of_quad(keep, token, quad);
   KeepFactors factors;
-  for (int i = 0; i < 4; ++i) factors.of[i] = words[static_cast<size_t>(i)] >= keep.threshold ? keep.scale : 0.0F;
+  for (unsigned i = 0; i < 4; ++i) factors.of[i] = (kept >> i & 1U) != 0 ? keep.scale : 0.0F;
   return factors;
 }
 

@@ -44,6 +44,7 @@ void bias_activation_backward(const BiasActivationBackward<T>& args, const OnCud
 template <typename T>
 void dropout(const DropoutArgs<T>& args, const OnCuda& place);
 
+// Of 16-bit T, probabilities and their gradients are rounded to T once, as tensor cores take them; all else is fp32.
 // Error (kConfig) for heads of more than cuda::kMaxHeadDim. AttentionShape::num_tokens is needed.
 template <typename T>
 void attention_forward(const AttentionForward<T>& args, const OnCuda& place);

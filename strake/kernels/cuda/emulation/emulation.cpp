@@ -31,7 +31,7 @@ struct Block {
   std::vector<Fiber> fibers;
   Barrier barrier;
   std::vector<Barrier> warps;
-  std::vector<uint64_t> exchanged;  // by thread
+  std::vector<WarpPointers> shared;  // by warp
   ucontext_t scheduler{};
   Fiber* running = nullptr;
   uint64_t progress = 0;  // counts arrivals and ends: none in a whole round is a deadlock
@@ -103,7 +103,7 @@ void run(Index3 grid, unsigned threads, const std::function<void()>& body) {
   if (current.fibers.size() < threads) current.fibers.resize(threads);
   for (unsigned i = 0; i < threads; ++i) current.fibers[i].thread = {i, 0, 0};
   current.warps.assign(threads / kWarp, {});
-  current.exchanged.assign(threads, 0);
+  current.shared.assign(threads / kWarp, {});
   current.barrier = {};
   for (current.block.y = 0; current.block.y < grid.y; ++current.block.y) {
     for (current.block.x = 0; current.block.x < grid.x; ++current.block.x) run_block();
@@ -119,13 +119,11 @@ unsigned lane() { return current.running->thread.x % kWarp; }
 void block_barrier() { wait_at(current.barrier, current.size.x); }
 void warp_barrier() { wait_at(current.warps[current.running->thread.x / kWarp], kWarp); }
 
-uint64_t exchange(uint64_t bits, unsigned lane) {
-  const unsigned thread = current.running->thread.x;
-  current.exchanged[thread] = bits;
+WarpPointers share_pointer(const void* pointer) {
+  WarpPointers& pointers = current.shared[current.running->thread.x / kWarp];
+  pointers[lane()] = pointer;
   warp_barrier();
-  const uint64_t taken = current.exchanged[thread / kWarp * kWarp + lane];
-  warp_barrier();
-  return taken;
+  return pointers;
 }
 
 }  // namespace strake::kernels::cuda::emulation

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,18 +29,27 @@ const Index3& block_size();
 const Index3& grid_size();
 void block_barrier();
 void warp_barrier();
-// The bits that the lane with number `lane` of the caller's warp gave in the same call.
-uint64_t exchange(uint64_t bits, unsigned lane);
 unsigned lane();
 
+// Calls use(pointers) with what every lane of the caller's warp gave; what they point at stays as it is meanwhile. No
+// `use` calls it again.
+using WarpPointers = std::array<const void*, 32>;
+WarpPointers share_pointer(const void* pointer);
+template <typename Use>
+void with_warp(const void* pointer, const Use& use) {
+  use(share_pointer(pointer));
+  warp_barrier();
+}
+
+template <typename T>
+T shuffle(T value, unsigned from) {
+  T taken{};
+  with_warp(&value, [&](const WarpPointers& values) { taken = *static_cast<const T*>(values[from]); });
+  return taken;
+}
 template <typename T>
 T shuffle_xor(T value, int mask) {
-  static_assert(sizeof(T) <= sizeof(uint64_t));
-  uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(T));
-  bits = exchange(bits, lane() ^ static_cast<unsigned>(mask));
-  std::memcpy(&value, &bits, sizeof(T));
-  return value;
+  return shuffle(value, lane() ^ static_cast<unsigned>(mask));
 }
 
 }  // namespace strake::kernels::cuda::emulation
@@ -57,5 +67,6 @@ T shuffle_xor(T value, int mask) {
 #define gridDim (::strake::kernels::cuda::emulation::grid_size())
 #define __syncthreads() ::strake::kernels::cuda::emulation::block_barrier()
 #define __syncwarp() ::strake::kernels::cuda::emulation::warp_barrier()
+#define __shfl_sync(all, value, lane) ::strake::kernels::cuda::emulation::shuffle(value, static_cast<unsigned>(lane))
 #define __shfl_xor_sync(all, value, mask) ::strake::kernels::cuda::emulation::shuffle_xor(value, mask)
 // NOLINTEND(bugprone-reserved-identifier)
