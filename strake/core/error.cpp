@@ -3,23 +3,17 @@
 #include <string_view>
 #include <utility>
 
+#include "strake/core/utf8.h"
+
 namespace strake {
 namespace {
 
-// Bytes of the character of UTF-8 that `text` begins with (table 3-7 of the Unicode standard); 0 where it begins with
-// none, or with a control character.
+// Bytes of the character that `text` begins with; 0 where it begins with none, or with a control character.
 size_t length_of_character(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return first < 0x20 || first == 0x7F ? 0 : 1;
-  const size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : first < 0xF5 ? 4 : 0;
-  const unsigned least = first == 0xC2 ? 0xA0 : first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
-  const unsigned most = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
-  if (length == 0 || byte(1) < least || byte(1) > most) return 0;
-  for (size_t i = 2; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  return length;
+  const Utf8Part part = first_utf8_part(text);
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const bool is_control = byte(0) < 0x20 || byte(0) == 0x7F || (byte(0) == 0xC2 && part.length == 2 && byte(1) < 0xA0);
+  return part.is_character && !is_control ? part.length : 0;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "strake/core/utf8.h"
 #include "strake/data/status_arrow.h"
 
 namespace strake::data {

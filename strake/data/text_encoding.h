@@ -14,13 +14,6 @@ enum class TextEncoding { kUtf8, kCp1252, kLatin1 };
 // Error (kUsage) listing the names otherwise.
 TextEncoding parse_encoding(std::string_view name);
 
-// Where `text` stops being UTF-8 (RFC 3629: no surrogates, no overlong forms, at most U+10FFFF).
-struct Utf8Check {
-  size_t valid = 0;         // bytes of whole, valid characters at the start
-  bool incomplete = false;  // the rest is the beginning of a character that more bytes could complete
-};
-Utf8Check check_utf8(std::string_view text);
-
 // Appends `bytes` as UTF-8. Returns the position of the first byte that the encoding does not define (81, 8D, 8F, 90
 // and 9D of cp1252, as in Python), or nullopt. Not for kUtf8, which needs no decoding.
 std::optional<size_t> append_decoded(std::string_view bytes, TextEncoding encoding, std::string& out);

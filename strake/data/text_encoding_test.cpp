@@ -3,29 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "strake/core/error.h"
+#include "strake/core/utf8.h"
 
 namespace strake::data {
 namespace {
-
-TEST(TextEncodingTest, WholeCharactersAreValidAndCutOnesIncomplete) {
-  const std::string text = "plain ascii, longer than a word, \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80";
-  EXPECT_EQ(check_utf8(text).valid, text.size());
-  EXPECT_EQ(check_utf8("").valid, 0U);
-  for (size_t cut = 1; cut <= 3; ++cut) {
-    const Utf8Check check = check_utf8(std::string_view(text).substr(0, text.size() - cut));
-    EXPECT_EQ(check.valid, text.size() - 4);
-    EXPECT_TRUE(check.incomplete);
-  }
-}
-
-TEST(TextEncodingTest, ForbiddenFormsAreRefusedWhereTheyStart) {
-  for (const std::string bad : {"\x80", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xF0\x8F\xBF\xBF",
-                                "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF", "\xC3(", "\xE2\x82("}) {
-    const Utf8Check check = check_utf8("ab" + bad + "c");
-    EXPECT_EQ(check.valid, 2U) << bad;
-    EXPECT_FALSE(check.incomplete) << bad;
-  }
-}
 
 TEST(TextEncodingTest, Cp1252IsDecodedAsInPython) {
   std::string out;

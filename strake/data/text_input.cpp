@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "strake/core/error.h"
+#include "strake/core/utf8.h"
 
 namespace strake::data {
 namespace fs = std::filesystem;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "strake/core/error.h"
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/unicode.h"
 
 namespace strake::tasks {
@@ -19,7 +20,7 @@ std::string in_lower_case(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
     char32_t chars[2];
     const int count = tokenizers::lowercase(tokenizers::next_char(text, at), chars);
-    for (int i = 0; i < count; ++i) tokenizers::append_utf8(chars[i], lower);
+    for (int i = 0; i < count; ++i) append_utf8(chars[i], lower);
   }
   return lower;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/unicode.h"
 
 namespace strake::tasks {
@@ -54,7 +55,7 @@ std::vector<std::string> words_of(std::string_view text) {
     const bool was_inside = std::exchange(is_inside, !is_space(c));
     if (!is_inside) continue;
     if (!was_inside) words.emplace_back();
-    tokenizers::append_utf8(c, words.back());
+    append_utf8(c, words.back());
   }
   return words;
 }

@@ -1,5 +1,6 @@
 #include "strake/tokenizers/aligned_text.h"
 
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/unicode.h"
 
 namespace strake::tokenizers {

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "strake/core/error.h"
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/unicode.h"
 
 namespace strake::tokenizers {

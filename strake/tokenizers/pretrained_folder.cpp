@@ -8,6 +8,7 @@
 #include "strake/core/json.h"
 #include "strake/core/log.h"
 #include "strake/core/tokenizer_files.h"
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/special_tokens.h"
 #include "strake/tokenizers/tokenizer_json.h"
 #include "strake/tokenizers/unicode.h"
@@ -105,14 +106,14 @@ std::vector<std::string_view> lines(std::string_view text) {
   return found;
 }
 
-void check_utf8(std::string_view text, const std::string& source) {
-  const auto bad = find_invalid_utf8(text);
-  require(!bad, ErrorKind::kConfig, "{}: not valid UTF-8 at byte {}", source, bad.value_or(0));
+void require_utf8(std::string_view text, const std::string& source) {
+  const size_t valid = check_utf8(text).valid;
+  require(valid == text.size(), ErrorKind::kConfig, "{}: not valid UTF-8 at byte {}", source, valid);
 }
 
 // One token per line; the line number is the id. Of equal lines the last one counts.
 void read_vocab_txt(std::string_view text, const std::string& source, Vocabulary& vocabulary) {
-  check_utf8(text, source);
+  require_utf8(text, source);
   int64_t id = 0;
   for (const std::string_view line : lines(text)) vocabulary.add(trim_end(line), id++, source);
   require(id > 0, ErrorKind::kConfig, "{}: the vocabulary is empty", source);
@@ -121,7 +122,7 @@ void read_vocab_txt(std::string_view text, const std::string& source, Vocabulary
 // vocab.json and merges.txt hold what the model section of a tokenizer.json does.
 void read_vocab_and_merges(const Folder& folder, TokenizerSpec& spec) {
   const std::string& merges = folder.files.at("merges.txt");
-  check_utf8(merges, folder.source("merges.txt"));
+  require_utf8(merges, folder.source("merges.txt"));
   Json model{{"type", "BPE"}, {"vocab", parse_object(folder, "vocab.json")}, {"merges", Json::array()}};
   for (const std::string_view line : lines(merges)) model["merges"].push_back(std::string(line));
   const Json json{{"model", std::move(model)}, {"pre_tokenizer", {{"type", "ByteLevel"}}}};

@@ -6,6 +6,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/tokenizer_files.h"
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/pretrained_folder.h"
 #include "strake/tokenizers/unicode.h"
 
@@ -61,9 +62,10 @@ std::vector<uint32_t> chars_of_bytes(std::span<const AlignedChar> piece, const s
 void check_text(std::string_view text) {
   require(text.size() < static_cast<size_t>(std::numeric_limits<int32_t>::max()), ErrorKind::kData,
           "text has {} bytes; at most 2^31 - 2 can be tokenized at once", text.size());
-  const auto bad = find_invalid_utf8(text);
-  require(!bad, ErrorKind::kData, "text is not valid UTF-8 at byte {} (0x{:02x})", bad.value_or(0),
-          bad ? static_cast<unsigned>(static_cast<uint8_t>(text[*bad])) : 0U);
+  const size_t valid = check_utf8(text).valid;
+  if (valid < text.size()) {
+    fail(ErrorKind::kData, "text is not valid UTF-8 at byte {} (0x{:02x})", valid, static_cast<uint8_t>(text[valid]));
+  }
 }
 
 Truncation without_special_tokens(const Truncation& truncation, int64_t added) {

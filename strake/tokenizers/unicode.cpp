@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/unicode_tables.h"
 
 namespace strake::tokenizers {
@@ -116,34 +117,6 @@ const CharTables& tables() {
   return kTables;
 }
 
-// Length of the well-formed character at the start of `text`, or minus the length of the maximal ill-formed part.
-int checked_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
-  const uint8_t lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return -1;
-  const int length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The second byte excludes overlong forms, surrogates and everything above U+10FFFF.
-  const uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (byte(1) < low || byte(1) > high) return -1;
-  for (int i = 2; i < length; ++i)
-    if ((byte(static_cast<size_t>(i)) & 0xC0) != 0x80) return -i;
-  return length;
-}
-
-size_t ascii_prefix(std::string_view text) {
-  constexpr uint64_t kHighBits = 0x8080808080808080;
-  size_t at = 0;
-  for (; at + sizeof(uint64_t) <= text.size(); at += sizeof(uint64_t)) {
-    uint64_t word;
-    std::copy_n(text.data() + at, sizeof(word), reinterpret_cast<char*>(&word));
-    if (word & kHighBits) break;
-  }
-  while (at < text.size() && static_cast<uint8_t>(text[at]) < 0x80) ++at;
-  return at;
-}
-
 }  // namespace
 
 uint16_t char_class(char32_t c) { return tables().char_class(c); }
@@ -182,19 +155,6 @@ int lowercase(char32_t c, char32_t (&out)[2]) {
   return 1;
 }
 
-std::optional<size_t> find_invalid_utf8(std::string_view text) {
-  size_t at = 0;
-  while (true) {
-    at += ascii_prefix(text.substr(at));
-    if (at == text.size()) return std::nullopt;
-    while (at < text.size() && static_cast<uint8_t>(text[at]) >= 0x80) {
-      const int length = checked_length(text.substr(at, 4));
-      if (length < 0) return at;
-      at += static_cast<size_t>(length);
-    }
-  }
-}
-
 char32_t next_char(std::string_view text, size_t& at) {
   const auto byte = [&](size_t i) { return static_cast<char32_t>(static_cast<uint8_t>(text[at + i])); };
   const char32_t lead = byte(0);
@@ -214,19 +174,6 @@ char32_t next_char(std::string_view text, size_t& at) {
   return c;
 }
 
-void append_utf8(char32_t c, std::string& out) {
-  const auto tail = [&](int shift) { return static_cast<char>(0x80 | ((c >> shift) & 0x3F)); };
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    out += {static_cast<char>(0xC0 | c >> 6), tail(0)};
-  } else if (c < 0x10000) {
-    out += {static_cast<char>(0xE0 | c >> 12), tail(6), tail(0)};
-  } else {
-    out += {static_cast<char>(0xF0 | c >> 18), tail(12), tail(6), tail(0)};
-  }
-}
-
 size_t count_chars(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -235,10 +182,9 @@ std::string to_valid_utf8(std::string_view text) {
   std::string valid;
   valid.reserve(text.size());
   while (!text.empty()) {
-    const int length = checked_length(text.substr(0, 4));
-    const auto taken = static_cast<size_t>(length < 0 ? -length : length);
-    valid += length < 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, taken);
-    text.remove_prefix(taken);
+    const Utf8Part part = first_utf8_part(text);
+    valid += part.is_character ? text.substr(0, part.length) : std::string_view("\xEF\xBF\xBD");
+    text.remove_prefix(part.length);
   }
   return valid;
 }

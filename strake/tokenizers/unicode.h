@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,13 +37,9 @@ int decompose(char32_t c, char32_t (&out)[4]);
 // Lower case of one character, without context rules; returns 1 or 2.
 int lowercase(char32_t c, char32_t (&out)[2]);
 
-// Byte offset of the first byte that is not part of well-formed UTF-8, if any.
-std::optional<size_t> find_invalid_utf8(std::string_view text);
-
 // Decodes the character at text[at] of valid UTF-8 and moves `at` behind it.
 char32_t next_char(std::string_view text, size_t& at);
 
-void append_utf8(char32_t c, std::string& out);
 inline int utf8_length(char32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
 size_t count_chars(std::string_view text);
 
