@@ -94,19 +94,19 @@ struct OnlineSoftmax {
   }
 };
 
-// Row r of the tile goes to head + r * stride, as far as there are rows and elements.
+// The block's rows of a head, as far as there are rows and elements.
 template <int kDim, typename T>
-__device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2], int64_t rows, const Head<T>& to) {
+__device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2], const Rows& rows, const Head<T>& to) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row_of_warp() + row_of(2 * half);
-    if (row >= rows) continue;
+    if (rows.begin + row >= rows.length) continue;
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       const int d = column_of(n, 0);
       const Pair<T> pair{from_float<T>(sums.at[n][2 * half] * factors[half]),
                          from_float<T>(sums.at[n][2 * half + 1] * factors[half])};
-      T* there = to.head + row * to.stride + d;
+      T* there = to.head + (rows.first_token + rows.begin + row) * to.stride + d;
       if (to.aligned && d < to.dim) {
         *reinterpret_cast<Pair<T>*>(there) = pair;
       } else {
@@ -126,13 +126,13 @@ __global__ void __launch_bounds__(Size::kThreads) forward_kernel(AttentionForwar
   const int64_t dim = args.shape.head_dim;
   const int64_t head = blockIdx.y;
   const int64_t keys = keys_of<Size>(args.shape, rows);
-  load_tile<Size>(q, Head<const T>{args.q + head * dim, args.qkv_stride, dim, aligned}, rows, rows.begin);
+  load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, rows.begin);
   OnlineSoftmax softmax{.scale = args.shape.scale * kLog2E};
   Fragment<Size::kDim> sums = {};
   for (int64_t begin = 0; begin < keys; begin += Size::kTile) {
     __syncthreads();
-    load_tile<Size>(k, Head<const T>{args.k + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
-    load_tile<Size>(v, Head<const T>{args.v + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
+    load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, begin);
+    load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, begin);
     draw_kept(kept, keep, rows, rows.begin, begin);
     __syncthreads();
     Fragment<Size::kTile> weights;
@@ -146,8 +146,7 @@ __global__ void __launch_bounds__(Size::kThreads) forward_kernel(AttentionForwar
   }
   const float totals[2] = {sum_of_lanes(softmax.total[0]), sum_of_lanes(softmax.total[1])};
   const int64_t first_token = rows.first_token + rows.begin;
-  store_rows(sums, {1.0F / totals[0], 1.0F / totals[1]}, rows.length - rows.begin,
-             Head<T>{args.out + first_token * args.out_stride + head * dim, args.out_stride, dim, aligned});
+  store_rows(sums, {1.0F / totals[0], 1.0F / totals[1]}, rows, head_of_block(args.out, args.out_stride, dim, aligned));
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row_of_warp() + row_of(2 * half);
@@ -184,8 +183,8 @@ __global__ void __launch_bounds__(Size::kThreads)
   const int64_t head = blockIdx.y;
   const int64_t keys = keys_of<Size>(args.shape, rows);
   const int64_t first_token = rows.first_token + rows.begin;
-  load_tile<Size>(q, Head<const T>{args.q + head * dim, args.qkv_stride, dim, aligned}, rows, rows.begin);
-  load_tile<Size>(dout, Head<const T>{args.dout + head * dim, args.out_stride, dim, aligned}, rows, rows.begin);
+  load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, rows.begin);
+  load_tile<Size>(dout, head_of_block(args.dout, args.out_stride, dim, aligned), rows, rows.begin);
   __syncthreads();
   float row_dot[2];
   float lse[2];  // of powers of two
@@ -193,8 +192,8 @@ __global__ void __launch_bounds__(Size::kThreads)
   for (int half = 0; half < 2; ++half) {
     const int row = first_row_of_warp() + row_of(2 * half);
     const int64_t at = (first_token + row) * args.shape.num_heads + head;
-    const Head<const T> out{args.out + head * dim, args.out_stride, dim, aligned};
-    row_dot[half] = sum_of_lanes(row_dot_of<Size>(dout, out, rows, row));
+    row_dot[half] =
+        sum_of_lanes(row_dot_of<Size>(dout, head_of_block(args.out, args.out_stride, dim, aligned), rows, row));
     const bool is_there = rows.begin + row < rows.length;
     lse[half] = is_there ? args.lse[at] * kLog2E : INFINITY;
     if (is_there && column_of(0, 0) == 0) row_dots[at] = row_dot[half];
@@ -202,8 +201,8 @@ __global__ void __launch_bounds__(Size::kThreads)
   Fragment<Size::kDim> dq = {};
   for (int64_t begin = 0; begin < keys; begin += Size::kTile) {
     __syncthreads();
-    load_tile<Size>(k, Head<const T>{args.k + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
-    load_tile<Size>(v, Head<const T>{args.v + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
+    load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, begin);
+    load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, begin);
     draw_kept(kept, keep, rows, rows.begin, begin);
     __syncthreads();
     Fragment<Size::kTile> scores, gradient;
@@ -223,8 +222,7 @@ __global__ void __launch_bounds__(Size::kThreads)
     }
     WarpProducts<Size, T>::add(gradient, k, dim, dq);
   }
-  store_rows(dq, {1.0F, 1.0F}, rows.length - rows.begin,
-             Head<T>{args.dq + first_token * args.grad_stride + head * dim, args.grad_stride, dim, aligned});
+  store_rows(dq, {1.0F, 1.0F}, rows, head_of_block(args.dq, args.grad_stride, dim, aligned));
 }
 
 // dk and dv of a tile of keys. Fragments have its keys as rows and queries as columns.
@@ -240,14 +238,14 @@ __global__ void __launch_bounds__(Size::kThreads)
   const int64_t dim = args.shape.head_dim;
   const int64_t head = blockIdx.y;
   const bool is_causal = args.shape.mask == AttentionMask::kCausal;
-  load_tile<Size>(k, Head<const T>{args.k + head * dim, args.qkv_stride, dim, aligned}, rows, rows.begin);
-  load_tile<Size>(v, Head<const T>{args.v + head * dim, args.qkv_stride, dim, aligned}, rows, rows.begin);
+  load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, rows.begin);
+  load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, rows.begin);
   Fragment<Size::kDim> dk = {};
   Fragment<Size::kDim> dv = {};
   for (int64_t begin = is_causal ? rows.begin : 0; begin < rows.length; begin += Size::kTile) {
     __syncthreads();
-    load_tile<Size>(q, Head<const T>{args.q + head * dim, args.qkv_stride, dim, aligned}, rows, begin);
-    load_tile<Size>(dout, Head<const T>{args.dout + head * dim, args.out_stride, dim, aligned}, rows, begin);
+    load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, begin);
+    load_tile<Size>(dout, head_of_block(args.dout, args.out_stride, dim, aligned), rows, begin);
     draw_kept(kept, keep, rows, begin, rows.begin);
     for (int query = threadIdx.x; query < Size::kTile; query += Size::kThreads) {
       const bool is_there = begin + query < rows.length;
@@ -277,10 +275,8 @@ __global__ void __launch_bounds__(Size::kThreads)
     WarpProducts<Size, T>::add(probabilities, dout, dim, dv);
     WarpProducts<Size, T>::add(gradient, q, dim, dk);
   }
-  const int64_t at = (rows.first_token + rows.begin) * args.grad_stride + head * dim;
-  const int64_t there = rows.length - rows.begin;
-  store_rows(dk, {1.0F, 1.0F}, there, Head<T>{args.dk + at, args.grad_stride, dim, aligned});
-  store_rows(dv, {1.0F, 1.0F}, there, Head<T>{args.dv + at, args.grad_stride, dim, aligned});
+  store_rows(dk, {1.0F, 1.0F}, rows, head_of_block(args.dk, args.grad_stride, dim, aligned));
+  store_rows(dv, {1.0F, 1.0F}, rows, head_of_block(args.dv, args.grad_stride, dim, aligned));
 }
 
 template <typename Size, typename T = typename Size::T>

@@ -86,7 +86,7 @@ Grid grid_of(const AttentionShape& shape, int64_t tokens) {
   return {tokens / kTile + shape.num_sequences, shape.num_heads};
 }
 
-// Rows of a block's head, of T or const T: element d of row r is at head[r * stride + d].
+// Of a tensor of T or const T: element d of token t is at head[t * stride + d].
 template <typename T>
 struct Head {
   T* head;
@@ -95,7 +95,13 @@ struct Head {
   bool aligned;
 };
 
-// Rows [begin, begin + kTile) of a sequence, `from` being by token; zeros behind the sequence and behind the head.
+// A block's own, of a tensor whose tokens begin at first + t * stride.
+template <typename T>
+__device__ Head<T> head_of_block(T* first, int64_t stride, int64_t dim, bool aligned) {
+  return {first + blockIdx.y * dim, stride, dim, aligned};
+}
+
+// Rows [begin, begin + kTile) of a sequence; zeros behind the sequence and behind the head.
 template <typename Size>
 __device__ void load_tile(Tile<Size>& tile, const Head<const typename Size::T>& from, const Rows& rows, int64_t begin) {
   using Part = Chunk<typename Size::T>;
