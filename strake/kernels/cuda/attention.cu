@@ -104,15 +104,9 @@ __device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2]
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       const int d = column_of(n, 0);
-      const Pair<T> pair{from_float<T>(sums.at[n][2 * half] * factors[half]),
-                         from_float<T>(sums.at[n][2 * half + 1] * factors[half])};
-      T* there = to.head + (rows.first_token + rows.begin + row) * to.stride + d;
-      if (to.aligned && d < to.dim) {
-        *reinterpret_cast<Pair<T>*>(there) = pair;
-      } else {
-        if (d < to.dim) there[0] = pair.low;
-        if (d + 1 < to.dim) there[1] = pair.high;
-      }
+      const Pair<T> pair{{from_float<T>(sums.at[n][2 * half] * factors[half]),
+                          from_float<T>(sums.at[n][2 * half + 1] * factors[half])}};
+      store_chunk(to.head + (rows.first_token + rows.begin + row) * to.stride + d, pair, to.dim - d, to.aligned);
     }
   }
 }
@@ -165,7 +159,7 @@ __device__ float row_dot_of(const Tile<Size>& dout, const Head<const T>& out, co
   float sum = 0;
   for (int d = lane_of_warp() % 4 * kCount; d < out.dim; d += 4 * kCount) {
     const T* there = out.head + (rows.first_token + rows.begin + row) * out.stride + d;
-    const Chunk<T> chunk = load_chunk(there, out.dim - d, out.aligned);
+    const Chunk<T> chunk = load_chunk<Chunk<T>>(there, out.dim - d, out.aligned);
     for (int i = 0; i < kCount; ++i) sum = fmaf(to_float(dout.at[row][d + i]), to_float(chunk.at[i]), sum);
   }
   return sum;
@@ -282,8 +276,7 @@ __global__ void __launch_bounds__(Size::kThreads)
 template <typename Size, typename T = typename Size::T>
 int forward(const AttentionForward<T>& args, int64_t tokens, void* stream) {
   const int64_t dim = args.shape.head_dim;
-  const bool aligned =
-      are_aligned<T>(dim, args.qkv_stride, args.q, args.k, args.v) && are_aligned<T>(dim, args.out_stride, args.out);
+  const bool aligned = are_aligned<Chunk<T>>({dim, args.qkv_stride, args.out_stride}, args.q, args.k, args.v, args.out);
   return launch(&forward_kernel<Size>, grid_of<Size::kTile>(args.shape, tokens), Size::kThreads, stream, args,
                 keep_of(args.shape.dropout, args.shape.index), aligned);
 }
@@ -293,9 +286,8 @@ int backward(const AttentionBackward<T>& args, int64_t tokens, void* stream) {
   const Workspace<float> row_dots(tokens * args.shape.num_heads, stream);
   if (row_dots.error() != 0) return row_dots.error();
   const int64_t dim = args.shape.head_dim;
-  const bool aligned = are_aligned<T>(dim, args.qkv_stride, args.q, args.k, args.v) &&
-                       are_aligned<T>(dim, args.out_stride, args.out, args.dout) &&
-                       are_aligned<T>(dim, args.grad_stride, args.dq, args.dk, args.dv);
+  const bool aligned = are_aligned<Chunk<T>>({dim, args.qkv_stride, args.out_stride, args.grad_stride}, args.q, args.k,
+                                             args.v, args.out, args.dout, args.dq, args.dk, args.dv);
   const Keep keep = keep_of(args.shape.dropout, args.shape.index);
   const Grid grid = grid_of<Size::kTile>(args.shape, tokens);
   const int error =

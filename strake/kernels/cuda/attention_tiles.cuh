@@ -19,41 +19,12 @@ struct Tiling {
 };
 inline constexpr int kNarrowDim = 64;
 
-// 16 bytes: what a thread loads at once.
-template <typename T>
-struct alignas(16) Chunk {
-  static constexpr int kCount = 16 / static_cast<int>(sizeof(T));
-  T at[kCount];
-};
-
-template <typename T>
-struct alignas(2 * sizeof(T)) Pair {
-  T low, high;
-};
-
 // A chunk more than kDim to a row moves each row four banks on, so that eight rows' chunks meet no bank twice.
 template <typename Size>
 struct alignas(16) Tile {
   using T = typename Size::T;
   T at[Size::kTile][Size::kDim + Chunk<T>::kCount];
 };
-
-// The first `count` elements at `from`, then zeros. `aligned`: `from` is of 16 bytes and count of whole chunks.
-template <typename T>
-__device__ Chunk<T> load_chunk(const T* from, int64_t count, bool aligned) {
-  if (aligned && count > 0) return *reinterpret_cast<const Chunk<T>*>(from);
-  Chunk<T> chunk;
-#pragma unroll
-  for (int i = 0; i < Chunk<T>::kCount; ++i) chunk.at[i] = i < count ? from[i] : from_float<T>(0.0F);
-  return chunk;
-}
-
-// Whether chunks of heads of `dim` elements, `stride` between tokens, lie on 16 bytes.
-template <typename T, typename... Pointers>
-bool are_aligned(int64_t dim, int64_t stride, Pointers... pointers) {
-  return dim % Chunk<T>::kCount == 0 && stride % Chunk<T>::kCount == 0 &&
-         ((reinterpret_cast<uintptr_t>(pointers) % sizeof(Chunk<T>) == 0) && ...);
-}
 
 // Which rows a block has: [begin, begin + kTile) of a sequence, as far as it has them.
 struct Rows {
@@ -112,7 +83,7 @@ __device__ void load_tile(Tile<Size>& tile, const Head<const typename Size::T>& 
     const int d = n % kChunks * Part::kCount;
     const int64_t count = begin + row < rows.length ? from.dim - d : 0;
     const auto* there = from.head + (rows.first_token + begin + row) * from.stride + d;
-    *reinterpret_cast<Part*>(&tile.at[row][d]) = load_chunk(there, count, from.aligned);
+    *reinterpret_cast<Part*>(&tile.at[row][d]) = load_chunk<Part>(there, count, from.aligned);
   }
 }
 

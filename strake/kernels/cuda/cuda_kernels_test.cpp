@@ -217,7 +217,7 @@ TYPED_TEST(CudaKernels, NormalizeSums) {
 
 TYPED_TEST(CudaKernels, TakeGradientsOfNormalizedSums) {
   using T = TypeParam;
-  for (const int64_t columns : {1, 6, 133}) {
+  for (const int64_t columns : {1, 6, 133, 1100}) {
     for (const float p : {0.0F, 0.3F}) {
       const Index index(*this->table_, {30, 100});
       const int64_t tokens = 130;

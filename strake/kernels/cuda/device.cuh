@@ -5,6 +5,7 @@
 #include "runtime.cuh"
 
 #include <cstdint>
+#include <initializer_list>
 #include <type_traits>
 
 #include "strake/core/philox.h"
@@ -37,6 +38,49 @@ class Workspace {
   void* memory_ = nullptr;
   cudaError_t error_ = cudaSuccess;
 };
+
+// Elements that a thread loads or stores at once: 16 bytes of them if nothing else is said.
+template <typename T, int kCount_ = 16 / static_cast<int>(sizeof(T))>
+struct alignas(kCount_ * sizeof(T)) Chunk {
+  static constexpr int kCount = kCount_;
+  T at[kCount];
+};
+template <typename T>
+using Pair = Chunk<T, 2>;
+template <typename T>
+using Quad = Chunk<T, 4>;
+
+// Whether chunks of rows lie on whole chunks: `sizes` are those of rows and what is between them, in elements.
+template <typename Chunk, typename... Pointers>
+bool are_aligned(std::initializer_list<int64_t> sizes, Pointers... pointers) {
+  for (const int64_t size : sizes) {
+    if (size % Chunk::kCount != 0) return false;
+  }
+  return ((reinterpret_cast<uintptr_t>(pointers) % sizeof(Chunk) == 0) && ...);
+}
+
+// The first `count` elements at `from`, of those that a chunk has, then zeros. `aligned` as are_aligned() says.
+template <typename Chunk, typename T>
+__device__ Chunk load_chunk(const T* from, int64_t count, bool aligned) {
+  if (aligned && count > 0) return *reinterpret_cast<const Chunk*>(from);
+  Chunk chunk{};
+#pragma unroll
+  for (int i = 0; i < Chunk::kCount; ++i) {
+    if (i < count) chunk.at[i] = from[i];
+  }
+  return chunk;
+}
+template <typename T, int kCount>
+__device__ void store_chunk(T* to, const Chunk<T, kCount>& chunk, int64_t count, bool aligned) {
+  if (aligned && count > 0) {
+    *reinterpret_cast<Chunk<T, kCount>*>(to) = chunk;
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (i < count) to[i] = chunk.at[i];
+  }
+}
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

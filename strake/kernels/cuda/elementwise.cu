@@ -15,23 +15,29 @@ __device__ int64_t first_element() { return int64_t{blockIdx.x} * kThreads + thr
 __device__ int64_t element_stride() { return int64_t{gridDim.x} * kThreads; }
 
 template <typename T>
-__global__ void bias_activation_kernel(BiasActivationForward<T> args) {
+__global__ void bias_activation_kernel(BiasActivationForward<T> args, bool aligned) {
   const int64_t row = int64_t{blockIdx.x} * args.columns;
-  for (int64_t c = threadIdx.x; c < args.columns; c += kThreads) {
-    args.y[row + c] = from_float<T>(activate(args.activation, biased(args.x, args.bias, row, c)));
+  for (int64_t c = 4 * threadIdx.x; c < args.columns; c += 4 * kThreads) {
+    const int64_t count = args.columns - c;
+    const auto x = load_chunk<Quad<T>>(args.x + row + c, count, aligned);
+    const auto bias = args.bias == nullptr ? Quad<T>{} : load_chunk<Quad<T>>(args.bias + c, count, aligned);
+    Quad<T> y;
+    for (int i = 0; i < 4; ++i)
+      y.at[i] = from_float<T>(activate(args.activation, to_float(x.at[i]) + to_float(bias.at[i])));
+    store_chunk(args.y + row + c, y, count, aligned);
   }
 }
 
 template <typename T>
-__global__ void dropout_kernel(DropoutArgs<T> args, Keep keep) {
+__global__ void dropout_kernel(DropoutArgs<T> args, Keep keep, bool aligned) {
   const int64_t token = blockIdx.x;
   const int64_t row = token * args.columns;
   for (int64_t quad = threadIdx.x; 4 * quad < args.columns; quad += kThreads) {
     const KeepFactors factors = keep_factors(keep, token, quad);
-    for (int64_t i = 0; i < 4 && 4 * quad + i < args.columns; ++i) {
-      const int64_t at = row + 4 * quad + i;
-      args.y[at] = from_float<T>(to_float(args.x[at]) * factors.of[i]);
-    }
+    const int64_t count = args.columns - 4 * quad;
+    auto values = load_chunk<Quad<T>>(args.x + row + 4 * quad, count, aligned);
+    for (int i = 0; i < 4; ++i) values.at[i] = from_float<T>(to_float(values.at[i]) * factors.of[i]);
+    store_chunk(args.y + row + 4 * quad, values, count, aligned);
   }
 }
 
@@ -54,12 +60,14 @@ __global__ void accumulate_kernel(float* sum, const T* x, int64_t count) {
 
 template <typename T>
 int bias_activation_forward(const BiasActivationForward<T>& args, void* stream) {
-  return launch(&bias_activation_kernel<T>, {args.tokens}, kThreads, stream, args);
+  return launch(&bias_activation_kernel<T>, {args.tokens}, kThreads, stream, args,
+                are_aligned<Quad<T>>({args.columns}, args.x, args.bias, args.y));
 }
 
 template <typename T>
 int dropout(const DropoutArgs<T>& args, void* stream) {
-  return launch(&dropout_kernel<T>, {args.tokens}, kThreads, stream, args, keep_of(args.dropout, args.index));
+  return launch(&dropout_kernel<T>, {args.tokens}, kThreads, stream, args, keep_of(args.dropout, args.index),
+                are_aligned<Quad<T>>({args.columns}, args.x, args.y));
 }
 
 template <typename T>

@@ -92,10 +92,7 @@ struct WarpProducts<Size, float> {
       for (int n = 0; n < Size::kDim / 8; ++n) {
         if (8 * n >= dim) break;
         const auto other = *reinterpret_cast<const Pair<float>*>(&others.at[j][column_of(n, 0)]);
-        sums.at[n][0] = fmaf(upper, other.low, sums.at[n][0]);
-        sums.at[n][1] = fmaf(upper, other.high, sums.at[n][1]);
-        sums.at[n][2] = fmaf(lower, other.low, sums.at[n][2]);
-        sums.at[n][3] = fmaf(lower, other.high, sums.at[n][3]);
+        for (int i = 0; i < 4; ++i) sums.at[n][i] = fmaf(i < 2 ? upper : lower, other.at[i % 2], sums.at[n][i]);
       }
     }
   }
