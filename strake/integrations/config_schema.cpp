@@ -23,6 +23,36 @@ std::string_view leaf_of(std::string_view path) {
   return dot == std::string_view::npos ? path : path.substr(dot + 1);
 }
 
+// Keys that begin with '_' stand for the comments that JSON does not have, and for what is to be left out for a while.
+// Takes them out, at every level, and gives their paths.
+std::vector<std::string> take_comments(Json& root) {
+  std::vector<std::string> taken;
+  std::vector<std::pair<Json*, std::string>> open{{&root, ""}};  // the depth of a file is its author's choice
+  while (!open.empty()) {
+    const auto [object, path] = std::move(open.back());
+    open.pop_back();
+    for (auto item = object->begin(); item != object->end();) {
+      std::string inner = join(path, item.key());
+      if (item.key().starts_with('_')) {
+        taken.push_back(std::move(inner));
+        item = object->erase(item);
+        continue;
+      }
+      if (item->is_object()) open.emplace_back(&*item, std::move(inner));
+      ++item;
+    }
+  }
+  return taken;
+}
+
+std::string list_comments(std::span<const std::string> paths) {
+  constexpr size_t kMostListed = 20;
+  std::vector<std::string> names;
+  for (const std::string& path : paths.first(std::min(paths.size(), kMostListed))) names.push_back(printable(path));
+  return fmt::format("taken as comments: {}{}", fmt::join(names, ", "),
+                     paths.size() > kMostListed ? fmt::format(" and {} more", paths.size() - kMostListed) : "");
+}
+
 class Checker {
  public:
   Checker(const Schema& schema, const std::string& source) : schema_(schema) { result_.source = source; }
@@ -147,9 +177,13 @@ bool CheckedValues::is_auto(const std::string& path) const {
 }
 
 CheckedValues check_values(const Json& root, const Schema& schema, const std::string& source) {
+  Json settings = root;
+  const std::vector<std::string> comments = take_comments(settings);
   Checker checker(schema, source);
-  checker.check_section(root, "", "");
-  return checker.finish();
+  checker.check_section(settings, "", "");
+  CheckedValues values = checker.finish();
+  if (!comments.empty()) values.notices.push_back(list_comments(comments));
+  return values;
 }
 
 void require_no_problems(std::span<const std::string> problems, const std::string& source) {

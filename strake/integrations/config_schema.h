@@ -15,13 +15,14 @@
 namespace strake::integrations {
 
 enum class ValueType {
-  kSection,     // an object whose keys are in the table too
-  kObject,      // any object, not looked into
-  kSwitched,    // any object; counts as set only if it holds "enabled": true at some depth
-  kBool,        // true or false
-  kBoolText,    // true or false, also as text
-  kBoolOrText,  // either, unchanged
-  kInteger,     // 64 bits; 5e8 is one, 2.5 and "8" are not
+  kSection,      // an object whose keys are in the table too
+  kObject,       // any object, not looked into
+  kSwitched,     // any object; counts as set only if it holds "enabled": true at some depth
+  kBool,         // true or false
+  kBoolText,     // true or false, also as text
+  kBoolOrText,   // either, unchanged
+  kInteger,      // 64 bits; 5e8 is one, 2.5 and "8" are not
+  kIntegerText,  // an integer, also as text
   kNumber,
   kText,
   kIntegerList,
@@ -130,7 +131,8 @@ struct CheckedValues {
 };
 
 // Error (kConfig) that starts with `source` and lists every problem: unknown keys, with the nearest name or the place
-// where the key belongs; values of another type or out of range; refused keys, with the reason.
+// where the key belongs; values of another type or out of range; refused keys, with the reason. Keys that begin with
+// '_', at any level, are comments: a notice names them.
 CheckedValues check_values(const Json& root, const Schema& schema, const std::string& source);
 
 // Throws Error (kConfig) listing `problems` unless there are none.

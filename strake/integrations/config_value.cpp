@@ -31,6 +31,7 @@ const char* expectation(ValueType type) {
     case ValueType::kBoolOrText:
       return "true, false or a text";
     case ValueType::kInteger:
+    case ValueType::kIntegerText:
       return "an integer";
     case ValueType::kNumber:
       return "a number";
@@ -105,6 +106,15 @@ Checked check_integer(const KeyRule& rule, const Json& value) {
   const std::optional<int64_t> number = whole_number(value);
   if (!number) return ValueProblem{fmt::format("{} is not a whole number of 64 bits", value.dump())};
   return in_range(rule, value, *number);
+}
+
+// What of a text is no integer stays a text.
+Json integer_of(const Json& value) {
+  if (!value.is_string()) return value;
+  const auto text = value.get<std::string>();
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc{} && end == text.data() + text.size() ? Json(number) : value;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -217,6 +227,8 @@ Checked check_value(const KeyRule& rule, const Json& value) {
       return value.is_string() ? check_choice(rule, value.get<std::string>()) : wrong_type(rule, value);
     case ValueType::kInteger:
       return check_integer(rule, value);
+    case ValueType::kIntegerText:
+      return check_integer(rule, integer_of(value));
     case ValueType::kNumber:
       return value.is_number() ? in_range(rule, value, value) : wrong_type(rule, value);
     case ValueType::kIntegerList:

@@ -33,6 +33,8 @@ constexpr std::array kAliases{
 
 constexpr std::string_view kOfAccelerate = "it belongs to Accelerate's own configuration; leave it out";
 
+constexpr std::string_view kOfTorchCompile = "it is for torch.compile, which is not needed here; leave it out";
+
 constexpr std::array kHints{
     KeyHint{"micro_batch_size_per_gpu", "the key is 'train_micro_batch_size_per_gpu'"},
     KeyHint{"per_device_train_batch_size", "the key is 'train_micro_batch_size_per_gpu'"},
@@ -55,7 +57,14 @@ constexpr std::array kHints{
     KeyHint{"zero_optimization.cpu_offload_params", "the key is 'zero_optimization.offload_param.device'"},
     KeyHint{"bf16.check_overflow", "the key is 'bf16.check_grad_overflow'"},
     KeyHint{"bf16.loss_scale", "bfloat16 needs no loss scaling; leave it out"},
+    KeyHint{"comms_config", "DeepSpeed does not read it either; its key is 'comms_logger'"},
+    KeyHint{"monitor_config",
+            "DeepSpeed does not read it either; its keys are 'tensorboard', 'wandb' and 'csv_monitor'"},
+    KeyHint{"cuda_visible_devices", "DeepSpeed does not read it either; CUDA_VISIBLE_DEVICES is of the environment"},
     KeyHint{"compile.enabled", "the key is 'compile.deepcompile'"},
+    KeyHint{"compile.disable", kOfTorchCompile},
+    KeyHint{"compile.backend", kOfTorchCompile},
+    KeyHint{"compile.kwargs", kOfTorchCompile},
 };
 
 constexpr std::array kScheduleParameters{

@@ -308,6 +308,19 @@ TEST(ResolveDsConfig, ChecksTheParametersOfTheScheduler) {
               ElementsAre(HasSubstr("the run ends before its warm-up")));
 }
 
+TEST(ResolveDsConfig, SaysThatAWarmUpHasTwoStepsAtLeast) {
+  const auto notices = [](const std::string& steps) {
+    return resolved(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": )" + steps + "}}}",
+                    {.options = {}})
+        .notices;
+  };
+  EXPECT_THAT(notices("0"),
+              ElementsAre(HasSubstr("warmup_num_steps 0: the warm-up takes 2, DeepSpeed's fewest, whose")));
+  EXPECT_THAT(notices("1"), ElementsAre(HasSubstr("warmup_num_steps 1: the warm-up takes 2, DeepSpeed's fewest")));
+  EXPECT_THAT(notices("\"auto\""), ElementsAre(HasSubstr("warmup_num_steps 0: the warm-up takes 2")));
+  EXPECT_TRUE(notices("2").empty());
+}
+
 TEST(ResolveDsConfig, LetsTheSaveLimitFlagGoBeforeNebula) {
   const std::string config = R"({"nebula": {"enabled": true}})";
   EXPECT_EQ(resolved(config, {.options = {}}).config.save_total_limit, 2);

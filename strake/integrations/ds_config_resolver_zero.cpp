@@ -103,6 +103,13 @@ void DsResolver::check_schedule(const std::string& type) {
   }
   if (!ordered("warmup_num_steps", "total_num_steps"))
     notices_.push_back("scheduler.params: the run ends before its warm-up: warmup_num_steps is above total_num_steps");
+  const auto warmup = settings_.find("scheduler.params.warmup_num_steps");
+  constexpr int64_t kFewest = 2;
+  if (warmup == settings_.end() || warmup->second.value.is_null()) return;
+  const auto steps = warmup->second.value.get<int64_t>();
+  if (steps >= kFewest) return;
+  notices_.push_back(fmt::format("scheduler.params.warmup_num_steps {}: the warm-up takes {}, DeepSpeed's fewest{}",
+                                 steps, kFewest, steps == 0 ? ", whose newer versions refuse 0" : ""));
 }
 
 void DsResolver::resolve_zero() {

@@ -124,6 +124,22 @@ TEST(DsConfigSource, AllowsHjson) {
               HasSubstr("--deepspeed (inline): line 1, column 3: the comment has no end"));
 }
 
+TEST(DsConfig, TakesKeysThatBeginWithAnUnderscoreAsComments) {
+  const CheckedValues values = parse_ds_config(R"({
+    "_comment": "for two ranks", "_optimizer": {"type": "NoSuch"}, "train_batch_size": 8,
+    "zero_optimization": {"stage": 2, "_comment_stage": [1, 2, 3]},
+    "amp": {"_enabled": true, "_before": {"enabled": true}}
+  })");
+  EXPECT_EQ(values.values.at("train_batch_size"), 8);
+  EXPECT_EQ(values.values.at("zero_optimization.stage"), 2);
+  EXPECT_FALSE(values.has("optimizer.type"));
+  EXPECT_THAT(values.notices, ElementsAre("taken as comments: _comment, _optimizer, zero_optimization._comment_stage, "
+                                          "amp._before, amp._enabled"));
+  std::string many;
+  for (int i = 0; i < 30; ++i) many += fmt::format("\"_{}\": {},", i, i);
+  EXPECT_THAT(parse_ds_config("{" + many + "}").notices, ElementsAre(HasSubstr(" and 10 more")));
+}
+
 TEST(DsConfig, RefusesDuplicateKeysAndKeysWithTwoNames) {
   expect_refused({
       {R"({"fp16": {"enabled": true, "enabled": false}})", "key 'enabled' occurs twice in one object"},
@@ -152,6 +168,9 @@ TEST(DsConfig, NamesTheKeyThatAnUnknownOneMayHaveMeant) {
       {R"({"bfloat16": {"check_overflow": true}})", "key 'bfloat16.check_overflow': unknown; the key is 'bf16.check"},
       {R"({"optimizer": {"type": "AdamW", "params": {"max_grad_norm": 1}}})", "use 'gradient_clipping'"},
       {R"({"zero_optimization.stage": 3})", "levels are nested objects, not dots"},
+      {R"({"comms_config": {}})",
+       "'comms_config': unknown; DeepSpeed does not read it either; its key is 'comms_logger'"},
+      {R"({"compile": {"disable": false, "backend": "inductor"}})", "'compile.backend': unknown; it is for torch.comp"},
       {R"({"qqqqqqqqqqqq": 1})", "--deepspeed (inline): key 'qqqqqqqqqqqq': unknown"},
   });
 }

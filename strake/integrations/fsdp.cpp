@@ -34,7 +34,7 @@ constexpr std::string_view kNoXla = "there is no XLA; leave it out";
 constexpr std::string_view kLoading = "each rank reads the weights one block at a time and keeps its part";
 
 constexpr std::array kKeys{
-    accepted("version", kInteger, "2", "both versions mean the same sharding").range(1, 2),
+    accepted("version", kIntegerText, "2", "both versions mean the same sharding").range(1, 2),
     honoured("reshard_after_forward", kBoolOrText, "null")
         .one_of("full_shard|shard_grad_op|no_shard|hybrid_shard|hybrid_shard_zero2|true|false"),
     honoured("cpu_offload", kBoolText, "false"),

@@ -60,6 +60,10 @@ TEST(Fsdp, ReadsTheConfigurationWithOrWithoutItsPrefix) {
   EXPECT_TRUE(options.activation_checkpointing);
   EXPECT_THAT(options.notices, IsEmpty());
   EXPECT_EQ(parse_fsdp("", R"({"reshard_after_forward": false})").stage, 2);
+  EXPECT_EQ(refusal("true", R"({"version": "2"})"), "accepted");
+  EXPECT_EQ(refusal("true", R"({"fsdp_version": "1"})"), "accepted");
+  EXPECT_THAT(parse_fsdp("true", R"({"_comment": "of the large runs"})").notices,
+              ElementsAre("taken as comments: _comment"));
   EXPECT_EQ(parse_fsdp("auto_wrap", R"({"reshard_after_forward": "TRUE"})").stage, 3);
   EXPECT_THAT(parse_fsdp("true", R"({"state_dict_type": "SHARDED_STATE_DICT"})").notices,
               ElementsAre(HasSubstr("the model in one piece")));
@@ -81,6 +85,8 @@ TEST(Fsdp, IsStrictAboutTheConfiguration) {
   EXPECT_THAT(refusal("true", R"({"min_num_params": "2000"})"), HasSubstr("write 2000 without quotes"));
   EXPECT_THAT(refusal("true", R"({"xla": true})"), HasSubstr("there is no XLA"));
   EXPECT_THAT(refusal("true", R"({"version": 3})"), HasSubstr("3 is not in [1, 2]"));
+  EXPECT_THAT(refusal("true", R"({"version": "3"})"), HasSubstr("3 is not in [1, 2]"));
+  EXPECT_THAT(refusal("true", R"({"version": "two"})"), HasSubstr("found the text \"two\", expected an integer"));
   EXPECT_THAT(refusal("true", R"({"fsdp_sharding_strategy": "FULL_SHARD"})"), HasSubstr("give it to --fsdp"));
   EXPECT_THAT(refusal("true", R"({"xla": false, "fsdp_xla": false})"), HasSubstr("with and without 'fsdp_'"));
   EXPECT_THAT(refusal("true", R"({"reshard_after_forward": "half_shard"})"), HasSubstr("is none of full_shard"));
