@@ -163,6 +163,17 @@ fs::path CheckpointWriter::commit(const std::map<std::string, FileSum>& sums) {
 
 bool has_checkpoints(const fs::path& output_dir) { return !list_by_name(output_dir).empty(); }
 
+std::optional<fs::path> find_obstacle(const fs::path& output_dir) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(output_dir, error)) {
+    std::error_code unknown;
+    const fs::file_type type = entry.symlink_status(unknown).type();
+    const bool is_in_the_way = type != fs::file_type::directory && type != fs::file_type::symlink;
+    if (is_in_the_way && parse_step(entry.path().filename().string())) return entry.path();
+  }
+  return std::nullopt;
+}
+
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
   std::vector<CheckpointFolder> found = list_by_name(output_dir);
   std::erase_if(found, [](const CheckpointFolder& folder) { return !is_there(folder.path / kManifest); });

@@ -49,6 +49,10 @@ std::filesystem::path temporary_folder(const std::filesystem::path& output_dir, 
 // True if there is any folder called checkpoint-<step>, also one that is no complete checkpoint or somebody else's.
 bool has_checkpoints(const std::filesystem::path& output_dir);
 
+// A file called checkpoint-<step>, which a checkpoint would replace; none if there is no such file. Links are none: of
+// them nothing but the link is replaced.
+std::optional<std::filesystem::path> find_obstacle(const std::filesystem::path& output_dir);
+
 struct CheckpointFolder {
   std::filesystem::path path;
   int64_t step = 0;

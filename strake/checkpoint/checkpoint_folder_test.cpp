@@ -160,6 +160,17 @@ TEST_F(CheckpointFolderTest, FoldersOfOthersAreSeenButNotListed) {
   EXPECT_TRUE(steps().empty());
 }
 
+TEST_F(CheckpointFolderTest, OnlyAFileIsInTheWayOfACheckpoint) {
+  save(1);
+  fs::create_directories(folder_ / "checkpoint-500");
+  fs::create_symlink("checkpoint-3", folder_ / "checkpoint-3");  // a circle
+  write_file_atomically(folder_ / "checkpoint-best", "");
+  EXPECT_EQ(find_obstacle(folder_), std::nullopt);
+  EXPECT_EQ(find_obstacle(folder_ / "nowhere"), std::nullopt);
+  write_file_atomically(folder_ / "checkpoint-4", "");
+  EXPECT_EQ(find_obstacle(folder_), folder_ / "checkpoint-4");
+}
+
 TEST_F(CheckpointFolderTest, AManifestThatContradictsItselfIsRefused) {
   const fs::path file = save(3) / "manifest.json";
   const Json good = read_json(file, kMaxIndexBytes);

@@ -78,6 +78,10 @@ void check_output_folder(const TrainConfig& config, const std::optional<fs::path
           "--output_dir {} is the folder of --model_name_or_path, whose model would be replaced: name another one, or "
           "pass --overwrite_output_dir",
           config.output_dir);
+  const std::optional<fs::path> obstacle = checkpoint::find_obstacle(config.output_dir);
+  require(!obstacle, ErrorKind::kUsage,
+          "--output_dir {}: {} is no folder, and the checkpoint of that step would replace it: move it away",
+          config.output_dir, obstacle.value_or("").string());
   if (config.overwrite_output_dir || !checkpoint::has_checkpoints(config.output_dir)) return;
   require(resume_from.has_value(), ErrorKind::kUsage,
           "--output_dir {} has checkpoints of an earlier run: pass --resume_from_checkpoint true to continue it or "

@@ -219,6 +219,19 @@ def test_checkpoints_of_others_are_not_written_over_unasked(inputs, tmp_path):
     assert "none of the checkpoints" in refusal(inputs, tmp_path, code=4, resume_from_checkpoint="true")
 
 
+def test_a_file_in_the_place_of_a_checkpoint_is_not_replaced(inputs, finished, tmp_path):
+    for folder, flags in (
+        (tmp_path / "new", {}),
+        (tmp_path / "new", {"overwrite_output_dir": True}),
+        (tmp_path / "new", {"dry_run": True}),
+        (finished, {"resume_from_checkpoint": "true"}),
+    ):
+        folder.mkdir(exist_ok=True)
+        (folder / "checkpoint-20").write_text("notes")
+        message = refusal(inputs, folder, **flags)
+        assert "checkpoint-20 is no folder, and the checkpoint of that step would replace it: move it away" in message
+
+
 def test_a_checkpoint_without_its_manifest_is_named_when_it_is_passed_over(inputs, finished):
     (finished / "checkpoint-12/manifest.json").unlink()
     outcome = run(train_command(inputs, finished, **FLAGS, resume_from_checkpoint="true"))
