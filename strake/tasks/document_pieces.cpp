@@ -41,10 +41,21 @@ void DocumentPieces::append_token_files(const std::vector<std::string>& paths, c
   require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
           "{} was prepared with another tokenizer than the model's", source_);
   require(!loaded.info.has_pairs, ErrorKind::kData, "{} holds pairs of texts, not documents", source_);
-  for (int64_t i = 0; i < loaded.dataset.size(); ++i) append(loaded.dataset.tokens(i));
+  max_length_ = loaded.info.max_length;
+  for (int64_t i = 0; i < loaded.dataset.size(); ++i) {
+    const std::span<const int32_t> document = loaded.dataset.tokens(i);
+    if (std::ssize(document) >= max_length_) num_full_ += 1;
+    append(document);
+  }
 }
 
 void DocumentPieces::log_counts() const {
+  if (num_full_ > 0) {
+    log::warning(
+        "{}: {} of {} documents have {} tokens, where strake prepare cuts them (--max_seq_length): what it cut off is "
+        "not trained on",
+        source_, num_full_, num_documents_, max_length_);
+  }
   if (num_short_documents_ > 0) {
     log::info("{}: {} of {} documents have fewer than two tokens, so that there is nothing to predict: left out",
               source_, num_short_documents_, num_documents_);

@@ -31,7 +31,7 @@ class DocumentPieces {
   int64_t num_documents() const { return num_documents_; }
   int64_t num_short_documents() const { return num_short_documents_; }  // fewer than two tokens
   int64_t num_short_ends() const { return num_short_ends_; }            // of one token, of documents that were cut
-  // Says what was left out.
+  // Says what was left out, and what may have been before.
   void log_counts() const;
   data::TokenDataset build() { return builder_.build(); }
 
@@ -42,6 +42,8 @@ class DocumentPieces {
   int64_t num_documents_ = 0;
   int64_t num_short_documents_ = 0;
   int64_t num_short_ends_ = 0;
+  int64_t num_full_ = 0;  // as long as strake prepare let them be
+  int64_t max_length_ = 0;
   int64_t num_pieces_ = 0;
 };
 

@@ -52,9 +52,11 @@ PrepareReport prepare(const PrepareConfig& config) {
                      }
                      report.rows += rows.num_rows();
                      report.tokens += rows.offsets.back();
+                     report.rows_cut += std::ssize(rows.cut_rows);
                    });
   require(report.rows > 0, ErrorKind::kData, "{} has no rows", config.input.front());
   writer.finish();
+  warn_of_cut_rows(report.rows_cut, config.text.max_seq_length);
   report.seconds = seconds_since(loaded);
   return report;
 }

@@ -36,6 +36,7 @@ struct PrepareConfig {
 struct PrepareReport {
   int64_t rows = 0;
   int64_t tokens = 0;
+  int64_t rows_cut = 0;  // with more tokens than --max_seq_length
   int64_t text_bytes = 0;
   double load_seconds = 0;  // tokenizer, and the pass over the labels
   double seconds = 0;       // everything else

@@ -5,7 +5,7 @@ import resource
 import shutil
 
 import pytest
-from program import SANITIZE, command, losses, metrics, run, strake
+from program import SANITIZE, command, losses, metrics, run, strake, summary
 from tiny_models import make_language_model, make_model, read_config, reviews, write_table
 
 USAGE, DATA = 2, 3
@@ -73,6 +73,18 @@ def test_prepared_tokens_train_alike(folder, tmp_path):
     strake("prepare", tokenizer=folder / "gpt2", input=folder / "train.txt", output=tokens, max_seq_length=10000)
     train(folder, tmp_path / "tokens", train_file=tokens)
     assert losses(tmp_path / "tokens") == losses(tmp_path / "text")
+
+
+def test_documents_that_prepare_has_cut_are_told(folder, tmp_path):
+    texts = ["~" * 40, "~" * 8, "~" * 7]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    tokens = tmp_path / "tokens.parquet"
+    prepare = {"tokenizer": folder / "gpt2", "input": tmp_path / "texts.jsonl", "output": tokens}
+    assert summary("prepare", max_seq_length=8, **prepare)["rows_cut"] == 1
+    told = train(folder, tmp_path / "out", train_file=tokens).err
+    assert "2 of 3 documents have 8 tokens, where strake prepare cuts them (--max_seq_length)" in told
+    strake("prepare", max_seq_length=100, **prepare)
+    assert "where strake prepare cuts them" not in train(folder, tmp_path / "whole", train_file=tokens).err
 
 
 def test_a_resumed_run_ends_with_the_same_bits(folder, tmp_path):
