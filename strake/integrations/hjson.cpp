@@ -206,7 +206,8 @@ class Rewriter {
     require_here(!is_python_number, position_,
                  "found what Python writes for a number that is not finite; leave the key out for its default");
     const size_t begin = position_;
-    const size_t line_end = std::min(text_.find_first_of(kEndsOfLine, begin), text_.size());
+    if (line_end_ <= begin) line_end_ = std::min(text_.find_first_of(kEndsOfLine, begin), text_.size());
+    const size_t line_end = line_end_;
     for (; position_ <= line_end; ++position_) {
       const bool is_comment = starts("#") || starts("//") || starts("/*");
       if (position_ < line_end && !is_comment && !is_one_of(next(), ",}]")) continue;
@@ -250,6 +251,7 @@ class Rewriter {
   std::string_view text_;
   const std::string& source_;
   size_t position_ = 0;
+  size_t line_end_ = 0;           // of the last value without quotes: a line of many values is searched once
   size_t swallowing_ = kNoBrace;  // where the last text without quotes that has a closing bracket in it begins
   std::string json_;
   std::vector<Container> open_;

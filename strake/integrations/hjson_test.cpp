@@ -85,6 +85,13 @@ TEST(Hjson, ProblemsHaveAPlace) {
   EXPECT_EQ(problem("{\n a: [1, 2"), "text: line 2, column 5: '[' has no ']'");
 }
 
+// A search for the end of the line from each value would take minutes.
+TEST(Hjson, ReadsManyValuesOnOneLineInOnePass) {
+  std::string line = "[0";
+  for (int i = 1; i < 200'000; ++i) line += fmt::format(",{}", i);
+  EXPECT_EQ(parsed("{a: " + line + "]}").at("a").size(), 200'000);
+}
+
 TEST(Hjson, HostileTextIsRefusedByOneOfTheTwo) {
   const std::string deep(100'000, '[');
   EXPECT_THROW(parsed(deep), Error);
