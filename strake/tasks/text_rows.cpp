@@ -64,32 +64,29 @@ void require_room_beside(const tokenizers::Tokenizer& tokenizer, std::string_vie
           options.max_seq_length, *options.doc_stride);
 }
 
-tokenizers::Encoding encode_question(const tokenizers::Tokenizer& tokenizer, std::string_view question,
-                                     std::string_view context, const TextOptions& options) {
-  const tokenizers::Truncation windows{.max_length = options.max_seq_length,
-                                       .stride = *options.doc_stride,
-                                       .strategy = tokenizers::TruncationStrategy::kOnlySecond};
-  try {
-    return tokenizer.encode(question, context, {.truncation = windows});
-  } catch (const Error&) {
-    require_room_beside(tokenizer, question, *options.doc_stride, options);
-    throw;
-  }
-}
-
 // The windows of a question and its context.
 void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view question, std::string_view context,
                     const Request& request, EncodedRows& rows) {
   const TextOptions& options = request.options;
   require(!question.empty(), ErrorKind::kData, "column '{}' is empty: there is no question", options.text_column);
-  const tokenizers::Encoding encoding = encode_question(tokenizer, question, context, options);
-  const auto is_of_context = [](const tokenizers::TokenSource& source) { return source.text == 1; };
-  const bool has_context = std::ranges::any_of(encoding.sources, is_of_context);
+  const tokenizers::Truncation windows{.max_length = options.max_seq_length,
+                                       .stride = *options.doc_stride,
+                                       .strategy = tokenizers::TruncationStrategy::kOnlySecond};
+  bool has_context = false;
+  const auto append = [&](const tokenizers::Encoding& window) {
+    const auto is_of_context = [](const tokenizers::TokenSource& source) { return source.text == 1; };
+    has_context = has_context || std::ranges::any_of(window.sources, is_of_context);
+    append_with_places(window, 1, request.places, rows);
+  };
+  try {
+    tokenizer.encode_windows(question, context, windows, append);
+  } catch (const Error&) {
+    require_room_beside(tokenizer, question, *options.doc_stride, options);
+    throw;
+  }
   if (!has_context) require_room_beside(tokenizer, question, 0, options);
   require(has_context, ErrorKind::kData, "column '{}' has no tokens: there is nothing to look for an answer in",
           options.text_pair_column);
-  append_with_places(encoding, 1, request.places, rows);
-  for (const tokenizers::Encoding& window : encoding.overflowing) append_with_places(window, 1, request.places, rows);
   rows.first_sequences.push_back(std::ssize(rows.offsets) - 1);
 }
 

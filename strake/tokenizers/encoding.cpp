@@ -19,17 +19,16 @@ void visit_fields(A& a, B& b, const Visit& visit) {
   visit(a.sources, b.sources);
 }
 
-Encoding window(const Encoding& encoding, int64_t begin, int64_t end) {
-  Encoding cut;
-  visit_fields(cut, encoding, [&](auto& to, const auto& from) { to.assign(from.begin() + begin, from.begin() + end); });
-  return cut;
-}
-
 void append_tokens(Encoding& encoding, const Encoding& next) {
   visit_fields(encoding, next, [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); });
 }
 
-std::vector<std::pair<int64_t, int64_t>> windows(int64_t size, int64_t max_length, int64_t step, Direction direction) {
+std::vector<std::pair<int64_t, int64_t>> windows(int64_t size, int64_t max_length, int64_t stride,
+                                                 Direction direction) {
+  require(stride < max_length, ErrorKind::kConfig,
+          "stride {} must be less than the {} tokens that truncation leaves after the special tokens", stride,
+          max_length);
+  const int64_t step = max_length - stride;
   std::vector<std::pair<int64_t, int64_t>> ranges;
   if (direction == Direction::kRight) {
     for (int64_t begin = 0; ranges.empty() || ranges.back().second < size; begin += step)
@@ -39,6 +38,12 @@ std::vector<std::pair<int64_t, int64_t>> windows(int64_t size, int64_t max_lengt
       ranges.emplace_back(std::max<int64_t>(end - max_length, 0), end);
   }
   return ranges;
+}
+
+// Of a text that alone gives way to another one of `size` tokens.
+void require_room(int64_t size, int64_t max_length) {
+  require(max_length > size, ErrorKind::kData,
+          "Truncation error: Sequence to truncate too short to respect the provided max_length");
 }
 
 void pad_one(Encoding& encoding, int64_t length, const Padding& padding) {
@@ -59,6 +64,12 @@ void pad_one(Encoding& encoding, int64_t length, const Padding& padding) {
 
 }  // namespace
 
+Encoding part_of(const Encoding& encoding, int64_t begin, int64_t end) {
+  Encoding cut;
+  visit_fields(cut, encoding, [&](auto& to, const auto& from) { to.assign(from.begin() + begin, from.begin() + end); });
+  return cut;
+}
+
 void truncate(Encoding& encoding, int64_t max_length, int64_t stride, Direction direction) {
   const auto size = static_cast<int64_t>(encoding.size());
   if (max_length >= size) return;
@@ -68,14 +79,19 @@ void truncate(Encoding& encoding, int64_t max_length, int64_t stride, Direction 
     encoding.overflowing.push_back(std::move(all));
     return;
   }
-  require(stride < max_length, ErrorKind::kConfig,
-          "stride {} must be less than the {} tokens that truncation leaves after the special tokens", stride,
-          max_length);
-  const auto ranges = windows(size, max_length, max_length - stride, direction);
-  Encoding first = window(encoding, ranges[0].first, ranges[0].second);
+  const auto ranges = windows(size, max_length, stride, direction);
+  Encoding first = part_of(encoding, ranges[0].first, ranges[0].second);
   for (size_t i = 1; i < ranges.size(); ++i)
-    first.overflowing.push_back(window(encoding, ranges[i].first, ranges[i].second));
+    first.overflowing.push_back(part_of(encoding, ranges[i].first, ranges[i].second));
   encoding = std::move(first);
+}
+
+std::vector<std::pair<int64_t, int64_t>> windows_of_second(int64_t first_size, int64_t size,
+                                                           const Truncation& truncation) {
+  if (first_size + size <= truncation.max_length) return {{0, size}};
+  require_room(first_size, truncation.max_length);
+  return windows(size, truncation.max_length - first_size, truncation.stride,
+                 truncation.direction.value_or(Direction::kRight));
 }
 
 void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncation) {
@@ -96,8 +112,7 @@ void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncati
     Encoding* target = truncation.strategy == TruncationStrategy::kOnlyFirst ? &first : second;
     require(target != nullptr, ErrorKind::kData, "Truncation error: Second sequence not provided");
     const auto size = static_cast<int64_t>(target->size());
-    require(size > excess, ErrorKind::kData,
-            "Truncation error: Sequence to truncate too short to respect the provided max_length");
+    require_room(max_length + excess - size, max_length);
     cut(*target, size - excess);
     return;
   }
@@ -116,7 +131,7 @@ void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncati
 void append(Encoding& encoding, Encoding next) {
   std::vector<Encoding> combined;
   const auto combine = [&combined](const Encoding& left, const Encoding& right) {
-    combined.push_back(window(left, 0, static_cast<int64_t>(left.size())));
+    combined.push_back(part_of(left, 0, static_cast<int64_t>(left.size())));
     append_tokens(combined.back(), right);
   };
   // A long text has many windows: they go as soon as they are copied.

@@ -63,6 +63,14 @@ void truncate(Encoding& encoding, int64_t max_length, int64_t stride, Direction 
 // Error (kData) if an only_first or only_second text is too short to give way.
 void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncation);
 
+// Tokens [begin, end), without further windows.
+Encoding part_of(const Encoding& encoding, int64_t begin, int64_t end);
+
+// The tokens, [begin, end), of a second text of `size` tokens that truncate_pair with kOnlySecond would put into each
+// window beside a first text of `first_size`. The same errors.
+std::vector<std::pair<int64_t, int64_t>> windows_of_second(int64_t first_size, int64_t size,
+                                                           const Truncation& truncation);
+
 // Appends `next`; the windows of both are combined in every way but the first with the first.
 void append(Encoding& encoding, Encoding next);
 

@@ -1,6 +1,9 @@
 // Compares with records of two small tokenizers that tools/make_tokenizer_fixtures.py trained; needs no other data.
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include <thread>
 
 #include "strake/core/file.h"
@@ -159,6 +162,33 @@ TEST_P(Fixture, OnlyTheFirstWindowOfATextComesWhereNoOthersAreWanted) {
         EXPECT_EQ(first.offsets, all.offsets);
         EXPECT_EQ(first.was_cut, !all.overflowing.empty());
         EXPECT_TRUE(first.overflowing.empty());
+      });
+    }
+  }
+}
+
+TEST_P(Fixture, WindowsOfASecondTextComeOneByOneAsTheyDoTogether) {
+  const std::string first = "a fog";
+  for (const auto& [max_length, stride] : {std::pair<int64_t, int64_t>{12, 2}, {13, 0}, {1000, 5}}) {
+    for (const Direction direction : {Direction::kRight, Direction::kLeft}) {
+      const Truncation truncation{.max_length = max_length,
+                                  .stride = stride,
+                                  .strategy = TruncationStrategy::kOnlySecond,
+                                  .direction = direction};
+      for_each_record(folder() / "records.jsonl", [&](const Json& record) {
+        const std::string second = record.at("text");
+        std::vector<Encoding> together{tokenizer_->encode(first, second, {.truncation = truncation})};
+        std::ranges::copy(together.front().overflowing, std::back_inserter(together));
+        size_t count = 0;
+        tokenizer_->encode_windows(first, second, truncation, [&](const Encoding& window) {
+          ASSERT_LT(count, together.size());
+          const Encoding& expected = together[count++];
+          EXPECT_EQ(window.ids, expected.ids);
+          EXPECT_EQ(window.type_ids, expected.type_ids);
+          EXPECT_EQ(window.offsets, expected.offsets);
+          EXPECT_EQ(window.sources, expected.sources);
+        });
+        EXPECT_EQ(count, together.size());
       });
     }
   }

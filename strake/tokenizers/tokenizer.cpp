@@ -197,6 +197,24 @@ Encoding Tokenizer::encode(std::string_view text, std::optional<std::string_view
   return encoding;
 }
 
+void Tokenizer::encode_windows(std::string_view text, std::string_view pair, const Truncation& truncation,
+                               const std::function<void(const Encoding&)>& sink) const {
+  Truncation reduced = without_special_tokens(truncation, spec_.post_processor.added(true));
+  if (!reduced.direction) reduced.direction = spec_.truncation_side;
+  const Encoding first = encode_one(text, 0, kNoLimit);
+  const Encoding second = encode_one(pair, 1, kNoLimit);
+  const auto ranges = windows_of_second(std::ssize(first.ids), std::ssize(second.ids), reduced);
+  for (const auto& [begin, end] : ranges) {
+    // Post-processors treat further windows in another way than the first, which is why it is there each time.
+    Encoding question = first;
+    Encoding window = part_of(second, ranges.front().first, ranges.front().second);
+    const bool is_first = begin == ranges.front().first;
+    if (!is_first) window.overflowing.push_back(part_of(second, begin, end));
+    const Encoding encoding = spec_.post_processor.process(question, &window, /*add_special_tokens=*/true);
+    sink(is_first ? encoding : encoding.overflowing.front());
+  }
+}
+
 std::string Tokenizer::decode(std::span<const int32_t> ids, DecodeOptions options) const {
   std::vector<std::string> tokens;
   for (const int32_t id : ids) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -48,6 +49,11 @@ class Tokenizer {
   // Error (kConfig) if truncation leaves no room for special tokens or is not longer than the stride.
   Encoding encode(std::string_view text, std::optional<std::string_view> pair = std::nullopt,
                   const EncodeOptions& options = {}) const;
+
+  // The encoding of a pair and its further windows, as encode() gives them with TruncationStrategy::kOnlySecond, one
+  // after the other: of a long second text most of the memory is for them. The same errors.
+  void encode_windows(std::string_view text, std::string_view pair, const Truncation& truncation,
+                      const std::function<void(const Encoding&)>& sink) const;
 
   // Ids that are not in the vocabulary are left out.
   std::string decode(std::span<const int32_t> ids, DecodeOptions options = {}) const;

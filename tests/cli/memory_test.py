@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from program import command, environment
-from tiny_models import make_model, make_tagger, reviews
+from tiny_models import make_model, make_reader, make_tagger, reviews
 
 # More than four row groups of the output (64 Ki rows), so that all buffers have been as full in the smaller run as they
 # get: with two a predict run takes 7 % less, from four on nothing grows.
@@ -101,3 +101,19 @@ def test_one_long_text_takes_a_few_times_its_size(tmp_path, family):
     small, large = peak(20), peak(20_000_000)
     print(f"{family}: {small / 2**20:.0f} MiB, with 20 MB in one text {large / 2**20:.0f} MiB")
     assert large - small < 12 * 20_000_000
+
+
+def test_a_long_context_is_not_there_once_more_for_each_of_its_windows(tmp_path):
+    model = make_reader(tmp_path / "model")
+
+    def peak(size):
+        file = tmp_path / f"{size}.parquet"
+        context = "the film was good\n" * (size // 18)
+        pyarrow.parquet.write_table(pyarrow.table({"question": ["what was good?"], "context": [context]}), file)
+        flags = {"input": file, "output": tmp_path / "out.parquet", "keep_columns": "", "doc_stride": 32}
+        return peak_bytes(command("predict", model_name_or_path=model, max_seq_length=64, **flags))
+
+    size = 2_000_000
+    small, large = peak(18), peak(size)
+    print(f"{small / 2**20:.0f} MiB, with {size} bytes in one context {large / 2**20:.0f} MiB")
+    assert large - small < 60 * size
