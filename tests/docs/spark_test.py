@@ -20,7 +20,8 @@ import subprocess
 from pyspark.sql import SparkSession
 from scored import scored
 
-spark = (SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = (SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
+         .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
          .config("spark.sql.execution.arrow.maxRecordsPerBatch", "7").getOrCreate())
 spark.sparkContext.addPyFile("scored.py")
 rows = spark.read.parquet("test.parquet").repartition(3)
@@ -46,7 +47,8 @@ def folder(tmp_path):
         pytest.skip("there is no Spark")
     make_model(tmp_path / "out", head=True)
     write_table(tmp_path / "test.parquet", reviews(100))
-    (tmp_path / "scored.py").write_text(re.search(r"cat > scored.py <<'END'\n(.*?)END\n", HOWTO.read_text(), re.S)[1])
+    code = re.search(r"cat > scored.py <<'END'\n(.*?)END\n", HOWTO.read_text(), re.S)[1]
+    (tmp_path / "scored.py").write_text(code.replace('"out"', f'"{tmp_path}/out"'))  # executors have other folders
     return tmp_path
 
 
@@ -67,6 +69,7 @@ def test_spark_gets_the_bits_of_predict_reads_its_files_and_hears_of_failures(fo
     )
     assert job.returncode == 0, job.stderr
     assert "strake worker ended with exit code 3" in job.stdout, job.stdout
+    assert "standard input: there is no column 'text'; the columns are number" in job.stdout, job.stdout
     flags = {"model_name_or_path": folder / "out", "input": folder / "test.parquet", "max_seq_length": 64}
     strake("predict", **flags, keep_columns="number", output=folder / "direct.parquet")
     assert by_number(folder / "spark") == by_number(folder / "direct.parquet")
