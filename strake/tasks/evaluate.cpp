@@ -51,7 +51,7 @@ std::string find_answers_column(const EvaluateConfig& config) {
 
 // With the columns that the task reads and no others.
 data::TableReader open_input(const ScoreConfig& config, ScoringTask task, const std::string& answers_column) {
-  const TextOptions text = columns_of(config);
+  const TextOptions text = plan_scoring(config).text;
   data::TableSource source = make_source(config.input, config.text.encoding);
   for (const std::string& name : {text.text_column, text.text_pair_column,
                                   task == ScoringTask::kTextClassification ? text.label_column : answers_column}) {

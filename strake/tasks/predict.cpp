@@ -226,8 +226,10 @@ PredictReport predict(const PredictConfig& config) {
   if (place.is_folder()) strake::create_directories(place.folder());
   PredictionJob job(place.job_folder(), name);
   const KeptColumns kept(config.keep_columns);
-  const TextOptions text = columns_of(config.score);
-  data::TableReader input = open_input(source_of(config, text, kept), text);
+  const ScoringPlan plan = plan_scoring(config.score);
+  const PredictionColumns columns(config.output_columns, plan.task, plan.encoder);
+  data::TableReader input = open_input(source_of(config, plan.text, kept), plan.text);
+  columns.require_new(input.column_names(), kept, input.files().front().string());
   const auto loading = Clock::now();
   auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));
   ScoringModel model = load_scoring_model(config.score);
@@ -238,11 +240,11 @@ PredictReport predict(const PredictConfig& config) {
             .place = place,
             .model = model,
             .input = input,
-            .columns = {config.output_columns, model.task, model.engine.config()},
+            .columns = columns,
             .kept = kept,
             .identity = {},
             .start = start};
-  task.identity = identity_of(config, model, task.columns.names(), describe_files(input.files()));
+  task.identity = identity_of(config, model, columns.names(), describe_files(input.files()));
   task.identity["model_fingerprint"] = loaded;
   if (!config.overwrite_output && !job.is_unfinished()) {
     if (std::optional<PredictReport> report = finished_report(place, task.identity)) {

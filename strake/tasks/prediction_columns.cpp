@@ -85,6 +85,17 @@ PredictionColumns::PredictionColumns(const std::vector<std::string>& names, cons
   if (task_ == ScoringTask::kTextClassification && !regression_) names_.emplace_back("probabilities");
 }
 
+void PredictionColumns::require_new(const std::vector<std::string>& input, const KeptColumns& kept,
+                                    const std::string& file) const {
+  const std::vector<std::string>& handed_on = kept.all() ? input : kept.names();
+  for (const std::string& name : names_) {
+    require(std::ranges::find(handed_on, name) == handed_on.end(), ErrorKind::kData,
+            "{}: the column '{}' that would be added already exists; rename or drop it, or leave it out with "
+            "--keep_columns, or name other --output_columns",
+            file, name);
+  }
+}
+
 std::vector<data::ExtraColumn> PredictionColumns::of(const ScoredRows& rows) const {
   if (const auto* spans = std::get_if<data::SpanRows>(&rows)) {
     if (task_ == ScoringTask::kQuestionAnswering) return of_answers(*spans);

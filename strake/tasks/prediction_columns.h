@@ -12,6 +12,19 @@
 
 namespace strake::tasks {
 
+// --keep_columns: the columns of the input that go into the output. None: all; one empty name: none at all.
+class KeptColumns {
+ public:
+  explicit KeptColumns(const std::vector<std::string>& names);
+  bool all() const { return all_; }
+  const std::vector<std::string>& names() const { return names_; }  // if not all()
+  data::Table of(const data::Table& table) const { return all_ ? table : table.select(names_); }
+
+ private:
+  std::vector<std::string> names_;
+  bool all_ = true;
+};
+
 // Of a number of rows: logits or embeddings, fp32 [rows, width]; of token classification entities, of question
 // answering answers, best first, with their text as label.
 using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
@@ -41,6 +54,8 @@ class PredictionColumns {
   // A row's values depend on its own outputs alone.
   std::vector<data::ExtraColumn> of(const ScoredRows& rows) const;
   const std::vector<std::string>& names() const { return names_; }
+  // Error (kData) if one of the names is among those of the input that are kept. `file`: whose columns these are.
+  void require_new(const std::vector<std::string>& input, const KeptColumns& kept, const std::string& file) const;
 
  private:
   std::vector<data::ExtraColumn> of_classes(const at::Tensor& logits) const;
@@ -54,18 +69,5 @@ class PredictionColumns {
 
 // The part of these checks that needs no model.
 void check_output_columns(const std::vector<std::string>& names);
-
-// --keep_columns: the columns of the input that go into the output. None: all; one empty name: none at all.
-class KeptColumns {
- public:
-  explicit KeptColumns(const std::vector<std::string>& names);
-  bool all() const { return all_; }
-  const std::vector<std::string>& names() const { return names_; }  // if not all()
-  data::Table of(const data::Table& table) const { return all_ ? table : table.select(names_); }
-
- private:
-  std::vector<std::string> names_;
-  bool all_ = true;
-};
 
 }  // namespace strake::tasks

@@ -134,16 +134,6 @@ PredictionOutput::PredictionOutput(OutputPlace place, PredictionColumns columns,
   if (!place_.is_folder()) options_.rows_per_file = std::numeric_limits<int64_t>::max();
 }
 
-void PredictionOutput::check_names(const std::vector<std::string>& input, const std::string& file) const {
-  const std::vector<std::string>& kept = kept_.all() ? input : kept_.names();
-  for (const std::string& name : columns_.names()) {
-    require(std::ranges::find(kept, name) == kept.end(), ErrorKind::kData,
-            "{}: the column '{}' that would be added already exists; rename or drop it, or leave it out with "
-            "--keep_columns",
-            file, name);
-  }
-}
-
 void PredictionOutput::append(const data::Table& table, const ScoredRows& scored) {
   const data::Table kept = kept_.of(table);
   const int64_t rows = table.num_rows();

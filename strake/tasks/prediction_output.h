@@ -65,9 +65,6 @@ class PredictionOutput {
  public:
   PredictionOutput(OutputPlace place, PredictionColumns columns, KeptColumns kept, OutputOptions options);
 
-  // Error (kData) if an added column's name is among those of the input that are kept.
-  void check_names(const std::vector<std::string>& input, const std::string& file) const;
-
   void append(const data::Table& table, const ScoredRows& scored);
   // At least one table, possibly without rows, must have been appended.
   void finish();

@@ -48,7 +48,6 @@ class Scorer {
         tokens_per_record_(kChunksPerRecord * run.config.max_tokens_per_batch * threads_per_rank(1)) {}
 
   void run(data::TableReader& input, int64_t first_row, PredictReport& report) {
-    output_.check_names(input.column_names(), input.files().front().string());
     EncoderPool pool(model_.tokenizer, model_.places());
     const int64_t first_new_row = first_row + journal_.rows_found();
     const auto encode = [&](const data::Table& table) {

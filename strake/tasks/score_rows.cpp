@@ -69,9 +69,11 @@ TextOptions columns_of(const ScoreConfig& config, ScoringTask task) {
 
 }  // namespace
 
-TextOptions columns_of(const ScoreConfig& config) {
-  const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
-  return columns_of(config, choose_task(config.task, encoder, config.model_name_or_path).task);
+ScoringPlan plan_scoring(const ScoreConfig& config) {
+  ScoringPlan plan{.encoder = models::read_encoder_config(config.model_name_or_path), .task = {}, .text = {}};
+  plan.task = choose_task(config.task, plan.encoder, config.model_name_or_path);
+  plan.text = columns_of(config, plan.task.task);
+  return plan;
 }
 
 TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const models::EncoderConfig& encoder,

@@ -85,8 +85,14 @@ TextOptions text_options(const ScoreConfig& config, const TaskHead& task, const 
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end);
-// Of those which columns are read, before the model is loaded. The same errors, as far as they are of columns.
-TextOptions columns_of(const ScoreConfig& config);
+// What flags and config.json say, before weights and tokenizer are loaded.
+struct ScoringPlan {
+  models::EncoderConfig encoder;
+  TaskHead task;
+  TextOptions text;  // which columns are read
+};
+// The same errors, as far as they are of columns.
+ScoringPlan plan_scoring(const ScoreConfig& config);
 // Compares the files of a checkpoint with its manifest first.
 ScoringModel load_scoring_model(const ScoreConfig& config);
 // The same where that was done. `plan`: in the place of the one that the flags ask for.

@@ -18,12 +18,20 @@
 namespace strake::tasks {
 namespace {
 
-// The schema of what will be written. Also finds text columns that are missing or are no text before the first batch.
+// What the first schema tells, before the model is loaded: columns that are missing, are no text, or would be there
+// twice.
+void check_input(const data::Table& none, const ScoringPlan& plan, const PredictionColumns& columns,
+                 const KeptColumns& kept) {
+  none.text(plan.text.text_column);
+  if (!plan.text.text_pair_column.empty()) none.text(plan.text.text_pair_column);
+  const data::Table handed_on = kept.of(none);
+  columns.require_new(handed_on.column_names(), kept, "standard input");
+}
+
+// The schema of what will be written.
 void begin_output(const ScoringModel& model, data::TableStream& stream, const PredictionColumns& columns,
                   const KeptColumns& kept) {
   const data::Table none = stream.no_rows();
-  none.text(model.text.text_column);
-  if (!model.text.text_pair_column.empty()) none.text(model.text.text_pair_column);
   const ScoredRows no_rows = has_row_numbers(model)
                                  ? scored_rows(model, none, at::empty({0, numbers_per_row(model)}, at::kFloat))
                                  : ScoredRows(data::SpanRows{});
@@ -58,11 +66,13 @@ void WorkerConfig::validate() const {
 ScoreReport work(const WorkerConfig& config) {
   config.validate();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error with a message
-  ScoringModel model = load_scoring_model(config.score);
-  const auto start = Clock::now();
-  const PredictionColumns columns(config.output_columns, model.task, model.engine.config());
+  const ScoringPlan plan = plan_scoring(config.score);
+  const PredictionColumns columns(config.output_columns, plan.task, plan.encoder);
   const KeptColumns kept(config.keep_columns);
   data::TableStream stream(STDIN_FILENO, STDOUT_FILENO, "standard input");
+  check_input(stream.no_rows(), plan, columns, kept);
+  ScoringModel model = load_scoring_model(config.score);
+  const auto start = Clock::now();
   begin_output(model, stream, columns, kept);
 
   ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision, .accuracy = model.accuracy};

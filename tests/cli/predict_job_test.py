@@ -102,7 +102,7 @@ def test_the_model_may_move_in_between(inputs, whole, interrupted, tmp_path):
         ({"bf16": True}, 'precision = "fp32", now it is "bf16"'),
         ({"text_column": "label"}, 'text_column = "text", now it is "label"'),
         ({"keep_columns": "number"}, 'keep_columns = [], now it is ["number"]'),
-        ({"output_columns": "score"}, 'output_columns = ["prediction","probabilities"], now it is ["score"]'),
+        ({"output_columns": "logits"}, 'output_columns = ["prediction","probabilities"], now it is ["logits"]'),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import subprocess
 import threading
 
@@ -208,6 +209,21 @@ def test_schemas_that_do_not_fit_are_refused_before_any_batch(model, schema, nam
     code, message = failed(model, content)
     assert code == DATA
     assert "standard input" in message and named in message
+
+
+def test_the_first_schema_is_looked_at_before_the_model_is_loaded(model, tmp_path):
+    folder = shutil.copytree(model, tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    schema = pyarrow.schema([("text", pyarrow.string()), ("score", pyarrow.int64())])
+    for flags, named in (
+        ({"output_columns": "score"}, "standard input: the column 'score' that would be added already exists"),
+        ({"output_columns": "score", "keep_columns": "score"}, "or leave it out with --keep_columns, or name other"),
+        ({"text_column": "review"}, "there is no column 'review'"),
+        ({"keep_columns": "id"}, "there is no column 'id'"),
+    ):
+        code, message = failed(folder, stream_of([], schema)[:-8], **flags)
+        assert code == DATA, message
+        assert named in message
 
 
 def test_what_is_no_stream_is_refused(model):
