@@ -20,7 +20,10 @@ void clean(AlignedText& text) {
     if (is_space(c)) c.value = U' ';
 }
 
+// Of most texts nothing changes, or a character becomes one other: they need no second text beside them, which of a
+// long one would be most of the memory.
 void set_chinese_apart(AlignedText& text) {
+  if (std::ranges::none_of(text, [](const AlignedChar& c) { return char_class(c.value) & kChinese; })) return;
   AlignedText spaced;
   spaced.reserve(text.size());
   for (const AlignedChar& c : text) {
@@ -33,19 +36,28 @@ void set_chinese_apart(AlignedText& text) {
 }
 
 void lowercase_all(AlignedText& text) {
-  AlignedText lower;
+  char32_t out[2];
+  auto next = text.begin();
+  for (; next != text.end() && lowercase(next->value, out) == 1; ++next) next->value = out[0];
+  if (next == text.end()) return;
+  AlignedText lower(text.begin(), next);
   lower.reserve(text.size());
-  for (const AlignedChar& c : text) {
-    char32_t out[2];
-    const int length = lowercase(c.value, out);
-    for (int i = 0; i < length; ++i) lower.push_back({out[i], c.begin, c.end});
+  for (; next != text.end(); ++next) {
+    const int length = lowercase(next->value, out);
+    for (int i = 0; i < length; ++i) lower.push_back({out[i], next->begin, next->end});
   }
   text = std::move(lower);
+}
+
+bool stays_in_decomposition(const AlignedChar& c) {
+  char32_t out[4];
+  return decompose(c.value, out) == 1 && out[0] == c.value && combining_class(c.value) == 0;
 }
 
 // Hugging Face aligns characters by position after the canonical reordering, not by where they come from: a character
 // that is the first of its decomposition takes the next original character, any other shares the previous one's.
 void decompose_all(AlignedText& text) {
+  if (std::ranges::all_of(text, stays_in_decomposition)) return;
   struct Piece {
     char32_t value;
     uint8_t combining;

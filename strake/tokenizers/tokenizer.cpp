@@ -103,9 +103,12 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& pa
 // The tokens of a text so far, and memory that its parts use one after the other.
 struct Tokenizer::Progress {
   TokenSource source;
+  int64_t limit;  // of tokens that are wanted
   Encoding encoding{};
   std::vector<ModelToken> tokens{};
   BytePair::Scratch scratch{};
+
+  bool is_enough() const { return std::ssize(encoding.ids) > limit; }
 };
 
 void Tokenizer::push_added(std::span<const AlignedChar> token, int32_t id, Progress& progress) const {
@@ -123,6 +126,7 @@ void Tokenizer::tokenize_piece(std::span<const AlignedChar> piece, Progress& pro
   }
   const std::vector<uint32_t> chars = chars_of_bytes(piece, text, byte_pair() != nullptr);
   for (const ModelToken& token : progress.tokens) {
+    if (progress.is_enough()) break;
     const std::pair offsets{piece[chars[token.begin]].begin, piece[chars[token.end - 1]].end};
     push_token(progress.encoding, token.id, progress.source, *spec_.vocabulary.token(token.id), offsets);
   }
@@ -142,6 +146,7 @@ void Tokenizer::encode_part(std::string_view part, int32_t first_char, Progress&
   }
   pre_tokenize(spec_.pre_tokenizers, list);
   for (const Piece& piece : list.pieces) {
+    if (progress.is_enough()) break;
     const std::span<const AlignedChar> text(list.text.data() + piece.begin, piece.end - piece.begin);
     if (piece.added_id < 0) {
       tokenize_piece(text, progress);
@@ -155,12 +160,12 @@ void Tokenizer::encode_part(std::string_view part, int32_t first_char, Progress&
 // is normalized on its own and searched for the normalized ones. Stops once there are more than `limit` tokens.
 Encoding Tokenizer::encode_one(std::string_view text, int32_t index, int64_t limit) const {
   check_text(text);
-  Progress progress{.source = {.text = index, .word = 0}};
+  Progress progress{.source = {.text = index, .word = 0}, .limit = limit};
   std::vector<Section> sections;
   added_.raw().find(text, sections);
   CharCounter chars(text);
   for (const Section& section : sections) {
-    for (size_t begin = section.begin; begin < section.end && std::ssize(progress.encoding.ids) <= limit;) {
+    for (size_t begin = section.begin; begin < section.end && !progress.is_enough();) {
       const auto first_char = static_cast<int32_t>(chars.before(begin));
       if (section.id >= 0) {
         push_added(align(text.substr(begin, section.end - begin), first_char), section.id, progress);

@@ -87,6 +87,22 @@ def test_ten_times_the_rows_take_the_same_memory(folder, tmp_path, verb, kind):
     assert large < 1.1 * small
 
 
+def test_a_long_context_is_not_there_once_more_for_each_of_its_windows(tmp_path):
+    model = make_reader(tmp_path / "model")
+
+    def peak(size):
+        file = tmp_path / f"{size}.parquet"
+        context = "the film was good\n" * (size // 18)
+        pyarrow.parquet.write_table(pyarrow.table({"question": ["what was good?"], "context": [context]}), file)
+        flags = {"input": file, "output": tmp_path / "out.parquet", "keep_columns": "", "doc_stride": 32}
+        return peak_bytes(command("predict", model_name_or_path=model, max_seq_length=64, **flags))
+
+    size = 2_000_000
+    small, large = peak(18), peak(size)
+    print(f"{small / 2**20:.0f} MiB, with {size} bytes in one context {large / 2**20:.0f} MiB")
+    assert large - small < 60 * size
+
+
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_one_long_text_takes_a_few_times_its_size(tmp_path, family):
     """Of 20 MB only the start is looked at, whose tokens have places."""
@@ -103,17 +119,18 @@ def test_one_long_text_takes_a_few_times_its_size(tmp_path, family):
     assert large - small < 12 * 20_000_000
 
 
-def test_a_long_context_is_not_there_once_more_for_each_of_its_windows(tmp_path):
-    model = make_reader(tmp_path / "model")
+@pytest.mark.parametrize(("family", "bytes_per_letter"), [("bert", 25), ("roberta", 65)])
+def test_one_long_word_takes_its_letters_and_their_places(tmp_path, family, bytes_per_letter):
+    """A word is looked at as a whole; byte pairs also need the order in which all of its letters are joined."""
+    model = make_tagger(tmp_path / "model", family)
+    letters = 20_000_000
 
-    def peak(size):
-        file = tmp_path / f"{size}.parquet"
-        context = "the film was good\n" * (size // 18)
-        pyarrow.parquet.write_table(pyarrow.table({"question": ["what was good?"], "context": [context]}), file)
-        flags = {"input": file, "output": tmp_path / "out.parquet", "keep_columns": "", "doc_stride": 32}
-        return peak_bytes(command("predict", model_name_or_path=model, max_seq_length=64, **flags))
+    def peak(text):
+        file = tmp_path / f"{len(text)}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"text": [text]}), file)
+        flags = {"input": file, "output": tmp_path / "out.parquet", "keep_columns": ""}
+        return peak_bytes(command("predict", model_name_or_path=model, max_seq_length=32, **flags))
 
-    size = 2_000_000
-    small, large = peak(18), peak(size)
-    print(f"{small / 2**20:.0f} MiB, with {size} bytes in one context {large / 2**20:.0f} MiB")
-    assert large - small < 60 * size
+    small, large = peak("ab"), peak("ab" * (letters // 2))
+    print(f"{family}: {small / 2**20:.0f} MiB, with a word of 20 MB {large / 2**20:.0f} MiB")
+    assert large - small < bytes_per_letter * letters
