@@ -75,7 +75,7 @@ def entities(folder):
     for family in FAMILIES:
         source = tiny_models.make_tagger(folder / f"{family}-tagger", family)
         pipeline = transformers.pipeline("token-classification", str(source), device="cpu")
-        for strategy in ("simple", "none"):
+        for strategy in ("simple", "none", "first", "average", "max"):
             found = pipeline(TEXTS, aggregation_strategy=strategy)
             label = "entity" if strategy == "none" else "entity_group"
             rows = [[[e[label], *rounded([e["score"]]), e["start"], e["end"]] for e in row] for row in found]

@@ -100,7 +100,8 @@ TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const 
 
 Places ScoringModel::places() const {
   if (task.task == ScoringTask::kQuestionAnswering) return task.answers.places();
-  return task.task == ScoringTask::kTokenClassification ? Places::kOfTokens : Places::kNone;
+  if (task.task != ScoringTask::kTokenClassification) return Places::kNone;
+  return joins_words(task.entities.aggregation) ? Places::kWithContinuations : Places::kOfTokens;
 }
 
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,

@@ -31,6 +31,17 @@ ScoringTask parse_task(const std::string& name) {
        did_you_mean(name, known));
 }
 
+// Empty: the one for no flag.
+Aggregation parse_aggregation(const std::string& name) {
+  if (name.empty()) return Aggregation::kSimple;
+  constexpr std::array kKnown{Aggregation::kNone, Aggregation::kSimple, Aggregation::kFirst, Aggregation::kAverage,
+                              Aggregation::kMax};
+  const auto* const found = std::ranges::find_if(kKnown, [&](Aggregation known) { return name == to_string(known); });
+  require(found != kKnown.end(), ErrorKind::kUsage,
+          "--aggregation_strategy {}: those of Transformers are none, simple, first, average and max", printable(name));
+  return *found;
+}
+
 std::string architecture_of(const models::EncoderConfig& config) {
   const auto found = config.document.find("architectures");
   const bool is_known =
@@ -88,13 +99,27 @@ std::optional<ScoringTask> find_task(std::string_view name) {
   return found == kTasks.end() ? std::nullopt : std::optional(*found);
 }
 
+const char* to_string(Aggregation aggregation) {
+  switch (aggregation) {
+    case Aggregation::kNone:
+      return "none";
+    case Aggregation::kSimple:
+      return "simple";
+    case Aggregation::kFirst:
+      return "first";
+    case Aggregation::kAverage:
+      return "average";
+    case Aggregation::kMax:
+      return "max";
+  }
+  return "";
+}
+
 void TaskFlags::validate() const {
   if (!task.empty()) parse_task(task);
   require(pooling.empty() || parse_pooling(pooling), ErrorKind::kUsage, "--pooling {}: mean and cls are supported",
           printable(pooling));
-  require(aggregation_strategy.empty() || aggregation_strategy == "simple" || aggregation_strategy == "none",
-          ErrorKind::kUsage, "--aggregation_strategy {}: simple and none are supported",
-          printable(aggregation_strategy));
+  parse_aggregation(aggregation_strategy);
   answers.validate();
 }
 
@@ -105,7 +130,8 @@ std::string TaskHead::text() const {
     if (pooled->length == PooledHead::Length::kOne) text += ", length 1";
   }
   if (task == ScoringTask::kTokenClassification) {
-    text += entities.aggregation == Aggregation::kSimple ? ", entities" : ", tokens";
+    text += entities.aggregation == Aggregation::kNone ? ", tokens" : ", entities";
+    if (joins_words(entities.aggregation)) text += fmt::format(" of words by {}", to_string(entities.aggregation));
   }
   if (task == ScoringTask::kQuestionAnswering) {
     text += fmt::format(", answers of at most {} tokens{}{}", answers.max_answer_len,
@@ -157,8 +183,7 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
   }
   if (tags) {
     chosen.head = inference::TokenHead{.checkpoint_name = "classifier", .outputs = config.num_labels()};
-    chosen.entities = {.labels = config.labels,
-                       .aggregation = flags.aggregation_strategy == "none" ? Aggregation::kNone : Aggregation::kSimple};
+    chosen.entities = {.labels = config.labels, .aggregation = parse_aggregation(flags.aggregation_strategy)};
   }
   return chosen;
 }

@@ -20,7 +20,10 @@ const char* to_string(ScoringTask task);  // "text-classification", ...
 std::optional<ScoringTask> find_task(std::string_view name);
 
 // How entities are made of tokens; the names are those of Transformers' aggregation strategies.
-enum class Aggregation { kSimple, kNone };
+enum class Aggregation { kNone, kSimple, kFirst, kAverage, kMax };
+const char* to_string(Aggregation aggregation);
+// The tokens of a word are given one label before entities are made.
+constexpr bool joins_words(Aggregation aggregation) { return aggregation > Aggregation::kSimple; }
 
 struct EntityRules {
   std::vector<std::string> labels;  // in order of id
@@ -49,7 +52,9 @@ struct TaskFlags {
     visit(
         "aggregation_strategy", self.aggregation_strategy,
         "of token-classification, for predict and worker: simple (as if left out), neighbouring tokens of one label as "
-        "one entity, or none, each token by itself");
+        "one entity; first, average or max, the same of words, whose label is that of their first token, of the mean "
+        "of "
+        "their tokens' probabilities or of their surest token; or none, each token by itself");
     AnswerFlags::visit_fields(self.answers, visit);
   }
   void validate() const;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <span>
+#include <variant>
 
 #include "strake/core/crc32c.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/data/text_pipeline.h"
+#include "strake/tokenizers/unicode.h"
 
 namespace strake::tasks {
 namespace {
@@ -23,9 +25,47 @@ void widen_to_words(const std::vector<tokenizers::TokenSource>& sources, std::sp
   for (size_t begin = 0; begin < places.size();) {
     size_t end = begin + 1;
     while (end < places.size() && sources[end] == sources[begin]) ++end;
-    const TokenPlace word{places[begin].begin, places[end - 1].end, places[begin].is_outside};
+    const TokenPlace word{
+        .begin = places[begin].begin, .end = places[end - 1].end, .is_outside = places[begin].is_outside};
     std::ranges::fill(places.subspan(begin, end - begin), word);
     begin = end;
+  }
+}
+
+// Says of ever later code points of a text whether there is a space at one or before it.
+class Spaces {
+ public:
+  explicit Spaces(std::string_view text) : text_(text) {}
+  bool is_near(int32_t place) {
+    for (; place_ < place && byte_ < text_.size(); ++place_) {
+      before_ = text_[byte_];
+      do ++byte_;
+      while (byte_ < text_.size() && (text_[byte_] & 0xC0) == 0x80);
+    }
+    return before_ == ' ' || (byte_ < text_.size() && text_[byte_] == ' ');
+  }
+
+ private:
+  std::string_view text_;
+  size_t byte_ = 0;
+  int32_t place_ = 0;
+  char before_ = 0;
+};
+
+// Tokens that go on with a word, as Transformers' pipeline tells them: by the prefix that WordPiece gives them, of
+// other models by spaces. Unknown tokens begin words.
+void mark_continuations(const tokenizers::Tokenizer& tokenizer, std::string_view text,
+                        const tokenizers::Encoding& encoding, std::span<TokenPlace> places) {
+  const std::optional<int32_t> unknown = tokenizer.id_of_role("unk_token");
+  const auto* word_piece = std::get_if<tokenizers::WordPieceOptions>(&tokenizer.spec().model);
+  const bool has_prefix = word_piece != nullptr && !word_piece->continuing_subword_prefix.empty();
+  Spaces spaces(text);
+  for (size_t i = 0; i < places.size(); ++i) {
+    TokenPlace& place = places[i];
+    if (place.is_outside || encoding.ids[i] == unknown) continue;
+    const auto length = static_cast<size_t>(place.end - place.begin);
+    place.continues_word = has_prefix ? tokenizers::count_chars(encoding.tokens[i]) != length
+                                      : place.begin > 0 && !spaces.is_near(place.begin);
   }
 }
 
@@ -50,6 +90,9 @@ void encode_with_places(const tokenizers::Tokenizer& tokenizer, std::string_view
   const tokenizers::Encoding encoding =
       tokenizer.encode(text, std::nullopt, {.truncation = truncation, .overflow = false});
   append_with_places(encoding, 0, request.places, rows);
+  if (request.places == Places::kWithContinuations) {
+    mark_continuations(tokenizer, text, encoding, std::span(rows.places).last(encoding.size()));
+  }
   if (encoding.was_cut) rows.cut_rows.push_back(rows.num_rows() - 1);
 }
 

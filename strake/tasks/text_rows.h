@@ -38,10 +38,11 @@ struct TextOptions {
 struct TokenPlace {
   int32_t begin = 0;  // in code points
   int32_t end = 0;
-  bool is_outside = false;  // added by the tokenizer, such as [CLS], or of the first text of a pair: nowhere
+  bool is_outside = false;      // added by the tokenizer, such as [CLS], or of the first text of a pair: nowhere
+  bool continues_word = false;  // that of the token before; only with kWithContinuations
 };
 // kOfWords: a token's place is that of its word, as far as it is in the window.
-enum class Places { kNone, kOfTokens, kOfWords };
+enum class Places { kNone, kOfTokens, kOfWords, kWithContinuations };
 
 // Some rows with their tokens. A row is one sequence, or the windows that it was cut into.
 struct EncodedRows {

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -30,29 +31,91 @@ std::string group_name(const std::string& label) { return label.substr(label.fin
 
 // As entities of the label are called.
 std::string entity_name(const EntityRules& rules, const std::string& label) {
-  return rules.aggregation == Aggregation::kSimple ? group_name(label) : label;
+  return rules.aggregation == Aggregation::kNone ? label : group_name(label);
 }
 
-// The first of the most probable labels, and its softmax.
-std::pair<int64_t, float> best_label(std::span<const float> logits) {
-  const auto best = std::ranges::max_element(logits);
+void take_softmax(std::span<const float> logits, std::vector<float>& probabilities) {
+  const float largest = std::ranges::max(logits);
   float sum = 0;
-  for (const float logit : logits) sum += std::exp(logit - *best);
-  return {best - logits.begin(), 1 / sum};
+  probabilities.clear();
+  for (const float logit : logits) {
+    probabilities.push_back(std::exp(logit - largest));
+    sum += probabilities.back();
+  }
+  for (float& probability : probabilities) probability /= sum;
 }
+
+// The tokens of a row that get one label together: one token, or those of a word.
+class LabelledWord {
+ public:
+  explicit LabelledWord(Aggregation aggregation) : aggregation_(aggregation) {}
+
+  bool is_empty() const { return tokens_ == 0; }
+  void begin(const TokenPlace& place, std::span<const float> logits) {
+    place_ = place;
+    tokens_ = 1;
+    take_softmax(logits, probabilities_);
+  }
+  void add(const TokenPlace& place, std::span<const float> logits) {
+    place_.end = place.end;
+    ++tokens_;
+    if (aggregation_ == Aggregation::kFirst) return;
+    take_softmax(logits, next_);
+    if (aggregation_ == Aggregation::kAverage) {
+      std::ranges::transform(probabilities_, next_, probabilities_.begin(), std::plus());
+    } else if (std::ranges::max(next_) > std::ranges::max(probabilities_)) {
+      probabilities_.swap(next_);
+    }
+  }
+  void clear() { tokens_ = 0; }
+
+  const TokenPlace& place() const { return place_; }
+  // The first of the most probable labels, and its probability.
+  std::pair<size_t, float> label() const {
+    const auto best = std::ranges::max_element(probabilities_);
+    const float share = aggregation_ == Aggregation::kAverage ? static_cast<float>(tokens_) : 1.0F;
+    return {static_cast<size_t>(best - probabilities_.begin()), *best / share};
+  }
+
+ private:
+  Aggregation aggregation_;
+  TokenPlace place_;
+  int64_t tokens_ = 0;
+  std::vector<float> probabilities_;  // of labels; with kAverage their sums over tokens
+  std::vector<float> next_;
+};
 
 // Entities of one row, token by token.
 class EntityFinder {
  public:
-  explicit EntityFinder(const EntityRules& rules) : rules_(rules) {}
+  explicit EntityFinder(const EntityRules& rules) : rules_(rules), word_(rules.aggregation) {}
 
   void add(const TokenPlace& place, std::span<const float> logits) {
-    const auto [id, score] = best_label(logits);
-    const std::string& label = rules_.labels[static_cast<size_t>(id)];
+    if (!word_.is_empty() && place.continues_word) {
+      word_.add(place, logits);
+      return;
+    }
+    close_word();
+    word_.begin(place, logits);
+  }
+
+  std::vector<data::LabelledSpan> finish() {
+    close_word();
+    close();
+    return std::exchange(found_, {});
+  }
+
+ private:
+  void close_word() {
+    if (word_.is_empty()) return;
+    const auto [id, score] = word_.label();
+    const TokenPlace& place = word_.place();
+    word_.clear();
+    const std::string& label = rules_.labels[id];
     const Tag tag = tag_of(label);
-    if (tokens_ > 0 && rules_.aggregation == Aggregation::kSimple && !tag.begins && tag.name == last_tag_) {
+    if (words_ > 0 && rules_.aggregation != Aggregation::kNone && !tag.begins && tag.name == last_tag_) {
       scores_ += score;
-      ++tokens_;
+      ++words_;
       current_.end = place.end;
       return;
     }
@@ -60,29 +123,23 @@ class EntityFinder {
     current_ = {.label = entity_name(rules_, label), .begin = place.begin, .end = place.end};
     last_tag_ = tag.name;
     scores_ = score;
-    tokens_ = 1;
+    words_ = 1;
   }
-
-  std::vector<data::LabelledSpan> finish() {
-    close();
-    return std::exchange(found_, {});
-  }
-
- private:
   void close() {
-    if (tokens_ > 0 && current_.label != kNoEntity) {
-      current_.score = scores_ / static_cast<float>(tokens_);
+    if (words_ > 0 && current_.label != kNoEntity) {
+      current_.score = scores_ / static_cast<float>(words_);
       found_.push_back(current_);
     }
-    tokens_ = 0;
+    words_ = 0;
   }
 
   const EntityRules& rules_;
+  LabelledWord word_;
   std::vector<data::LabelledSpan> found_;
   data::LabelledSpan current_;
   std::string_view last_tag_;
   float scores_ = 0;
-  int64_t tokens_ = 0;  // of the current entity
+  int64_t words_ = 0;  // of the current entity; tokens where words are not joined
 };
 
 }  // namespace

@@ -287,7 +287,7 @@ def test_the_worker_gives_the_entities_of_predict(tagging, tmp_path):
     assert scored_by_worker(tagging).equals(rows_of(tmp_path / "out.parquet"))
 
 
-@pytest.mark.parametrize("aggregation", ["simple", "none"])
+@pytest.mark.parametrize("aggregation", ["simple", "none", "average"])
 def test_an_interrupted_search_for_entities_goes_on_with_the_same_bytes(tagging, tmp_path, aggregation):
     flags = tagging | {"max_tokens_per_batch": 16, "aggregation_strategy": aggregation, "keep_columns": "number"}
     strake("predict", output=tmp_path / "whole.parquet", **flags)
@@ -296,7 +296,7 @@ def test_an_interrupted_search_for_entities_goes_on_with_the_same_bytes(tagging,
     half = sum(4 + 16 * count for count in counts) // 2  # of the numbers, without the heads of their records
     outcome = run(command("predict", output=tmp_path / "out.parquet", **flags), preexec_fn=small_disk(half))
     assert outcome.code == FILE, outcome.err
-    other = {"simple": "none", "none": "simple"}[aggregation]
+    other = {"simple": "none", "none": "simple", "average": "max"}[aggregation]
     refused(USAGE, "task = ", output=tmp_path / "out.parquet", **(flags | {"aggregation_strategy": other}))
     result = summary("predict", output=tmp_path / "out.parquet", **flags)
     assert 0 < result["rows_scored"] < 300
@@ -322,7 +322,7 @@ def test_the_number_of_texts_that_were_cut_is_told(tagging, tmp_path):
     [
         ({"task": "text-classification"}, "holds a BertForTokenClassification, whose task is token-classification"),
         ({"text_pair_column": "label"}, "token-classification looks at single texts"),
-        ({"aggregation_strategy": "first"}, "--aggregation_strategy first: simple and none are supported"),
+        ({"aggregation_strategy": "last"}, "last: those of Transformers are none, simple, first, average and max"),
         ({"task": "feature-extraction", "aggregation_strategy": "none"}, "is of --task token-classification"),
         ({"output_columns": "logits"}, "the task is token-classification, which has entities"),
     ],
