@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "strake/kernels/cuda/attention_tiles.cuh"
 #include "strake/kernels/cuda/device.cuh"
 #include "strake/kernels/cuda/launchers.cuh"
@@ -10,6 +12,8 @@
 // A block has a tile of rows of one head of one sequence and goes through the tiles of the other side; a warp has 16 of
 // its rows. The backward pass is two kernels, one for dq by rows of queries and one for dk and dv by rows of keys, both
 // of which compute the probabilities again: more work than adding dq up across blocks, but every sum has a fixed order.
+//
+// The scale of scores enters gradients at the end, where no rounding to 16 bits follows but the result's own.
 //
 // Exponentials are powers of two: exp(scale s - lse) = exp2(kLog2E scale s - kLog2E lse).
 namespace strake::kernels::cuda {
@@ -43,9 +47,9 @@ template <typename Size>
 __device__ void hide_keys(const AttentionShape& shape, const Rows& queries, int64_t first_key,
                           Fragment<Size::kTile>& scores) {
   const bool is_causal = shape.mask == AttentionMask::kCausal;
-  const int64_t keys = queries.length - first_key;
-  const int64_t diagonal = queries.begin - first_key;
-  if (keys >= Size::kTile && (!is_causal || diagonal >= Size::kTile)) return;
+  const auto keys = static_cast<int>(std::min(queries.length - first_key, int64_t{Size::kTile}));
+  const auto diagonal = static_cast<int>(std::min(queries.begin - first_key, int64_t{Size::kTile}));
+  if (keys == Size::kTile && (!is_causal || diagonal == Size::kTile)) return;
   for_each(scores, [&](float& score, int query, int key) {
     if (key >= keys || (is_causal && key > query + diagonal)) score = -INFINITY;
   });
@@ -78,13 +82,13 @@ struct OnlineSoftmax {
 #pragma unroll
       for (auto& at : scores.at) tile_largest = fmaxf(tile_largest, fmaxf(at[2 * half], at[2 * half + 1]));
       const float new_largest = fmaxf(largest[half], scale * max_of_lanes(tile_largest));
-      const float shrink = exp2f(largest[half] - new_largest);
+      const float shrink = exp2_approximately(largest[half] - new_largest);
       largest[half] = new_largest;
       total[half] *= shrink;
 #pragma unroll
       for (auto& at : scores.at) {
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          at[i] = exp2f(fmaf(at[i], scale, -new_largest));
+          at[i] = exp2_approximately(fmaf(at[i], scale, -new_largest));
           total[half] += at[i];
         }
       }
@@ -112,12 +116,13 @@ __device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2]
 }
 
 template <typename Size, typename T = typename Size::T>
-__global__ void __launch_bounds__(Size::kThreads) forward_kernel(AttentionForward<T> args, Keep keep, bool aligned) {
+__global__ void __launch_bounds__(Size::kThreads) forward_kernel(AttentionForward<T> args, Keep keep, bool is_aligned) {
   __shared__ Tile<Size> q, k, v;
   __shared__ Kept<Size> kept;
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
-  const int64_t dim = args.shape.head_dim;
+  const int64_t dim = Size::kWhole ? Size::kDim : args.shape.head_dim;
+  const bool aligned = Size::kWhole || is_aligned;
   const int64_t head = blockIdx.y;
   const int64_t keys = keys_of<Size>(args.shape, rows);
   load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, rows.begin);
@@ -167,13 +172,14 @@ __device__ float row_dot_of(const Tile<Size>& dout, const Head<const T>& out, co
 
 // dq of a tile of queries, and row_dots = rowsum(dout out).
 template <typename Size, typename T = typename Size::T>
-__global__ void __launch_bounds__(Size::kThreads)
-    query_gradient_kernel(AttentionBackward<T> args, Keep keep, float* row_dots, bool aligned) {
+__global__ void __launch_bounds__(Size::kThreads, Size::kBlocks)
+    query_gradient_kernel(AttentionBackward<T> args, Keep keep, float* row_dots, bool is_aligned) {
   __shared__ Tile<Size> q, k, v, dout;
   __shared__ Kept<Size> kept;
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
-  const int64_t dim = args.shape.head_dim;
+  const int64_t dim = Size::kWhole ? Size::kDim : args.shape.head_dim;
+  const bool aligned = Size::kWhole || is_aligned;
   const int64_t head = blockIdx.y;
   const int64_t keys = keys_of<Size>(args.shape, rows);
   const int64_t first_token = rows.first_token + rows.begin;
@@ -210,26 +216,27 @@ __global__ void __launch_bounds__(Size::kThreads)
     for (int n = 0; n < Size::kTile / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float probability = exp2f(fmaf(scores.at[n][i], args.shape.scale * kLog2E, -lse[i / 2]));
-        gradient.at[n][i] = args.shape.scale * probability * (gradient.at[n][i] - row_dot[i / 2]);
+        const float probability = exp2_approximately(fmaf(scores.at[n][i], args.shape.scale * kLog2E, -lse[i / 2]));
+        gradient.at[n][i] = probability * (gradient.at[n][i] - row_dot[i / 2]);
       }
     }
     WarpProducts<Size, T>::add(gradient, k, dim, dq);
   }
-  store_rows(dq, {1.0F, 1.0F}, rows, head_of_block(args.dq, args.grad_stride, dim, aligned));
+  store_rows(dq, {args.shape.scale, args.shape.scale}, rows, head_of_block(args.dq, args.grad_stride, dim, aligned));
 }
 
 // dk and dv of a tile of keys. Fragments have its keys as rows and queries as columns.
 template <typename Size, typename T = typename Size::T>
 __global__ void __launch_bounds__(Size::kThreads)
-    key_gradient_kernel(AttentionBackward<T> args, Keep keep, const float* row_dots, bool aligned) {
+    key_gradient_kernel(AttentionBackward<T> args, Keep keep, const float* row_dots, bool is_aligned) {
   __shared__ Tile<Size> q, k, v, dout;
   __shared__ Kept<Size> kept;
   __shared__ float lse[Size::kTile];  // of powers of two
   __shared__ float dots[Size::kTile];
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
-  const int64_t dim = args.shape.head_dim;
+  const int64_t dim = Size::kWhole ? Size::kDim : args.shape.head_dim;
+  const bool aligned = Size::kWhole || is_aligned;
   const int64_t head = blockIdx.y;
   const bool is_causal = args.shape.mask == AttentionMask::kCausal;
   load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, rows.begin);
@@ -261,33 +268,28 @@ __global__ void __launch_bounds__(Size::kThreads)
         const int query = column_of(n, i);
         float& probability = probabilities.at[n][i];
         const float factor = keep.active ? factor_of(kept, keep, query, first_row_of_warp() + row_of(i)) : 1.0F;
-        probability = exp2f(fmaf(probability, args.shape.scale * kLog2E, -lse[query]));
-        gradient.at[n][i] = args.shape.scale * probability * (factor * gradient.at[n][i] - dots[query]);
+        probability = exp2_approximately(fmaf(probability, args.shape.scale * kLog2E, -lse[query]));
+        gradient.at[n][i] = probability * (factor * gradient.at[n][i] - dots[query]);
         probability *= factor;
       }
     }
     WarpProducts<Size, T>::add(probabilities, dout, dim, dv);
     WarpProducts<Size, T>::add(gradient, q, dim, dk);
   }
-  store_rows(dk, {1.0F, 1.0F}, rows, head_of_block(args.dk, args.grad_stride, dim, aligned));
+  store_rows(dk, {args.shape.scale, args.shape.scale}, rows, head_of_block(args.dk, args.grad_stride, dim, aligned));
   store_rows(dv, {1.0F, 1.0F}, rows, head_of_block(args.dv, args.grad_stride, dim, aligned));
 }
 
 template <typename Size, typename T = typename Size::T>
-int forward(const AttentionForward<T>& args, int64_t tokens, void* stream) {
-  const int64_t dim = args.shape.head_dim;
-  const bool aligned = are_aligned<Chunk<T>>({dim, args.qkv_stride, args.out_stride}, args.q, args.k, args.v, args.out);
+int forward(const AttentionForward<T>& args, int64_t tokens, void* stream, bool aligned) {
   return launch(&forward_kernel<Size>, grid_of<Size::kTile>(args.shape, tokens), Size::kThreads, stream, args,
                 keep_of(args.shape.dropout, args.shape.index), aligned);
 }
 
 template <typename Size, typename T = typename Size::T>
-int backward(const AttentionBackward<T>& args, int64_t tokens, void* stream) {
+int backward(const AttentionBackward<T>& args, int64_t tokens, void* stream, bool aligned) {
   const Workspace<float> row_dots(tokens * args.shape.num_heads, stream);
   if (row_dots.error() != 0) return row_dots.error();
-  const int64_t dim = args.shape.head_dim;
-  const bool aligned = are_aligned<Chunk<T>>({dim, args.qkv_stride, args.out_stride, args.grad_stride}, args.q, args.k,
-                                             args.v, args.out, args.dout, args.dq, args.dk, args.dv);
   const Keep keep = keep_of(args.shape.dropout, args.shape.index);
   const Grid grid = grid_of<Size::kTile>(args.shape, tokens);
   const int error =
@@ -296,22 +298,35 @@ int backward(const AttentionBackward<T>& args, int64_t tokens, void* stream) {
   return launch(&key_gradient_kernel<Size>, grid, Size::kThreads, stream, args, keep, row_dots.data(), aligned);
 }
 
+// use(Tiling) of the heads.
+template <typename T, typename Use>
+int with_tiling(int64_t dim, bool aligned, const Use& use) {
+  if (dim == kNarrowDim && aligned) return use(Tiling<T, kNarrowDim, Heads::kWhole>());
+  if (dim <= kNarrowDim) return use(Tiling<T, kNarrowDim, Heads::kAny>());
+  if (dim == kMaxHeadDim && aligned) return use(Tiling<T, kMaxHeadDim, Heads::kWhole>());
+  if (dim <= kMaxHeadDim) return use(Tiling<T, kMaxHeadDim, Heads::kAny>());
+  return static_cast<int>(cudaErrorInvalidValue);
+}
+
 }  // namespace
 
 template <typename T>
 int attention_forward(const AttentionForward<T>& args, int64_t tokens, void* stream) {
-  if (args.shape.head_dim > kMaxHeadDim) return static_cast<int>(cudaErrorInvalidValue);
   if (tokens == 0) return 0;
-  return args.shape.head_dim <= kNarrowDim ? forward<Tiling<T, kNarrowDim>>(args, tokens, stream)
-                                           : forward<Tiling<T, kMaxHeadDim>>(args, tokens, stream);
+  const int64_t dim = args.shape.head_dim;
+  const bool aligned = are_aligned<Chunk<T>>({dim, args.qkv_stride, args.out_stride}, args.q, args.k, args.v, args.out);
+  return with_tiling<T>(dim, aligned,
+                        [&]<typename Size>(Size) { return forward<Size>(args, tokens, stream, aligned); });
 }
 
 template <typename T>
 int attention_backward(const AttentionBackward<T>& args, int64_t tokens, void* stream) {
-  if (args.shape.head_dim > kMaxHeadDim) return static_cast<int>(cudaErrorInvalidValue);
   if (tokens == 0) return 0;
-  return args.shape.head_dim <= kNarrowDim ? backward<Tiling<T, kNarrowDim>>(args, tokens, stream)
-                                           : backward<Tiling<T, kMaxHeadDim>>(args, tokens, stream);
+  const int64_t dim = args.shape.head_dim;
+  const bool aligned = are_aligned<Chunk<T>>({dim, args.qkv_stride, args.out_stride, args.grad_stride}, args.q, args.k,
+                                             args.v, args.out, args.dout, args.dq, args.dk, args.dv);
+  return with_tiling<T>(dim, aligned,
+                        [&]<typename Size>(Size) { return backward<Size>(args, tokens, stream, aligned); });
 }
 
 #define STRAKE_INSTANTIATE(T)                                                 \

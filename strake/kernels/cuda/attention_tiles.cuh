@@ -8,14 +8,20 @@ namespace strake::kernels::cuda {
 
 inline constexpr int kRowsOfWarp = 16;  // those of a tensor core's product
 
-// kDim is the largest head size. Four tiles take at most 37 KiB, of 48 that every device lets a block have. Each warp
-// has kRowsOfWarp rows of a tile.
-template <typename T_, int kDim_>
+// Heads of exactly kDim elements whose rows lie on 16 bytes, for which much is known when this is compiled, or of up to
+// as many.
+enum class Heads { kWhole, kAny };
+
+// Four tiles take at most 37 KiB, of 48 that every device lets a block have. Each warp has kRowsOfWarp rows of a tile.
+template <typename T_, int kDim_, Heads kHeads>
 struct Tiling {
   using T = T_;
   static constexpr int kDim = kDim_;
+  static constexpr bool kWhole = kHeads == Heads::kWhole;
   static constexpr int kTile = 8192 / static_cast<int>(kDim * sizeof(T));
   static constexpr int kThreads = kTile / kRowsOfWarp * kWarp;
+  // Of the queries' gradient on a multiprocessor, at least: registers allow them with next to no spills.
+  static constexpr int kBlocks = kDim <= 64 ? 384 / kThreads : 1;
 };
 inline constexpr int kNarrowDim = 64;
 
@@ -77,8 +83,10 @@ template <typename Size>
 __device__ void load_tile(Tile<Size>& tile, const Head<const typename Size::T>& from, const Rows& rows, int64_t begin) {
   using Part = Chunk<typename Size::T>;
   constexpr int kChunks = Size::kDim / Part::kCount;
+  static_assert(Size::kTile * kChunks % Size::kThreads == 0);
 #pragma unroll 4
-  for (int n = threadIdx.x; n < Size::kTile * kChunks; n += Size::kThreads) {
+  for (int i = 0; i < Size::kTile * kChunks / Size::kThreads; ++i) {
+    const int n = i * Size::kThreads + static_cast<int>(threadIdx.x);
     const int row = n / kChunks;
     const int d = n % kChunks * Part::kCount;
     const int64_t count = begin + row < rows.length ? from.dim - d : 0;
@@ -102,7 +110,7 @@ __device__ void draw_kept(Kept<Size>& kept, const Keep& keep, const Rows& rows, 
   for (int n = threadIdx.x; n < Size::kTile * kWords; n += Size::kThreads) {
     const int query = n / kWords;
     const int word = n % kWords;
-    if (first_query + query >= rows.length) continue;
+    if (first_query + query >= rows.length || first_key + kRowsOfWarp * word >= rows.length) continue;
     uint32_t bits = 0;
 #pragma unroll
     for (int quad = 0; quad < 4; ++quad) {

@@ -40,6 +40,8 @@ void check_shape(const AttentionShape& shape) {
       shape.num_sequences >= 0 && shape.num_heads > 0 && shape.head_dim > 0 && shape.num_tokens >= 0 && shape.scale > 0,
       ErrorKind::kInternal, "attention over {} sequences, {} tokens, {} heads of {}, scale {}", shape.num_sequences,
       shape.num_tokens, shape.num_heads, shape.head_dim, shape.scale);
+  require(shape.num_heads <= cuda::kMostHeads, ErrorKind::kConfig, "attention of {} heads: on GPUs at most {}",
+          shape.num_heads, cuda::kMostHeads);
   require(shape.head_dim <= cuda::kMaxHeadDim, ErrorKind::kConfig,
           "attention heads of {} numbers: on GPUs at most {} are there yet", shape.head_dim, cuda::kMaxHeadDim);
   require(shape.dropout.p == 0 || (shape.num_tokens <= kMaxAttentionKeysWithDropout && shape.num_heads <= 4096),

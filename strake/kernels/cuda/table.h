@@ -26,6 +26,7 @@ inline constexpr const char* kTableSymbol = "strake_cuda_table";
 
 // Head sizes that attention has kernels for.
 inline constexpr int64_t kMaxHeadDim = 128;
+inline constexpr int64_t kMostHeads = 65535;  // a grid's second dimension
 
 // T is float, BFloat16 or Half.
 template <typename T>

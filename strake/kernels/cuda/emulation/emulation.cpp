@@ -11,6 +11,7 @@ namespace {
 
 constexpr size_t kStackBytes = size_t{256} << 10;
 constexpr unsigned kWarp = 32;
+constexpr unsigned kMostBlocksInY = 65535;
 
 struct Fiber {
   ucontext_t context{};
@@ -94,6 +95,7 @@ void run_block() {
 void set_order(Order order) { current.order = order; }
 
 void run(Index3 grid, unsigned threads, const std::function<void()>& body) {
+  if (grid.y > kMostBlocksInY) throw std::logic_error("an emulated CUDA grid is too large");
   if (threads % kWarp != 0) {
     throw std::logic_error("emulated CUDA blocks are whole warps");
   }

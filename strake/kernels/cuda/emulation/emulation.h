@@ -20,7 +20,8 @@ struct Index3 {
 enum class Order { kUp, kDown };
 void set_order(Order order);
 
-// Runs body() as every thread of a grid. std::logic_error if threads wait for others that never come.
+// Runs body() as every thread of a grid. std::logic_error if threads wait for others that never come, and for grids
+// that no device takes.
 void run(Index3 grid, unsigned threads, const std::function<void()>& body);
 
 const Index3& thread_index();

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 
 #include "strake/kernels/cuda/emulation/emulation.h"
 #include "strake/kernels/half.h"
@@ -32,6 +33,10 @@ float right_element(const WarpPointers& warp, unsigned row, unsigned column) {
   return half_of<T>(lane.right[row / 8], row % 2);
 }
 
+inline void require_aligned(const void* row) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) throw std::logic_error("emulated ldmatrix: a row is not on 16 bytes");
+}
+
 inline uint16_t matrix_element(const WarpPointers& rows, unsigned matrix, unsigned row, unsigned column) {
   uint16_t element = 0;
   std::memcpy(&element, static_cast<const char*>(rows[8 * matrix + row]) + column * sizeof(element), sizeof(element));
@@ -56,6 +61,7 @@ void multiply_add(float (&sums)[4], const uint32_t (&left)[4], const uint32_t (&
 }
 
 inline void load_matrices(uint32_t (&words)[4], const void* row) {
+  emulation::require_aligned(row);
   emulation::with_warp(row, [&](const emulation::WarpPointers& rows) {
     const unsigned g = emulation::lane() / 4, t = emulation::lane() % 4;
     for (unsigned i = 0; i < 4; ++i) {
@@ -65,6 +71,7 @@ inline void load_matrices(uint32_t (&words)[4], const void* row) {
   });
 }
 inline void load_matrices_transposed(uint32_t (&words)[4], const void* row) {
+  emulation::require_aligned(row);
   emulation::with_warp(row, [&](const emulation::WarpPointers& rows) {
     const unsigned g = emulation::lane() / 4, t = emulation::lane() % 4;
     for (unsigned i = 0; i < 4; ++i) {
@@ -78,5 +85,7 @@ template <typename T>
 uint32_t pack(float low, float high) {
   return from_float<T>(low).bits | static_cast<uint32_t>(from_float<T>(high).bits) << 16;
 }
+
+inline float exp2_approximately(float x) { return std::exp2(x); }
 
 }  // namespace strake::kernels::cuda

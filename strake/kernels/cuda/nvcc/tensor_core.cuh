@@ -7,8 +7,8 @@
 
 #include "strake/kernels/half.h"
 
-// The instructions of tensor cores that attention needs (PTX ISA, "Warp-level matrix instructions"). A whole warp
-// calls; with g = lane / 4 and t = lane % 4, a lane has of
+// The instructions that attention needs beside what C++ has. Those of tensor cores (PTX ISA, "Warp-level matrix
+// instructions") a whole warp calls; with g = lane / 4 and t = lane % 4, a lane has of
 //   left  [16, 16]  rows g, g + 8, g, g + 8, columns 2 t + {0, 1}, the last two words 8 columns further
 //   right [16, 8]   rows 2 t + {0, 1}, and those + 8, of column g
 //   sums  [16, 8]   rows g and g + 8, columns 2 t + {0, 1} of each
@@ -63,6 +63,13 @@ template <>
 __device__ inline uint32_t pack<Half>(float low, float high) {
   const __half2 pair = __floats2half2_rn(low, high);
   return uint32_t{__half_as_ushort(__low2half(pair))} | uint32_t{__half_as_ushort(__high2half(pair))} << 16;
+}
+
+// Within 2 units in the last place; results below 2^-126 are 0.
+__device__ inline float exp2_approximately(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
 }
 
 }  // namespace strake::kernels::cuda
