@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 
+import pyarrow
 import pyarrow.parquet as parquet
 import pytest
 
@@ -56,6 +57,19 @@ def command(verb, *positional, **flags):
 def run(line, timeout=60, env=None, **options):
     done = subprocess.run(line, capture_output=True, timeout=timeout, env=env or environment(), **options)
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def scored_by_worker(inputs, **flags):
+    """The table that the worker makes of inputs["input"], which it gets in batches."""
+    sink = pyarrow.BufferOutputStream()
+    table = parquet.read_table(inputs["input"])
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=100)
+    flags |= {name: inputs[name] for name in ("model_name_or_path", "max_seq_length")}
+    line = command("worker", **flags)
+    done = subprocess.run(line, input=sink.getvalue().to_pybytes(), capture_output=True, env=environment(), timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    return pyarrow.ipc.open_stream(done.stdout).read_all()
 
 
 def full_disk(bytes_allowed):

@@ -17,6 +17,17 @@ std::shared_ptr<arrow::Array> flat(const std::vector<Value>& values, const std::
   return value_of(builder.Finish(), file);
 }
 
+template <typename Builder, typename Value>
+std::shared_ptr<arrow::Array> lists(const std::vector<std::vector<Value>>& rows, const std::string& file) {
+  auto values = std::make_shared<Builder>();
+  arrow::ListBuilder lists(arrow::default_memory_pool(), values);
+  for (const std::vector<Value>& row : rows) {
+    require_ok(lists.Append(), file);
+    require_ok(values->AppendValues(row), file);
+  }
+  return value_of(lists.Finish(), file);
+}
+
 struct Converter {
   const ExtraColumn& column;
   const std::string& file;
@@ -46,13 +57,10 @@ struct Converter {
     return value_of(lists.Finish(), file);
   }
   std::shared_ptr<arrow::Array> operator()(const std::vector<std::vector<int32_t>>& rows) const {
-    auto values = std::make_shared<arrow::Int32Builder>();
-    arrow::ListBuilder lists(arrow::default_memory_pool(), values);
-    for (const std::vector<int32_t>& row : rows) {
-      require_ok(lists.Append(), file);
-      require_ok(values->AppendValues(row), file);
-    }
-    return value_of(lists.Finish(), file);
+    return lists<arrow::Int32Builder>(rows, file);
+  }
+  std::shared_ptr<arrow::Array> operator()(const TextLists& rows) const {
+    return lists<arrow::StringBuilder>(rows, file);
   }
   std::shared_ptr<arrow::Array> operator()(const SpanLists& lists_of_spans) const {
     auto* const pool = arrow::default_memory_pool();

@@ -37,10 +37,12 @@ struct SpanLists {
   std::string label_name;
 };
 
+using TextLists = std::vector<std::vector<std::string>>;  // written as list<string>
+
 // A column that the program adds: one value per row.
 struct ExtraColumn {
   using Values = std::variant<std::vector<std::string>, std::vector<float>, std::vector<int32_t>, std::vector<int64_t>,
-                              FloatRows, std::vector<std::vector<int32_t>>, SpanLists>;
+                              FloatRows, std::vector<std::vector<int32_t>>, TextLists, SpanLists>;
   std::string name;
   Values values;
 };

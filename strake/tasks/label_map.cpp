@@ -104,7 +104,14 @@ void require_one_number(const models::EncoderConfig& config) {
           "regression with {} labels is not supported, only with one", config.num_labels());
 }
 
+void require_one_label(const models::EncoderConfig& config) {
+  require(config.problem() != models::ProblemType::kMultiLabelClassification, ErrorKind::kConfig,
+          "the model's problem_type is multi_label_classification: strake predict and strake worker score such models, "
+          "but nothing here trains or evaluates them yet");
+}
+
 LabelMap LabelMap::of(const models::EncoderConfig& config) {
+  require_one_label(config);
   if (config.problem() == models::ProblemType::kRegression) {
     require_one_number(config);
     return numbers();

@@ -49,6 +49,8 @@ class LabelMap {
 // "regression", "single_label_classification" or "" (nothing); Error (kUsage) naming --problem_type otherwise.
 std::optional<models::ProblemType> parse_problem_type_flag(const std::string& text);
 
+// Error (kConfig) for a model that gives a text several labels.
+void require_one_label(const models::EncoderConfig& config);
 // Error (kConfig) for a regression with more or less than one output.
 void require_one_number(const models::EncoderConfig& config);
 

@@ -1,10 +1,10 @@
 #include "strake/tasks/prediction_columns.h"
 
-#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -42,6 +42,12 @@ data::FloatRows rows_of(const at::Tensor& tensor) {
   return {.values = {data, data + values.numel()}, .width = values.size(1)};
 }
 
+// Number by number: at::sigmoid gives a number other bits in a vector than behind the last one, and so in other company.
+data::FloatRows sigmoids_of(data::FloatRows numbers) {
+  for (float& number : numbers.values) number = 1 / (1 + std::exp(-number));
+  return numbers;
+}
+
 }  // namespace
 
 void check_output_columns(const std::vector<std::string>& names) {
@@ -62,18 +68,21 @@ void check_output_columns(const std::vector<std::string>& names) {
 
 PredictionColumns::PredictionColumns(const std::vector<std::string>& names, const TaskHead& task,
                                      const models::EncoderConfig& config)
-    : names_(names),
-      task_(task.task),
-      labels_(config.labels),
-      regression_(task_ == ScoringTask::kTextClassification && config.problem() == models::ProblemType::kRegression) {
+    : names_(names), task_(task.task), labels_(config.labels) {
+  if (task_ == ScoringTask::kTextClassification) problem_ = config.problem();
   check_output_columns(names);
   const std::span<const std::string_view> known = names_of(task_);
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
             "--output_columns {}: the task is {}, which has {}", name, to_string(task_), fmt::join(known, ", "));
     const bool is_of_numbers = name == "prediction" || name == "logits" || (name == "score" && !config.problem_type);
-    require(!regression_ || is_of_numbers, ErrorKind::kUsage,
+    require(problem_ != models::ProblemType::kRegression || is_of_numbers, ErrorKind::kUsage,
             "--output_columns {}: the model is a regression, which has prediction and logits", name);
+    const bool is_of_one_label = name == "label_id" || name == "score";
+    require(problem_ != models::ProblemType::kMultiLabelClassification || !is_of_one_label, ErrorKind::kUsage,
+            "--output_columns {}: the model gives a text any number of labels (multi_label_classification), which has "
+            "prediction, probabilities and logits",
+            name);
   }
   if (!names_.empty()) return;
   if (task_ == ScoringTask::kQuestionAnswering) {
@@ -82,7 +91,7 @@ PredictionColumns::PredictionColumns(const std::vector<std::string>& names, cons
     return;
   }
   names_ = {std::string(known.front())};
-  if (task_ == ScoringTask::kTextClassification && !regression_) names_.emplace_back("probabilities");
+  if (problem_ && problem_ != models::ProblemType::kRegression) names_.emplace_back("probabilities");
 }
 
 void PredictionColumns::require_new(const std::vector<std::string>& input, const KeptColumns& kept,
@@ -102,21 +111,42 @@ std::vector<data::ExtraColumn> PredictionColumns::of(const ScoredRows& rows) con
     return {{names_.front(), data::SpanLists{*spans, "entity"}}};
   }
   const auto& numbers = std::get<at::Tensor>(rows);
-  if (task_ == ScoringTask::kTextClassification) return of_classes(numbers);
-  return {{names_.front(), rows_of(numbers)}};
+  if (!problem_) return {{names_.front(), rows_of(numbers)}};
+  if (problem_ == models::ProblemType::kRegression) return of_numbers(numbers);
+  return problem_ == models::ProblemType::kMultiLabelClassification ? of_labels(numbers) : of_classes(numbers);
+}
+
+std::vector<data::ExtraColumn> PredictionColumns::of_numbers(const at::Tensor& logits) const {
+  std::vector<data::ExtraColumn> columns;
+  const data::FloatRows numbers = rows_of(logits);
+  for (const std::string& name : names_) {
+    if (name == "logits") columns.emplace_back(name, numbers);
+    if (name == "prediction") columns.emplace_back(name, numbers.values);
+    if (name == "score") columns.emplace_back(name, sigmoids_of(numbers).values);
+  }
+  return columns;
+}
+
+// A label is given where its probability is above a half, as Transformers' run_classification.py gives it.
+std::vector<data::ExtraColumn> PredictionColumns::of_labels(const at::Tensor& logits) const {
+  const data::FloatRows numbers = rows_of(logits);
+  data::TextLists given(static_cast<size_t>(logits.size(0)));
+  for (size_t row = 0; row < given.size(); ++row) {
+    for (size_t id = 0; id < labels_.size(); ++id) {
+      if (numbers.values[row * labels_.size() + id] > 0) given[row].push_back(labels_[id]);
+    }
+  }
+  std::vector<data::ExtraColumn> columns;
+  for (const std::string& name : names_) {
+    if (name == "prediction") columns.emplace_back(name, given);
+    if (name == "probabilities") columns.emplace_back(name, sigmoids_of(numbers));
+    if (name == "logits") columns.emplace_back(name, numbers);
+  }
+  return columns;
 }
 
 std::vector<data::ExtraColumn> PredictionColumns::of_classes(const at::Tensor& logits) const {
   std::vector<data::ExtraColumn> columns;
-  if (regression_) {
-    data::FloatRows numbers = rows_of(logits);
-    for (const std::string& name : names_) {
-      if (name == "logits") columns.emplace_back(name, numbers);
-      if (name == "prediction") columns.emplace_back(name, numbers.values);
-      if (name == "score") columns.emplace_back(name, rows_of(at::sigmoid(logits)).values);
-    }
-    return columns;
-  }
   const at::Tensor probabilities = at::softmax(logits, 1).contiguous();
   const at::Tensor best = logits.argmax(1).contiguous();
   std::vector<std::string> predictions;

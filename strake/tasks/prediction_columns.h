@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -58,13 +59,15 @@ class PredictionColumns {
   void require_new(const std::vector<std::string>& input, const KeptColumns& kept, const std::string& file) const;
 
  private:
+  std::vector<data::ExtraColumn> of_numbers(const at::Tensor& logits) const;
+  std::vector<data::ExtraColumn> of_labels(const at::Tensor& logits) const;
   std::vector<data::ExtraColumn> of_classes(const at::Tensor& logits) const;
   std::vector<data::ExtraColumn> of_answers(const data::SpanRows& rows) const;
 
   std::vector<std::string> names_;
   ScoringTask task_;
   std::vector<std::string> labels_;
-  bool regression_;
+  std::optional<models::ProblemType> problem_;  // of a classifier
 };
 
 // The part of these checks that needs no model.

@@ -61,7 +61,10 @@ bool has_other_head(const std::string& architecture) { return architecture.ends_
 
 // Regressions, cross-encoders and mistakes have one.
 void tell_of_one_label(const models::EncoderConfig& config, const fs::path& folder) {
-  if (config.num_labels() != 1 || config.problem_type == models::ProblemType::kRegression) return;
+  if (config.num_labels() != 1 || config.problem_type == models::ProblemType::kRegression ||
+      config.problem_type == models::ProblemType::kMultiLabelClassification) {
+    return;
+  }
   if (config.problem_type) {
     log::warning("{}: a classifier of one label: its probability is 1 for every text", folder.string());
   } else {

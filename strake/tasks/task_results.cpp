@@ -201,6 +201,7 @@ std::unique_ptr<TaskResults> make_results(const ResultsOf& what) {
     case ScoringTask::kFeatureExtraction:
       return std::make_unique<EmbeddingResults>();
     default:
+      require_one_label(what.encoder);
       if (what.encoder.problem() == models::ProblemType::kRegression) return std::make_unique<NumberResults>();
       return std::make_unique<ClassResults>(what.encoder.num_labels());
   }

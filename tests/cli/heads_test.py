@@ -4,13 +4,12 @@ import json
 import resource
 import shutil
 import signal
-import subprocess
 
 import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import command, environment, run, strake, summary
+from program import command, environment, run, scored_by_worker, strake, summary
 from refusals import DATA, FILE, USAGE
 from safetensors.numpy import load_file, save_file
 from tiny_models import (
@@ -51,18 +50,6 @@ def small_disk(size):
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
     return limit
-
-
-def scored_by_worker(inputs, **flags):
-    sink = pyarrow.BufferOutputStream()
-    table = parquet.read_table(inputs["input"])
-    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=100)
-    flags |= {name: inputs[name] for name in ("model_name_or_path", "max_seq_length")}
-    line = command("worker", **flags)
-    done = subprocess.run(line, input=sink.getvalue().to_pybytes(), capture_output=True, env=environment(), timeout=60)
-    assert done.returncode == 0, done.stderr.decode()
-    return pyarrow.ipc.open_stream(done.stdout).read_all()
 
 
 # Feature extraction

@@ -1,6 +1,7 @@
 #include "strake/models/encoder/config.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "strake/core/error.h"
@@ -67,16 +68,28 @@ void read_regularisation(EncoderConfig& config, const ConfigKeys& keys, const st
   config.initializer_range = initializer_range(json, source);
 }
 
-std::optional<ProblemType> parse_problem_type(const std::string& name, const std::string& source) {
-  if (name.empty()) return std::nullopt;
-  if (name == "single_label_classification") return ProblemType::kSingleLabelClassification;
-  if (name == "regression") return ProblemType::kRegression;
-  fail(ErrorKind::kConfig, "{}: problem_type '{}' is not supported; supported: single_label_classification, regression",
-       source, printable(name));
+const char* problem_name(ProblemType type) {
+  switch (type) {
+    case ProblemType::kSingleLabelClassification:
+      return "single_label_classification";
+    case ProblemType::kRegression:
+      return "regression";
+    case ProblemType::kMultiLabelClassification:
+      return "multi_label_classification";
+  }
+  return "";
 }
 
-const char* problem_name(ProblemType type) {
-  return type == ProblemType::kRegression ? "regression" : "single_label_classification";
+std::optional<ProblemType> parse_problem_type(const std::string& name, const std::string& source) {
+  if (name.empty()) return std::nullopt;
+  constexpr std::array kKnown{ProblemType::kSingleLabelClassification, ProblemType::kRegression,
+                              ProblemType::kMultiLabelClassification};
+  const auto* const found =
+      std::ranges::find_if(kKnown, [&](ProblemType known) { return name == problem_name(known); });
+  require(found != kKnown.end(), ErrorKind::kConfig,
+          "{}: problem_type '{}' is not one of single_label_classification, regression, multi_label_classification",
+          source, printable(name));
+  return *found;
 }
 
 // id2label keys are "0", "1", ...: all of them, each once.

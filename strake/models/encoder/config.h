@@ -11,7 +11,8 @@
 
 namespace strake::models {
 
-enum class ProblemType { kSingleLabelClassification, kRegression };
+// Of several labels: any number of them per text. Such heads are scored; SequenceClassifier::loss has none for them.
+enum class ProblemType { kSingleLabelClassification, kRegression, kMultiLabelClassification };
 
 // A Hugging Face config.json of an encoder (bert, roberta, distilbert), with the names the families share. Every value
 // is checked against a range, so that a hostile file cannot ask for absurd allocations; what strake does not compute is

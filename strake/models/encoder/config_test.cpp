@@ -40,7 +40,7 @@ TEST(EncoderConfig, RefusesWhatItCannotComputeByName) {
       {{{"position_embedding_type", "relative_key"}}, "position_embedding_type 'relative_key' is not supported"},
       {{{"pruned_heads", {{"0", {1}}}}}, "pruned_heads are not supported"},
       {{{"hidden_act", "mish"}}, "activation 'mish' is not supported; supported: gelu,"},
-      {{{"problem_type", "multi_label_classification"}}, "problem_type 'multi_label_classification' is not supported"}};
+      {{{"problem_type", "ranking"}}, "problem_type 'ranking' is not one of single_label_classification"}};
   for (const auto& [changes, text] : refusals) {
     const std::string error = error_text([&] { read(changes); });
     EXPECT_THAT(error, HasSubstr(text));
