@@ -42,7 +42,8 @@ data::FloatRows rows_of(const at::Tensor& tensor) {
   return {.values = {data, data + values.numel()}, .width = values.size(1)};
 }
 
-// Number by number: at::sigmoid gives a number other bits in a vector than behind the last one, and so in other company.
+// Number by number: at::sigmoid gives a number other bits in a vector than behind the last one, and so in other
+// company.
 data::FloatRows sigmoids_of(data::FloatRows numbers) {
   for (float& number : numbers.values) number = 1 / (1 + std::exp(-number));
   return numbers;

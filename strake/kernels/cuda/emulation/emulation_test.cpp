@@ -89,7 +89,7 @@ TEST(CudaEmulation, LoadsMatricesByTheRowsThatLanesPointAt) {
   alignas(16) uint16_t matrices[4][8][8];
   for (unsigned i = 0; i < 4 * 64; ++i) matrices[i / 64][i / 8 % 8][i % 8] = static_cast<uint16_t>(i);
   run({1, 1}, 32, [&] {
-    const unsigned group = threadIdx.x / 4, member = threadIdx.x % 4;
+    const size_t group = threadIdx.x / 4, member = threadIdx.x % 4;
     uint32_t words[4], turned[4];
     load_matrices(words, matrices[threadIdx.x / 8][threadIdx.x % 8]);
     load_matrices_transposed(turned, matrices[threadIdx.x / 8][threadIdx.x % 8]);
@@ -102,7 +102,8 @@ TEST(CudaEmulation, LoadsMatricesByTheRowsThatLanesPointAt) {
 }
 
 TEST(CudaEmulation, RefusesAGridThatNoDeviceTakes) {
-  EXPECT_THROW(run({1, 65536}, 32, [] {}), std::logic_error);
+  const auto nothing = [] {};
+  EXPECT_THROW(run({1, 65536}, 32, nothing), std::logic_error);
 }
 
 TEST(CudaEmulation, RefusesABlockInWhichAThreadMissesABarrier) {
