@@ -35,10 +35,7 @@ def refused_by_all(place, model, *named, code=USAGE):
         ({"is_decoder": True}, ["is_decoder = true is not supported"]),
         ({"position_embedding_type": "relative_key"}, ["position_embedding_type 'relative_key'"]),
         ({"hidden_act": "quick_gelu"}, ["'quick_gelu'", "gelu_new"]),
-        (
-            {"problem_type": "multi_label_classification"},
-            ["'multi_label_classification'", "single_label_classification"],
-        ),
+        ({"problem_type": "ranking"}, ["'ranking'", "single_label_classification"]),
         ({"hidden_size": 33}, ["hidden_size = 33 is not a multiple of num_attention_heads = 4"]),
         ({"hidden_size": 2**40}, ["hidden_size", "not in [1, 65536]"]),
         ({"vocab_size": -1}, ["vocab_size = -1"]),
