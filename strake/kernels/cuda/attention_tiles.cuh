@@ -8,6 +8,8 @@ namespace strake::kernels::cuda {
 
 inline constexpr int kRowsOfWarp = 16;  // those of a tensor core's product
 
+inline constexpr int kNarrowDim = 64;
+
 // Heads of exactly kDim elements whose rows lie on 16 bytes, for which much is known when this is compiled, or of up to
 // as many.
 enum class Heads { kWhole, kAny };
@@ -21,9 +23,8 @@ struct Tiling {
   static constexpr int kTile = 8192 / static_cast<int>(kDim * sizeof(T));
   static constexpr int kThreads = kTile / kRowsOfWarp * kWarp;
   // Of the queries' gradient on a multiprocessor, at least: registers allow them with next to no spills.
-  static constexpr int kBlocks = kDim <= 64 ? 384 / kThreads : 1;
+  static constexpr int kBlocks = kDim <= kNarrowDim ? 384 / kThreads : 1;
 };
-inline constexpr int kNarrowDim = 64;
 
 // A chunk more than kDim to a row moves each row four banks on, so that eight rows' chunks meet no bank twice.
 template <typename Size>
