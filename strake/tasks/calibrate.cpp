@@ -91,12 +91,8 @@ void require_writable(const std::filesystem::path& folder) {
 
 class Calibrator {
  public:
-  Calibrator(const ScoreConfig& config, data::TableReader& input, std::string answers_column)
-      : config_(config),
-        input_(input),
-        encoder_(models::read_encoder_config(config.model_name_or_path)),
-        task_(choose_task(config.task, encoder_, config.model_name_or_path)),
-        answers_column_(std::move(answers_column)) {
+  Calibrator(const ScoreConfig& config, const ScoringPlan& plan, data::TableReader& input, std::string answers_column)
+      : config_(config), plan_(plan), input_(input), answers_column_(std::move(answers_column)) {
     config_.packed_weights = "off";  // three precisions, two of which may never be used
   }
 
@@ -104,7 +100,7 @@ class Calibrator {
     require_writable(config_.model_name_or_path);
     checkpoint::verify_model_files(config_.model_name_or_path);  // once, not for each precision
     const MeasuredWith with = read_and_score_in_fp32();
-    Calibration result{.record = {.task = MeasuredTask::of(task_),
+    Calibration result{.record = {.task = MeasuredTask::of(plan_.task),
                                   .model = fingerprint_of(config_.model_name_or_path),
                                   .with = with,
                                   .rows = num_rows(),
@@ -117,7 +113,7 @@ class Calibrator {
     if (!record.holds(Precision::kBf16, record.bf16)) log::warning("bf16 is not near enough to fp32");
     find_bf16_linears(record);
     const PrecisionPlan plan{.precision = Precision::kInt8, .bf16_linears = record.bf16_linears};
-    log::info("{}: {}", describe(plan, encoder_.num_hidden_layers), describe(record, record.int8));
+    log::info("{}: {}", describe(plan, plan_.encoder.num_hidden_layers), describe(record, record.int8));
     if (!record.holds(Precision::kInt8, record.int8))
       log::warning("no choice of linear layers brings int8 near enough to fp32");
     add_metrics("bf16", record.bf16, record, result.metrics);
@@ -133,7 +129,7 @@ class Calibrator {
   }
 
  private:
-  ScoringModel load(const PrecisionPlan& plan) const { return load_verified_model(config_, plan); }
+  ScoringModel load(const PrecisionPlan& precision) const { return load_verified_model(config_, plan_, precision); }
 
   MeasuredWith read_and_score_in_fp32() {
     ScoringModel model = load({.precision = Precision::kFp32});
@@ -145,7 +141,7 @@ class Calibrator {
 
   void read_data(const ScoringModel& model) {
     std::optional<LabelMap> labels;
-    if (task_.task == ScoringTask::kTextClassification) labels = LabelMap::of(encoder_);
+    if (plan_.task.task == ScoringTask::kTextClassification) labels = LabelMap::of(plan_.encoder);
     const RowEncoding encoding{model.tokenizer, text_, labels ? &*labels : nullptr, model.places()};
     for_each_encoded(input_, encoding, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
     require(num_rows() > 0, ErrorKind::kData, "{} has no rows", config_.input.front());
@@ -165,7 +161,7 @@ class Calibrator {
   // `use` gets the head's numbers for each table of rows.
   template <typename Use>
   std::unique_ptr<TaskResults> score(ScoringModel& model, const Use& use) const {
-    std::unique_ptr<TaskResults> results = make_results({task_, text_, encoder_, answers_column_});
+    std::unique_ptr<TaskResults> results = make_results({plan_.task, text_, plan_.encoder, answers_column_});
     for (size_t i = 0; i < data_.size(); ++i) {
       at::Tensor outputs = score_encoded(config_, model, data_[i], 0, data_[i].num_rows());
       results->add(data_[i], outputs);
@@ -210,7 +206,7 @@ class Calibrator {
   // All linear layers, the one whose quantization changes the head's numbers most first.
   std::vector<LinearName> by_harm(inference::Engine& engine) const {
     std::vector<LinearName> all;
-    for (int64_t layer = 0; layer < encoder_.num_hidden_layers; ++layer) {
+    for (int64_t layer = 0; layer < plan_.encoder.num_hidden_layers; ++layer) {
       for (int linear = 0; linear < inference::kLinears; ++linear) {
         all.push_back({layer, static_cast<inference::Linear>(linear)});
       }
@@ -266,9 +262,8 @@ class Calibrator {
   }
 
   ScoreConfig config_;
+  const ScoringPlan& plan_;
   data::TableReader& input_;
-  models::EncoderConfig encoder_;
-  TaskHead task_;
   TextOptions text_;
   std::string answers_column_;
   std::vector<EncodedRows> data_;
@@ -278,9 +273,10 @@ class Calibrator {
 
 }  // namespace
 
-Calibration calibrate(const ScoreConfig& config, data::TableReader& input, const std::string& answers_column) {
+Calibration calibrate(const ScoreConfig& config, const ScoringPlan& plan, data::TableReader& input,
+                      const std::string& answers_column) {
   const auto start = Clock::now();
-  Calibration result = Calibrator(config, input, answers_column).run();
+  Calibration result = Calibrator(config, plan, input, answers_column).run();
   const std::filesystem::path path = std::filesystem::path(config.model_name_or_path) / kPrecisionFile;
   write_file_atomically(path, to_json(result.record).dump(2) + "\n");
   log::info("wrote {}", path.string());

@@ -17,6 +17,7 @@ struct Calibration {
 // measured one at a time on up to some hundred sequences, stay in bf16: as few of them as it takes. The rows that are
 // read, their tokens and the head's numbers for them are in memory. Text classification needs labels; the answers of
 // `answers_column` are used unless it is empty. Errors as of evaluate.
-Calibration calibrate(const ScoreConfig& config, data::TableReader& input, const std::string& answers_column);
+Calibration calibrate(const ScoreConfig& config, const ScoringPlan& plan, data::TableReader& input,
+                      const std::string& answers_column);
 
 }  // namespace strake::tasks

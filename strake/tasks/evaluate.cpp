@@ -16,11 +16,6 @@
 namespace strake::tasks {
 namespace {
 
-ScoringTask task_of(const ScoreConfig& score) {
-  const models::EncoderConfig encoder = models::read_encoder_config(score.model_name_or_path);
-  return choose_task(score.task, encoder, score.model_name_or_path).task;
-}
-
 void check_flags(const EvaluateConfig& config, ScoringTask task) {
   const bool classifies = task == ScoringTask::kTextClassification;
   const bool answers = task == ScoringTask::kQuestionAnswering;
@@ -50,11 +45,12 @@ std::string find_answers_column(const EvaluateConfig& config) {
 }
 
 // With the columns that the task reads and no others.
-data::TableReader open_input(const ScoreConfig& config, ScoringTask task, const std::string& answers_column) {
-  const TextOptions text = plan_scoring(config).text;
+data::TableReader open_input(const ScoreConfig& config, const ScoringPlan& plan, const std::string& answers_column) {
+  const TextOptions& text = plan.text;
   data::TableSource source = make_source(config.input, config.text.encoding);
-  for (const std::string& name : {text.text_column, text.text_pair_column,
-                                  task == ScoringTask::kTextClassification ? text.label_column : answers_column}) {
+  for (const std::string& name :
+       {text.text_column, text.text_pair_column,
+        plan.task.task == ScoringTask::kTextClassification ? text.label_column : answers_column}) {
     const bool is_new = std::ranges::find(source.columns, name) == source.columns.end();
     if (!name.empty() && is_new) source.columns.push_back(name);
   }
@@ -74,15 +70,16 @@ void EvaluateConfig::validate() const {
 
 EvaluateReport evaluate(const EvaluateConfig& config) {
   config.validate();
-  const ScoringTask task = task_of(config.score);
+  const ScoringPlan plan = plan_scoring(config.score);
+  const ScoringTask task = plan.task.task;
   check_flags(config, task);
   const std::string answers_column = task == ScoringTask::kQuestionAnswering ? find_answers_column(config) : "";
-  data::TableReader input = open_input(config.score, task, answers_column);
+  data::TableReader input = open_input(config.score, plan, answers_column);
   if (config.calibrate) {
-    Calibration calibration = calibrate(config.score, input, answers_column);
+    Calibration calibration = calibrate(config.score, plan, input, answers_column);
     return {.score = std::move(calibration.score), .metrics = std::move(calibration.metrics)};
   }
-  ScoringModel model = load_scoring_model(config.score);
+  ScoringModel model = load_scoring_model(config.score, plan);
   const models::EncoderConfig& encoder = model.engine.config();
   std::optional<LabelMap> labels;
   if (task == ScoringTask::kTextClassification) labels = LabelMap::of(encoder);

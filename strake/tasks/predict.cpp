@@ -232,7 +232,7 @@ PredictReport predict(const PredictConfig& config) {
   columns.require_new(input.column_names(), kept, input.files().front().string());
   const auto loading = Clock::now();
   auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));
-  ScoringModel model = load_scoring_model(config.score);
+  ScoringModel model = load_scoring_model(config.score, plan);
   const std::string loaded = fingerprint.get().text();  // here, so that errors of loading come first
   tell_memory(stream_memory(model));
   const auto start = Clock::now();

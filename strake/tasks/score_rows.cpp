@@ -118,24 +118,24 @@ void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encode
           config.model_name_or_path, largest == ids.end() ? 0 : *largest, encoder.vocab_size);
 }
 
-ScoringModel load_scoring_model(const ScoreConfig& config) {
+ScoringModel load_scoring_model(const ScoreConfig& config, const ScoringPlan& plan) {
   const auto start = Clock::now();
   checkpoint::verify_model_files(config.model_name_or_path);
   const double verify_seconds = seconds_since(start);
-  ScoringModel model = load_verified_model(config, std::nullopt);
+  ScoringModel model = load_verified_model(config, plan, std::nullopt);
   model.load_seconds += verify_seconds;
   return model;
 }
 
-ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<inference::PrecisionPlan>& given) {
+ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& plan,
+                                 const std::optional<inference::PrecisionPlan>& precision) {
   const auto start = Clock::now();
   const int threads = threads_per_rank(1);
   tensors::set_compute_threads(threads);
-  const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
-  const int64_t layers = encoder.num_hidden_layers;
-  const TaskHead task = choose_task(config.task, encoder, config.model_name_or_path);
+  const TaskHead& task = plan.task;
+  const int64_t layers = plan.encoder.num_hidden_layers;
   auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
-  const TextOptions text = text_options(config, task, encoder, *tokenizer);
+  const TextOptions text = text_options(config, task, plan.encoder, *tokenizer);
   require(
       task.task != ScoringTask::kQuestionAnswering || tokenizer->spec().padding_side == tokenizers::Direction::kRight,
       ErrorKind::kConfig,
@@ -143,11 +143,11 @@ ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<
       "the question; that is not there",
       config.model_name_or_path);
   const PrecisionChoice choice =
-      given ? PrecisionChoice{.plan = *given, .accuracy = {}}
-            : choose_precision(config.precision, {.folder = config.model_name_or_path,
-                                                  .num_layers = layers,
-                                                  .task = MeasuredTask::of(task),
-                                                  .with = MeasuredWith::of(*tokenizer, text.max_seq_length)});
+      precision ? PrecisionChoice{.plan = *precision, .accuracy = {}}
+                : choose_precision(config.precision, {.folder = config.model_name_or_path,
+                                                      .num_layers = layers,
+                                                      .task = MeasuredTask::of(task),
+                                                      .with = MeasuredWith::of(*tokenizer, text.max_seq_length)});
   ScoringModel model{
       .engine = {config.model_name_or_path,
                  choice.plan,

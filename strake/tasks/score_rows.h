@@ -85,7 +85,8 @@ TextOptions text_options(const ScoreConfig& config, const TaskHead& task, const 
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const EncodedRows& rows,
                   int64_t begin, int64_t end);
-// What flags and config.json say, before weights and tokenizer are loaded.
+// What flags and config.json say, before weights and tokenizer are loaded. Made once for a run, as it tells what it
+// finds.
 struct ScoringPlan {
   models::EncoderConfig encoder;
   TaskHead task;
@@ -94,9 +95,10 @@ struct ScoringPlan {
 // The same errors, as far as they are of columns.
 ScoringPlan plan_scoring(const ScoreConfig& config);
 // Compares the files of a checkpoint with its manifest first.
-ScoringModel load_scoring_model(const ScoreConfig& config);
-// The same where that was done. `plan`: in the place of the one that the flags ask for.
-ScoringModel load_verified_model(const ScoreConfig& config, const std::optional<inference::PrecisionPlan>& plan);
+ScoringModel load_scoring_model(const ScoreConfig& config, const ScoringPlan& plan);
+// The same where that was done. `precision`: in the place of the one that the flags ask for.
+ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& plan,
+                                 const std::optional<inference::PrecisionPlan>& precision);
 
 // What the head gives, fp32 [rows or tokens, width], for rows [begin, end). Errors (kData, kNumeric) name file and row.
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,

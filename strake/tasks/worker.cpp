@@ -71,7 +71,7 @@ ScoreReport work(const WorkerConfig& config) {
   const KeptColumns kept(config.keep_columns);
   data::TableStream stream(STDIN_FILENO, STDOUT_FILENO, "standard input");
   check_input(stream.no_rows(), plan, columns, kept);
-  ScoringModel model = load_scoring_model(config.score);
+  ScoringModel model = load_scoring_model(config.score, plan);
   const auto start = Clock::now();
   begin_output(model, stream, columns, kept);
 

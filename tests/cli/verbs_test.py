@@ -543,6 +543,9 @@ def test_a_model_of_one_label_gives_its_number_and_what_cross_encoders_make_of_i
     table = parquet.read_table(tmp_path / "out.parquet")
     numbers, scores = (table[name].to_numpy() for name in ("prediction", "score"))
     numpy.testing.assert_allclose(scores, 1 / (1 + numpy.exp(-numbers)), rtol=1e-6)
+    flags_of_all = {"model_name_or_path": model, "input": folder / "check.parquet"}
+    told = strake("predict", **flags_of_all, output=tmp_path / "again.parquet").err
+    assert told.count("one label and no problem_type") == 1
     change_config(model, problem_type="regression")
     with pytest.raises(AssertionError, match="--output_columns score: the model is a regression"):
         predict(model, folder / "check.parquet", tmp_path / "out.parquet", **flags)
