@@ -2,11 +2,12 @@
 // layer can take. GFLOPS, and the share of what the processor does in a loop of multiply-adds on registers. Processors
 // lower their clock under some instructions, AMX's by a fifth and more, and with what their neighbours do: the loop
 // runs on all threads behind each product ("percent", the median), and also alone before ("percent_alone", by the best
-// of one thread times the number of threads). STRAKE_NUM_THREADS sets the threads (1 if unset). Arguments after Google
-// Benchmark's own: none. Operands are packed in each call, as in training, but for "packed", where the weight is packed
-// once and multiplied in measured blocks, and rows lie apart as in inference. int8 is there as inference computes it:
-// rows are quantized in each call, each thread takes its share of them; its peak is that of integers. Both activate
-// ffn1.
+// of one thread times the number of threads). Threads that take rows of "packed" do not wait for each other in an
+// engine: its "percent" is of their own rates, as that of the loop is. STRAKE_NUM_THREADS sets the threads (1 if
+// unset). Arguments after Google Benchmark's own: none. Operands are packed in each call, as in training, but for
+// "packed", which is as inference computes it: the weight is packed once and multiplied in measured blocks, each thread
+// takes its share of the rows, which lie apart, and ffn1 is activated. In int8, rows are quantized in each call; its
+// peak is that of integers.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
@@ -16,6 +17,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdlib>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,21 +54,30 @@ benchmarks::RegisterLoop register_loop(c10::ScalarType dtype) {
   return dtype == at::kFloat ? benchmarks::fp32_register_loop() : benchmarks::bf16_register_loop();
 }
 
+using BenchClock = std::chrono::steady_clock;
+
+double seconds_since(BenchClock::time_point start) {
+  return std::chrono::duration<double>(BenchClock::now() - start).count();
+}
+
+double flops_of(const Layer& layer, int64_t rows) {
+  return 2.0 * static_cast<double>(rows * layer.inputs * layer.outputs);
+}
+
+// product() computes all tokens once and returns the operations a second of all threads, each by its own clock.
 template <typename Product>
-void measure(benchmark::State& state, const Layer& layer, c10::ScalarType dtype, const Product& product) {
-  using Clock = std::chrono::steady_clock;
+void measure_rates(benchmark::State& state, const Layer& layer, c10::ScalarType dtype, const Product& product) {
   const benchmarks::RegisterLoop loop = register_loop(dtype);
   const double alone = benchmarks::best_rate(loop);
   const auto rounds = static_cast<int>(kLoopSeconds * alone / loop.operations);
-  const double flops = 2.0 * static_cast<double>(kTokens * layer.inputs * layer.outputs);
+  const double flops = flops_of(layer, kTokens);
   std::vector<double> percents;
   product();
   for (auto _ : state) {
-    const auto start = Clock::now();
-    product();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    state.SetIterationTime(seconds);
-    percents.push_back(100 * flops / seconds / benchmarks::rate_of_all_threads(loop, rounds));
+    const auto start = BenchClock::now();
+    const double rate = product();
+    state.SetIterationTime(seconds_since(start));
+    percents.push_back(100 * rate / benchmarks::rate_of_all_threads(loop, rounds));
   }
   const auto middle = percents.begin() + static_cast<std::ptrdiff_t>(percents.size() / 2);
   std::ranges::nth_element(percents, middle);
@@ -74,6 +85,15 @@ void measure(benchmark::State& state, const Layer& layer, c10::ScalarType dtype,
   state.counters["percent_alone"] =
       benchmark::Counter(100.0 * flops / (alone * num_threads()), benchmark::Counter::kIsIterationInvariantRate);
   state.counters["GFLOPS"] = benchmark::Counter(flops / 1e9, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+template <typename Product>
+void measure(benchmark::State& state, const Layer& layer, c10::ScalarType dtype, const Product& product) {
+  measure_rates(state, layer, dtype, [&] {
+    const auto start = BenchClock::now();
+    product();
+    return flops_of(layer, kTokens) / seconds_since(start);
+  });
 }
 
 struct Tensors {
@@ -91,6 +111,28 @@ std::optional<kernels::Activation> activation_of(const Layer& layer) {
   return kernels::Activation::kGelu;
 }
 
+// Threads take rows, as those of an engine take texts: product(first row, rows, scratch) each, with room for
+// scratch_floats(rows).
+template <typename ScratchFloats, typename Product>
+void measure_in_rows(benchmark::State& state, const Layer& layer, c10::ScalarType dtype,
+                     const ScratchFloats& scratch_floats, const Product& product) {
+  const int64_t rows = (kTokens + num_threads() - 1) / num_threads();
+  kernels::Scratch scratch(num_threads(), scratch_floats(rows));
+  std::vector<float*> scratch_of;
+  for (int i = 0; i < num_threads(); ++i) scratch_of.push_back(scratch.take());
+  std::vector<double> rates(static_cast<size_t>(num_threads()));
+  measure_rates(state, layer, dtype, [&] {
+    parallel_for(num_threads(), 1, [&](int64_t thread, int64_t) {
+      const int64_t begin = std::min(kTokens, thread * rows);
+      const int64_t count = std::min(kTokens, begin + rows) - begin;
+      const auto start = BenchClock::now();
+      product(begin, count, scratch_of[static_cast<size_t>(thread)]);
+      rates[static_cast<size_t>(thread)] = flops_of(layer, count) / seconds_since(start);
+    });
+    return std::accumulate(rates.begin(), rates.end(), 0.0);
+  });
+}
+
 template <typename T>
 void packed_forward(benchmark::State& state, const Layer& layer, c10::ScalarType dtype) {
   const Tensors t(layer, dtype);
@@ -99,43 +141,41 @@ void packed_forward(benchmark::State& state, const Layer& layer, c10::ScalarType
   const kernels::PackedMatrix<T> packed({const_storage<T>(t.weight), layer.inputs, kernels::Order::kColumns},
                                         layer.inputs, layer.outputs);
   const kernels::PackedMatrix<T> weight = packed.in_blocks(inference::measure_blocks(packed));
-  const kernels::MatmulResult<T, T> result{
-      .c = storage<T>(y), .stride = y.size(1), .bias = const_storage<T>(t.bias), .activation = activation_of(layer)};
-  measure(state, layer, dtype, [&] {
-    kernels::matmul<T, T>({.rows = kTokens,
-                           .columns = layer.outputs,
-                           .depth = layer.inputs,
-                           .a = {const_storage<T>(x), x.size(1)},
-                           .b = {},
-                           .result = result},
-                          weight);
+  const auto scratch_floats = [&](int64_t rows) { return kernels::matmul_scratch<T, T>(rows, weight); };
+  measure_in_rows(state, layer, dtype, scratch_floats, [&](int64_t begin, int64_t rows, float* scratch) {
+    const kernels::MatmulResult<T, T> result{.c = storage<T>(y) + begin * y.size(1),
+                                             .stride = y.size(1),
+                                             .bias = const_storage<T>(t.bias),
+                                             .activation = activation_of(layer)};
+    kernels::matmul_on_thread<T, T>({.rows = rows,
+                                     .columns = layer.outputs,
+                                     .depth = layer.inputs,
+                                     .a = {const_storage<T>(x) + begin * x.size(1), x.size(1)},
+                                     .b = {},
+                                     .result = result},
+                                    weight, scratch);
   });
 }
 
 void quantized_forward(benchmark::State& state, const Layer& layer) {
+  using kernels::BFloat16;
   const Tensors t(layer, at::kBFloat16);
-  const at::Tensor x = at::randn({kTokens, kernels::row_stride<kernels::BFloat16>(layer.inputs)}).to(at::kBFloat16);
-  const at::Tensor y = at::empty({kTokens, kernels::row_stride<kernels::BFloat16>(layer.outputs)}, at::kBFloat16);
+  const at::Tensor x = at::randn({kTokens, kernels::row_stride<BFloat16>(layer.inputs)}).to(at::kBFloat16);
+  const at::Tensor y = at::empty({kTokens, kernels::row_stride<BFloat16>(layer.outputs)}, at::kBFloat16);
   const at::Tensor wide = t.weight.to(at::kFloat);
   const at::Tensor bias = t.bias.to(at::kFloat);
   const kernels::QuantizedMatrix packed(wide.const_data_ptr<float>(), layer.inputs, layer.outputs);
   const kernels::QuantizedMatrix weight = packed.in_blocks(inference::measure_blocks(packed));
-  const int64_t rows = (kTokens + num_threads() - 1) / num_threads();
-  kernels::Scratch scratch(num_threads(), kernels::int8_matmul_scratch(rows, weight));
-  std::vector<float*> scratch_of;
-  for (int i = 0; i < num_threads(); ++i) scratch_of.push_back(scratch.take());
-  measure(state, layer, at::kChar, [&] {
-    parallel_for(num_threads(), 1, [&](int64_t thread, int64_t) {
-      const int64_t begin = std::min(kTokens, thread * rows);
-      kernels::int8_matmul_on_thread<kernels::BFloat16>({.rows = std::min(kTokens, begin + rows) - begin,
-                                                         .a = const_storage<kernels::BFloat16>(x) + begin * x.size(1),
-                                                         .a_stride = x.size(1),
-                                                         .c = storage<kernels::BFloat16>(y) + begin * y.size(1),
-                                                         .c_stride = y.size(1),
-                                                         .bias = bias.const_data_ptr<float>(),
-                                                         .activation = activation_of(layer)},
-                                                        weight, scratch_of[static_cast<size_t>(thread)]);
-    });
+  const auto scratch_floats = [&](int64_t rows) { return kernels::int8_matmul_scratch(rows, weight); };
+  measure_in_rows(state, layer, at::kChar, scratch_floats, [&](int64_t begin, int64_t rows, float* scratch) {
+    kernels::int8_matmul_on_thread<BFloat16>({.rows = rows,
+                                              .a = const_storage<BFloat16>(x) + begin * x.size(1),
+                                              .a_stride = x.size(1),
+                                              .c = storage<BFloat16>(y) + begin * y.size(1),
+                                              .c_stride = y.size(1),
+                                              .bias = bias.const_data_ptr<float>(),
+                                              .activation = activation_of(layer)},
+                                             weight, scratch);
   });
 }
 

@@ -29,7 +29,7 @@ struct Int8Pairs {
     Int largest = _mm256_setzero_si256();
     int64_t i = 0;
     for (; i + 16 <= count; i += 16) {
-      __builtin_prefetch(soon + i);
+      if (i % 64 == 0) __builtin_prefetch(soon + i / 2);
       const Int bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
       largest = _mm256_max_epi16(largest, _mm256_and_si256(bits, magnitude));
     }
@@ -42,10 +42,11 @@ struct Int8Pairs {
   }
 
   // to[i] = x[i] * inverse, rounded; may write up to the next multiple of 8.
-  static void quantize(const BFloat16* x, int64_t count, float inverse, int8_t* to) {
+  static void quantize(const BFloat16* x, int64_t count, float inverse, int8_t* to, const BFloat16* soon) {
     const __m256 factor = _mm256_set1_ps(inverse);
     const __m256 addend = _mm256_set1_ps(kRoundingAddend);
     for_each_vector<Avx2>(count, [&](int64_t i, auto lanes) {
+      if (i % 64 == 0) __builtin_prefetch(soon + i / 2);
       const Int sum = _mm256_castps_si256(Avx2::fma(Avx2::load(x + i, lanes), factor, addend));
       const Int q = _mm256_sub_epi32(sum, _mm256_castps_si256(addend));
       const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1));

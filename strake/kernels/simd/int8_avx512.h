@@ -20,24 +20,25 @@ struct Int8Avx512 {
   static uint32_t largest_magnitude(const BFloat16* x, int64_t count, const BFloat16* soon) {
     const Int magnitude = _mm512_set1_epi16(0x7FFF);
     Int largest = _mm512_setzero_si512();
+    const auto add = [&](Int numbers) { largest = _mm512_max_epi16(largest, _mm512_and_si512(numbers, magnitude)); };
     int64_t i = 0;
-    for (; i + 32 <= count; i += 32) {
-      __builtin_prefetch(soon + i);
-      largest = _mm512_max_epi16(largest, _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude));
+    for (; i + 64 <= count; i += 64) {
+      __builtin_prefetch(soon + i / 2);
+      add(_mm512_loadu_si512(x + i));
+      add(_mm512_loadu_si512(x + i + 32));
     }
-    if (i < count) {
-      const Int rest = _mm512_maskz_loadu_epi16((1U << (count - i)) - 1U, x + i);
-      largest = _mm512_max_epi16(largest, _mm512_and_si512(rest, magnitude));
-    }
+    for (; i + 32 <= count; i += 32) add(_mm512_loadu_si512(x + i));
+    if (i < count) add(_mm512_maskz_loadu_epi16((1U << (count - i)) - 1U, x + i));
     const Int even = _mm512_and_si512(largest, _mm512_set1_epi32(0xFFFF));
     return static_cast<uint32_t>(_mm512_reduce_max_epi32(_mm512_max_epi32(even, _mm512_srli_epi32(largest, 16))));
   }
 
   // to[i] = x[i] * inverse, rounded; may write up to the next multiple of 16.
-  static void quantize(const BFloat16* x, int64_t count, float inverse, int8_t* to) {
+  static void quantize(const BFloat16* x, int64_t count, float inverse, int8_t* to, const BFloat16* soon) {
     const __m512 factor = _mm512_set1_ps(inverse);
     int64_t i = 0;
     for (; i + 64 <= count; i += 64) {
+      __builtin_prefetch(soon + i / 2);
       const Int words = _mm512_permutex2var_epi16(quantized_pairs(x + i, factor), _mm512_load_si512(kLowerHalves),
                                                   quantized_pairs(x + i + 32, factor));
       _mm512_storeu_si512(to + i, words);

@@ -163,7 +163,8 @@ constexpr uint32_t kInfinityBits = 0x7F80;  // of a BFloat16's magnitude
 constexpr int64_t kRowsAhead = 2;
 
 // Quantizes a row of `depth` numbers and fills it with 0 to a multiple of kRowAlign. Returns its scale, NaN if a number
-// is not finite. `soon` is a row to be asked for meanwhile.
+// is not finite. `soon` is a row to be asked for meanwhile: its first half while the largest magnitude is looked for,
+// its second half while numbers are quantized, so that memory is never without a request.
 //
 // U::largest_magnitude(x, count, soon) gives the bits of the largest magnitude: they have the order of the numbers, and
 // NaN comes last.
@@ -175,7 +176,7 @@ float quantize_row(const BFloat16* row, int64_t depth, int8_t* to, const BFloat1
     for (int64_t k = 0; k < round_up(depth, kRowAlign); ++k) to[k] = 0;
     return bits >= kInfinityBits ? __builtin_nanf("") : 0.0F;
   }
-  U::quantize(row, depth, 127.0F / largest, to);
+  U::quantize(row, depth, 127.0F / largest, to, soon + depth / 2);
   for (int64_t k = depth; k < round_up(depth, kRowAlign); ++k) to[k] = 0;
   return largest / 127.0F;
 }

@@ -20,8 +20,8 @@ constexpr int64_t kTileFloats = kTiledRows * kTiledColumns;
 // all panels wait there meanwhile.
 constexpr int64_t kWholeDepthSteps = 48;
 constexpr int64_t kDepthBlockSteps = 24;
-constexpr int64_t kKeptSumsFloats = int64_t{256} << 10;
-constexpr int64_t kLeastKeptTiles = 4;  // of rows
+constexpr int64_t kKeptSumsFloats = int64_t{352} << 10;  // of 2 MiB, which every processor with AMX has
+constexpr int64_t kLeastKeptTiles = 4;                   // of rows
 
 struct Range {
   int64_t begin;
