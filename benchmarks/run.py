@@ -324,7 +324,8 @@ def linears():
         " input.",
         "Share of the peak: of a loop of the same instruction on registers. The clock of a processor falls under its"
         " widest instructions and with what its neighbours do, so all threads run that loop for 0.2 ms behind each"
-        " product, and the share is the median of these. Of the loop alone: the product's mean rate beside the best"
+        " product, and the share is the median of these. strake's threads take rows, as an engine's do, and both are"
+        " rated by each thread's own clock. Of the loop alone: the product's mean rate beside the best"
         " milliseconds of the loop on one thread before, times the threads; products of AMX never have that clock.",
         "strake: weights are packed before, as for scoring. oneDNN packs them in each call.",
     ]
