@@ -6,13 +6,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <string_view>
 #include <vector>
 
 #include "strake/comm/thread_comm.h"
+#include "strake/core/clock.h"
 
 namespace strake {
 namespace {
@@ -24,10 +24,10 @@ double median_seconds(comm::Comm& comm, const std::function<void()>& collective)
   std::vector<double> seconds;
   for (int i = 0; i < kCalls; ++i) {
     comm.barrier();
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     collective();
     comm.barrier();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    seconds.push_back(seconds_since(start));
   }
   std::ranges::nth_element(seconds, seconds.begin() + kCalls / 2);
   return seconds[kCalls / 2];

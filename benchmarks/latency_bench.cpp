@@ -5,11 +5,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <string_view>
 #include <vector>
 
+#include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
 #include "strake/data/table_reader.h"
@@ -56,10 +56,10 @@ void measure(std::string_view precision, const std::filesystem::path& folder) {
   for (const bool is_timed : {false, true}) {
     for (const std::vector<int32_t>& ids : texts) {
       const std::vector<int64_t> offsets{0, std::ssize(ids)};
-      const auto start = std::chrono::steady_clock::now();
+      const auto start = Clock::now();
       engine.score({.ids = ids, .offsets = offsets, .second_begin = {}}, logits);
       if (!is_timed) continue;
-      seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      seconds.push_back(seconds_since(start));
       sum += seconds.back();
       tokens += std::ssize(ids);
     }

@@ -14,7 +14,6 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <numeric>
@@ -22,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "strake/core/clock.h"
 #include "strake/core/cpu_features.h"
 #include "strake/core/memory.h"
 #include "strake/core/threads.h"
@@ -54,12 +54,6 @@ benchmarks::RegisterLoop register_loop(c10::ScalarType dtype) {
   return dtype == at::kFloat ? benchmarks::fp32_register_loop() : benchmarks::bf16_register_loop();
 }
 
-using BenchClock = std::chrono::steady_clock;
-
-double seconds_since(BenchClock::time_point start) {
-  return std::chrono::duration<double>(BenchClock::now() - start).count();
-}
-
 double flops_of(const Layer& layer, int64_t rows) {
   return 2.0 * static_cast<double>(rows * layer.inputs * layer.outputs);
 }
@@ -74,7 +68,7 @@ void measure_rates(benchmark::State& state, const Layer& layer, c10::ScalarType 
   std::vector<double> percents;
   product();
   for (auto _ : state) {
-    const auto start = BenchClock::now();
+    const auto start = Clock::now();
     const double rate = product();
     state.SetIterationTime(seconds_since(start));
     percents.push_back(100 * rate / benchmarks::rate_of_all_threads(loop, rounds));
@@ -90,7 +84,7 @@ void measure_rates(benchmark::State& state, const Layer& layer, c10::ScalarType 
 template <typename Product>
 void measure(benchmark::State& state, const Layer& layer, c10::ScalarType dtype, const Product& product) {
   measure_rates(state, layer, dtype, [&] {
-    const auto start = BenchClock::now();
+    const auto start = Clock::now();
     product();
     return flops_of(layer, kTokens) / seconds_since(start);
   });
@@ -125,7 +119,7 @@ void measure_in_rows(benchmark::State& state, const Layer& layer, c10::ScalarTyp
     parallel_for(num_threads(), 1, [&](int64_t thread, int64_t) {
       const int64_t begin = std::min(kTokens, thread * rows);
       const int64_t count = std::min(kTokens, begin + rows) - begin;
-      const auto start = BenchClock::now();
+      const auto start = Clock::now();
       product(begin, count, scratch_of[static_cast<size_t>(thread)]);
       rates[static_cast<size_t>(thread)] = flops_of(layer, count) / seconds_since(start);
     });

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
+#include "strake/core/clock.h"
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
@@ -23,10 +23,9 @@ constexpr int kSums = 16;      // hides a latency of 8 cycles with two units
 constexpr int kSumsAvx2 = 12;  // of sixteen registers
 
 double seconds_of(const RegisterLoop& loop, int rounds) {
-  using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   loop.run(rounds);
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return seconds_since(start);
 }
 
 // The factor keeps sums of growing size away from infinity: x -> x / 2 + 1.

@@ -15,7 +15,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <span>
@@ -24,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/memory.h"
 #include "strake/kernels/global_norm.h"
@@ -54,9 +54,9 @@ double median_seconds(int passes, const std::function<void(int)>& pass) {
   pass(1);
   std::vector<double> seconds;
   for (int i = 0; i < passes; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     pass(i + 2);
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    seconds.push_back(seconds_since(start));
   }
   std::ranges::nth_element(seconds, seconds.begin() + passes / 2);
   return seconds[static_cast<size_t>(passes / 2)];
@@ -96,7 +96,7 @@ void measure_memory(std::string_view what) {
 void measure_disk(const std::string& folder) {
   constexpr size_t kPiece = size_t{1} << 20;
   constexpr size_t kPieces = kOnDisk * kArrays * sizeof(float) / kPiece;
-  constexpr size_t kWindow = 4 * kArrays;  // pieces: 1 Mi elements of each array
+  constexpr size_t kWindow = size_t{4} * kArrays;  // pieces: 1 Mi elements of each array
   constexpr size_t kInMemory = 4 * kWindow;
   const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_DIRECT, 0600);
   require(file >= 0 && ::posix_fallocate(file, 0, kPieces * kPiece) == 0, ErrorKind::kIo, "no room in {}", folder);
