@@ -111,16 +111,15 @@ template <typename ScratchFloats, typename Product>
 void measure_in_rows(benchmark::State& state, const Layer& layer, c10::ScalarType dtype,
                      const ScratchFloats& scratch_floats, const Product& product) {
   const int64_t rows = (kTokens + num_threads() - 1) / num_threads();
-  kernels::Scratch scratch(num_threads(), scratch_floats(rows));
-  std::vector<float*> scratch_of;
-  for (int i = 0; i < num_threads(); ++i) scratch_of.push_back(scratch.take());
+  std::vector<kernels::AlignedFloats> scratch;
+  for (int i = 0; i < num_threads(); ++i) scratch.emplace_back(scratch_floats(rows));
   std::vector<double> rates(static_cast<size_t>(num_threads()));
   measure_rates(state, layer, dtype, [&] {
     parallel_for(num_threads(), 1, [&](int64_t thread, int64_t) {
       const int64_t begin = std::min(kTokens, thread * rows);
       const int64_t count = std::min(kTokens, begin + rows) - begin;
       const auto start = Clock::now();
-      product(begin, count, scratch_of[static_cast<size_t>(thread)]);
+      product(begin, count, scratch[static_cast<size_t>(thread)].data());
       rates[static_cast<size_t>(thread)] = flops_of(layer, count) / seconds_since(start);
     });
     return std::accumulate(rates.begin(), rates.end(), 0.0);
