@@ -36,6 +36,22 @@ def classification(num_classes, predicted, actual):
     }
 
 
+def several_labels(predicted, actual):
+    """Indicator matrices, [rows, labels]."""
+    precision, recall, f1, _ = sklearn.metrics.precision_recall_fscore_support(
+        actual, predicted, average="micro", zero_division=0
+    )
+    return {
+        "num_labels": len(actual[0]),
+        "predicted": numpy.ravel(predicted).tolist(),
+        "actual": numpy.ravel(actual).tolist(),
+        "accuracy": sklearn.metrics.accuracy_score(actual, predicted),
+        "f1": f1,
+        "precision": precision,
+        "recall": recall,
+    }
+
+
 def regression(predicted, actual):
     correlation = {"pearson": None, "spearmanr": None}  # what JSON has for NaN
     if len(predicted) > 1:
@@ -82,7 +98,16 @@ def metrics():
         regression([1.0, 2.0, 3.0], [10.0, 20.0, 30.0]),
         regression([1e8 + 1, 1e8 + 2, 1e8 + 4], [3.0, 2.0, -7.0]),
     ]
-    return classifications, regressions
+    random = numpy.random.default_rng(21)
+    actual = random.integers(0, 2, (50, 6))
+    label_lists = [
+        several_labels(numpy.where(random.random(actual.shape) < 0.9, actual, 1 - actual), actual),
+        several_labels(random.integers(0, 2, (1, 4)), random.integers(0, 2, (1, 4))),
+        several_labels(numpy.zeros((5, 3), int), random.integers(0, 2, (5, 3))),  # none predicted
+        several_labels(numpy.zeros((5, 3), int), numpy.zeros((5, 3), int)),  # none anywhere
+        several_labels(numpy.ones((4, 2), int), numpy.ones((4, 2), int)),
+    ]
+    return classifications, regressions, label_lists
 
 
 def save_trainer_state():
@@ -111,7 +136,7 @@ def save_trainer_state():
 
 def main():
     warnings.simplefilter("ignore")  # scikit-learn warns of 0/0, SciPy of constant input; both are meant here
-    classifications, regressions = metrics()
+    classifications, regressions, label_lists = metrics()
 
     def lines(cases):
         return ",\n    ".join(json.dumps(case) for case in cases)
@@ -119,7 +144,8 @@ def main():
     text = (
         f'{{\n  "made_by": "tools/make_metrics_fixture.py, scikit-learn {sklearn.__version__}, '
         f'scipy {scipy.__version__}",\n  "classification": [\n    {lines(classifications)}\n  ],\n'
-        f'  "regression": [\n    {lines(regressions)}\n  ]\n}}\n'
+        f'  "regression": [\n    {lines(regressions)}\n  ],\n'
+        f'  "several_labels": [\n    {lines(label_lists)}\n  ]\n}}\n'
     )
     (TESTDATA / "evaluation_metrics.json").write_text(text)
     save_trainer_state()

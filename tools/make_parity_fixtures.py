@@ -5,8 +5,9 @@ Run:  .venv/bin/python tools/make_parity_fixtures.py [OUT_DIR]      (after tools
 Each folder holds config.json and model.safetensors as save_pretrained writes them, and two files of expectations.
 Sequences are flat int32 arrays: sequence i of `input_ids` and `token_type_ids` is [offsets[i], offsets[i + 1]).
 
-expected.safetensors, "bert", "bert_regression", "roberta", "distilbert":
-  input_ids, token_type_ids, offsets, labels   six sequences of 1 to 40 tokens (labels: int32, for regression float32)
+expected.safetensors, "bert", "bert_regression", "roberta", "distilbert", "bert_multi_label":
+  input_ids, token_type_ids, offsets, labels   six sequences of 1 to 40 tokens (labels: int32, for regression float32,
+                                               for several labels float32 [S, num_labels], 0 or 1)
   logits [S, num_labels], loss [1]             the mean loss over the six
   gradient.NAME                                of that loss, for every parameter
   train.input_ids, ...                         32 sequences of 1 to 24 tokens
@@ -34,7 +35,7 @@ import sys
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from transformers.trainer_pt_utils import get_parameter_names
 
 VOCABULARY = 120
@@ -138,6 +139,13 @@ FIXTURES = {
     "roberta": (transformers.RobertaForSequenceClassification, roberta_config()),
     "distilbert": (transformers.DistilBertForSequenceClassification, distilbert_config()),
 }
+# Made after the language models, whose seeds follow those above.
+MULTI_LABEL = {
+    "bert_multi_label": (
+        transformers.BertForSequenceClassification,
+        bert_config(num_labels=5, problem_type="multi_label_classification"),
+    ),
+}
 
 FROZEN_STEPS = 10
 FROZEN = {
@@ -158,7 +166,9 @@ class Sequences:
         self.token_types = [
             (torch.arange(n) >= cut).long() * (self.types > 1) for n, cut in zip(lengths, cuts, strict=True)
         ]
-        if config.num_labels == 1:
+        if config.problem_type == "multi_label_classification":
+            self.labels = torch.randint(0, 2, (len(lengths), config.num_labels), generator=generator).float()
+        elif config.num_labels == 1:
             self.labels = torch.randn(len(lengths), generator=generator)
         else:
             self.labels = torch.randint(0, config.num_labels, (len(lengths),), generator=generator)
@@ -195,6 +205,8 @@ def randomize(model, generator):
 
 
 def loss_sum(logits, labels):
+    if labels.dim() == 2:
+        return binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(1).sum()
     if labels.is_floating_point():
         return ((logits.squeeze(-1) - labels) ** 2).sum()
     return cross_entropy(logits, labels, reduction="sum")
@@ -413,6 +425,11 @@ def main():
     for seed, (name, config) in enumerate(LANGUAGE_MODELS.items(), start=len(FIXTURES)):
         (out / name).mkdir(parents=True, exist_ok=True)
         make_language_model(out / name, config, seed)
+    for seed, (name, (model_class, config)) in enumerate(
+        MULTI_LABEL.items(), start=len(FIXTURES) + len(LANGUAGE_MODELS)
+    ):
+        (out / name).mkdir(parents=True, exist_ok=True)
+        make(out / name, model_class, config, seed)
     for name, patterns in FROZEN.items():
         make_frozen(out / name, patterns)
 

@@ -1,6 +1,7 @@
 #include "strake/data/collate.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <numeric>
@@ -8,7 +9,6 @@
 #include "strake/core/error.h"
 
 namespace strake::data {
-namespace {
 
 at::Tensor labels_of(const TokenDataset& dataset, std::span<const int64_t> indices) {
   const auto count = static_cast<int64_t>(indices.size());
@@ -24,10 +24,18 @@ at::Tensor labels_of(const TokenDataset& dataset, std::span<const int64_t> indic
                            [&](int64_t i) { return dataset.number_label(i); });
     return labels;
   }
+  if (dataset.label_kind() == TokenLabelKind::kClasses) {
+    require(dataset.num_classes() > 0, ErrorKind::kInternal, "a dataset does not say how many classes there are");
+    at::Tensor labels = at::zeros({count, dataset.num_classes()}, at::kFloat);
+    auto* row = labels.mutable_data_ptr<float>();
+    for (const int64_t i : indices) {
+      for (const int32_t label : dataset.classes(i)) row[label] = 1;
+      row += dataset.num_classes();
+    }
+    return labels;
+  }
   return {};
 }
-
-}  // namespace
 
 tensors::PackedBatch collate(const TokenDataset& dataset, std::span<const int64_t> indices) {
   int64_t total = 0;

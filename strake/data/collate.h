@@ -8,8 +8,11 @@
 
 namespace strake::data {
 
-// The sequences at `indices`, one after the other, as a batch. Labels are int64 [S] or float [S], by the dataset's
-// kind.
+// The labels of the sequences at `indices`, by the dataset's kind int64 [S], float [S], or of lists of classes float
+// [S, num_classes()], 1 for those that a row has and 0 for others; undefined if there are none.
+at::Tensor labels_of(const TokenDataset& dataset, std::span<const int64_t> indices);
+
+// These sequences, one after the other, as a batch.
 tensors::PackedBatch collate(const TokenDataset& dataset, std::span<const int64_t> indices);
 
 }  // namespace strake::data

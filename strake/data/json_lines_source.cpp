@@ -280,7 +280,7 @@ class JsonLinesSource final : public RowSource {
   template <typename Builder, typename Value>
   std::shared_ptr<arrow::Array> fill(const arrow::Field& field, const std::vector<Cell>& cells,
                                      const std::vector<int64_t>& lines) const {
-    const bool is_json = field.HasMetadata() && field.metadata()->Contains(kJsonFieldKey);
+    const bool holds_json = is_json(field);
     Builder builder;
     for (size_t row = 0; row < cells.size(); ++row) {
       const Cell& cell = cells[row];
@@ -289,7 +289,7 @@ class JsonLinesSource final : public RowSource {
         continue;
       }
       if constexpr (std::is_same_v<Value, std::string>) {
-        if (is_json) {
+        if (holds_json) {
           require_ok(builder.Append(as_json(cell)), input_.name());
           continue;
         }

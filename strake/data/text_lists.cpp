@@ -114,7 +114,7 @@ std::vector<std::vector<std::string>> text_lists(const Table& table, const std::
   const int index = column_index(*content.batch->schema(), column, content.file);
   const arrow::Field& field = *content.batch->schema()->field(index);
   const std::shared_ptr<arrow::Array> array = content.batch->column(index);
-  if (field.HasMetadata() && field.metadata()->Contains(kJsonFieldKey)) return lists_of_json(table, *array, column);
+  if (is_json(field)) return lists_of_json(table, *array, column);
 
   std::vector<std::vector<std::string>> lists(static_cast<size_t>(table.num_rows()));
   if (array->type_id() == arrow::Type::DICTIONARY) {

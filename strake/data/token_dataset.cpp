@@ -11,7 +11,7 @@ namespace strake::data {
 namespace {
 
 std::string_view describe(TokenLabelKind kind) {
-  constexpr std::string_view kNames[] = {"no label", "a class", "a number"};
+  constexpr std::string_view kNames[] = {"no label", "a class", "a number", "a list of classes"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -36,6 +36,13 @@ void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::st
   if (const auto* class_label = std::get_if<int32_t>(&row.label)) {
     require(*class_label >= 0, ErrorKind::kData, "{}: row {} has the negative class {}", source, row.row, *class_label);
   }
+  if (const auto* classes = std::get_if<std::span<const int32_t>>(&row.label)) {
+    require(classes->empty() || classes->front() >= 0, ErrorKind::kData, "{}: row {} has the negative class {}", source,
+            row.row, classes->empty() ? 0 : classes->front());
+    const auto late = std::ranges::adjacent_find(*classes, std::ranges::greater_equal());
+    require(late == classes->end(), ErrorKind::kData, "{}: the classes of row {} do not ascend: {} is one of them",
+            source, row.row, late == classes->end() ? 0 : *late);
+  }
 }
 
 void TokenDataset::renumber_classes(std::span<const int32_t> ids) {
@@ -43,6 +50,18 @@ void TokenDataset::renumber_classes(std::span<const int32_t> ids) {
     require(static_cast<size_t>(label) < ids.size(), ErrorKind::kData, "class {} is none of {}", label, ids.size());
     label = ids[static_cast<size_t>(label)];
   }
+  for (size_t i = 0; i + 1 < class_offsets_.size(); ++i) {
+    std::ranges::sort(class_labels_.begin() + class_offsets_[i], class_labels_.begin() + class_offsets_[i + 1]);
+  }
+}
+
+void TokenDataset::set_num_classes(int64_t count) {
+  for (int64_t i = 0; i < size(); ++i) {
+    if (!classes(i).empty() && classes(i).back() >= count) {
+      fail(ErrorKind::kData, "row {} has class {} of {}", row(i), classes(i).back(), count);
+    }
+  }
+  num_classes_ = count;
 }
 
 uint32_t TokenDataset::fingerprint() const {
@@ -55,6 +74,7 @@ uint32_t TokenDataset::fingerprint() const {
   add(offsets_);
   add(second_begin_);
   add(class_labels_);
+  add(class_offsets_);
   add(number_labels_);
   add(rows_);
   return crc;
@@ -81,6 +101,11 @@ void TokenDatasetBuilder::append(const TokenRow& row) {
   for (const int32_t id : row.ids) set.max_token_id_ = std::max(set.max_token_id_, id);
   if (const auto* class_label = std::get_if<int32_t>(&row.label)) set.class_labels_.push_back(*class_label);
   if (const auto* number = std::get_if<float>(&row.label)) set.number_labels_.push_back(*number);
+  if (const auto* classes = std::get_if<std::span<const int32_t>>(&row.label)) {
+    if (set.class_offsets_.empty()) set.class_offsets_.push_back(0);
+    set.class_labels_.insert(set.class_labels_.end(), classes->begin(), classes->end());
+    set.class_offsets_.push_back(std::ssize(set.class_labels_));
+  }
   set.rows_.push_back(row.row);
 }
 

@@ -9,7 +9,7 @@
 
 namespace strake::data {
 
-enum class TokenLabelKind { kNone, kClass, kNumber };
+enum class TokenLabelKind { kNone, kClass, kNumber, kClasses };  // the last: any number of classes
 
 // Tokenized sequences with their labels in memory: flat, without padding. Thread-safe once built: rank threads share
 // one.
@@ -35,8 +35,16 @@ class TokenDataset {
   TokenLabelKind label_kind() const { return label_kind_; }
   int32_t class_label(int64_t i) const { return class_labels_[index(i)]; }  // kClass
   float number_label(int64_t i) const { return number_labels_[index(i)]; }  // kNumber
+  // kClasses: ascending.
+  std::span<const int32_t> classes(int64_t i) const {
+    const int64_t begin = class_offsets_[index(i)];
+    return std::span(class_labels_).subspan(index(begin), index(class_offsets_[index(i) + 1] - begin));
+  }
   // Class c becomes ids[c]. Error (kData) for a class that `ids` lacks.
   void renumber_classes(std::span<const int32_t> ids);
+  // kClasses: how many there are. Error (kData) for a row with another one.
+  void set_num_classes(int64_t count);
+  int64_t num_classes() const { return num_classes_; }  // 0 until it is set
   // CRC-32C of all of it: equal for equal datasets, whether made from text or from token files. Reads every byte.
   uint32_t fingerprint() const;
   // Row of the input that the sequence was made from.
@@ -51,7 +59,9 @@ class TokenDataset {
   std::vector<int64_t> offsets_{0};
   std::vector<int32_t> second_begin_;  // empty as long as no sequence has tokens of type 1
   TokenLabelKind label_kind_ = TokenLabelKind::kNone;
-  std::vector<int32_t> class_labels_;
+  std::vector<int32_t> class_labels_;   // of all rows, one after the other
+  std::vector<int64_t> class_offsets_;  // kClasses: size() + 1
+  int64_t num_classes_ = 0;
   std::vector<float> number_labels_;
   std::vector<int64_t> rows_;
   int32_t max_token_id_ = -1;
@@ -60,13 +70,14 @@ class TokenDataset {
 // One sequence on its way into a dataset or token file.
 struct TokenRow {
   std::span<const int32_t> ids = {};
-  std::optional<int32_t> second_begin = std::nullopt;       // none: all tokens are of type 0
-  std::variant<std::monostate, int32_t, float> label = {};  // of one kind for all rows
+  std::optional<int32_t> second_begin = std::nullopt;  // none: all tokens are of type 0
+  // Of one kind for all rows: a class, a number, or classes, ascending.
+  std::variant<std::monostate, int32_t, float, std::span<const int32_t>> label = {};
   int64_t row = 0;
 };
 
-// Checks and describes a row: Error (kData) starting with `source` for negative ids, row or class, a second_begin
-// outside [0, number of ids], or another kind of label than `expected`.
+// Checks and describes a row: Error (kData) starting with `source` for negative ids, row or class, classes that do not
+// ascend, a second_begin outside [0, number of ids], or another kind of label than `expected`.
 void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::string& source);
 TokenLabelKind kind_of_label(const TokenRow& row);
 

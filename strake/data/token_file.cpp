@@ -41,8 +41,22 @@ std::shared_ptr<arrow::Schema> schema_of(const TokenFileInfo& info) {
   if (info.has_pairs) fields.push_back(arrow::field("second_begin", arrow::int32(), false));
   if (info.label_kind == TokenLabelKind::kClass) fields.push_back(arrow::field("label", arrow::int32(), false));
   if (info.label_kind == TokenLabelKind::kNumber) fields.push_back(arrow::field("label", arrow::float32(), false));
+  if (info.label_kind == TokenLabelKind::kClasses) {
+    fields.push_back(arrow::field("label", arrow::list(arrow::int32()), false));
+  }
   fields.push_back(arrow::field("row", arrow::int64(), false));
   return arrow::schema(std::move(fields));
+}
+
+// Classes must have a name, unless none has.
+void require_named_classes(const TokenRow& row, const std::vector<std::string>& names, const std::string& file) {
+  std::span<const int32_t> classes;
+  if (const auto* label = std::get_if<int32_t>(&row.label)) classes = {label, 1};
+  if (const auto* labels = std::get_if<std::span<const int32_t>>(&row.label)) classes = *labels;
+  for (const int32_t label : classes) {
+    if (names.empty() || (label >= 0 && static_cast<size_t>(label) < names.size())) continue;
+    fail(ErrorKind::kData, "{}: row {} has class {} of {}", file, row.row, label, names.size());
+  }
 }
 
 // Sequences on their way into one record batch.
@@ -52,6 +66,8 @@ struct BatchBuilder {
   arrow::Int32Builder second_begin;
   arrow::Int32Builder classes;
   arrow::FloatBuilder numbers;
+  std::shared_ptr<arrow::Int32Builder> listed_classes = std::make_shared<arrow::Int32Builder>();
+  arrow::ListBuilder class_lists{arrow::default_memory_pool(), listed_classes};
   arrow::Int64Builder rows;
 
   arrow::Status append(const TokenRow& row) {
@@ -61,6 +77,10 @@ struct BatchBuilder {
     ARROW_RETURN_NOT_OK(second_begin.Append(row.second_begin.value_or(length)));
     if (const auto* value = std::get_if<int32_t>(&row.label)) ARROW_RETURN_NOT_OK(classes.Append(*value));
     if (const auto* value = std::get_if<float>(&row.label)) ARROW_RETURN_NOT_OK(numbers.Append(*value));
+    if (const auto* values = std::get_if<std::span<const int32_t>>(&row.label)) {
+      ARROW_RETURN_NOT_OK(class_lists.Append());
+      ARROW_RETURN_NOT_OK(listed_classes->AppendValues(values->begin(), values->end()));
+    }
     return rows.Append(row.row);
   }
 
@@ -71,14 +91,18 @@ struct BatchBuilder {
       arrow::ArrayBuilder* builder = &lists;
       if (field->name() == "second_begin") builder = &second_begin;
       if (field->name() == "row") builder = &rows;
-      if (field->name() == "label") {
-        builder = field->type()->id() == arrow::Type::INT32 ? static_cast<arrow::ArrayBuilder*>(&classes) : &numbers;
-      }
+      if (field->name() == "label") builder = label_builder(field->type()->id());
       ARROW_ASSIGN_OR_RAISE(auto array, builder->Finish());
       columns.push_back(std::move(array));
     }
     second_begin.Reset();  // not a column of every file
     return arrow::RecordBatch::Make(schema, count, std::move(columns));
+  }
+
+ private:
+  arrow::ArrayBuilder* label_builder(arrow::Type::type type) {
+    if (type == arrow::Type::LIST) return &class_lists;
+    return type == arrow::Type::INT32 ? static_cast<arrow::ArrayBuilder*>(&classes) : &numbers;
   }
 };
 
@@ -118,10 +142,7 @@ void TokenFileWriter::append(const TokenRow& row) {
           row.row, length, state.info.max_length);
   require(!row.second_begin || state.info.has_pairs, ErrorKind::kData,
           "{}: row {} is a pair in a file declared without pairs", name, row.row);
-  if (const auto* label = std::get_if<int32_t>(&row.label)) {
-    require(state.info.label_names.empty() || static_cast<size_t>(*label) < state.info.label_names.size(),
-            ErrorKind::kData, "{}: row {} has class {} of {}", name, row.row, *label, state.info.label_names.size());
-  }
+  require_named_classes(row, state.info.label_names, name);
   require_ok(state.batch.append(row), name);
   state.lengths.push_back(static_cast<int32_t>(length));
   if (state.batch.rows.length() == kRowsPerBatch || state.batch.ids->length() >= kGroupBytes / 8) state.flush();
@@ -185,18 +206,29 @@ void require_type(const arrow::Schema& schema, const char* name, std::initialize
   require(known, ErrorKind::kData, "{}: column '{}' of a token file has the type {}", file, name, type.ToString());
 }
 
+void require_int32_lists(const arrow::Schema& schema, const char* name, const std::string& file) {
+  require_type(schema, name, {arrow::Type::LIST}, file);
+  const auto& list = static_cast<const arrow::ListType&>(*schema.GetFieldByName(name)->type());
+  require(list.value_type()->id() == arrow::Type::INT32, ErrorKind::kData, "{}: column '{}' holds {}, expected int32",
+          file, name, list.value_type()->ToString());
+}
+
 TokenLabelKind label_kind_of(const arrow::Schema& schema, const std::string& file) {
   if (schema.GetFieldIndex("label") < 0) return TokenLabelKind::kNone;
-  require_type(schema, "label", {arrow::Type::INT32, arrow::Type::FLOAT}, file);
-  const bool is_class = schema.GetFieldByName("label")->type()->id() == arrow::Type::INT32;
-  return is_class ? TokenLabelKind::kClass : TokenLabelKind::kNumber;
+  require_type(schema, "label", {arrow::Type::INT32, arrow::Type::FLOAT, arrow::Type::LIST}, file);
+  switch (schema.GetFieldByName("label")->type()->id()) {
+    case arrow::Type::INT32:
+      return TokenLabelKind::kClass;
+    case arrow::Type::FLOAT:
+      return TokenLabelKind::kNumber;
+    default:
+      require_int32_lists(schema, "label", file);
+      return TokenLabelKind::kClasses;
+  }
 }
 
 void require_schema(const arrow::Schema& schema, const std::string& file) {
-  require_type(schema, "input_ids", {arrow::Type::LIST}, file);
-  const auto& list = static_cast<const arrow::ListType&>(*schema.GetFieldByName("input_ids")->type());
-  require(list.value_type()->id() == arrow::Type::INT32, ErrorKind::kData,
-          "{}: column 'input_ids' holds {}, expected int32", file, list.value_type()->ToString());
+  require_int32_lists(schema, "input_ids", file);
   require_type(schema, "row", {arrow::Type::INT64}, file);
   if (schema.GetFieldIndex("second_begin") >= 0) require_type(schema, "second_begin", {arrow::Type::INT32}, file);
 }
@@ -206,32 +238,46 @@ const ArrayType* column(const arrow::RecordBatch& batch, const char* name) {
   return static_cast<const ArrayType*>(batch.GetColumnByName(name).get());
 }
 
+// A column of lists without nulls.
+class IntLists {
+ public:
+  IntLists(const arrow::RecordBatch& batch, const char* name, const std::string& file)
+      : lists_(column<arrow::ListArray>(batch, name)),
+        values_(static_cast<const arrow::Int32Array&>(*lists_->values())) {
+    require(values_.null_count() == 0, ErrorKind::kData, "{}: a row of '{}' holds null", file, name);
+  }
+  std::span<const int32_t> operator[](int64_t row) const {
+    return {values_.raw_values() + lists_->value_offset(row), static_cast<size_t>(lists_->value_length(row))};
+  }
+
+ private:
+  const arrow::ListArray* lists_;
+  const arrow::Int32Array& values_;
+};
+
 // The sequences of one validated batch.
 void append_batch(const arrow::RecordBatch& batch, const TokenFileInfo& info, const std::string& file,
                   TokenDatasetBuilder& builder) {
   for (const auto& array : batch.columns()) {
     require(array->null_count() == 0, ErrorKind::kData, "{}: a token file has null values", file);
   }
-  const auto* lists = column<arrow::ListArray>(batch, "input_ids");
-  const auto& ids = static_cast<const arrow::Int32Array&>(*lists->values());
-  require(ids.null_count() == 0, ErrorKind::kData, "{}: a sequence has null tokens", file);
+  const IntLists ids(batch, "input_ids", file);
   const auto* rows = column<arrow::Int64Array>(batch, "row");
   const auto* second = column<arrow::Int32Array>(batch, "second_begin");
   const auto* classes = info.label_kind == TokenLabelKind::kClass ? column<arrow::Int32Array>(batch, "label") : nullptr;
   const auto* numbers =
       info.label_kind == TokenLabelKind::kNumber ? column<arrow::FloatArray>(batch, "label") : nullptr;
+  std::optional<IntLists> class_lists;
+  if (info.label_kind == TokenLabelKind::kClasses) class_lists.emplace(batch, "label", file);
   for (int64_t i = 0; i < batch.num_rows(); ++i) {
-    TokenRow row{.ids = {ids.raw_values() + lists->value_offset(i), static_cast<size_t>(lists->value_length(i))},
-                 .row = rows->Value(i)};
+    TokenRow row{.ids = ids[i], .row = rows->Value(i)};
     if (second != nullptr) row.second_begin = second->Value(i);
     if (classes != nullptr) row.label = classes->Value(i);
     if (numbers != nullptr) row.label = numbers->Value(i);
+    if (class_lists) row.label = (*class_lists)[i];
     require(static_cast<int64_t>(row.ids.size()) <= info.max_length, ErrorKind::kData,
             "{}: row {} has {} tokens, max_length is {}", file, row.row, row.ids.size(), info.max_length);
-    require(classes == nullptr || info.label_names.empty() ||
-                (classes->Value(i) >= 0 && static_cast<size_t>(classes->Value(i)) < info.label_names.size()),
-            ErrorKind::kData, "{}: row {} has class {} of {}", file, row.row,
-            classes == nullptr ? 0 : classes->Value(i), info.label_names.size());
+    require_named_classes(row, info.label_names, file);
     builder.append(row);
   }
 }

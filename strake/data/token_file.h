@@ -12,7 +12,7 @@
 // Token files: Parquet with one tokenized sequence per row, made by `strake prepare`, readable by any Parquet reader.
 //   input_ids     list<int32>
 //   second_begin  int32         only for pairs: index of the first token of type 1
-//   label         int32 class or float; absent if unlabelled
+//   label         int32 class, float, or list<int32>, classes in ascending order; absent if unlabelled
 //   row           int64         row of the input
 // Key/value metadata: strake.format_version, strake.tokenizer (fingerprint), strake.label_names (JSON array),
 // strake.max_length, strake.source, and strake.lengths: the sequence lengths (see length_codec.h), so that

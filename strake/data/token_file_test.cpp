@@ -22,6 +22,15 @@ std::vector<int32_t> ids_of(int64_t row) {
   return ids;
 }
 
+// None, one or both.
+std::vector<int32_t> classes_of(int64_t row) {
+  std::vector<int32_t> some;
+  for (int32_t label = 0; label < 2; ++label) {
+    if ((row >> label & 1) != 0) some.push_back(label);
+  }
+  return some;
+}
+
 class TokenFileTest : public FolderTest {
  protected:
   static TokenFileInfo classes() {
@@ -41,6 +50,8 @@ class TokenFileTest : public FolderTest {
       if (info.has_pairs) token_row.second_begin = static_cast<int32_t>(ids.size() / 2);
       if (info.label_kind == TokenLabelKind::kClass) token_row.label = static_cast<int32_t>(row % 2);
       if (info.label_kind == TokenLabelKind::kNumber) token_row.label = static_cast<float>(row) / 4;
+      const std::vector<int32_t> some = classes_of(row);
+      if (info.label_kind == TokenLabelKind::kClasses) token_row.label = some;
       writer.append(token_row);
     }
     writer.finish();
@@ -55,10 +66,14 @@ void expect_label(const TokenDataset& set, TokenLabelKind kind, int64_t i) {
   if (kind == TokenLabelKind::kNumber) {
     ASSERT_EQ(set.number_label(i), static_cast<float>(i) / 4);
   }
+  if (kind == TokenLabelKind::kClasses) {
+    ASSERT_TRUE(std::ranges::equal(set.classes(i), classes_of(i)));
+  }
 }
 
 TEST_F(TokenFileTest, SequencesLabelsAndRowsComeBack) {
-  for (const TokenLabelKind kind : {TokenLabelKind::kNone, TokenLabelKind::kClass, TokenLabelKind::kNumber}) {
+  for (const TokenLabelKind kind :
+       {TokenLabelKind::kNone, TokenLabelKind::kClass, TokenLabelKind::kNumber, TokenLabelKind::kClasses}) {
     for (const bool pairs : {false, true}) {
       TokenFileInfo info = classes();
       info.label_kind = kind;
@@ -170,6 +185,34 @@ TEST_F(TokenFileTest, WrongRowsAreRefusedByTheWriter) {
   EXPECT_TRUE(problem({.ids = ids, .second_begin = 4, .label = 1}).says(ErrorKind::kData, "token 4 of 3"));
   EXPECT_TRUE(problem({.ids = ids, .second_begin = 1, .label = 1}).says(ErrorKind::kData, "without pairs"));
   EXPECT_TRUE(problem({.ids = ids, .label = 1, .row = -1}).says(ErrorKind::kData, "negative"));
+}
+
+TEST_F(TokenFileTest, ListsOfClassesAscendAndHaveNames) {
+  TokenFileInfo info = classes();
+  info.label_kind = TokenLabelKind::kClasses;
+  TokenFileWriter writer(folder_ / "t.parquet", info);
+  const auto problem = [&](const std::vector<int32_t>& labels) {
+    return error_of([&] { writer.append({.label = labels, .row = 4}); });
+  };
+  EXPECT_TRUE(problem({1, 0}).says(ErrorKind::kData, "classes of row 4 do not ascend: 1"));
+  EXPECT_TRUE(problem({1, 1}).says(ErrorKind::kData, "do not ascend"));
+  EXPECT_TRUE(problem({-1, 1}).says(ErrorKind::kData, "negative class -1"));
+  EXPECT_TRUE(problem({0, 2}).says(ErrorKind::kData, "class 2 of 2"));
+  EXPECT_TRUE(error_of([&] { writer.append({.label = 1}); }).says(ErrorKind::kData, "a class where rows before"));
+}
+
+TEST_F(TokenFileTest, ClassesOfADatasetAreRenumberedAndCounted) {
+  TokenFileInfo info = classes();
+  info.label_kind = TokenLabelKind::kClasses;
+  TokenDataset set = load_token_files({write_tokens("t.parquet", info, 0, 4)}).dataset;
+  const std::vector<int32_t> swapped{5, 3};
+  set.renumber_classes(swapped);
+  EXPECT_THAT(set.classes(0), testing::IsEmpty());
+  EXPECT_THAT(set.classes(1), ElementsAre(5));
+  EXPECT_THAT(set.classes(3), ElementsAre(3, 5));
+  EXPECT_TRUE(error_of([&] { set.set_num_classes(5); }).says(ErrorKind::kData, "row 10 has class 5 of 5"));
+  set.set_num_classes(6);
+  EXPECT_EQ(set.num_classes(), 6);
 }
 
 TEST_F(TokenFileTest, OtherAndForgedFilesAreRefusedByTheReader) {

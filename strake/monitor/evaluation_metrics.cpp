@@ -129,6 +129,10 @@ NamedValues ClassificationMetrics::named_values() const {
           {"matthews_correlation", matthews_correlation}};
 }
 
+NamedValues MultiLabelMetrics::named_values() const {
+  return {{"accuracy", accuracy}, {"f1", f1}, {"precision", precision}, {"recall", recall}};
+}
+
 NamedValues RegressionMetrics::named_values() const {
   return {{"mse", mse}, {"mae", mae}, {"pearson", pearson}, {"spearmanr", spearmanr}};
 }
@@ -162,6 +166,34 @@ ClassificationMetrics classification_metrics(std::span<const int64_t> predicted,
   metrics.f1 = scores.f1;
   metrics.matthews_correlation = matthews_correlation(metrics.classes, rows);
   return metrics;
+}
+
+MultiLabelMetrics multi_label_metrics(std::span<const char> predicted, std::span<const char> actual,
+                                      int64_t num_labels) {
+  check_lengths(predicted.size(), actual.size());
+  require(num_labels > 0 && predicted.size() % static_cast<size_t>(num_labels) == 0, ErrorKind::kInternal,
+          "{} decisions for rows of {} labels", predicted.size(), num_labels);
+  const auto width = static_cast<size_t>(num_labels);
+  ClassCounts counts;
+  int64_t right_rows = 0;
+  for (size_t begin = 0; begin < predicted.size(); begin += width) {
+    bool is_right = true;
+    for (size_t i = begin; i < begin + width; ++i) {
+      const bool guess = predicted[i] != 0;
+      const bool truth = actual[i] != 0;
+      counts.predicted += guess ? 1 : 0;
+      counts.actual += truth ? 1 : 0;
+      counts.correct += guess && truth ? 1 : 0;
+      is_right = is_right && guess == truth;
+    }
+    right_rows += is_right ? 1 : 0;
+  }
+  const ClassScores scores = scores_of(counts);
+  const auto rows = static_cast<double>(predicted.size() / width);
+  return {.accuracy = static_cast<double>(right_rows) / rows,
+          .f1 = scores.f1,
+          .precision = scores.precision,
+          .recall = scores.recall};
 }
 
 RegressionMetrics regression_metrics(std::span<const double> predicted, std::span<const double> actual) {

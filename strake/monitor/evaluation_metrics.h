@@ -35,6 +35,22 @@ struct ClassificationMetrics {
 ClassificationMetrics classification_metrics(std::span<const int64_t> predicted, std::span<const int64_t> actual,
                                              int64_t num_classes);
 
+// Of any number of labels per row, as scikit-learn has them of indicator matrices: precision, recall and f1 over all
+// decisions (average="micro"; 0/0 is 0), accuracy the share of rows without a wrong decision.
+struct MultiLabelMetrics {
+  double accuracy = 0;
+  double f1 = 0;
+  double precision = 0;
+  double recall = 0;
+
+  NamedValues named_values() const;
+};
+
+// `predicted` and `actual`: [rows, num_labels], whether the row has the label. Error (kData) for no rows and for spans
+// of different lengths; (kInternal) for no labels or part of a row.
+MultiLabelMetrics multi_label_metrics(std::span<const char> predicted, std::span<const char> actual,
+                                      int64_t num_labels);
+
 // As scikit-learn (mse, mae) and SciPy (pearson; spearmanr with tied values sharing their mean rank). The correlations
 // are NaN where they are undefined: fewer than 2 rows, constant values, or values that are not finite. JSON writers put
 // null for NaN.

@@ -47,6 +47,20 @@ std::string data_error_of(const std::function<void()>& action) {
 using Ids = std::vector<int64_t>;
 using Values = std::vector<double>;
 
+TEST(MultiLabelMetrics, EqualScikitLearn) {
+  const Json cases = fixture().at("several_labels");
+  ASSERT_EQ(cases.size(), 5U);
+  for (const Json& expected : cases) {
+    const NamedValues values =
+        multi_label_metrics(expected.at("predicted").get<std::vector<char>>(),
+                            expected.at("actual").get<std::vector<char>>(), expected.at("num_labels"))
+            .named_values();
+    ASSERT_EQ(values.size(), 4U);
+    expect_named_values(values, expected);
+  }
+  EXPECT_THAT(data_error_of([] { multi_label_metrics({}, {}, 2); }), testing::HasSubstr("no rows"));
+}
+
 TEST(ClassificationMetrics, EqualScikitLearn) {
   const Json cases = fixture().at("classification");
   ASSERT_EQ(cases.size(), 8U);

@@ -7,6 +7,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/log.h"
+#include "strake/data/label_lists.h"
 
 namespace strake::tasks {
 namespace {
@@ -81,8 +82,9 @@ std::string some_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-LabelMap LabelMap::classes(std::vector<std::string> names) {
+LabelMap LabelMap::classes(std::vector<std::string> names, models::ProblemType problem) {
   LabelMap map;
+  map.problem_ = problem;
   map.names_ = std::move(names);
   map.generic_names_ = true;
   for (size_t i = 0; i < map.names_.size(); ++i) {
@@ -104,14 +106,7 @@ void require_one_number(const models::EncoderConfig& config) {
           "regression with {} labels is not supported, only with one", config.num_labels());
 }
 
-void require_one_label(const models::EncoderConfig& config) {
-  require(config.problem() != models::ProblemType::kMultiLabelClassification, ErrorKind::kConfig,
-          "the model's problem_type is multi_label_classification: strake predict and strake worker score such models, "
-          "but nothing here trains or evaluates them yet");
-}
-
 LabelMap LabelMap::of(const models::EncoderConfig& config) {
-  require_one_label(config);
   if (config.problem() == models::ProblemType::kRegression) {
     require_one_number(config);
     return numbers();
@@ -122,73 +117,156 @@ LabelMap LabelMap::of(const models::EncoderConfig& config) {
             "the model's id2label gives the name '{}' to two labels: which one a row means cannot be told",
             printable(name));
   }
-  LabelMap map = classes(config.labels);
+  LabelMap map = classes(config.labels, config.problem());
   // Numbers that are no names are ids.
   map.takes_ids_ =
       std::ranges::none_of(config.labels, [](const auto& name) { return parse_integer(name).has_value(); });
   return map;
 }
 
-LabelMap LabelMap::collect(const data::TableSource& source, const std::string& column,
-                           std::optional<models::ProblemType> problem) {
-  data::TableSource only_labels = source;
-  only_labels.columns = {column};
-  data::TableReader reader(only_labels);
-  const std::string first = source.paths.front().string();
-  SeenLabels seen(!problem && is_untyped(source, reader));
-  const auto require_few = [&](bool few) {
-    require(few, ErrorKind::kData,
-            "{}: column '{}' has more than {} different labels: is it the label column? For numbers pass "
-            "--problem_type regression",
-            first, column, kMostClasses);
-  };
+namespace {
+
+void require_few(bool few, const std::string& file, const std::string& column) {
+  require(few, ErrorKind::kData,
+          "{}: column '{}' has more than {} different labels: is it the label column? For numbers pass "
+          "--problem_type regression",
+          file, column, kMostClasses);
+}
+
+LabelMap collect_lists(data::TableReader& reader, const std::string& column, const std::string& file) {
+  SeenLabels seen(false);
+  while (const auto table = reader.next()) {
+    for (const std::vector<std::string>& labels : data::label_lists(*table, column)) {
+      for (const std::string& label : labels) seen.add(label);
+    }
+    require_few(!seen.are_too_many(), file, column);
+  }
+  return LabelMap::classes(sorted_names(seen.names()), models::ProblemType::kMultiLabelClassification);
+}
+
+LabelMap collect_classes(data::TableReader& reader, const std::string& column, SeenLabels seen, bool may_be_numbers) {
+  const std::string file = reader.files().front().string();
   bool decimals = false;
   while (const auto table = reader.next()) {
     const data::LabelColumn labels = table->labels(column);
-    if (problem == models::ProblemType::kRegression) return numbers();
-    decimals = !problem && labels.kind() == data::LabelKind::kNumber;
+    decimals = may_be_numbers && labels.kind() == data::LabelKind::kNumber;
     if (decimals) break;
     for (int64_t row = 0; row < labels.size(); ++row) {
       if (labels.is_null(row)) fail(ErrorKind::kData, "{}: column '{}' has no label", table->where(row), column);
       seen.add(labels.text(row));
-      require_few(!seen.are_too_many());
+      require_few(!seen.are_too_many(), file, column);
     }
   }
   if (decimals || seen.are_decimals()) {
     log::info(
         "{}: column '{}' holds decimal numbers: regression (--problem_type single_label_classification would "
         "make each of them a class)",
-        first, column);
-    return numbers();
+        file, column);
+    return LabelMap::numbers();
   }
   const std::string* const odd = seen.odd_one();
   require(odd == nullptr, ErrorKind::kData,
           "{}: column '{}' holds decimal numbers, but also '{}': correct it, or pass --problem_type "
           "single_label_classification, which makes each of them a class",
-          first, column, odd ? printable(*odd) : "");
-  require_few(seen.names().size() <= kMostClasses);
-  return classes(sorted_names(seen.names()));
+          file, column, odd ? printable(*odd) : "");
+  require_few(seen.names().size() <= kMostClasses, file, column);
+  return LabelMap::classes(sorted_names(seen.names()), models::ProblemType::kSingleLabelClassification);
 }
 
-Label LabelMap::map(const data::LabelColumn& column, int64_t row, const data::Table& table) const {
-  if (column.is_null(row)) fail(ErrorKind::kData, "{}: the row has no label", table.where(row));
-  if (problem_ == models::ProblemType::kRegression) return static_cast<float>(column.number(row));
-  const std::string text = column.text(row);
-  if (const auto found = ids_.find(text); found != ids_.end()) return found->second;
+}  // namespace
+
+LabelMap LabelMap::collect(const data::TableSource& source, const std::string& column,
+                           std::optional<models::ProblemType> problem) {
+  data::TableSource only_labels = source;
+  only_labels.columns = {column};
+  data::TableReader reader(only_labels);
+  const bool has_lists = data::holds_lists(reader.no_rows(), column);
+  const bool wants_lists = problem == models::ProblemType::kMultiLabelClassification;
+  require(!problem || has_lists == wants_lists, ErrorKind::kData, "{}: column '{}' holds {} where a {} needs {}",
+          reader.files().front().string(), column, has_lists ? "lists" : "one value per row",
+          problem ? to_string(*problem) : "", has_lists ? "one label per row" : "lists of labels");
+  if (has_lists) return collect_lists(reader, column, reader.files().front().string());
+  if (problem == models::ProblemType::kRegression) {
+    reader.no_rows().labels(column);
+    return numbers();
+  }
+  return collect_classes(reader, column, SeenLabels(!problem && is_untyped(source, reader)), !problem);
+}
+
+std::vector<Label> LabelMap::map(const data::Table& table, const std::string& column, int64_t first_row) const {
+  std::vector<Label> labels(static_cast<size_t>(table.num_rows() - first_row));
+  if (problem_ == models::ProblemType::kMultiLabelClassification) {
+    const auto lists = data::label_lists(table, column);
+    for (int64_t row = first_row; row < table.num_rows(); ++row) {
+      labels[static_cast<size_t>(row - first_row)] = classes_of(lists[static_cast<size_t>(row)], row, table);
+    }
+    return labels;
+  }
+  const data::LabelColumn values = table.labels(column);
+  for (int64_t row = first_row; row < table.num_rows(); ++row) {
+    if (values.is_null(row)) fail(ErrorKind::kData, "{}: the row has no label", table.where(row));
+    Label& label = labels[static_cast<size_t>(row - first_row)];
+    if (problem_ == models::ProblemType::kRegression) {
+      label = static_cast<float>(values.number(row));
+    } else {
+      label = id_of(values.text(row), row, table);
+    }
+  }
+  return labels;
+}
+
+Label LabelMap::classes_of(const std::vector<std::string>& names, int64_t row, const data::Table& table) const {
+  std::vector<int32_t> ids;
+  for (const std::string& name : names) ids.push_back(id_of(name, row, table));
+  std::ranges::sort(ids);
+  const auto twice = std::ranges::unique(ids);
+  ids.erase(twice.begin(), twice.end());
+  return ids;
+}
+
+int32_t LabelMap::id_of(const std::string& name, int64_t row, const data::Table& table) const {
+  if (const auto found = ids_.find(name); found != ids_.end()) return found->second;
   if (takes_ids_) {
-    const auto id = parse_integer(text);
+    const auto id = parse_integer(name);
     if (id && *id >= 0 && *id < static_cast<int64_t>(names_.size())) return static_cast<int32_t>(*id);
   }
   fail(ErrorKind::kData,
        "{}: label '{}' is none of the model's: {} (strake train --ignore_mismatched_sizes makes a head for others)",
-       table.where(row), printable(text), some_of(names_));
+       table.where(row), printable(name), some_of(names_));
 }
 
 std::optional<models::ProblemType> parse_problem_type_flag(const std::string& text) {
   if (text.empty()) return std::nullopt;
-  if (text == "regression") return models::ProblemType::kRegression;
-  if (text == "single_label_classification") return models::ProblemType::kSingleLabelClassification;
-  fail(ErrorKind::kUsage, "--problem_type {} is neither regression nor single_label_classification", text);
+  const std::optional<models::ProblemType> problem = models::find_problem_type(text);
+  require(problem.has_value(), ErrorKind::kUsage, "--problem_type {} is none of {}", printable(text),
+          models::kProblemTypeNames);
+  return problem;
+}
+
+data::TokenLabelKind label_kind_of(models::ProblemType problem) {
+  switch (problem) {
+    case models::ProblemType::kRegression:
+      return data::TokenLabelKind::kNumber;
+    case models::ProblemType::kMultiLabelClassification:
+      return data::TokenLabelKind::kClasses;
+    case models::ProblemType::kSingleLabelClassification:
+      break;
+  }
+  return data::TokenLabelKind::kClass;
+}
+
+std::optional<models::ProblemType> problem_of(data::TokenLabelKind kind) {
+  switch (kind) {
+    case data::TokenLabelKind::kNone:
+      return std::nullopt;
+    case data::TokenLabelKind::kNumber:
+      return models::ProblemType::kRegression;
+    case data::TokenLabelKind::kClasses:
+      return models::ProblemType::kMultiLabelClassification;
+    case data::TokenLabelKind::kClass:
+      break;
+  }
+  return models::ProblemType::kSingleLabelClassification;
 }
 
 }  // namespace strake::tasks

@@ -8,24 +8,25 @@
 #include <vector>
 
 #include "strake/data/table_reader.h"
+#include "strake/data/token_dataset.h"
 #include "strake/models/encoder/config.h"
 
 namespace strake::tasks {
 
-// A training target: a class id, a number, or none.
-using Label = std::variant<std::monostate, int32_t, float>;
+// A training target: a class id, a number, any number of class ids, ascending, or none.
+using Label = std::variant<std::monostate, int32_t, float, std::vector<int32_t>>;
 
-// Turns a label column into targets: names to class ids, or numbers for regression.
+// Turns a label column into targets: names to class ids, one per row or lists of them, or numbers for regression.
 class LabelMap {
  public:
-  // Classes with these names, in order of id.
-  static LabelMap classes(std::vector<std::string> names);
+  // Classes with these names, in order of id; of the problem a row has one of them, or any number.
+  static LabelMap classes(std::vector<std::string> names, models::ProblemType problem);
   static LabelMap numbers();
   // As the labels of a model that has been fine-tuned before.
   static LabelMap of(const models::EncoderConfig& config);
-  // From one pass over the column, as Hugging Face's run_classification does: floating point means regression,
-  // everything else classes, sorted (integers by value, text by bytes). A CSV column is floating point, as for pandas,
-  // if all of its values are numbers and not all are written as integers.
+  // From one pass over the column, as Hugging Face's run_classification does: floating point means regression, lists
+  // mean several labels per row, everything else classes, sorted (integers by value, text by bytes). A CSV column is
+  // floating point, as for pandas, if all of its values are numbers and not all are written as integers.
   static LabelMap collect(const data::TableSource& source, const std::string& column,
                           std::optional<models::ProblemType> problem);
 
@@ -34,11 +35,15 @@ class LabelMap {
   // LABEL_0, LABEL_1, ...: Transformers' names for labels without one.
   bool has_generic_names() const { return generic_names_; }
 
-  // Error (kData) naming file and row for a missing label or one that is no class of the model. Of a
-  // trained model integers are also understood as class ids, unless a class is called by one.
-  Label map(const data::LabelColumn& column, int64_t row, const data::Table& table) const;
+  // Targets of a table's rows from `first_row` on. Error (kData) naming file and row for a missing label or one that is
+  // no class of the model. Of a trained model integers are also understood as class ids, unless a class is called by
+  // one.
+  std::vector<Label> map(const data::Table& table, const std::string& column, int64_t first_row = 0) const;
 
  private:
+  int32_t id_of(const std::string& name, int64_t row, const data::Table& table) const;
+  Label classes_of(const std::vector<std::string>& names, int64_t row, const data::Table& table) const;
+
   models::ProblemType problem_ = models::ProblemType::kSingleLabelClassification;
   std::vector<std::string> names_;
   std::unordered_map<std::string, int32_t> ids_;
@@ -46,11 +51,14 @@ class LabelMap {
   bool takes_ids_ = false;
 };
 
-// "regression", "single_label_classification" or "" (nothing); Error (kUsage) naming --problem_type otherwise.
+// "regression", "single_label_classification", "multi_label_classification" or "" (nothing); Error (kUsage) naming
+// --problem_type otherwise.
 std::optional<models::ProblemType> parse_problem_type_flag(const std::string& text);
 
-// Error (kConfig) for a model that gives a text several labels.
-void require_one_label(const models::EncoderConfig& config);
+// What the labels of such a problem are in a dataset, and back; nothing for kNone.
+data::TokenLabelKind label_kind_of(models::ProblemType problem);
+std::optional<models::ProblemType> problem_of(data::TokenLabelKind kind);
+
 // Error (kConfig) for a regression with more or less than one output.
 void require_one_number(const models::EncoderConfig& config);
 

@@ -67,6 +67,18 @@ TEST_F(LabelMapTest, FormatsWithTypesSayWhatTheirColumnsAre) {
   EXPECT_EQ(LabelMap::collect(numbers, "label", std::nullopt).problem(), models::ProblemType::kRegression);
 }
 
+TEST_F(LabelMapTest, ListsMeanSeveralLabels) {
+  const auto source =
+      column("lists.jsonl", {R"({"label": ["b", "a", "b"]})", R"({"label": []})", R"({"label": [10]})"});
+  const LabelMap map = LabelMap::collect(source, "label", std::nullopt);
+  EXPECT_EQ(map.problem(), models::ProblemType::kMultiLabelClassification);
+  EXPECT_THAT(map.names(), ElementsAre("10", "a", "b"));
+  const data::Table table = *data::TableReader(source).next();
+  using Ids = std::vector<int32_t>;
+  EXPECT_THAT(map.map(table, "label"), ElementsAre(Ids{1, 2}, Ids{}, Ids{0}));
+  EXPECT_THAT(map.map(table, "label", 2), ElementsAre(Ids{0}));
+}
+
 TEST_F(LabelMapTest, ManyDifferentNumbersAreNoClasses) {
   std::vector<std::string> values;
   for (int i = 0; i <= 100'000; ++i) values.push_back(std::to_string(i));

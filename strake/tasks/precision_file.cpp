@@ -19,6 +19,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 // The metrics of tasks that have one, and by how much a lower precision may change them.
+constexpr const char* kMetricOfLabels = "f1";  // of classifiers that give a text several labels
 struct Metric {
   ScoringTask task;
   const char* name;
@@ -27,6 +28,7 @@ struct Metric {
 };
 constexpr std::array kMetrics{Metric{ScoringTask::kTextClassification, "accuracy", kMostAccuracyChange, true},
                               Metric{ScoringTask::kTextClassification, "pearson", kMostPearsonChange, false},
+                              Metric{ScoringTask::kTextClassification, kMetricOfLabels, kMostAccuracyChange, true},
                               Metric{ScoringTask::kQuestionAnswering, "f1", kMostF1Change, true}};
 
 const Metric* find_metric(ScoringTask task, const std::string& name) {
@@ -254,7 +256,8 @@ std::string describe(const PrecisionRecord& record, const Closeness& closeness) 
                            *closeness.agreement);
         break;
       default:
-        text = fmt::format("{:.2f} % of {} rows have fp32's class", percent, record.rows);
+        text = fmt::format("{:.2f} % of {} rows have fp32's {}", percent, record.rows,
+                           record.metric == kMetricOfLabels ? "labels" : "class");
     }
   }
   if (record.metric.empty()) return text;

@@ -32,12 +32,8 @@ PrepareReport prepare(const PrepareConfig& config) {
                            .max_length = config.text.max_seq_length,
                            .source = config.input.front(),
                            .has_pairs = !config.text.text_pair_column.empty()};
-  if (labels && labels->problem() == models::ProblemType::kRegression) {
-    info.label_kind = data::TokenLabelKind::kNumber;
-  } else if (labels) {
-    info.label_kind = data::TokenLabelKind::kClass;
-    info.label_names = labels->names();
-  }
+  if (labels) info.label_kind = label_kind_of(labels->problem());
+  if (labels && labels->problem() != models::ProblemType::kRegression) info.label_names = labels->names();
 
   PrepareReport report;
   const auto loaded = Clock::now();

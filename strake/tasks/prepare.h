@@ -27,7 +27,8 @@ struct PrepareConfig {
     visit("label_column", self.text.label_column, "column with the labels; empty: none are kept");
     visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
-    visit("problem_type", self.problem_type, "single_label_classification or regression; by default from the labels");
+    visit("problem_type", self.problem_type,
+          "single_label_classification, multi_label_classification or regression; by default from the labels");
     visit("summary_json", self.summary_json, "print the summary as one line of JSON");
   }
   void validate() const;

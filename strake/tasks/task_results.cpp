@@ -59,6 +59,34 @@ class ClassResults final : public TaskResults {
   std::vector<int64_t> predicted_, actual_;
 };
 
+class LabelResults final : public TaskResults {
+ public:
+  explicit LabelResults(int64_t num_labels) : num_labels_(num_labels) {}
+
+  void add(const EncodedRows& rows, const at::Tensor& outputs) override {
+    for (const float logit : numbers_of(outputs)) predicted_.push_back(logit > 0 ? 1 : 0);
+    actual_.resize(actual_.size() + rows.labels.size() * static_cast<size_t>(num_labels_));
+    auto row = actual_.end() - std::ssize(rows.labels) * num_labels_;
+    for (const Label& labels : rows.labels) {
+      for (const int32_t id : std::get<std::vector<int32_t>>(labels)) row[id] = 1;
+      row += num_labels_;
+    }
+  }
+  monitor::NamedValues metrics() const override {
+    return monitor::multi_label_metrics(predicted_, actual_, num_labels_).named_values();
+  }
+  std::string main_metric() const override { return "f1"; }
+  // Of rows that get the same labels.
+  std::optional<double> agreement(const TaskResults& exact) const override {
+    return monitor::multi_label_metrics(predicted_, dynamic_cast<const LabelResults&>(exact).predicted_, num_labels_)
+        .accuracy;
+  }
+
+ private:
+  int64_t num_labels_;
+  std::vector<char> predicted_, actual_;  // [rows, num_labels_], whether a row has the label
+};
+
 class NumberResults final : public TaskResults {
  public:
   void add(const EncodedRows& rows, const at::Tensor& outputs) override {
@@ -201,8 +229,10 @@ std::unique_ptr<TaskResults> make_results(const ResultsOf& what) {
     case ScoringTask::kFeatureExtraction:
       return std::make_unique<EmbeddingResults>();
     default:
-      require_one_label(what.encoder);
       if (what.encoder.problem() == models::ProblemType::kRegression) return std::make_unique<NumberResults>();
+      if (what.encoder.problem() == models::ProblemType::kMultiLabelClassification) {
+        return std::make_unique<LabelResults>(what.encoder.num_labels());
+      }
       return std::make_unique<ClassResults>(what.encoder.num_labels());
   }
 }

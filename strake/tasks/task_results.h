@@ -29,9 +29,9 @@ class TaskResults {
   virtual std::string main_metric() const { return ""; }
 
   // How near these are to `exact`, results of the same rows and task, from 0 to 1: the share of rows with the same
-  // class or the same text as their best answer, the share of tokens of the text (without [CLS] and its like) with the
-  // same label, or of embeddings the mean cosine described at make_results(). None for numbers. Error (kData) without
-  // rows or tokens to compare.
+  // class, the same labels or the same text as their best answer, the share of tokens of the text (without [CLS] and
+  // its like) with the same label, or of embeddings the mean cosine described at make_results(). None for numbers.
+  // Error (kData) without rows or tokens to compare.
   virtual std::optional<double> agreement(const TaskResults& exact) const = 0;
 };
 

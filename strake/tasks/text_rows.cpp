@@ -138,8 +138,6 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
   const data::TextColumn texts = table.text(options.text_column);
   std::optional<data::TextColumn> pairs;
   if (!options.text_pair_column.empty()) pairs = table.text(options.text_pair_column);
-  std::optional<data::LabelColumn> label_column;
-  if (labels != nullptr) label_column = table.labels(options.label_column);
 
   EncodedRows rows{.table = table,
                    .ids = {},
@@ -176,8 +174,8 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
       error.add_context(table.where(row));
       throw;
     }
-    if (label_column) rows.labels.push_back(labels->map(*label_column, row, table));
   }
+  if (labels != nullptr) rows.labels = labels->map(table, options.label_column, first_row);
   return rows;
 }
 
@@ -255,7 +253,7 @@ data::TokenRow EncodedRows::token_row(int64_t i) const {
   const int64_t length = offsets[i + 1] - offsets[i];
   data::TokenRow row{.ids = std::span(ids).subspan(offsets[i], length), .row = table.first_row() + i};
   if (second_begin[i] < length) row.second_begin = second_begin[i];
-  if (!labels.empty()) row.label = labels[i];
+  if (!labels.empty()) std::visit([&row](const auto& label) { row.label = label; }, labels[i]);
   return row;
 }
 

@@ -60,7 +60,8 @@ struct TrainConfig {
     visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
     visit("block_size", self.block_size,
           "causal-lm: tokens of a piece into which longer texts are cut; 0: the model's positions, at most 1024");
-    visit("problem_type", self.problem_type, "single_label_classification or regression; by default from the labels");
+    visit("problem_type", self.problem_type,
+          "single_label_classification, multi_label_classification or regression; by default from the labels");
     visit("ignore_mismatched_sizes", self.ignore_mismatched_sizes,
           "train a model whose head has other labels than the data: a new head unless there are as many");
     visit("output_dir", self.output_dir, "folder for checkpoints, the final model and logs");

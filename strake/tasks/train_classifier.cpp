@@ -30,27 +30,28 @@ bool has_classifier(const models::SequenceClassifier& model, const fs::path& fol
 LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models::ProblemType> problem) {
   if (are_token_files(config.train_file)) {
     const data::TokenFileReader reader(config.train_file.front());
-    require(reader.info().label_kind != data::TokenLabelKind::kNone, ErrorKind::kData,
-            "{} has no labels: prepare it with --label_column", config.train_file.front());
-    const bool numbers = reader.info().label_kind == data::TokenLabelKind::kNumber;
-    const bool wants_numbers = problem == models::ProblemType::kRegression;
-    require(config.problem_type.empty() || numbers == wants_numbers, ErrorKind::kUsage,
-            "--problem_type {} contradicts {}, whose labels are {}", config.problem_type, config.train_file.front(),
-            numbers ? "numbers" : "classes");
-    require(numbers || !reader.info().label_names.empty(), ErrorKind::kData,
+    const std::optional<models::ProblemType> prepared = problem_of(reader.info().label_kind);
+    require(prepared.has_value(), ErrorKind::kData, "{} has no labels: prepare it with --label_column",
+            config.train_file.front());
+    require(config.problem_type.empty() || problem == prepared, ErrorKind::kUsage,
+            "--problem_type {} contradicts {}, whose labels are of {}", config.problem_type, config.train_file.front(),
+            to_string(*prepared));
+    if (prepared == models::ProblemType::kRegression) return LabelMap::numbers();
+    require(!reader.info().label_names.empty(), ErrorKind::kData,
             "{}: its labels are classes, and strake.label_names names none", config.train_file.front());
-    return numbers ? LabelMap::numbers() : LabelMap::classes(reader.info().label_names);
+    return LabelMap::classes(reader.info().label_names, *prepared);
   }
   return LabelMap::collect(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
 }
 
 LabelMap labels_of_new_head(const TrainConfig& config, std::optional<models::ProblemType> problem) {
   LabelMap labels = labels_of_training_data(config, problem);
-  const bool is_empty = labels.problem() != models::ProblemType::kRegression && labels.names().empty();
-  require(!is_empty, ErrorKind::kData, "{} has no rows", config.train_file.front());
-  require(labels.problem() == models::ProblemType::kRegression || labels.names().size() >= 2, ErrorKind::kData,
-          "{}: column '{}' has {} different labels; a classifier needs at least 2", config.train_file.front(),
-          config.text.label_column, labels.names().size());
+  const bool has_lists = labels.problem() == models::ProblemType::kMultiLabelClassification;
+  require(!labels.names().empty(), ErrorKind::kData, "{} has no {}", config.train_file.front(),
+          has_lists ? "labels: all lists are empty" : "rows");
+  require(labels.problem() != models::ProblemType::kSingleLabelClassification || labels.names().size() >= 2,
+          ErrorKind::kData, "{}: column '{}' has {} different labels; a classifier needs at least 2",
+          config.train_file.front(), config.text.label_column, labels.names().size());
   return labels;
 }
 
@@ -82,8 +83,9 @@ LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& m
 std::string describe_labels(data::TokenLabelKind kind, const std::vector<std::string>& names) {
   constexpr size_t kLongestList = 300;
   if (kind == data::TokenLabelKind::kNone) return "none";
-  return kind == data::TokenLabelKind::kNumber ? "numbers"
-                                               : printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList);
+  if (kind == data::TokenLabelKind::kNumber) return "numbers";
+  const std::string list = printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList);
+  return kind == data::TokenLabelKind::kClasses ? "lists of " + list : list;
 }
 
 data::TokenDataset load_tokens(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
@@ -92,7 +94,7 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
   require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
           "{} was prepared with another tokenizer than the model's", paths.front());
   const bool regression = labels.problem() == models::ProblemType::kRegression;
-  const auto expected = regression ? data::TokenLabelKind::kNumber : data::TokenLabelKind::kClass;
+  const data::TokenLabelKind expected = label_kind_of(labels.problem());
   std::vector<int32_t> ids;  // of the model, by class of the file
   for (const std::string& name : loaded.info.label_names) {
     const auto found = std::ranges::find(labels.names(), name);
@@ -111,6 +113,7 @@ data::TokenDataset load_split(const std::vector<std::string>& paths, std::option
   data::TokenDataset dataset = input ? encode_all(*input, setup.inputs.tokenizer, setup.text, &labels, setup.workers)
                                      : load_tokens(paths, *setup.inputs.tokenizer, labels);
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
+  if (dataset.label_kind() == data::TokenLabelKind::kClasses) dataset.set_num_classes(std::ssize(labels.names()));
   require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
   int64_t longest = 0;
   for (int64_t i = 0; i < dataset.size(); ++i) longest = std::max(longest, dataset.length(i));
@@ -120,14 +123,22 @@ data::TokenDataset load_split(const std::vector<std::string>& paths, std::option
   return dataset;
 }
 
-void require_metric_of(models::ProblemType problem, const training::TrainingOptions& options) {
-  const bool regression = problem == models::ProblemType::kRegression;
-  std::vector<std::string> metrics;
-  for (const auto& [name, value] :
-       regression ? monitor::RegressionMetrics().named_values() : monitor::ClassificationMetrics().named_values()) {
-    metrics.push_back(name);
+monitor::NamedValues metrics_of(models::ProblemType problem) {
+  switch (problem) {
+    case models::ProblemType::kRegression:
+      return monitor::RegressionMetrics().named_values();
+    case models::ProblemType::kMultiLabelClassification:
+      return monitor::MultiLabelMetrics().named_values();
+    case models::ProblemType::kSingleLabelClassification:
+      break;
   }
-  require_known_metric(options, regression ? "regression" : "classification", metrics);
+  return monitor::ClassificationMetrics().named_values();
+}
+
+void require_metric_of(models::ProblemType problem, const training::TrainingOptions& options) {
+  std::vector<std::string> metrics;
+  for (const auto& [name, value] : metrics_of(problem)) metrics.push_back(name);
+  require_known_metric(options, problem == models::ProblemType::kRegression ? "regression" : "classification", metrics);
 }
 
 void require_length_of_tokens(const TrainConfig& config) {

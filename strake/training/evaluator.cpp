@@ -23,16 +23,21 @@ std::vector<int64_t> indices_by_length(const data::TokenDataset& dataset) {
 }
 
 at::Tensor all_labels(const data::TokenDataset& dataset) {
-  const bool classes = dataset.label_kind() == data::TokenLabelKind::kClass;
-  at::Tensor labels = at::zeros({dataset.size()}, classes ? at::kLong : at::kFloat);
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    if (classes) {
-      labels.mutable_data_ptr<int64_t>()[i] = dataset.class_label(i);
-    } else {
-      labels.mutable_data_ptr<float>()[i] = dataset.number_label(i);
-    }
-  }
-  return labels;
+  std::vector<int64_t> all(static_cast<size_t>(dataset.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return data::labels_of(dataset, all);
+}
+
+// Of a contiguous tensor on the CPU.
+template <typename T>
+std::span<const T> values_of(const at::Tensor& tensor) {
+  return {tensor.const_data_ptr<T>(), static_cast<size_t>(tensor.numel())};
+}
+
+std::vector<char> above(const at::Tensor& values, float threshold) {
+  std::vector<char> is_above;
+  for (const float value : values_of<float>(values)) is_above.push_back(value > threshold ? 1 : 0);
+  return is_above;
 }
 
 class GatheredParameters final : public models::ParameterSource {
@@ -102,18 +107,19 @@ models::BatchShape largest_evaluation_batch(const data::TokenDataset& dataset, i
 
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,
                                      const data::TokenDataset& dataset) {
-  if (model.config().problem() == models::ProblemType::kRegression) {
-    const at::Tensor predicted = logits.squeeze(1).to(at::kDouble).contiguous();
-    const at::Tensor actual = all_labels(dataset).to(at::kDouble);
-    return monitor::regression_metrics({predicted.const_data_ptr<double>(), static_cast<size_t>(predicted.numel())},
-                                       {actual.const_data_ptr<double>(), static_cast<size_t>(actual.numel())})
-        .named_values();
-  }
-  const at::Tensor predicted = logits.argmax(1);
   const at::Tensor actual = all_labels(dataset);
-  return monitor::classification_metrics({predicted.const_data_ptr<int64_t>(), static_cast<size_t>(predicted.numel())},
-                                         {actual.const_data_ptr<int64_t>(), static_cast<size_t>(actual.numel())},
-                                         model.config().num_labels())
+  const int64_t num_labels = model.config().num_labels();
+  switch (model.config().problem()) {
+    case models::ProblemType::kRegression:
+      return monitor::regression_metrics(values_of<double>(logits.squeeze(1).to(at::kDouble).contiguous()),
+                                         values_of<double>(actual.to(at::kDouble)))
+          .named_values();
+    case models::ProblemType::kMultiLabelClassification:
+      return monitor::multi_label_metrics(above(logits, 0), above(actual, 0), num_labels).named_values();
+    case models::ProblemType::kSingleLabelClassification:
+      break;
+  }
+  return monitor::classification_metrics(values_of<int64_t>(logits.argmax(1)), values_of<int64_t>(actual), num_labels)
       .named_values();
 }
 

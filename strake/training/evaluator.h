@@ -32,7 +32,8 @@ Evaluation evaluate_language_model(const models::Model& model, ShardedParameters
 // The batch with most tokens that such an evaluation computes.
 models::BatchShape largest_evaluation_batch(const data::TokenDataset& dataset, int64_t batch_size);
 
-// Metrics of logits against the dataset's labels: those of classification or regression, as the model's problem is.
+// Metrics of logits against the dataset's labels: those of the model's problem. Where a text may have several labels,
+// it is given those with logits above 0.
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,
                                      const data::TokenDataset& dataset);
 

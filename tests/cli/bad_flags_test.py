@@ -164,7 +164,7 @@ BAD_VALUES = [
     ("train", {"logging_strategy": "x"}, ["--logging_strategy x is none of"]),
     ("train", {"report_to": "tensorboard"}, ["--report_to tensorboard", "metrics.jsonl"]),
     ("train", {"report_to": "wandb"}, ["--report_to wandb"]),
-    ("train", {"problem_type": "multi_label_classification"}, ["--problem_type multi_label_classification"]),
+    ("train", {"problem_type": "multi_label"}, ["--problem_type multi_label is none of", "multi_label_classification"]),
     ("train", {"label_column": ""}, ["--label_column is empty"]),
     ("train", {"log_level": "loud"}, ["loud", "debug"]),
     ("train", {"lr_scheduler_type": "quadratic"}, ["lr_scheduler_type", "'quadratic'", "cosine"]),

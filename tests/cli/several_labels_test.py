@@ -43,15 +43,3 @@ def test_columns_of_one_label_are_refused(inputs, tmp_path, column):
     outcome = run(command("predict", **inputs, output=tmp_path / "out.parquet", output_columns=column))
     assert outcome.code == USAGE
     assert f"--output_columns {column}: the model gives a text any number of labels" in outcome.err
-
-
-def test_such_models_are_neither_evaluated_nor_trained(inputs, tmp_path):
-    told = "strake predict and strake worker score such models, but nothing here trains or evaluates them yet"
-    outcome = run(command("evaluate", **inputs))
-    assert outcome.code == USAGE, outcome.err
-    assert told in outcome.err
-    flags = {"model_name_or_path": inputs["model_name_or_path"], "train_file": inputs["input"]}
-    outcome = run(command("train", **flags, output_dir=tmp_path / "trained", max_steps=1))
-    assert outcome.code == USAGE, outcome.err
-    assert told in outcome.err
-    assert not (tmp_path / "trained").exists()

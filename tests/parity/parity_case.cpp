@@ -1,6 +1,7 @@
 #include "tests/parity/parity_case.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace strake::tests {
 
@@ -27,14 +28,24 @@ data::TokenDataset ParityCase::dataset(const std::string& prefix) const {
       const auto zeros = static_cast<int32_t>(std::ranges::count(sequence_types, 0));
       if (zeros < end - begin) row.second_begin = zeros;
     }
-    if (labels.defined() && labels.scalar_type() == at::kFloat) {
+    std::vector<int32_t> classes;
+    if (labels.defined() && labels.dim() == 2) {
+      for (int64_t label = 0; label < labels.size(1); ++label) {
+        if (labels.const_data_ptr<float>()[i * labels.size(1) + label] != 0) {
+          classes.push_back(static_cast<int32_t>(label));
+        }
+      }
+      row.label = classes;
+    } else if (labels.defined() && labels.scalar_type() == at::kFloat) {
       row.label = labels.const_data_ptr<float>()[i];
     } else if (labels.defined()) {
       row.label = labels.const_data_ptr<int32_t>()[i];
     }
     builder.append(row);
   }
-  return builder.build();
+  data::TokenDataset dataset = builder.build();
+  if (labels.defined() && labels.dim() == 2) dataset.set_num_classes(labels.size(1));
+  return dataset;
 }
 
 training::TrainingOptions training_options(const Json& settings) {

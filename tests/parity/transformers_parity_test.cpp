@@ -124,7 +124,8 @@ TEST_P(TransformersParity, TwentyStepsOfTrainingAgreeWithin1e4) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TransformersParity,
-                         testing::Values("bert", "bert_regression", "roberta", "distilbert", "gpt2", "gpt2_untied"),
+                         testing::Values("bert", "bert_regression", "bert_multi_label", "roberta", "distilbert", "gpt2",
+                                         "gpt2_untied"),
                          [](const auto& info) { return std::string(info.param); });
 
 class FrozenParity : public testing::TestWithParam<const char*> {};
@@ -172,7 +173,8 @@ TEST_P(EngineParity, LogitsAgreeWithin1e5) {  // fp32 rounding in another order 
   EXPECT_LT(largest_difference(logits, expected), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, EngineParity, testing::Values("bert", "bert_regression", "roberta", "distilbert"),
+INSTANTIATE_TEST_SUITE_P(Families, EngineParity,
+                         testing::Values("bert", "bert_regression", "bert_multi_label", "roberta", "distilbert"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(BaseCheckpoint, GetsANewHeadAndKeepsItsPooler) {

@@ -68,28 +68,11 @@ void read_regularisation(EncoderConfig& config, const ConfigKeys& keys, const st
   config.initializer_range = initializer_range(json, source);
 }
 
-const char* problem_name(ProblemType type) {
-  switch (type) {
-    case ProblemType::kSingleLabelClassification:
-      return "single_label_classification";
-    case ProblemType::kRegression:
-      return "regression";
-    case ProblemType::kMultiLabelClassification:
-      return "multi_label_classification";
-  }
-  return "";
-}
-
 std::optional<ProblemType> parse_problem_type(const std::string& name, const std::string& source) {
-  if (name.empty()) return std::nullopt;
-  constexpr std::array kKnown{ProblemType::kSingleLabelClassification, ProblemType::kRegression,
-                              ProblemType::kMultiLabelClassification};
-  const auto* const found =
-      std::ranges::find_if(kKnown, [&](ProblemType known) { return name == problem_name(known); });
-  require(found != kKnown.end(), ErrorKind::kConfig,
-          "{}: problem_type '{}' is not one of single_label_classification, regression, multi_label_classification",
-          source, printable(name));
-  return *found;
+  const std::optional<ProblemType> type = find_problem_type(name);
+  require(name.empty() || type.has_value(), ErrorKind::kConfig, "{}: problem_type '{}' is not one of {}", source,
+          printable(name), kProblemTypeNames);
+  return type;
 }
 
 // id2label keys are "0", "1", ...: all of them, each once.
@@ -124,6 +107,25 @@ std::vector<std::string> read_labels(const Json& json, const std::string& source
 }
 
 }  // namespace
+
+const char* to_string(ProblemType type) {
+  switch (type) {
+    case ProblemType::kSingleLabelClassification:
+      return "single_label_classification";
+    case ProblemType::kRegression:
+      return "regression";
+    case ProblemType::kMultiLabelClassification:
+      return "multi_label_classification";
+  }
+  return "";
+}
+
+std::optional<ProblemType> find_problem_type(std::string_view name) {
+  constexpr std::array kKnown{ProblemType::kSingleLabelClassification, ProblemType::kRegression,
+                              ProblemType::kMultiLabelClassification};
+  const auto* const found = std::ranges::find_if(kKnown, [&](ProblemType known) { return name == to_string(known); });
+  return found == kKnown.end() ? std::nullopt : std::optional(*found);
+}
 
 ProblemType EncoderConfig::problem() const {
   if (problem_type) return *problem_type;
@@ -173,7 +175,7 @@ std::string to_json_text(const EncoderConfig& config, const std::string& dtype) 
   }
   json["id2label"] = id2label;
   json["label2id"] = label2id;
-  json["problem_type"] = problem_name(config.problem());
+  json["problem_type"] = to_string(config.problem());
   return json.dump(2) + "\n";
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strake/core/json.h"
@@ -11,8 +12,13 @@
 
 namespace strake::models {
 
-// Of several labels: any number of them per text. Such heads are scored; SequenceClassifier::loss has none for them.
+// Of several labels: any number of them per text.
 enum class ProblemType { kSingleLabelClassification, kRegression, kMultiLabelClassification };
+
+// config.json's names of them.
+inline constexpr const char* kProblemTypeNames = "single_label_classification, regression, multi_label_classification";
+const char* to_string(ProblemType type);
+std::optional<ProblemType> find_problem_type(std::string_view name);
 
 // A Hugging Face config.json of an encoder (bert, roberta, distilbert), with the names the families share. Every value
 // is checked against a range, so that a hostile file cannot ask for absurd allocations; what strake does not compute is

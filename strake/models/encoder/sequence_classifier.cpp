@@ -1,6 +1,7 @@
 #include "strake/models/encoder/sequence_classifier.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/mse_loss.h>
 
@@ -9,6 +10,23 @@
 #include "strake/models/encoder/layer.h"
 
 namespace strake::models {
+namespace {
+
+// Of all sequences.
+at::Tensor sum_of_losses(ProblemType problem, const at::Tensor& logits, const at::Tensor& labels) {
+  switch (problem) {
+    case ProblemType::kRegression:
+      return at::mse_loss(logits.squeeze(1), labels, at::Reduction::Sum);
+    case ProblemType::kMultiLabelClassification:
+      // By rows first: the sum of a long tensor is cut by the number of threads.
+      return at::binary_cross_entropy_with_logits(logits, labels, {}, {}, at::Reduction::None).mean(1).sum();
+    case ProblemType::kSingleLabelClassification:
+      break;
+  }
+  return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
+}
+
+}  // namespace
 
 SequenceClassifier::SequenceClassifier(EncoderConfig config) : config_(std::move(config)) {
   const EncoderFamily& family = find_family(config_.model_type, "config.json");
@@ -28,11 +46,7 @@ std::string SequenceClassifier::checkpoint_prefix() const {
 }
 
 at::Tensor SequenceClassifier::loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const {
-  const at::Tensor logits_sc = logits.to(at::kFloat);
-  const at::Tensor sum = config_.problem() == ProblemType::kRegression
-                             ? at::mse_loss(logits_sc.squeeze(1), labels, at::Reduction::Sum)
-                             : at::cross_entropy_loss(logits_sc, labels, {}, at::Reduction::Sum);
-  return sum / divisor;
+  return sum_of_losses(config_.problem(), logits.to(at::kFloat), labels) / divisor;
 }
 
 }  // namespace strake::models

@@ -1,0 +1,103 @@
+#include "strake/data/label_lists.h"
+
+#include <arrow/api.h>
+
+#include <memory>
+
+#include "strake/core/error.h"
+#include "strake/core/json.h"
+#include "strake/data/table_arrow.h"
+
+namespace strake::data {
+namespace {
+
+using Lists = std::vector<std::vector<std::string>>;
+
+constexpr const char* kExpected = "a list of labels, which are strings, booleans or integers";
+
+struct Column {
+  std::shared_ptr<arrow::Array> array;
+  bool is_json;
+};
+
+Column find_column(const Table& table, const std::string& name) {
+  const Table::Content& content = table.content();
+  const int index = column_index(*content.batch->schema(), name, content.file);
+  return {content.batch->column(index), is_json(*content.batch->schema()->field(index))};
+}
+
+[[noreturn]] void refuse(const Table& table, int64_t row, const std::string& column, std::string_view found) {
+  fail(ErrorKind::kData, "{}: column '{}' has {}, expected {}", table.where(row), printable(column), found, kExpected);
+}
+
+std::string text_of(const Json& label) { return label.is_string() ? label.get<std::string>() : label.dump(); }
+
+std::vector<std::string> list_of_json(const Json& value, const Table& table, int64_t row, const std::string& column) {
+  if (!value.is_array()) refuse(table, row, column, printable(value.dump()));
+  std::vector<std::string> list;
+  for (const Json& label : value) {
+    const bool is_label = label.is_string() || label.is_boolean() || label.is_number_integer();
+    if (!is_label) refuse(table, row, column, printable(value.dump()));
+    list.push_back(text_of(label));
+  }
+  return list;
+}
+
+Lists lists_of_json(const Table& table, const arrow::Array& array, const std::string& column) {
+  const auto& strings = static_cast<const arrow::StringArray&>(array);
+  Lists lists;
+  for (int64_t row = 0; row < table.num_rows(); ++row) {
+    if (strings.IsNull(row)) refuse(table, row, column, "null");
+    lists.push_back(list_of_json(parse_json(strings.GetView(row), table.where(row)), table, row, column));
+  }
+  return lists;
+}
+
+// All values of the lists, as a column of their own.
+LabelColumn values_of(const Table& table, const std::shared_ptr<arrow::Array>& values, const std::string& column) {
+  auto content = std::make_shared<Table::Content>();
+  content->batch =
+      arrow::RecordBatch::Make(arrow::schema({arrow::field(column, values->type())}), values->length(), {values});
+  content->file = table.content().file;
+  LabelColumn labels = Table(std::move(content)).labels(column);
+  require(labels.kind() != LabelKind::kNumber, ErrorKind::kData,
+          "{}: column '{}' has lists of decimal numbers, expected {}", table.content().file, printable(column),
+          kExpected);
+  return labels;
+}
+
+template <typename ListArray>
+Lists lists_of(const Table& table, const arrow::Array& array, const std::string& column) {
+  const auto& arrays = static_cast<const ListArray&>(array);
+  const LabelColumn values = values_of(table, arrays.values(), column);
+  Lists lists;
+  for (int64_t row = 0; row < table.num_rows(); ++row) {
+    if (arrays.IsNull(row)) refuse(table, row, column, "null");
+    std::vector<std::string>& list = lists.emplace_back();
+    for (int64_t i = arrays.value_offset(row); i < arrays.value_offset(row + 1); ++i) {
+      if (values.is_null(i)) refuse(table, row, column, "a list with null");
+      list.push_back(values.text(i));
+    }
+  }
+  return lists;
+}
+
+bool is_understood(arrow::Type::type type) { return type == arrow::Type::LIST || type == arrow::Type::LARGE_LIST; }
+
+}  // namespace
+
+bool holds_lists(const Table& table, const std::string& column) {
+  const auto [array, is_json] = find_column(table, column);
+  return is_json || is_understood(array->type_id());
+}
+
+Lists label_lists(const Table& table, const std::string& column) {
+  const auto [array, is_json] = find_column(table, column);
+  if (is_json) return lists_of_json(table, *array, column);
+  require(is_understood(array->type_id()), ErrorKind::kData, "{}: column '{}' has the type {}, expected {}",
+          table.content().file, printable(column), printable(array->type()->ToString(), 200), kExpected);
+  return array->type_id() == arrow::Type::LIST ? lists_of<arrow::ListArray>(table, *array, column)
+                                               : lists_of<arrow::LargeListArray>(table, *array, column);
+}
+
+}  // namespace strake::data
