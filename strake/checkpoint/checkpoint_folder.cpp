@@ -1,7 +1,6 @@
 #include "strake/checkpoint/checkpoint_folder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <ranges>
 
 #include "strake/core/crc32c.h"
@@ -9,6 +8,7 @@
 #include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/core/log.h"
+#include "strake/core/parse_integer.h"
 #include "strake/core/tokenizer_files.h"
 
 namespace strake::checkpoint {
@@ -30,12 +30,8 @@ FileSum sum_file(const fs::path& path) {
 
 std::optional<int64_t> parse_step(const std::string& name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
-  int64_t step = 0;
-  const char* begin = name.data() + kPrefix.size();
-  const char* end = name.data() + name.size();
-  const auto parsed = std::from_chars(begin, end, step);
-  if (begin == end || parsed.ec != std::errc{} || parsed.ptr != end || step < 0) return std::nullopt;
-  return step;
+  const auto step = parse_integer<int64_t>(std::string_view(name).substr(kPrefix.size()));
+  return step && *step >= 0 ? step : std::nullopt;
 }
 
 // Folders called as checkpoints are, complete or not, by ascending step.

@@ -14,9 +14,9 @@
 // recognised and never loaded.
 namespace strake::checkpoint {
 
-// Writes one checkpoint. Files go into a hidden sibling folder, temporary_folder(); commit() checksums them, makes them
-// durable and renames the folder into place. Without commit() or leave() the destructor removes it. One writer at a
-// time.
+// Writes one checkpoint. Files go into a hidden sibling folder, path(), by those who make them durable (AtomicFile);
+// commit() checksums them, makes the manifest and the folder durable and renames the folder into place. Without
+// commit() or leave() the destructor removes it. One writer at a time.
 class CheckpointWriter {
  public:
   CheckpointWriter(std::filesystem::path output_dir, int64_t step);

@@ -116,7 +116,7 @@ bool parse_config(const VerbText& text, std::vector<std::string> arguments, Conf
   config.validate();
   nlohmann::ordered_json json;
   Config::visit_fields(config, [&](const char* name, const auto& field, const char*) { json[name] = to_json(field); });
-  out << json.dump(2) << "\n";
+  out << json_text(json, 2) << "\n";
   return false;
 }
 

@@ -25,7 +25,7 @@ double per_second(int64_t count, double seconds) { return seconds > 0 ? static_c
 // The verbs' results: a table for people, or one line of JSON with --summary_json.
 void print_results(const std::string& title, const std::vector<TableRow>& rows, const Json& summary, bool as_json) {
   if (as_json) {
-    std::cout << summary.dump() << "\n";
+    std::cout << json_text(summary) << "\n";
   } else {
     monitor::print_closing_table(std::cout, title, rows);
   }

@@ -25,6 +25,7 @@
 #include "strake/comm/staged_comm.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
+#include "strake/core/parse_integer.h"
 
 namespace strake::comm {
 namespace {
@@ -267,7 +268,7 @@ struct Patience {
 Patience start_patience() {
   const char* text = std::getenv("STRAKE_START_SECONDS");
   if (text == nullptr) return {};
-  const std::chrono::seconds given(parse_number(text));
+  const std::chrono::seconds given(parse_integer<int>(text).value_or(0));
   require(given.count() > 0, ErrorKind::kUsage, "STRAKE_START_SECONDS={} is not a number of seconds", printable(text));
   return {.rank = given, .process = std::max(given / 6, std::chrono::seconds(1))};  // as without it
 }

@@ -12,10 +12,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <iterator>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -98,7 +101,12 @@ class PmiServer::State {
     socklen_t length = sizeof(bound);
     ::getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length);
     port_ = ntohs(bound.sin_port);
-    acceptor_ = std::thread([this] { accept_ranks(); });
+    try {
+      acceptor_ = std::thread([this] { accept_ranks(); });
+    } catch (const std::system_error& error) {
+      ::close(listener_);
+      fail(ErrorKind::kComm, "cannot serve the ranks: {}", error.what());
+    }
   }
 
   ~State() {
@@ -109,15 +117,25 @@ class PmiServer::State {
       const std::lock_guard lock(mutex_);
       for (const auto& [socket, watch] : watchers_) send_line(socket, "cmd=bye");
     }
-    close_all();
-    for (std::thread& thread : connections_) thread.join();
-    for (const int socket : sockets_) ::close(socket);
+    shut_down_all();
+    for (Served& served : served_) served.end();
     ::close(listener_);
   }
 
   int port() const { return port_; }
 
  private:
+  // A connection with the thread that serves it.
+  struct Served {
+    int socket;
+    std::thread thread;
+    bool is_over = false;
+
+    void end() {
+      thread.join();
+      ::close(socket);
+    }
+  };
   struct Connection {
     int socket;
     std::string pmi_rank;  // if it is MPI's
@@ -151,14 +169,41 @@ class PmiServer::State {
     constexpr int kPollMilliseconds = 50;
     while (!closing_) {
       stop_if_incomplete();
+      end_those_over();
       pollfd waiting{listener_, POLLIN, 0};
       if (::poll(&waiting, 1, kPollMilliseconds) <= 0) continue;
       const int socket = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (socket < 0) continue;
-      keep_alive(socket);
+      if (socket < 0 || !start_serving(socket)) {  // no more descriptors or threads: the listener stays readable
+        std::this_thread::sleep_for(std::chrono::milliseconds(kPollMilliseconds));
+      }
+    }
+  }
+
+  // Others than ranks may come all the time, as health checks and scanners of ports do.
+  void end_those_over() {
+    std::list<Served> over;
+    {
       const std::lock_guard lock(mutex_);
-      sockets_.push_back(socket);
-      connections_.emplace_back([this, socket] { serve(socket); });
+      for (auto served = served_.begin(); served != served_.end();) {
+        const auto next = std::next(served);
+        if (served->is_over) over.splice(over.end(), served_, served);
+        served = next;
+      }
+    }
+    for (Served& served : over) served.end();
+  }
+
+  bool start_serving(int socket) {
+    keep_alive(socket);
+    const std::lock_guard lock(mutex_);
+    Served& served = served_.emplace_back(Served{.socket = socket, .thread = {}});
+    try {
+      served.thread = std::thread([this, &served] { serve(served); });
+      return true;
+    } catch (const std::system_error&) {
+      ::close(socket);
+      served_.pop_back();
+      return false;
     }
   }
 
@@ -181,7 +226,8 @@ class PmiServer::State {
     stop_all(gone_news(missing.front(), fmt::format("it did not come within {} s of the start", patience_.count())));
   }
 
-  void serve(int socket) {
+  void serve(Served& served) {
+    const int socket = served.socket;
     Connection connection{.socket = socket};
     LineReader lines;
     // Who comes when the job is over may want to know why, but not for long.
@@ -196,6 +242,8 @@ class PmiServer::State {
     const std::lock_guard lock(mutex_);
     watchers_.erase(socket);
     of_mpi_.erase(socket);
+    std::erase(waiting_, socket);
+    served.is_over = true;
   }
 
   bool handle(Connection& connection, const Fields& fields) {
@@ -319,9 +367,9 @@ class PmiServer::State {
     for (const int socket : of_mpi_) ::shutdown(socket, SHUT_RDWR);
   }
 
-  void close_all() {
+  void shut_down_all() {
     const std::lock_guard lock(mutex_);
-    for (const int socket : sockets_) ::shutdown(socket, SHUT_RDWR);
+    for (const Served& served : served_) ::shutdown(served.socket, SHUT_RDWR);
   }
 
   int num_ranks_;
@@ -335,8 +383,7 @@ class PmiServer::State {
   std::thread acceptor_;
   std::mutex mutex_;
   std::optional<RankNews> first_;  // why the job cannot go on
-  std::vector<std::thread> connections_;
-  std::vector<int> sockets_;
+  std::list<Served> served_;
   std::set<int> of_mpi_;  // sockets
   std::vector<int> waiting_;
   std::map<int, Fields> watchers_;  // by socket

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
@@ -59,6 +60,24 @@ TEST(PmiServer, RanksExchangeValuesAcrossABarrier) {
   EXPECT_EQ(b.ask("cmd=get kvsname=strake key=card"), "cmd=get_result rc=0 msg=success value=here#1");
   EXPECT_EQ(b.ask("cmd=get kvsname=strake key=none"), "cmd=get_result rc=-1 msg=key_not_found");
   EXPECT_EQ(a.ask("cmd=finalize"), "cmd=finalize_ack rc=0");
+}
+
+size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+TEST(PmiServer, StrangersThatComeAndGoLeaveNothingBehind) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
+  const size_t before = open_descriptors();
+  for (int i = 0; i < 200; ++i) Client(server.port()).ask("GET / HTTP/1.1");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (open_descriptors() > before && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_LE(open_descriptors(), before);
+  Client rank(server.port());
+  EXPECT_EQ(rank.ask("cmd=initack pmiid=0"), "cmd=initack rc=0");
 }
 
 TEST(PmiServer, ARankThatDiesFreesTheOthers) {

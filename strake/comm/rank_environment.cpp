@@ -1,12 +1,12 @@
 #include "strake/comm/rank_environment.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
 #include "strake/core/error.h"
+#include "strake/core/parse_integer.h"
 
 namespace strake::comm {
 namespace {
@@ -16,11 +16,9 @@ using Lookup = std::function<const char*(const char*)>;
 std::optional<int> number(const Lookup& lookup, const char* name) {
   const char* text = lookup(name);
   if (text == nullptr || *text == '\0') return std::nullopt;
-  int value = 0;
-  const std::string_view view(text);
-  const auto parsed = std::from_chars(view.data(), view.data() + view.size(), value);
-  require(parsed.ec == std::errc{} && parsed.ptr == view.data() + view.size() && value >= 0, ErrorKind::kUsage,
-          "environment variable {}={} is not a non-negative number", name, view);
+  const std::optional<int> value = parse_integer<int>(text);
+  require(value && *value >= 0, ErrorKind::kUsage, "environment variable {}={} is not a non-negative number", name,
+          printable(text));
   return value;
 }
 

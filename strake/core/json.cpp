@@ -83,4 +83,12 @@ Json read_json(const std::filesystem::path& path, uint64_t max_bytes) {
   return parse_json(read_file(path, max_bytes), path.string());
 }
 
+std::string json_text(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string json_text(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 }  // namespace strake

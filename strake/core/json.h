@@ -28,6 +28,11 @@ Json parse_json(std::string_view text, const std::string& source);
 // parse_json of a whole file of at most `max_bytes`.
 Json read_json(const std::filesystem::path& path, uint64_t max_bytes);
 
+// JSON as it goes into a file or to stdout, on one line if `indent` is negative. Bytes that are no UTF-8, as names of
+// files may have, become U+FFFD.
+std::string json_text(const Json& json, int indent = -1);
+std::string json_text(const nlohmann::ordered_json& json, int indent = -1);
+
 // What errors say is expected where a T is.
 template <typename T>
 std::string json_words() {
@@ -42,6 +47,7 @@ std::string json_words() {
   } else {
     static_assert(std::is_same_v<T, std::vector<std::string>> || std::is_same_v<T, std::vector<double>> ||
                   std::is_same_v<T, Json>);
+    if (std::is_same_v<T, Json>) return "a value";
     return std::is_same_v<T, std::vector<std::string>> ? "a list of strings" : "a list of numbers";
   }
 }

@@ -76,6 +76,11 @@ TEST(Json, ErrorsSayWhatAKeyMayBe) {
             "c: key 'l' has the unexpected value [1], expected a list of strings");
 }
 
+TEST(Json, TextHasNoBytesThatAreNoUtf8) {
+  EXPECT_EQ(json_text(Json{{"path", "caf\xE9"}, {"n", 1}}), "{\"n\":1,\"path\":\"caf\xEF\xBF\xBD\"}");
+  EXPECT_EQ(json_text(nlohmann::ordered_json{{"b", 1}, {"a", 2}}, 1), "{\n \"b\": 1,\n \"a\": 2\n}");
+}
+
 TEST(Json, IntegersThatDoNotFitAreRefused) {
   const Json object = parse_json(R"({"minus": -1, "large": 4294967296, "largest": 18446744073709551615})", "c");
   EXPECT_EQ(get_required<uint64_t>(object, "largest", "c"), UINT64_MAX);

@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <charconv>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -14,6 +14,8 @@
 
 #include "strake/core/control_groups.h"
 #include "strake/core/error.h"
+#include "strake/core/log.h"
+#include "strake/core/parse_integer.h"
 
 namespace strake {
 namespace {
@@ -49,13 +51,21 @@ std::vector<int> cores_of_process() {
     cores.erase(std::ranges::unique(cores).begin(), cores.end());
     return cores;
   }
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  if (sched_getaffinity(0, sizeof(mask), &mask) != 0) return {0};
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &mask)) cores.push_back(core);
+  // The system refuses masks that are shorter than its own, whose length it does not tell.
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  for (size_t bytes = sizeof(cpu_set_t); bytes <= kMostBytes; bytes *= 2) {
+    std::vector<cpu_set_t> mask(bytes / sizeof(cpu_set_t));
+    if (sched_getaffinity(0, bytes, mask.data()) != 0) {
+      if (errno == EINVAL) continue;
+      break;
+    }
+    for (size_t core = 0; core < bytes * 8; ++core) {
+      if (CPU_ISSET_S(core, bytes, mask.data())) cores.push_back(static_cast<int>(core));
+    }
+    return cores;
   }
-  return cores;
+  log::warning("the system does not say which cores this process may use: {}; one is used", std::strerror(errno));
+  return {0};
 }
 
 int available_cores(const fs::path& root, const fs::path& membership) {
@@ -79,11 +89,9 @@ int share_of_cores(const std::vector<std::vector<int>>& of_processes, size_t own
 std::optional<int> wanted_threads() {
   const char* text = std::getenv("STRAKE_NUM_THREADS");
   if (text == nullptr || *text == '\0') return std::nullopt;
-  int threads = 0;
-  const char* end = text + std::strlen(text);
-  const auto parsed = std::from_chars(text, end, threads);
-  require(parsed.ec == std::errc{} && parsed.ptr == end && threads >= 1 && threads <= 4096, ErrorKind::kUsage,
-          "STRAKE_NUM_THREADS={} is not a number of threads", text);
+  const std::optional<int> threads = parse_integer<int>(text);
+  require(threads && *threads >= 1 && *threads <= 4096, ErrorKind::kUsage,
+          "STRAKE_NUM_THREADS={} is not a number of threads", printable(text));
   return threads;
 }
 

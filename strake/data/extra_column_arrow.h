@@ -11,7 +11,7 @@
 
 namespace strake::data {
 
-// Values as an Arrow array: string, float, int32, int64, list<float> or list<int32>.
+// Values as an Arrow array: strings, numbers, or lists of numbers, strings or spans.
 std::shared_ptr<arrow::Array> to_arrow(const ExtraColumn& column, const std::string& file);
 
 // The table's rows with columns added. `output`: for messages. Errors as of TableWriter::append.

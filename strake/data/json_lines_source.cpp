@@ -22,6 +22,8 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr size_t kCellsOfChunk = size_t{4} << 20;  // of all columns, also empty ones
+
 struct Nested {
   std::string json;
 };
@@ -190,14 +192,24 @@ class JsonLinesSource final : public RowSource {
 
   size_t column_of(const std::string& name) {
     const auto [found, inserted] = column_of_.try_emplace(name, names_.size());
-    if (inserted) names_.push_back(name);
+    if (!inserted) return found->second;
+    names_.push_back(name);
     return found->second;
+  }
+
+  // Every column has a cell of every row, also if the key is in few of them.
+  void require_few_cells(size_t rows) const {
+    const bool fits = names_.size() <= kMostColumns && names_.size() * rows <= 2 * kCellsOfChunk;
+    if (fits) return;
+    refuse(input_.line(), fmt::format("the first {} row{} {} different keys, each of which is a column: too many", rows,
+                                      rows == 1 ? " has" : "s have", names_.size()));
   }
 
   Cells read_cells() {
     Cells cells;
     int64_t bytes = 0;
-    while (static_cast<int64_t>(cells.lines.size()) < rows_per_chunk_ && bytes < kTableBytes) {
+    while (static_cast<int64_t>(cells.lines.size()) < rows_per_chunk_ && bytes < kTableBytes &&
+           cells.lines.size() * names_.size() < kCellsOfChunk) {
       const auto line = input_.next();
       if (!line) break;
       if (line->find_first_not_of(" \t") == std::string_view::npos) continue;
@@ -223,7 +235,10 @@ class JsonLinesSource final : public RowSource {
                                           printable(name), printable(fmt::format("{}", fmt::join(names_, ", ")), 300)));
       }
       const size_t column = column_of(name);
-      if (cells.columns.size() <= column) cells.columns.resize(column + 1);
+      if (cells.columns.size() <= column) {
+        require_few_cells(row + 1);
+        cells.columns.resize(column + 1);
+      }
       auto& values = cells.columns[column];
       if (values.size() > row) refuse(input_.line(), fmt::format("key '{}' occurs twice", printable(name)));
       values.resize(row);

@@ -63,6 +63,8 @@ std::vector<int32_t> decode_lengths(const std::string& text, int64_t count, cons
     if ((static_cast<unsigned char>(c) & 0x80U) == 0) {
       require(value <= static_cast<uint64_t>(std::numeric_limits<int32_t>::max()), ErrorKind::kData,
               "{}: a length of {} tokens", source, value);
+      require(std::ssize(lengths) < count, ErrorKind::kData, "{}: more than {} sequence lengths for as many sequences",
+              source, count);
       lengths.push_back(static_cast<int32_t>(value));
       value = 0;
       shift = 0;

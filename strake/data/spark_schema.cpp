@@ -83,7 +83,7 @@ std::shared_ptr<const arrow::KeyValueMetadata> with_spark_schema_of(
   auto changed = metadata->Copy();
   const std::optional<Json> schema = schema_of(metadata->value(at), fields);
   // Without it Spark goes by the types of the file.
-  const arrow::Status status = schema ? changed->Set(kSchemaKey, schema->dump()) : changed->Delete(at);
+  const arrow::Status status = schema ? changed->Set(kSchemaKey, json_text(*schema)) : changed->Delete(at);
   require(status.ok(), ErrorKind::kInternal, "metadata of Spark: {}", status.ToString());
   return changed;
 }

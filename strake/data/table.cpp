@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "strake/core/nearest_name.h"
+#include "strake/core/parse_integer.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
 
@@ -239,11 +240,9 @@ int64_t LabelColumn::integer(int64_t row) const {
     return whole ? static_cast<int64_t>(value) : (refuse(row, kExpected), 0);
   }
   if (kind_ != LabelKind::kText) return integers_[i];
-  int64_t value = 0;
-  const std::string_view text = texts_[i];
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) refuse(row, kExpected);
-  return value;
+  const auto value = parse_integer<int64_t>(texts_[i]);
+  if (!value) refuse(row, kExpected);
+  return *value;
 }
 
 std::optional<double> parse_number(std::string_view text) {

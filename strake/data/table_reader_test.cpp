@@ -127,6 +127,28 @@ TEST_F(TableReaderTest, JsonLinesKeepTypes) {
   EXPECT_TRUE(error_of([&] { table.labels("deep"); }).says(ErrorKind::kData, "nested JSON values"));
 }
 
+TEST_F(TableReaderTest, ColumnsThatRowsWouldFillWithNothingAreRefused) {
+  std::string wide = "{";
+  for (int key = 0; key < 20'000; ++key) wide += fmt::format("\"k{}\": 1, ", key);
+  wide += "\"text\": \"x\"}\n";
+  EXPECT_TRUE(read_error({.paths = {write("wide.jsonl", wide)}})
+                  .says(ErrorKind::kData, "wide.jsonl, line 1: the first 1 row has 16385 different keys"));
+  std::string rows;
+  for (int row = 0; row < 8'000; ++row) rows += "{}\n";
+  std::string late = "{";
+  for (int key = 0; key < 2'000; ++key) late += fmt::format("\"k{}\": 1, ", key);
+  late += "\"text\": \"x\"}\n";
+  EXPECT_TRUE(read_error({.paths = {write("late.jsonl", rows + late)}})
+                  .says(ErrorKind::kData, "late.jsonl, line 8001: the first 8001 rows have 1049 different keys"));
+  EXPECT_THAT(texts({.paths = {folder_ / "late.jsonl"}, .columns = {"text"}}, "text").back(), "x");
+  std::string keys_of_rows;
+  for (int row = 0; row < 3'000; ++row) keys_of_rows += fmt::format("{{\"a{}\": 1, \"b{}\": 2}}\n", row, row);
+  EXPECT_TRUE(read_error({.paths = {write("ids.jsonl", keys_of_rows)}})
+                  .says(ErrorKind::kData, "does not occur in the rows before"));
+  EXPECT_TRUE(read_error({.paths = {write("wide.csv", std::string(16'384, ',') + "\n")}})
+                  .says(ErrorKind::kData, "wide.csv, line 1: 16385 columns are more than 16384"));
+}
+
 TEST_F(TableReaderTest, JsonLinesErrorsNameFileAndLine) {
   const auto problem = [&](std::string_view content) { return read_error({.paths = {write("e.jsonl", content)}}); };
   EXPECT_TRUE(problem("{\"a\": 1}\n[1]\n").says(ErrorKind::kData, "e.jsonl, line 2: an array instead of an object"));

@@ -260,6 +260,9 @@ TEST_F(TokenFileTest, LengthsAreSmallAndExact) {
   EXPECT_LT(text.size(), lengths.size());
   EXPECT_TRUE(decode_lengths(encode_lengths({}), 0, "t").empty());
   EXPECT_TRUE(error_of([&] { decode_lengths(text, 5, "t"); }).kind == ErrorKind::kData);
+  EXPECT_TRUE(error_of([&] {
+                decode_lengths(encode_lengths(std::vector<int32_t>{0, 0, 0, 0, 0}), 2, "t");
+              }).says(ErrorKind::kData, "more than 2 sequence lengths"));
   EXPECT_TRUE(error_of([&] { decode_lengths(text, 200000, "t"); }).says(ErrorKind::kData, "do not belong to 200000"));
   EXPECT_TRUE(error_of([&] { decode_lengths(text, int64_t{1} << 40, "t"); }).kind == ErrorKind::kData);
 }

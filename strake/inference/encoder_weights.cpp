@@ -88,6 +88,7 @@ class PackedBlock {
               Arrays& arrays)
       : block_(block), arrays_(arrays) {
     if (!arrays.are_made()) return;
+    models::check_block(block, source);  // before memory is taken for what config.json says
     at::Tensor flat = at::zeros({block.layout().numel()});
     models::load_block(block, source, flat, report);
     exact_ = block.view(flat, nullptr);

@@ -146,15 +146,17 @@ void load_block(const Block& block, const WeightSource& source, at::Tensor& flat
   }
 }
 
-void check_tensors(const WeightSource& source) {
-  for (const auto& block : source.model.blocks()) {
-    for (const ParameterSpec& spec : block->parameters()) {
-      for (const std::string& wanted : spec.checkpoint_names) {
-        const auto found = find_tensor(source, spec, wanted);
-        if (found) require_shape(source.files, *found, stored_shape(spec));
-      }
+void check_block(const Block& block, const WeightSource& source) {
+  for (const ParameterSpec& spec : block.parameters()) {
+    for (const std::string& wanted : spec.checkpoint_names) {
+      const auto found = find_tensor(source, spec, wanted);
+      if (found) require_shape(source.files, *found, stored_shape(spec));
     }
   }
+}
+
+void check_tensors(const WeightSource& source) {
+  for (const auto& block : source.model.blocks()) check_block(*block, source);
 }
 
 void initialize_block(const Block& block, double initializer_range, uint64_t seed, at::Tensor& flat) {

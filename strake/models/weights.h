@@ -27,7 +27,9 @@ struct WeightSource {
 // name). Missing tensors of the encoder and shapes that differ from config.json are errors (kConfig).
 void load_block(const Block& block, const WeightSource& source, at::Tensor& flat, LoadReport& report);
 
-// Of all blocks what load_block looks at without reading values: names, shapes and dtypes. The same errors.
+// What load_block looks at without reading values: names, shapes and dtypes; the same errors. Of one block, for those
+// who would take memory for what config.json says, or of all.
+void check_block(const Block& block, const WeightSource& source);
 void check_tensors(const WeightSource& source);
 
 // Initial values as load_block gives them, without a checkpoint.

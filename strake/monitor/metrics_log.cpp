@@ -76,8 +76,7 @@ MetricsLog MetricsLog::resume(const fs::path& path, int64_t step) {
 }
 
 void MetricsLog::append(const Json& object) {
-  constexpr int kOneLine = -1;
-  const std::string line = object.dump(kOneLine, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = json_text(object) + "\n";
   const off_t end = ::lseek(descriptor_, 0, SEEK_END);
   ssize_t put = 0;
   do {

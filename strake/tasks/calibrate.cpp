@@ -278,7 +278,7 @@ Calibration calibrate(const ScoreConfig& config, const ScoringPlan& plan, data::
   const auto start = Clock::now();
   Calibration result = Calibrator(config, plan, input, answers_column).run();
   const std::filesystem::path path = std::filesystem::path(config.model_name_or_path) / kPrecisionFile;
-  write_file_atomically(path, to_json(result.record).dump(2) + "\n");
+  write_file_atomically(path, json_text(to_json(result.record), 2) + "\n");
   log::info("wrote {}", path.string());
   result.score.precision = "fp32, bf16, int8";
   result.score.seconds = seconds_since(start);

@@ -1,25 +1,18 @@
 #include "strake/tasks/label_map.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <set>
 
 #include "strake/core/error.h"
 #include "strake/core/log.h"
+#include "strake/core/parse_integer.h"
 #include "strake/data/label_lists.h"
 
 namespace strake::tasks {
 namespace {
 
 constexpr size_t kMostClasses = 100'000;
-
-std::optional<int64_t> parse_integer(const std::string& text) {
-  int64_t value = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 bool is_finite_number(const std::string& text) {
   const std::optional<double> value = data::parse_number(text);
@@ -67,8 +60,8 @@ bool is_untyped(const data::TableSource& source, const data::TableReader& reader
 std::vector<std::string> sorted_names(const std::set<std::string>& seen) {
   std::vector<std::string> names(seen.begin(), seen.end());
   const bool integers =
-      std::ranges::all_of(names, [](const std::string& name) { return parse_integer(name).has_value(); });
-  if (integers) std::ranges::sort(names, {}, [](const std::string& name) { return *parse_integer(name); });
+      std::ranges::all_of(names, [](const std::string& name) { return parse_integer<int64_t>(name).has_value(); });
+  if (integers) std::ranges::sort(names, {}, [](const std::string& name) { return *parse_integer<int64_t>(name); });
   return names;
 }
 
@@ -120,7 +113,7 @@ LabelMap LabelMap::of(const models::EncoderConfig& config) {
   LabelMap map = classes(config.labels, config.problem());
   // Numbers that are no names are ids.
   map.takes_ids_ =
-      std::ranges::none_of(config.labels, [](const auto& name) { return parse_integer(name).has_value(); });
+      std::ranges::none_of(config.labels, [](const auto& name) { return parse_integer<int64_t>(name).has_value(); });
   return map;
 }
 
@@ -227,7 +220,7 @@ Label LabelMap::classes_of(const std::vector<std::string>& names, int64_t row, c
 int32_t LabelMap::id_of(const std::string& name, int64_t row, const data::Table& table) const {
   if (const auto found = ids_.find(name); found != ids_.end()) return found->second;
   if (takes_ids_) {
-    const auto id = parse_integer(name);
+    const auto id = parse_integer<int64_t>(name);
     if (id && *id >= 0 && *id < static_cast<int64_t>(names_.size())) return static_cast<int32_t>(*id);
   }
   fail(ErrorKind::kData,

@@ -72,7 +72,7 @@ Json identity_of(const PredictConfig& config, const ScoringModel& model, const s
 
 // Into the output itself: nothing that two runs could differ in.
 std::map<std::string, std::string> metadata_of(const PredictConfig& config, const Json& identity) {
-  std::map<std::string, std::string> metadata{{"strake.model", config.score.model_name_or_path}};
+  std::map<std::string, std::string> metadata{{"strake.model", printable(config.score.model_name_or_path, SIZE_MAX)}};
   for (const char* key : {"model_fingerprint", "tokenizer_fingerprint", "precision", "kernels", "shard"}) {
     metadata[std::string("strake.") + key] = identity.at(key).get<std::string>();
   }
@@ -89,7 +89,7 @@ void write_manifest(const OutputPlace& place, const Json& identity, const Scorin
   manifest["memory_bytes"] = {
       {"weights", memory.weights}, {"activations", memory.activations}, {"tables", stream_memory(model).bytes}};
   for (const WrittenFile& file : files) manifest["files"].push_back(to_json(file));
-  write_file_atomically(place.manifest(), manifest.dump(2) + "\n");
+  write_file_atomically(place.manifest(), json_text(manifest, 2) + "\n");
 }
 
 // Whether the files that a manifest lists are there. Error (kData) where only some are, or others than were written.

@@ -110,7 +110,7 @@ void PredictionJob::open(const Json& identity, int64_t num_labels, Leftover left
     starts = count;
   }
   journal_ = std::make_unique<PredictionJournal>(folder_ / kJournalName, num_labels);
-  write_file_atomically(state, Json{{"job", identity}, {"starts", starts + 1}}.dump(2) + "\n");
+  write_file_atomically(state, json_text(Json{{"job", identity}, {"starts", starts + 1}}, 2) + "\n");
   sync_directory(folder_.parent_path());
   resumes_ = starts;
   if (starts > 0) {
@@ -126,7 +126,7 @@ void PredictionJob::require_same(const Json& before, const Json& now) const {
   }
   constexpr size_t kLongestValue = 500;
   const auto value_of = [](const Json& job, const std::string& key) {
-    return job.contains(key) ? job.at(key).dump() : std::string("nothing");
+    return job.contains(key) ? json_text(job.at(key)) : std::string("nothing");
   };
   for (const std::string& key : keys) {
     const std::string old = value_of(before, key);
@@ -160,9 +160,10 @@ std::vector<std::string> describe_files(const std::vector<fs::path>& files) {
     require(is_known, ErrorKind::kIo, "cannot stat {}: {}", file.string(), std::strerror(errno));
     uint32_t checksum = crc32c_of_file(file, 0, kChecked);
     checksum = crc32c_of_file(file, std::max<int64_t>(0, status.st_size - kChecked), kChecked, checksum);
+    constexpr size_t kWhole = SIZE_MAX;
     descriptions.push_back(fmt::format("{}, {} bytes, modified {}.{:09}, crc32c {:08x}",
-                                       fs::absolute(file).lexically_normal().string(), status.st_size,
-                                       status.st_mtim.tv_sec, status.st_mtim.tv_nsec, checksum));
+                                       printable(fs::absolute(file).lexically_normal().string(), kWhole),
+                                       status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, checksum));
   }
   return descriptions;
 }

@@ -87,7 +87,8 @@ PredictionJournal::PredictionJournal(std::filesystem::path path, int64_t width)
 }
 
 PredictionJournal::~PredictionJournal() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+  ::fdatasync(descriptor_);
+  ::close(descriptor_);
 }
 
 void PredictionJournal::start() {

@@ -10,7 +10,8 @@
 namespace strake::tasks {
 
 // The numbers of the rows scored so far, logits for one, in order, in a file that is only ever appended to: a
-// write-ahead log. What append() has returned for survives the process, and but for the last second's also the machine.
+// write-ahead log. What append() has returned for survives the process. An append that comes a second or more after the
+// last sync syncs all, and so does the destructor: the end of the machine costs no more than what came since.
 // A record that was cut by a crash is recognised by its checksum (CRC-32C) and dropped with all that follows. A record
 // also has a checksum of the texts that were scored, so that numbers never go to other texts. 16 bytes, then per record
 // 40 bytes and its numbers. Reading and appending may happen in two threads.

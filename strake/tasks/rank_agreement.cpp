@@ -41,7 +41,7 @@ void add_sharding(const training::ShardingOptions& sharding, Json& values) {
 
 std::string short_text(const Json& values, const std::string& key) {
   constexpr size_t kMost = 100;
-  const std::string text = values.contains(key) ? values[key].dump() : "missing";
+  const std::string text = values.contains(key) ? json_text(values[key]) : "missing";
   return printable(text.size() > kMost ? text.substr(0, kMost) + "..." : text);
 }
 
@@ -79,7 +79,7 @@ Json course_of_run(const TrainConfig& config, const Json& fingerprint, std::opti
 }
 
 void require_alike(const Json& own, comm::Comm& ranks) {
-  const std::string text = own.dump();
+  const std::string text = json_text(own);
   const auto sums = comm::all_gather_values(ranks, {static_cast<double>(crc32c(text.data(), text.size()))});
   if (std::ranges::all_of(sums, [&](double sum) { return sum == sums.front(); })) return;
   const Json of_first = Json::parse(comm::broadcast_text(ranks, text, 0));

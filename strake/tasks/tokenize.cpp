@@ -1,6 +1,5 @@
 #include "strake/tasks/tokenize.h"
 
-#include <fstream>
 #include <iterator>
 #include <ostream>
 #include <sstream>
@@ -8,6 +7,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/json.h"
+#include "strake/data/text_input.h"
 #include "strake/tasks/output_check.h"
 #include "strake/tokenizers/tokenizer.h"
 
@@ -83,7 +83,7 @@ std::string decode_line(const Json& line, const tokenizers::Tokenizer& tokenizer
             "{}: {} is not a token id", where, printable(id.dump()));
     values.push_back(id.get<int32_t>());
   }
-  return Json{{"text", tokenizer.decode(values, {.skip_special_tokens = config.skip_special_tokens})}}.dump();
+  return json_text(Json{{"text", tokenizer.decode(values, {.skip_special_tokens = config.skip_special_tokens})}});
 }
 
 }  // namespace
@@ -102,16 +102,13 @@ void TokenizeConfig::validate() const {
 int64_t tokenize(const TokenizeConfig& config, std::ostream& standard_output) {
   config.validate();
   const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);
-  std::ifstream input(config.input, std::ios::binary);
-  require(input.is_open() && std::filesystem::is_regular_file(config.input), ErrorKind::kIo,
-          "cannot open {} as a regular file", config.input);
+  data::LineInput input(data::TextInput(config.input, data::TextEncoding::kUtf8));
   if (!config.output.empty()) check_output_file(config.output, {config.input});
   std::optional<AtomicFile> file;
   if (!config.output.empty()) file.emplace(config.output);
-  int64_t number = 0;
-  for (std::string line; std::getline(input, line);) {
-    const std::string where = fmt::format("{}:{}", config.input, ++number);
-    const Json parsed = as_data([&] { return parse_json(line, where); });
+  while (const auto line = input.next()) {
+    const std::string where = fmt::format("{}:{}", config.input, input.line());
+    const Json parsed = as_data([&] { return parse_json(*line, where); });
     const std::string text =
         config.decode ? decode_line(parsed, *tokenizer, config, where) : encode_line(parsed, *tokenizer, config, where);
     if (file) {
@@ -122,7 +119,7 @@ int64_t tokenize(const TokenizeConfig& config, std::ostream& standard_output) {
     }
   }
   if (file) file->commit();
-  return number;
+  return input.line();
 }
 
 }  // namespace strake::tasks

@@ -385,7 +385,7 @@ training::TrainReport run_job(TrainConfig config, const Launch& launch) {
     return {};
   }
   Start start = make_start(config, *job, launch);
-  if (!sharding.record.is_null()) start.sharding_record = sharding.record.dump(2) + "\n";
+  if (!sharding.record.is_null()) start.sharding_record = json_text(sharding.record, 2) + "\n";
   return run_ranks(config, *job, start, launch);
 }
 

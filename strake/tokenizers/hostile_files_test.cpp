@@ -124,6 +124,20 @@ TEST(HostileTokenizerJson, TemplatesMustBeWhole) {
   EXPECT_IN("unexpected element", error_with(kWordPiece, "/post_processor", processor));
 }
 
+TEST(HostileTokenizerJson, TemplatesHoldEachTextOnce) {
+  const Json a = Json::parse(R"({"Sequence": {"id": "A", "type_id": 0}})");
+  const Json b = Json::parse(R"({"Sequence": {"id": "B", "type_id": 1}})");
+  const auto error = [](const Json& single, const Json& pair) {
+    const Json processor{
+        {"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", Json::object()}};
+    return error_with(kWordPiece, "/post_processor", processor);
+  };
+  EXPECT_IN("'single' must hold each text once", error({a, a}, {a, b}));
+  EXPECT_IN("'single' must hold each text once", error(Json::array(), {a, b}));
+  EXPECT_IN("'pair' must hold each text once", error({a}, {a}));
+  EXPECT_IN("'pair' must hold each text once", error({a}, {a, b, b}));
+}
+
 class FolderTest : public testing::Test {
  protected:
   void SetUp() override {

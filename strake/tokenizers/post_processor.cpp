@@ -68,9 +68,7 @@ Encoding PostProcessor::process(Encoding& first, Encoding* second, bool add_spec
     }
   }
   Encoding result;
-  const Template& parts = of(second != nullptr);
-  for (auto part_at = parts.begin(); part_at != parts.end(); ++part_at) {
-    const TemplatePart& part = *part_at;
+  for (const TemplatePart& part : of(second != nullptr)) {
     if (part.kind == TemplatePart::Kind::kSpecial) {
       if (add_special_tokens) append(result, special(part));
       continue;
@@ -79,13 +77,7 @@ Encoding PostProcessor::process(Encoding& first, Encoding* second, bool add_spec
     std::ranges::fill(text.type_ids, part.type_id);
     if (types_of_windows && add_special_tokens)
       for (Encoding& window : text.overflowing) std::ranges::fill(window.type_ids, part.type_id);
-    const bool comes_again =
-        std::any_of(part_at + 1, parts.end(), [&](const auto& later) { return later.kind == part.kind; });
-    if (comes_again) {
-      append(result, text);
-    } else {
-      append(result, std::move(text));
-    }
+    append(result, std::move(text));
   }
   return result;
 }

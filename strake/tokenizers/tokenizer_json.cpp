@@ -173,6 +173,12 @@ Template read_template(const Node& node, const char* key) {
     part.type_id = checked_id(piece.json.value("type_id", Json(0)), piece.where + ": type_id");
     parts.push_back(std::move(part));
   }
+  const auto count = [&](TemplatePart::Kind kind) { return std::ranges::count(parts, kind, &TemplatePart::kind); };
+  const bool has_each_once = count(TemplatePart::Kind::kFirst) == 1 &&
+                             (std::string_view(key) == "single" || count(TemplatePart::Kind::kSecond) == 1);
+  require(has_each_once, ErrorKind::kConfig,
+          "{}: '{}' must hold each text once: a text that is there twice, or not at all, is not supported", node.where,
+          key);
   return parts;
 }
 

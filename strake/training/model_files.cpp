@@ -93,7 +93,7 @@ void write_index(const models::Model& model, const std::vector<int>& writers, in
   }
   const auto bytes = model.num_parameters() * static_cast<int64_t>(sizeof(float));
   const Json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", names}};
-  write_file_atomically(folder / tensors::kWeightsIndexFile, index.dump(2) + "\n");
+  write_file_atomically(folder / tensors::kWeightsIndexFile, json_text(index, 2) + "\n");
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/json.h"
+#include "strake/core/parse_integer.h"
 #include "strake/tensors/safetensors.h"
 #include "strake/training/freezing.h"
 #include "strake/training/model_files.h"
@@ -62,11 +62,9 @@ FileSums write_optimizer_piece(const models::Model& model, ShardedParameters& pa
 std::optional<int64_t> piece_begin(const tensors::SafetensorsFile& file, const std::string& block) {
   const auto found = file.metadata().find(block);
   if (found == file.metadata().end()) return std::nullopt;
-  int64_t begin = 0;
-  const char* end = found->second.data() + found->second.size();
-  const auto parsed = std::from_chars(found->second.data(), end, begin);
-  require(parsed.ec == std::errc{} && parsed.ptr == end && begin >= 0, ErrorKind::kConfig,
-          "{}: '{}' is no position of block '{}'", file.path().string(), printable(found->second), block);
+  const auto begin = parse_integer<int64_t>(found->second);
+  require(begin && *begin >= 0, ErrorKind::kConfig, "{}: '{}' is no position of block '{}'", file.path().string(),
+          printable(found->second), block);
   return begin;
 }
 
@@ -217,7 +215,7 @@ FileSums write_run(const models::Model& model, ShardedParameters& parameters, co
   if (parameters.rank() != 0) return sums;
   Json document{{"state", to_json(state)}, {"fingerprint", fingerprint}};
   if (const auto frozen = frozen_names(model); !frozen.empty()) document["frozen_parameters"] = frozen;
-  write_file_atomically(folder / kStateFile, document.dump(2) + "\n");
+  write_file_atomically(folder / kStateFile, json_text(document, 2) + "\n");
   return sums;
 }
 

@@ -31,7 +31,7 @@ FileSums sums_of_all(const FileSums& own, comm::Comm& comm) {
   for (const auto& [name, sum] : own) own_values[name] = {sum.bytes, sum.crc};
   FileSums all;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const Json values = Json::parse(comm::broadcast_text(comm, own_values.dump(), rank));
+    const Json values = Json::parse(comm::broadcast_text(comm, json_text(own_values), rank));
     for (const auto& [name, sum] : values.items()) all[name] = {sum[0].get<uint64_t>(), sum[1].get<uint32_t>()};
   }
   return all;

@@ -344,6 +344,12 @@ def test_environment_that_makes_no_sense(tmp_path, variables, named):
     refuses(tmp_path, line("train", TRAIN), *named, **variables)
 
 
+def test_seconds_to_start_in_that_are_no_number(tmp_path):
+    launcher = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29997"}
+    told = "STRAKE_START_SECONDS=5m is not a number of seconds"
+    refuses(tmp_path, line("train", TRAIN), told, STRAKE_START_SECONDS="5m", **launcher)
+
+
 def test_instruction_set_that_is_not_known(place):
     place.refuses(USAGE, place.train(), "STRAKE_ISA", "mmx", env=environment(STRAKE_ISA="mmx"))
 

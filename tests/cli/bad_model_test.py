@@ -85,6 +85,15 @@ def test_weights_that_do_not_fit_the_configuration(place):
     refused_by_all(place, model, model, name, "[64, 32]", "[128, 32]")
 
 
+def test_a_configuration_larger_than_memory_is_refused_by_its_shapes(place):
+    model = place.model("classifier")
+    change_config(model, vocab_size=4_000_000, hidden_size=16_384, num_attention_heads=16)  # 260 GB
+    outcome = run(place.predict(model_name_or_path=model))
+    assert outcome.code == USAGE, outcome.err
+    assert "word_embeddings.weight' has shape" in outcome.err
+    assert "[4000000, 16384]" in outcome.err
+
+
 def test_weights_with_fewer_layers_than_configured(place):
     model = place.model("classifier")
     change_config(model, num_hidden_layers=3)

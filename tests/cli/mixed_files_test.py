@@ -3,7 +3,7 @@
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import command, full_disk, run, strake
+from program import command, full_disk, run, strake, summary
 from refusals import DATA, FILE
 from tiny_models import make_model, reviews, write_table
 
@@ -124,7 +124,13 @@ def test_training_and_evaluation_take_them_too(model, tmp_path):
     base = make_model(tmp_path / "base")
     flags = {"max_seq_length": 32, "model_name_or_path": base}
     strake("train", train_file=files, output_dir=tmp_path / "out", max_steps=2, save_strategy="no", **flags)
-    strake("evaluate", input=files, **(flags | {"model_name_or_path": tmp_path / "out"}))
+    flags["model_name_or_path"] = tmp_path / "out"
+    one_file = tmp_path / "one.parquet"
+    parquet.write_table(pyarrow.concat_tables([FIRST, FIRST]), one_file)
+    found = summary("evaluate", input=files, **flags)
+    expected = summary("evaluate", input=one_file, **flags)
+    assert found["rows"] == expected["rows"] == 2 * FIRST.num_rows
+    assert {name: found[name] for name in ("accuracy", "f1")} == {name: expected[name] for name in ("accuracy", "f1")}
 
 
 def test_columns_of_csv_files_may_have_another_order(model, tmp_path):

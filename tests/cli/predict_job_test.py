@@ -323,7 +323,9 @@ def test_files_of_the_model_are_not_replaced(inputs, folder, name):
 def test_an_output_beside_the_models_files_may_be_replaced_by_the_next_one(inputs, folder):
     flags = inputs | {"model_name_or_path": folder / "model", "output": folder / "model" / "scored.parquet"}
     strake("predict", **flags)
+    before = parquet.read_table(flags["output"])
     strake("predict", **flags)
+    assert parquet.read_table(flags["output"]).equals(before)
 
 
 def test_what_is_no_regular_file_is_not_replaced(inputs, tmp_path):

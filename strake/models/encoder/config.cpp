@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 
 #include "strake/core/error.h"
+#include "strake/core/parse_integer.h"
 #include "strake/models/config_values.h"
 #include "strake/models/encoder/family.h"
 
@@ -91,14 +91,11 @@ std::vector<std::string> read_labels(const Json& json, const std::string& source
           "{}: id2label is not an object of labels", source);
   std::vector<std::optional<std::string>> slots(map.size());
   for (const auto& [key, value] : map.items()) {
-    size_t id = slots.size();
-    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+    const size_t id = parse_integer<size_t>(key).value_or(slots.size());
     require(value.is_string(), ErrorKind::kConfig, "{}: id2label entry '{}' is {}, not a string", source,
             printable(key), printable(value.dump()));
-    require(parsed.ec == std::errc{} && parsed.ptr == key.data() + key.size() && id < slots.size() &&
-                !slots[id].has_value(),
-            ErrorKind::kConfig, "{}: id2label entry '{}' does not number {} labels from 0", source, printable(key),
-            slots.size());
+    require(id < slots.size() && !slots[id].has_value(), ErrorKind::kConfig,
+            "{}: id2label entry '{}' does not number {} labels from 0", source, printable(key), slots.size());
     slots[id] = value.get<std::string>();
   }
   std::vector<std::string> names;
