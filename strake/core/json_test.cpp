@@ -59,7 +59,7 @@ TEST(Json, TypedAccessNamesTheKey) {
 
 TEST(Json, ErrorsSayWhatAKeyMayBe) {
   const Json object = parse_json(R"({"s": "x", "n": 3, "l": [1]})", "c");
-  const auto refusal = [&](auto fallback, const char* key) -> std::string {
+  const auto refusal = [&](const auto& fallback, const char* key) -> std::string {
     try {
       get_or(object, key, fallback, "c");
     } catch (const Error& error) {

@@ -1,5 +1,6 @@
 #include "strake/core/utf8.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -45,6 +46,10 @@ size_t ascii_prefix(std::string_view text) {
   }
   while (at < text.size() && static_cast<uint8_t>(text[at]) < 0x80) ++at;
   return at;
+}
+
+size_t count_characters(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 void append_utf8(char32_t c, std::string& out) {

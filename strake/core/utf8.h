@@ -26,6 +26,9 @@ Utf8Check check_utf8(std::string_view text);
 // Bytes below 0x80 at the start.
 size_t ascii_prefix(std::string_view text);
 
+// Of valid UTF-8.
+size_t count_characters(std::string_view text);
+
 // `c` is at most U+10FFFF.
 void append_utf8(char32_t c, std::string& out);
 

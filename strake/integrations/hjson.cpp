@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "strake/core/error.h"
+#include "strake/core/utf8.h"
 
 namespace strake::integrations {
 namespace {
@@ -62,11 +63,6 @@ void append_quoted(std::string& json, std::string_view text) {
   json += '"';
 }
 
-// Of UTF-8.
-size_t num_characters(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
 class Rewriter {
  public:
   Rewriter(std::string_view text, const std::string& source) : text_(text), source_(source) {}
@@ -102,7 +98,7 @@ class Rewriter {
   // On its line.
   size_t characters_before(size_t position) const {
     const std::string_view before = text_.substr(0, position);
-    return num_characters(before.substr(before.rfind('\n') + 1));  // 0 where there is none
+    return count_characters(before.substr(before.rfind('\n') + 1));  // 0 where there is none
   }
 
   bool is_end() const { return position_ == text_.size(); }

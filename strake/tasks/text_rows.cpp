@@ -7,8 +7,8 @@
 #include "strake/core/crc32c.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
+#include "strake/core/utf8.h"
 #include "strake/data/text_pipeline.h"
-#include "strake/tokenizers/unicode.h"
 
 namespace strake::tasks {
 namespace {
@@ -64,8 +64,8 @@ void mark_continuations(const tokenizers::Tokenizer& tokenizer, std::string_view
     TokenPlace& place = places[i];
     if (place.is_outside || encoding.ids[i] == unknown) continue;
     const auto length = static_cast<size_t>(place.end - place.begin);
-    place.continues_word = has_prefix ? tokenizers::count_chars(encoding.tokens[i]) != length
-                                      : place.begin > 0 && !spaces.is_near(place.begin);
+    place.continues_word =
+        has_prefix ? count_characters(encoding.tokens[i]) != length : place.begin > 0 && !spaces.is_near(place.begin);
   }
 }
 

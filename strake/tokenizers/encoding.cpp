@@ -117,15 +117,19 @@ void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncati
     return;
   }
   if (second == nullptr) return cut(first, max_length);
-  const auto [shorter, longer] = std::minmax(first_size, second_size);
-  int64_t keep_shorter = shorter;
-  int64_t keep_longer = shorter > max_length ? shorter : std::max(shorter, max_length - shorter);
-  if (keep_shorter + keep_longer > max_length) {
-    keep_shorter = max_length / 2;
-    keep_longer = keep_shorter + max_length % 2;
+  const auto [of_first, of_second] = longest_first(first_size, second_size, max_length);
+  cut(first, of_first);
+  cut(*second, of_second);
+}
+
+std::pair<int64_t, int64_t> longest_first(int64_t first, int64_t second, int64_t room) {
+  int64_t shorter = std::min(first, second);
+  int64_t longer = shorter > room ? shorter : std::max(shorter, room - shorter);
+  if (shorter + longer > room) {
+    shorter = room / 2;
+    longer = shorter + room % 2;
   }
-  cut(first, first_size > second_size ? keep_longer : keep_shorter);
-  cut(*second, first_size > second_size ? keep_shorter : keep_longer);
+  return first > second ? std::pair(longer, shorter) : std::pair(shorter, longer);
 }
 
 void append(Encoding& encoding, Encoding next) {

@@ -62,6 +62,8 @@ void truncate(Encoding& encoding, int64_t max_length, int64_t stride, Direction 
 // no direction is given.
 // Error (kData) if an only_first or only_second text is too short to give way.
 void truncate_pair(Encoding& first, Encoding* second, const Truncation& truncation);
+// How many tokens of two texts that are more than `room` in all kLongestFirst keeps.
+std::pair<int64_t, int64_t> longest_first(int64_t first, int64_t second, int64_t room);
 
 // Tokens [begin, end), without further windows.
 Encoding part_of(const Encoding& encoding, int64_t begin, int64_t end);

@@ -116,18 +116,12 @@ class FastEncoder::Worker {
     WordCache::Key key;  // unless the word is too long for the cache
   };
 
-  // Longest first; see truncate_pair.
   void cut(size_t room, bool is_pair) {
-    const size_t a = first_.size(), b = second_.size();
     if (!is_pair) return first_.truncate(room, side_);
-    size_t shorter = std::min(a, b);
-    size_t longer = shorter > room ? shorter : std::max(shorter, room - shorter);
-    if (shorter + longer > room) {
-      shorter = room / 2;
-      longer = shorter + room % 2;
-    }
-    first_.truncate(a > b ? longer : shorter, side_);
-    second_.truncate(a > b ? shorter : longer, side_);
+    const auto [of_first, of_second] = longest_first(static_cast<int64_t>(first_.size()),
+                                                     static_cast<int64_t>(second_.size()), static_cast<int64_t>(room));
+    first_.truncate(static_cast<size_t>(of_first), side_);
+    second_.truncate(static_cast<size_t>(of_second), side_);
   }
 
   size_t emit(const FlatTemplate& parts, std::vector<int32_t>& ids) const {

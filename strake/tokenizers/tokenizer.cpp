@@ -32,9 +32,9 @@ class CharCounter {
   explicit CharCounter(std::string_view text) : text_(text) {}
   size_t before(size_t byte) {
     if (byte >= byte_) {
-      chars_ += count_chars(text_.substr(byte_, byte - byte_));
+      chars_ += count_characters(text_.substr(byte_, byte - byte_));
     } else {
-      chars_ -= count_chars(text_.substr(byte, byte_ - byte));
+      chars_ -= count_characters(text_.substr(byte, byte_ - byte));
     }
     byte_ = byte;
     return chars_;

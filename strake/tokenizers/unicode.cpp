@@ -174,10 +174,6 @@ char32_t next_char(std::string_view text, size_t& at) {
   return c;
 }
 
-size_t count_chars(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 std::string to_valid_utf8(std::string_view text) {
   std::string valid;
   valid.reserve(text.size());

@@ -41,7 +41,6 @@ int lowercase(char32_t c, char32_t (&out)[2]);
 char32_t next_char(std::string_view text, size_t& at);
 
 inline int utf8_length(char32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
-size_t count_chars(std::string_view text);
 
 // `text` with every maximal ill-formed part replaced by U+FFFD (as Rust's from_utf8_lossy).
 std::string to_valid_utf8(std::string_view text);

@@ -1,6 +1,7 @@
 #include "strake/tokenizers/word_piece.h"
 
 #include "strake/core/error.h"
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/unicode.h"
 
 namespace strake::tokenizers {
@@ -22,7 +23,7 @@ void WordPiece::tokenize(std::string_view word, std::vector<ModelToken>& tokens)
   const size_t first_token = tokens.size();
   const auto word_end = static_cast<uint32_t>(word.size());
   const auto limit = static_cast<uint64_t>(options_.max_input_chars_per_word);
-  bool known = word.size() <= limit || count_chars(word) <= limit;
+  bool known = word.size() <= limit || count_characters(word) <= limit;
   for (uint32_t start = 0; known && start < word_end;) {
     uint32_t node = start == 0 ? ByteTrie::kRoot : continuation_;
     ModelToken longest{-1, start, start};
