@@ -248,7 +248,9 @@ void prune_checkpoints(const fs::path& output_dir, int64_t limit, const std::opt
   }
 }
 
-void remove_leftovers(const fs::path& output_dir) {
+namespace {
+
+std::vector<fs::path> find_leftovers(const fs::path& output_dir) {
   std::error_code error;
   std::vector<fs::path> leftovers;
   for (const auto& entry : fs::directory_iterator(output_dir, error)) {
@@ -256,7 +258,27 @@ void remove_leftovers(const fs::path& output_dir) {
     const bool is_file = entry.symlink_status(error).type() == fs::file_type::regular;
     if (name.starts_with(kTemporaryPrefix) || (is_file && is_atomic_leftover(name))) leftovers.push_back(entry.path());
   }
-  for (const fs::path& path : leftovers) {
+  return leftovers;
+}
+
+}  // namespace
+
+uintmax_t bytes_of_leftovers(const fs::path& output_dir) {
+  std::error_code error;
+  uintmax_t bytes = 0;
+  const auto add = [&](const fs::directory_entry& entry) {
+    if (entry.symlink_status(error).type() == fs::file_type::regular) bytes += entry.file_size(error);
+  };
+  for (const fs::path& path : find_leftovers(output_dir)) {
+    add(fs::directory_entry(path, error));
+    for (const auto& entry : fs::recursive_directory_iterator(path, error)) add(entry);
+  }
+  return bytes;
+}
+
+void remove_leftovers(const fs::path& output_dir) {
+  std::error_code error;
+  for (const fs::path& path : find_leftovers(output_dir)) {
     log::info("removing {}, left by an interrupted save", path.string());
     fs::remove_all(path, error);
   }

@@ -87,5 +87,7 @@ void prune_checkpoints(const std::filesystem::path& output_dir, int64_t limit,
 
 // Deletes what interrupted writers left in `output_dir`: folders of checkpoints and temporary files of AtomicFile.
 void remove_leftovers(const std::filesystem::path& output_dir);
+// What that would free.
+uintmax_t bytes_of_leftovers(const std::filesystem::path& output_dir);
 
 }  // namespace strake::checkpoint

@@ -35,7 +35,11 @@ at::Tensor Comm::share_zeros(int64_t numel, at::ScalarType dtype) {
 
 void SelfComm::reduce_scatter(const Addend& full, int /*contributors*/, const tensors::ShardLayout&, at::Tensor& shard,
                               Fold fold) {
-  fold_piece(full.values, shard, fold);
+  if (full.values.scalar_type() == shard.scalar_type()) return fold_piece(full.values, shard, fold);
+  // In pieces: a sum of two types makes converted copies of what it adds.
+  SummedPart part{.begin = 0, .sum = shard};
+  const auto piece_of = [&](int, int64_t begin, int64_t count) { return full.values.narrow(0, begin, count); };
+  fold_pieces({nullptr}, piece_of, part, fold);
 }
 
 void SelfComm::send(const at::Tensor&, int destination) {

@@ -27,7 +27,8 @@ BatchPlan::BatchPlan(std::span<const int64_t> offsets, const BatchOptions& optio
   require(options.max_tokens > 0 || options.sequences > 0, ErrorKind::kConfig, "batch size {} must be positive",
           options.sequences);
   require(options.max_tokens == 0 || options.last == LastBatch::kKeep, ErrorKind::kConfig,
-          "dropping the last batch needs batches of a fixed number of sequences, not of max_tokens={}",
+          "--dataloader_drop_last needs batches of --per_device_train_batch_size sequences, not of "
+          "--max_tokens_per_batch {}",
           options.max_tokens);
   require(epoch_end() > 0, ErrorKind::kData, "no batch can be made from {} sequences with batch size {}{}", size_,
           options.sequences, options.last == LastBatch::kDrop ? " when the last incomplete batch is dropped" : "");

@@ -49,10 +49,12 @@ void check_output_room(const TrainConfig& config, const PlannedRun& run) {
   const bool saves = run.options.save_strategy != "no";
   const int64_t model = run.model.num_parameters() * static_cast<int64_t>(sizeof(float));
   const int64_t needed = model + (saves ? checkpoint_bytes(run) : 0);
-  require(static_cast<uintmax_t>(needed) <= space.available, ErrorKind::kIo,
+  // What an interrupted save has left is removed before the run begins.
+  const uintmax_t free = space.available + checkpoint::bytes_of_leftovers(config.output_dir);
+  require(static_cast<uintmax_t>(needed) <= free, ErrorKind::kIo,
           "--output_dir {}: {} {:.1f} MiB, and {} has {:.1f} MiB free", config.output_dir,
           saves ? "a checkpoint and the model at the end take" : "the model at the end takes",
-          static_cast<double>(needed) / kMebibyte, place.string(), static_cast<double>(space.available) / kMebibyte);
+          static_cast<double>(needed) / kMebibyte, place.string(), static_cast<double>(free) / kMebibyte);
 }
 
 }  // namespace strake::tasks

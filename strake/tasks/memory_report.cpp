@@ -188,6 +188,7 @@ training::MemoryPlanRequest request_of(const PlannedRun& run) {
           .options = run.options,
           .batch = run.batch,
           .evaluation = run.evaluation,
+          .evaluation_outputs = run.evaluation_outputs,
           .num_ranks = run.num_ranks,
           .placement = run.placement,
           .shares_memory = run.shares_memory};

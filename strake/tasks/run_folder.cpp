@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 bool wants_resume(const TrainConfig& config) {
   const std::string& wish = config.resume_from_checkpoint;
-  return !wish.empty() && wish != "false" && wish != "False";
+  constexpr std::array kNone{"", "false", "False", "no"};
+  return std::ranges::find(kNone, wish) == kNone.end();
 }
 
 fs::path output_place(const TrainConfig& config) {

@@ -104,6 +104,25 @@ void take_along_generation_config(const fs::path& model, const fs::path& folder)
   }
 }
 
+const char* matrix_products(const TrainConfig& config) {
+  if (config.trains_on_gpus()) return "of libtorch on GPUs";
+  return to_string(models::layers::matmul_library());
+}
+
+std::string kernels_of(const TrainConfig& config) {
+  return fmt::format("{} and matrix products of {}", to_string(best_isa()), matrix_products(config));
+}
+
+// What flags and --deepspeed came to; that of an earlier run goes, too.
+void write_sharding_record(const fs::path& file, const std::string& record) {
+  std::error_code ignored;
+  if (record.empty()) {
+    fs::remove(file, ignored);
+  } else {
+    write_file_atomically(file, record);
+  }
+}
+
 // Gives the calling rank its GPU. Returns the group that knows GPUs, if there are several ranks.
 std::unique_ptr<comm::Comm> take_gpu(int gpu, comm::Comm& ranks) {
   training::use_gpu(gpu);
@@ -140,6 +159,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .output_dir = config.output_dir,
       .resume_from = start.resume_from,
       .fingerprint = start.fingerprint,
+      .kernels = kernels_of(config),
       .write_companions =
           [&](const fs::path& folder) {
             std::error_code ignored;
@@ -153,9 +173,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   training::Trainer trainer(std::move(inputs), parameters, comm, options);
   if (run_log) {
     start.folder->start(start.resume_from);
-    if (!start.sharding_record.empty()) {
-      write_file_atomically(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
-    }
+    write_sharding_record(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
     run_log->open(start.resume_from ? std::optional(trainer.steps_done()) : std::nullopt);
   }
   require_same_folder(config.output_dir, ranks);
@@ -203,11 +221,6 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
               config.training.gradient_checkpointing ? ", activations are computed again" : "");
   }
   return request;
-}
-
-const char* matrix_products(const TrainConfig& config) {
-  if (config.trains_on_gpus()) return "of libtorch on GPUs";
-  return to_string(models::layers::matmul_library());
 }
 
 // The ranks of a run: threads of this process, or processes of which this is one.
@@ -259,7 +272,7 @@ void warn_of_crowded_cores(const TrainConfig& config, const Launch& launch) {
 
 // Other kernels round otherwise: such a run has not the bits of any other one.
 void warn_of_other_kernels(const TrainConfig& config, comm::Comm& ranks) {
-  const std::string own = fmt::format("{} and matrix products of {}", to_string(best_isa()), matrix_products(config));
+  const std::string own = kernels_of(config);
   const std::string of_first = comm::broadcast_text(ranks, own, 0);
   if (own == of_first) return;
   log::warning(
@@ -291,6 +304,7 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
                  .stages = sharding.stages};
   if (job.has_evaluation()) {
     run.evaluation = evaluation_batch(job.eval_batch_size());
+    run.evaluation_outputs = job.evaluation_data().size() * job.outputs_of_row();
     run.data_bytes += bytes_of(job.evaluation_data());
   }
   const RunVariant variant = plan_of(run);

@@ -197,6 +197,7 @@ class ClassifierJob final : public TrainJob {
     return training::evaluate(model_, parameters, comm, evaluation_data(), eval_batch_size());
   }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
+  int64_t outputs_of_row() const override { return model_.config().num_labels(); }
   std::string config_json() const override { return models::to_json_text(model_.config(), "float32"); }
 
  private:

@@ -37,6 +37,8 @@ class TrainJob {
   // Of its head.
   bool ignores_mismatched_sizes() const { return ignores_mismatched_sizes_; }
   bool has_evaluation() const { return inputs_.evaluation.has_value(); }
+  // Numbers that an evaluation keeps of each row until all are there.
+  virtual int64_t outputs_of_row() const { return 0; }
   const data::TokenDataset& evaluation_data() const { return *inputs_.evaluation; }
   int64_t eval_batch_size() const { return eval_batch_size_; }
 

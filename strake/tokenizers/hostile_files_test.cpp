@@ -132,10 +132,10 @@ TEST(HostileTokenizerJson, TemplatesHoldEachTextOnce) {
         {"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", Json::object()}};
     return error_with(kWordPiece, "/post_processor", processor);
   };
-  EXPECT_IN("'single' must hold each text once", error({a, a}, {a, b}));
-  EXPECT_IN("'single' must hold each text once", error(Json::array(), {a, b}));
-  EXPECT_IN("'pair' must hold each text once", error({a}, {a}));
-  EXPECT_IN("'pair' must hold each text once", error({a}, {a, b, b}));
+  EXPECT_IN("'single' must hold each text once", error(Json::array({a, a}), Json::array({a, b})));
+  EXPECT_IN("'single' must hold each text once", error(Json::array(), Json::array({a, b})));
+  EXPECT_IN("'pair' must hold each text once", error(Json::array({a}), Json::array({a})));
+  EXPECT_IN("'pair' must hold each text once", error(Json::array({a}), Json::array({a, b, b})));
 }
 
 class FolderTest : public testing::Test {

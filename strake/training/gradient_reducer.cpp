@@ -140,6 +140,11 @@ void GradientReducer::begin_micro_step(int64_t k, int contributors) {
 models::GradientSink& GradientReducer::sink(size_t i) { return *sinks_[i]; }
 
 void GradientReducer::begin(size_t i) {
+  const bool is_first = i + 1 == model_.blocks().size();
+  if (is_first && on_the_way_) {  // of the micro-batch before: its buffer is one of those that are taken now
+    queue_->wait_for(*on_the_way_);
+    on_the_way_.reset();
+  }
   open(i);
   for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) {
     if (tied.trained == models::Trained::kYes) open(tied.block);

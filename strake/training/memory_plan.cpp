@@ -36,8 +36,10 @@ class PlannedRank {
         reducer_(request, units_, meter_) {
     micro_step(PlannedFold::kOverwrite);
     if (request.options.gradient_accumulation_steps > 1) micro_step(PlannedFold::kAdd);
+    reducer_.finish();
     // Buffers that the first step leaves are there in the next.
     micro_step(PlannedFold::kOverwrite);
+    reducer_.finish();
     evaluate();
     reducer_.release_buffers();
     parameters_.save(request, meter_);
@@ -54,9 +56,13 @@ class PlannedRank {
     PlannedTensor output;
   };
 
-  std::unique_ptr<PlannedGraph> graph(PlannedGradients gradients, PlannedFold fold) {
-    // With several ranks a micro-batch's gradient is folded into the sum by the reduction.
-    const bool overwrites = request_.num_ranks > 1 || fold == PlannedFold::kOverwrite;
+  std::unique_ptr<PlannedGraph> graph(size_t i, PlannedGradients gradients, PlannedFold fold) {
+    // With several ranks a micro-batch's gradient is folded into the sum by the reduction. So is that of a tied weight,
+    // whose last block writes it first.
+    const bool is_tied = std::ranges::any_of(request_.model.blocks()[i]->tied(), [](const models::TiedParameter& tied) {
+      return tied.trained == models::Trained::kYes;
+    });
+    const bool overwrites = request_.num_ranks > 1 || fold == PlannedFold::kOverwrite || is_tied;
     return std::make_unique<PlannedGraph>(
         meter_, PlannedGraph::Options{.batch = request_.batch,
                                       .element_size = element_size(request_.options),
@@ -71,12 +77,12 @@ class PlannedRank {
 
   PlannedTensor forward(size_t i, const PlannedTensor& input, PlannedFold fold) {
     const models::Block& block = *request_.model.blocks()[i];
-    if (i < first_) return block.plan(*graph(PlannedGradients::kNone, fold), input);
+    if (i < first_) return block.plan(*graph(i, PlannedGradients::kNone, fold), input);
     if (request_.options.gradient_checkpointing && i + 1 < request_.model.blocks().size()) {
       records_.push_back({.graph = nullptr, .input = input, .output = {}});
-      return block.plan(*graph(PlannedGradients::kNone, fold), input);
+      return block.plan(*graph(i, PlannedGradients::kNone, fold), input);
     }
-    auto recorded = graph(PlannedGradients::kTaken, fold);
+    auto recorded = graph(i, PlannedGradients::kTaken, fold);
     PlannedTensor output = block.plan(*recorded, beginning(i, input));
     records_.push_back({.graph = std::move(recorded), .input = input, .output = output});
     return output;
@@ -86,7 +92,7 @@ class PlannedRank {
     Record record = std::move(records_.back());
     records_.pop_back();
     if (!record.graph) {
-      record.graph = graph(PlannedGradients::kTaken, fold);
+      record.graph = graph(i, PlannedGradients::kTaken, fold);
       record.output = request_.model.blocks()[i]->plan(*record.graph, beginning(i, record.input));
     }
     return record.graph->backward(record.output, output_gradient);
@@ -107,7 +113,7 @@ class PlannedRank {
       activations = forward(i, activations, fold);
       if (i != last) parameters_.release(i);
     }
-    PlannedTensor gradient = graph(PlannedGradients::kNone, fold)->empty_like(activations);
+    PlannedTensor gradient = graph(last, PlannedGradients::kNone, fold)->empty_like(activations);
     for (size_t i = last + 1; i-- > first_;) {
       parameters_.prefetch(i);
       if (i > first_) parameters_.prefetch(i - 1);
@@ -116,12 +122,18 @@ class PlannedRank {
       reducer_.reduce(i, parameters_);
       parameters_.release(i);
     }
-    reducer_.finish();
   }
 
   // Evaluator and models::forward.
   void evaluate() {
     if (request_.evaluation.tokens == 0) return;
+    const int64_t bytes_of_outputs = request_.evaluation_outputs * static_cast<int64_t>(sizeof(float));
+    const auto outputs = meter_.lend(MemoryUse::kActivations, bytes_of_outputs);
+    evaluate_batch();
+    const auto losses = meter_.lend(MemoryUse::kActivations, bytes_of_outputs);
+  }
+
+  void evaluate_batch() {
     const auto batch = meter_.lend(MemoryUse::kActivations, request_.evaluation.tokens * kBatchBytesPerToken);
     PlannedTensor activations;
     for (size_t i = 0; i < request_.model.blocks().size(); ++i) {

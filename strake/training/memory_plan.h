@@ -17,6 +17,7 @@ struct MemoryPlanRequest {
   const TrainingOptions& options;  // sharding, precision, optimizer, recomputation, accumulation
   models::BatchShape batch;        // the largest micro-batch
   models::BatchShape evaluation;   // the largest batch of an evaluation; empty: there is none
+  int64_t evaluation_outputs = 0;  // numbers that an evaluation keeps of all of its rows: a classifier's logits
   int num_ranks = 1;
   RankPlacement placement = RankPlacement::kThreads;
   bool shares_memory = false;  // of processes: they are on one host and have memory in common, as threads do
@@ -34,8 +35,8 @@ struct MemoryPlan {
 };
 
 // Goes through a run as Stepper, ShardedParameters and GradientReducer do, block by block, and adds up what would be
-// allocated. Communication is taken to be one block behind the backward pass. Of an evaluation, outputs are not in it:
-// a few bytes a sequence or target. Error as ShardedParameters for hybrid sharding with groups that do not fit.
+// allocated. Communication is taken to be one block behind the backward pass. Error as ShardedParameters for hybrid
+// sharding with groups that do not fit.
 MemoryPlan plan_memory(const MemoryPlanRequest& request);
 
 // Where a rank of such a run keeps the units of its model.

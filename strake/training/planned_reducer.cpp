@@ -31,6 +31,7 @@ PlannedReducer::PlannedReducer(const MemoryPlanRequest& request, const Units& un
 }
 
 void PlannedReducer::begin(size_t i, PlannedFold fold) {
+  if (i + 1 == request_.model.blocks().size()) arrive();
   open(i, fold);
   for (const models::TiedParameter& tied : request_.model.blocks()[i]->tied()) {
     if (tied.trained == models::Trained::kYes) open(tied.block, fold);

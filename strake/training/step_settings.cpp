@@ -46,6 +46,7 @@ std::string shown(const std::string& key) {
   constexpr std::array<std::string_view, 9> kFlags{"learning_rate",     "weight_decay",        "adam_beta1",
                                                    "adam_beta2",        "adam_epsilon",        "max_grad_norm",
                                                    "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps"};
+  if (key == "kernels") return "what computes, and so how sums are rounded,";
   return std::ranges::find(kFlags, key) != kFlags.end() ? "--" + key : key;
 }
 

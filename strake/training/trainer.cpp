@@ -72,7 +72,8 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
   stepper_.ask_for_end(inputs_.is_asked_to_end);
   if (inputs_.resume_from) resume();
   plan_length();
-  const Json settings = step_settings(options_, total_steps_);
+  Json settings = step_settings(options_, total_steps_);
+  settings["kernels"] = inputs_.kernels;
   if (inputs_.resume_from && comm_.rank() == 0) tell_of_changes(changed_settings(state_.settings, settings));
   state_.settings = settings;
 }
@@ -141,6 +142,7 @@ bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
   state_.loss_sum += loss;
   sequences_done_ += step.sequences;
   tokens_done_ += step.tokens;
+  history_.num_input_tokens_seen += step.tokens;
   if (inputs_.listener != nullptr) inputs_.listener->on_step(step, epoch_now(), total_steps_);
   const bool first = options_.logging_first_step && state_.step == 1;
   if (first ||
@@ -151,10 +153,11 @@ bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
   const Interval saving = parse_interval(options_.save_strategy, "save_strategy");
   const bool is_last = state_.step == total_steps_;
   const bool evaluated = due(evaluation, history_.eval_steps, epoch_ended) || (is_last && evaluation != Interval::kNo);
-  const bool saves = due(saving, history_.save_steps, epoch_ended) || (is_last && saving != Interval::kNo);
+  const bool is_due = due(saving, history_.save_steps, epoch_ended);
   if (evaluated) evaluate_now();
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
-  if (evaluated) track_best(saves);
+  if (evaluated) track_best(is_due || (is_last && saving != Interval::kNo));
+  const bool saves = is_due || ((is_last || stop_) && saving != Interval::kNo);
   if (saves) save();
   return saves;
 }

@@ -40,6 +40,7 @@ struct TrainerInputs {
   std::filesystem::path output_dir;
   std::optional<std::filesystem::path> resume_from;  // a verified checkpoint folder
   Json fingerprint;                                  // what must not change between start and resume
+  std::string kernels = {};                          // that compute: others round otherwise, which a resumed run tells
   // Rank 0: writes config.json and tokenizer files into a folder.
   std::function<void(const std::filesystem::path&)> write_companions;
   RunListener* listener = nullptr;             // rank 0

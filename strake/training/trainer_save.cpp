@@ -49,7 +49,8 @@ void Trainer::save() {
   try {
     sums = write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
   } catch (...) {
-    if (writer) writer->leave();  // the others write into it, and would report as the error that it is gone
+    // Others still write into it, and would report as the error that it is gone.
+    if (writer && comm_.size() > 1) writer->leave();
     throw;
   }
   sums = sums_of_all(sums, comm_);  // all parts are there

@@ -419,3 +419,42 @@ def test_a_checkpoint_is_as_large_as_was_told(language_model, tmp_path, precisio
     strake("train", **flags)
     written = sum(path.stat().st_size for path in (tmp_path / "out" / "checkpoint-1").glob("*.safetensors"))
     assert told == pytest.approx(written, rel=0.005), "but for names and shapes"
+
+
+PURE_BF16 = {"bf16": {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("settings", [{}, PURE_BF16], ids=["masters", "pure"])
+def test_several_micro_batches_of_a_tied_model_take_what_was_planned(language_model, tmp_path, settings, ranks):
+    flags = language_model | {
+        "gradient_accumulation_steps": 3,
+        "output_dir": tmp_path / "out",
+        "save_strategy": "no",
+    }
+    if settings:
+        flags |= {"deepspeed": json.dumps(settings), "bf16": None}
+    planned = run_mpi(ranks, command("train", **flags, dry_run=True))
+    done = run_mpi(ranks, command("train", **flags))
+    assert done.code == 0, done.err
+    peak = number(done.out, "peak_tracked_bytes +=")
+    assert number(planned.out, "total of a rank") * MIB == pytest.approx(peak, rel=0.03)
+
+
+def test_logits_that_an_evaluation_keeps_are_planned(tmp_path):
+    rows = [{"text": "a", "label": f"label {i % 300}"} for i in range(6000)]
+    table = write_table(tmp_path / "rows.parquet", rows)
+    flags = {
+        "model_name_or_path": make_model(tmp_path / "model"),
+        "train_file": table,
+        "validation_file": table,
+        "eval_strategy": "epoch",
+        "max_steps": 1,
+        "max_seq_length": 8,
+        "save_strategy": "no",
+        "output_dir": tmp_path / "out",
+    }
+    planned = number(strake("train", **flags, dry_run=True).out, "total of a machine") * MIB
+    measured = number(strake("train", **flags).out, "peak_tracked_bytes +=")
+    assert measured > 2 * 4 * 6000 * 300
+    assert planned == pytest.approx(measured, rel=0.05)

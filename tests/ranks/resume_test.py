@@ -209,8 +209,12 @@ def test_a_run_killed_in_its_final_write_is_finished(inputs, uninterrupted, tmp_
     assert json.loads((again / "trainer_state.json").read_text())["log_history"] == metrics(again)
 
 
-def test_resuming_a_run_that_stopped_early_does_not_go_on(inputs, tmp_path):
-    flags = {"early_stopping_patience": 1, "early_stopping_threshold": 10.0}
+@pytest.mark.parametrize(
+    "saves", [{}, {"save_steps": STEPS, "load_best_model_at_end": "false"}], ids=["often", "never"]
+)
+def test_resuming_a_run_that_stopped_early_does_not_go_on(inputs, tmp_path, saves):
+    """The step at which it stopped is saved, as the last one is."""
+    flags = {"early_stopping_patience": 1, "early_stopping_threshold": 10.0, "metric_for_best_model": "loss"} | saves
     assert run(train_command(inputs, tmp_path, **flags)).code == 0
     steps = len(losses(tmp_path))
     assert steps < STEPS

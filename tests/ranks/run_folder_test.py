@@ -304,3 +304,25 @@ def test_a_finished_run_does_without_its_damaged_history(inputs, finished):
     outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **FLAGS))
     assert outcome.code == 0, outcome.err
     assert json.loads((finished / "trainer_state.json").read_text())["global_step"] == 12
+
+
+def test_what_settings_came_to_is_that_of_the_last_run(inputs, tmp_path):
+    record = tmp_path / "run" / "ds_config_resolved.json"
+    flags = {"max_steps": 1, "save_strategy": "no", "load_best_model_at_end": "false"}
+    for sharding, is_there in (
+        ({"deepspeed": '{"zero_optimization": {"stage": 3}}'}, True),
+        ({"fsdp": "no_shard"}, False),
+    ):
+        outcome = run(train_command(inputs, tmp_path / "run", **flags, **sharding))
+        assert outcome.code == 0, outcome.err
+        assert record.exists() == is_there
+
+
+def test_other_kernels_than_those_of_the_checkpoint_are_told(inputs, tmp_path):
+    flags = {"max_steps": 4, "load_best_model_at_end": "false"}
+    assert run(train_command(inputs, tmp_path / "run", **flags), env=environment(STRAKE_ISA="avx2")).code == 0
+    resumed = flags | {"max_steps": 8, "resume_from_checkpoint": "true"}
+    outcome = run(train_command(inputs, tmp_path / "run", **resumed), env=environment(STRAKE_ISA="reference"))
+    assert outcome.code == 0, outcome.err
+    told = 'what computes, and so how sums are rounded, was "avx2 and matrix products of'
+    assert told in outcome.err
