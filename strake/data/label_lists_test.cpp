@@ -32,7 +32,7 @@ Table table_of(const std::shared_ptr<arrow::Array>& array) {
 
 // [values 0 and 1], [], [value 2]
 template <typename ListBuilder, typename ValueBuilder, typename Value>
-std::shared_ptr<arrow::Array> lists(std::shared_ptr<ValueBuilder> values, const std::vector<Value>& items) {
+std::shared_ptr<arrow::Array> lists(const std::shared_ptr<ValueBuilder>& values, const std::vector<Value>& items) {
   ListBuilder builder(arrow::default_memory_pool(), values);
   EXPECT_TRUE(builder.Append().ok() && values->Append(items[0]).ok() && values->Append(items[1]).ok() &&
               builder.Append().ok() && builder.Append().ok() && values->Append(items[2]).ok());

@@ -75,12 +75,7 @@ struct BatchBuilder {
     ARROW_RETURN_NOT_OK(ids->AppendValues(row.ids.begin(), row.ids.end()));
     const auto length = static_cast<int32_t>(row.ids.size());
     ARROW_RETURN_NOT_OK(second_begin.Append(row.second_begin.value_or(length)));
-    if (const auto* value = std::get_if<int32_t>(&row.label)) ARROW_RETURN_NOT_OK(classes.Append(*value));
-    if (const auto* value = std::get_if<float>(&row.label)) ARROW_RETURN_NOT_OK(numbers.Append(*value));
-    if (const auto* values = std::get_if<std::span<const int32_t>>(&row.label)) {
-      ARROW_RETURN_NOT_OK(class_lists.Append());
-      ARROW_RETURN_NOT_OK(listed_classes->AppendValues(values->begin(), values->end()));
-    }
+    ARROW_RETURN_NOT_OK(append_label(row));
     return rows.Append(row.row);
   }
 
@@ -100,6 +95,15 @@ struct BatchBuilder {
   }
 
  private:
+  arrow::Status append_label(const TokenRow& row) {
+    if (const auto* value = std::get_if<int32_t>(&row.label)) return classes.Append(*value);
+    if (const auto* value = std::get_if<float>(&row.label)) return numbers.Append(*value);
+    if (const auto* values = std::get_if<std::span<const int32_t>>(&row.label)) {
+      ARROW_RETURN_NOT_OK(class_lists.Append());
+      return listed_classes->AppendValues(values->begin(), values->end());
+    }
+    return arrow::Status::OK();
+  }
   arrow::ArrayBuilder* label_builder(arrow::Type::type type) {
     if (type == arrow::Type::LIST) return &class_lists;
     return type == arrow::Type::INT32 ? static_cast<arrow::ArrayBuilder*>(&classes) : &numbers;

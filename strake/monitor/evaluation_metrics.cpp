@@ -189,8 +189,8 @@ MultiLabelMetrics multi_label_metrics(std::span<const char> predicted, std::span
     right_rows += is_right ? 1 : 0;
   }
   const ClassScores scores = scores_of(counts);
-  const auto rows = static_cast<double>(predicted.size() / width);
-  return {.accuracy = static_cast<double>(right_rows) / rows,
+  const size_t rows = predicted.size() / width;
+  return {.accuracy = static_cast<double>(right_rows) / static_cast<double>(rows),
           .f1 = scores.f1,
           .precision = scores.precision,
           .recall = scores.recall};

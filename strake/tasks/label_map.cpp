@@ -1,6 +1,7 @@
 #include "strake/tasks/label_map.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -111,6 +112,7 @@ LabelMap LabelMap::of(const models::EncoderConfig& config) {
             printable(name));
   }
   LabelMap map = classes(config.labels, config.problem());
+  map.is_of_model_ = true;
   // Numbers that are no names are ids.
   map.takes_ids_ =
       std::ranges::none_of(config.labels, [](const auto& name) { return parse_integer<int64_t>(name).has_value(); });
@@ -126,14 +128,40 @@ void require_few(bool few, const std::string& file, const std::string& column) {
           file, column, kMostClasses);
 }
 
+// Lists that say of every label whether a text has it, as Transformers' models take them, instead of naming those that
+// it has.
+class Indicators {
+ public:
+  void add(const std::vector<std::string>& list) {
+    static constexpr std::array<std::string_view, 4> kDecisions{"0", "1", "false", "true"};
+    const auto is_decision = [](const std::string& label) {
+      return std::ranges::find(kDecisions, label) != kDecisions.end();
+    };
+    if (!width_) width_ = list.size();
+    are_there_ = are_there_ && list.size() == *width_ && std::ranges::all_of(list, is_decision);
+  }
+  bool are_there() const { return are_there_ && width_.value_or(0) > 2; }  // more than there are decisions
+
+ private:
+  std::optional<size_t> width_;
+  bool are_there_ = true;
+};
+
 LabelMap collect_lists(data::TableReader& reader, const std::string& column, const std::string& file) {
   SeenLabels seen(false);
+  Indicators indicators;
   while (const auto table = reader.next()) {
     for (const std::vector<std::string>& labels : data::label_lists(*table, column)) {
       for (const std::string& label : labels) seen.add(label);
+      indicators.add(labels);
     }
     require_few(!seen.are_too_many(), file, column);
   }
+  require(
+      !indicators.are_there(), ErrorKind::kData,
+      "{}: column '{}' says in lists of one length of each label whether a text has it; name the labels that it has "
+      "instead",
+      file, column);
   return LabelMap::classes(sorted_names(seen.names()), models::ProblemType::kMultiLabelClassification);
 }
 
@@ -223,9 +251,9 @@ int32_t LabelMap::id_of(const std::string& name, int64_t row, const data::Table&
     const auto id = parse_integer<int64_t>(name);
     if (id && *id >= 0 && *id < static_cast<int64_t>(names_.size())) return static_cast<int32_t>(*id);
   }
-  fail(ErrorKind::kData,
-       "{}: label '{}' is none of the model's: {} (strake train --ignore_mismatched_sizes makes a head for others)",
-       table.where(row), printable(name), some_of(names_));
+  fail(ErrorKind::kData, "{}: label '{}' is none of {}: {}{}", table.where(row), printable(name),
+       is_of_model_ ? "the model's" : "those of the training data", some_of(names_),
+       is_of_model_ ? " (strake train --ignore_mismatched_sizes makes a head for others)" : "");
 }
 
 std::optional<models::ProblemType> parse_problem_type_flag(const std::string& text) {

@@ -48,6 +48,7 @@ class LabelMap {
   std::vector<std::string> names_;
   std::unordered_map<std::string, int32_t> ids_;
   bool generic_names_ = false;
+  bool is_of_model_ = false;  // and not of data
   bool takes_ids_ = false;
 };
 

@@ -143,12 +143,16 @@ def test_what_are_no_lists_of_known_labels_is_refused(inputs, trained, tmp_path)
     for label, told in [(None, "has null"), ("good", 'has "good"'), ([0.5], "has [0.5]"), ([["good"]], "has [[")]:
         write_table(lines, with_label(label))
         refused(DATA, "lines.jsonl, row 20, line 21: column 'label'", told, **flags | {"train_file": lines})
+    indicators = write_table(
+        tmp_path / "hot.jsonl", [{"text": "a", "label": [1, 0, 1]}, {"text": "b", "label": [0, 0, 1]}]
+    )
+    refused(DATA, "hot.jsonl: column 'label' says in lists of one length", **flags | {"train_file": indicators})
     empty = write_table(tmp_path / "empty.jsonl", [{"text": "a", "label": []}] * 3)
     refused(DATA, "empty.jsonl has no labels: all lists are empty", **flags | {"train_file": empty})
     unknown = write_table(tmp_path / "unknown.parquet", with_label(["good", "war"]))
-    told = "unknown.parquet, row 20: label 'war' is none of the model's: 'bad', 'film', 'good'"
-    refused(DATA, told, **flags | {"validation_file": unknown})
-    refused(DATA, told, verb="evaluate", model_name_or_path=trained, input=unknown)
+    told = "unknown.parquet, row 20: label 'war' is none of {}: 'bad', 'film', 'good'"
+    refused(DATA, told.format("those of the training data"), **flags | {"validation_file": unknown})
+    refused(DATA, told.format("the model's"), verb="evaluate", model_name_or_path=trained, input=unknown)
     assert not (tmp_path / "out").exists()
 
 
