@@ -98,11 +98,12 @@ struct BatchBuilder {
   arrow::Status append_label(const TokenRow& row) {
     if (const auto* value = std::get_if<int32_t>(&row.label)) return classes.Append(*value);
     if (const auto* value = std::get_if<float>(&row.label)) return numbers.Append(*value);
-    if (const auto* values = std::get_if<std::span<const int32_t>>(&row.label)) {
-      ARROW_RETURN_NOT_OK(class_lists.Append());
-      return listed_classes->AppendValues(values->begin(), values->end());
-    }
+    if (const auto* values = std::get_if<std::span<const int32_t>>(&row.label)) return append_classes(*values);
     return arrow::Status::OK();
+  }
+  arrow::Status append_classes(std::span<const int32_t> values) {
+    ARROW_RETURN_NOT_OK(class_lists.Append());
+    return listed_classes->AppendValues(values.begin(), values.end());
   }
   arrow::ArrayBuilder* label_builder(arrow::Type::type type) {
     if (type == arrow::Type::LIST) return &class_lists;
