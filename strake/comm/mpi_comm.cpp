@@ -191,8 +191,9 @@ class MpiComm final : public StagedComm {
     log::error("rank {} of {} stops the job: {} error: {}", rank_, size_, to_string(kind), reason);
     if (!ties_.has_launcher) return;
     ties_.watch.reset();
-    // Launchers forward output and the abort by different ways; the abort must not be faster.
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    // Launchers forward output and the abort by different ways; the abort must not be faster. Nor must it kill ranks
+    // that have been told and are about to end with the error's code: the launcher would end with their signal's.
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));
     MPI_Abort(MPI_COMM_WORLD, exit_code(kind));
   }
 

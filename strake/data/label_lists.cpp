@@ -69,14 +69,18 @@ LabelColumn values_of(const Table& table, const std::shared_ptr<arrow::Array>& v
 template <typename ListArray>
 Lists lists_of(const Table& table, const arrow::Array& array, const std::string& column) {
   const auto& arrays = static_cast<const ListArray&>(array);
-  const LabelColumn values = values_of(table, arrays.values(), column);
   Lists lists;
+  if (array.length() == 0) return lists;
+  // The table may be a part of what came from the file at once.
+  const int64_t first = arrays.value_offset(0);
+  const LabelColumn values =
+      values_of(table, arrays.values()->Slice(first, arrays.value_offset(array.length()) - first), column);
   for (int64_t row = 0; row < table.num_rows(); ++row) {
     if (arrays.IsNull(row)) refuse(table, row, column, "null");
     std::vector<std::string>& list = lists.emplace_back();
     for (int64_t i = arrays.value_offset(row); i < arrays.value_offset(row + 1); ++i) {
-      if (values.is_null(i)) refuse(table, row, column, "a list with null");
-      list.push_back(values.text(i));
+      if (values.is_null(i - first)) refuse(table, row, column, "a list with null");
+      list.push_back(values.text(i - first));
     }
   }
   return lists;

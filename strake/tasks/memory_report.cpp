@@ -188,7 +188,8 @@ training::MemoryPlanRequest request_of(const PlannedRun& run) {
           .options = run.options,
           .batch = run.batch,
           .evaluation = run.evaluation,
-          .evaluation_outputs = run.evaluation_outputs,
+          .evaluation_rows = run.evaluation_rows,
+          .outputs_of_row = run.outputs_of_row,
           .num_ranks = run.num_ranks,
           .placement = run.placement,
           .shares_memory = run.shares_memory};

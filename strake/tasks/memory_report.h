@@ -26,9 +26,10 @@ struct PlannedRun {
   const models::Model& model;
   training::TrainingOptions options;
   RunBatches batches;
-  models::BatchShape batch;        // batches.training(options)
-  models::BatchShape evaluation;   // empty: there is none
-  int64_t evaluation_outputs = 0;  // as of MemoryPlanRequest
+  models::BatchShape batch;       // batches.training(options)
+  models::BatchShape evaluation;  // empty: there is none
+  int64_t evaluation_rows = 0;    // as of MemoryPlanRequest
+  int64_t outputs_of_row = 0;
   int num_ranks = 1;
   int ranks_per_machine = 1;
   training::RankPlacement placement = training::RankPlacement::kThreads;

@@ -152,7 +152,7 @@ TEST(PrecisionFile, RefusesHostileFiles) {
       {"/measured_with", {{"max_seq_length", 64}}, "key 'tokenizer_fingerprint' is missing"},
       {"/measured_with/max_seq_length", 0, "key 'max_seq_length' is 0"},
       {"/measured_with/kernels", 3, "key 'kernels' has the unexpected value"},
-      {"/metric", "f1", "'f1' is no metric of text-classification"},
+      {"/metric", "rouge", "'rouge' is no metric of text-classification"},
       {"/metric", "pearson", "numbers have no agreement"},
       {"/int8", nullptr, "key 'int8' is null"},
       {"/int8/agreement", 1.5, "is 1.5, which is not from 0 to 1"},

@@ -304,7 +304,8 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
                  .stages = sharding.stages};
   if (job.has_evaluation()) {
     run.evaluation = evaluation_batch(job.eval_batch_size());
-    run.evaluation_outputs = job.evaluation_data().size() * job.outputs_of_row();
+    run.evaluation_rows = job.evaluation_data().size();
+    run.outputs_of_row = job.outputs_of_row();
     run.data_bytes += bytes_of(job.evaluation_data());
   }
   const RunVariant variant = plan_of(run);

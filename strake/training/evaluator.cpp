@@ -22,10 +22,20 @@ std::vector<int64_t> indices_by_length(const data::TokenDataset& dataset) {
   return indices;
 }
 
-at::Tensor all_labels(const data::TokenDataset& dataset) {
-  std::vector<int64_t> all(static_cast<size_t>(dataset.size()));
-  std::iota(all.begin(), all.end(), 0);
-  return data::labels_of(dataset, all);
+at::Tensor labels_of_rows(const data::TokenDataset& dataset, int64_t begin, int64_t count) {
+  std::vector<int64_t> rows(static_cast<size_t>(count));
+  std::iota(rows.begin(), rows.end(), begin);
+  return data::labels_of(dataset, rows);
+}
+
+double mean_loss(const models::SequenceClassifier& model, const at::Tensor& logits, const data::TokenDataset& dataset) {
+  double sum = 0;
+  for (int64_t begin = 0; begin < dataset.size(); begin += kRowsOfLoss) {
+    const int64_t count = std::min(kRowsOfLoss, dataset.size() - begin);
+    const at::Tensor labels = labels_of_rows(dataset, begin, count);
+    sum += model.loss(logits.narrow(0, begin, count), labels, static_cast<double>(dataset.size())).item<double>();
+  }
+  return sum;
 }
 
 // Of a contiguous tensor on the CPU.
@@ -34,10 +44,16 @@ std::span<const T> values_of(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<T>(), static_cast<size_t>(tensor.numel())};
 }
 
-std::vector<char> above(const at::Tensor& values, float threshold) {
-  std::vector<char> is_above;
-  for (const float value : values_of<float>(values)) is_above.push_back(value > threshold ? 1 : 0);
-  return is_above;
+// Of each row and label whether the row has it, and whether it is given to it.
+monitor::MultiLabelMetrics compare_labels(const at::Tensor& logits, const data::TokenDataset& dataset,
+                                          int64_t num_labels) {
+  std::vector<char> predicted;
+  for (const float logit : values_of<float>(logits)) predicted.push_back(logit > 0 ? 1 : 0);
+  std::vector<char> actual(predicted.size());
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    for (const int32_t label : dataset.classes(i)) actual[static_cast<size_t>(i * num_labels + label)] = 1;
+  }
+  return monitor::multi_label_metrics(predicted, actual, num_labels);
 }
 
 class GatheredParameters final : public models::ParameterSource {
@@ -107,17 +123,16 @@ models::BatchShape largest_evaluation_batch(const data::TokenDataset& dataset, i
 
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,
                                      const data::TokenDataset& dataset) {
-  const at::Tensor actual = all_labels(dataset);
   const int64_t num_labels = model.config().num_labels();
-  switch (model.config().problem()) {
-    case models::ProblemType::kRegression:
-      return monitor::regression_metrics(values_of<double>(logits.squeeze(1).to(at::kDouble).contiguous()),
-                                         values_of<double>(actual.to(at::kDouble)))
-          .named_values();
-    case models::ProblemType::kMultiLabelClassification:
-      return monitor::multi_label_metrics(above(logits, 0), above(actual, 0), num_labels).named_values();
-    case models::ProblemType::kSingleLabelClassification:
-      break;
+  const auto problem = model.config().problem();
+  if (problem == models::ProblemType::kMultiLabelClassification) {
+    return compare_labels(logits, dataset, num_labels).named_values();
+  }
+  const at::Tensor actual = labels_of_rows(dataset, 0, dataset.size());
+  if (problem == models::ProblemType::kRegression) {
+    return monitor::regression_metrics(values_of<double>(logits.squeeze(1).to(at::kDouble).contiguous()),
+                                       values_of<double>(actual.to(at::kDouble)))
+        .named_values();
   }
   return monitor::classification_metrics(values_of<int64_t>(logits.argmax(1)), values_of<int64_t>(actual), num_labels)
       .named_values();
@@ -139,7 +154,7 @@ Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& 
   at::Tensor flat = result.logits.view(-1);
   comm.all_reduce(flat);  // exact: each row was computed by one rank, the others have zero
   if (dataset.label_kind() != data::TokenLabelKind::kNone && dataset.size() > 0) {
-    result.loss = model.loss(result.logits, all_labels(dataset), static_cast<double>(dataset.size())).item<double>();
+    result.loss = mean_loss(model, result.logits, dataset);
     result.metrics = compute_metrics(model, result.logits, dataset);
   }
   return finished(std::move(result), start);

@@ -18,6 +18,9 @@ struct Evaluation {
   double seconds = 0;
 };
 
+// Rows whose loss is taken at once, from the logits of all of them.
+inline constexpr int64_t kRowsOfLoss = 1024;
+
 // Scores a dataset with the ranks of `comm` sharing the batches, and compares with its labels if it has any. Batches
 // hold `batch_size` sequences of similar length; which rank computes one does not change its bits. Collective; every
 // rank gets the result.

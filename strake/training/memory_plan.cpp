@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "strake/models/planned_graph.h"
+#include "strake/training/evaluator.h"
 #include "strake/training/planned_parameters.h"
 #include "strake/training/planned_reducer.h"
 #include "strake/training/units.h"
@@ -127,10 +128,11 @@ class PlannedRank {
   // Evaluator and models::forward.
   void evaluate() {
     if (request_.evaluation.tokens == 0) return;
-    const int64_t bytes_of_outputs = request_.evaluation_outputs * static_cast<int64_t>(sizeof(float));
-    const auto outputs = meter_.lend(MemoryUse::kActivations, bytes_of_outputs);
+    const int64_t bytes_of_row = request_.outputs_of_row * static_cast<int64_t>(sizeof(float));
+    const auto outputs = meter_.lend(MemoryUse::kActivations, request_.evaluation_rows * bytes_of_row);
     evaluate_batch();
-    const auto losses = meter_.lend(MemoryUse::kActivations, bytes_of_outputs);
+    const auto losses =
+        meter_.lend(MemoryUse::kActivations, std::min(request_.evaluation_rows, kRowsOfLoss) * bytes_of_row);
   }
 
   void evaluate_batch() {

@@ -17,7 +17,8 @@ struct MemoryPlanRequest {
   const TrainingOptions& options;  // sharding, precision, optimizer, recomputation, accumulation
   models::BatchShape batch;        // the largest micro-batch
   models::BatchShape evaluation;   // the largest batch of an evaluation; empty: there is none
-  int64_t evaluation_outputs = 0;  // numbers that an evaluation keeps of all of its rows: a classifier's logits
+  int64_t evaluation_rows = 0;     // of which an evaluation keeps a classifier's logits
+  int64_t outputs_of_row = 0;
   int num_ranks = 1;
   RankPlacement placement = RankPlacement::kThreads;
   bool shares_memory = false;  // of processes: they are on one host and have memory in common, as threads do
