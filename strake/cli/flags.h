@@ -4,7 +4,6 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/json.h"
+#include "strake/core/parse_integer.h"
 
 // Flags, --config files, --help and --print_config from the one list of fields that every configuration has
 // (visit_fields). Flags follow Hugging Face's HfArgumentParser: --name value, and for booleans --name, --name true,
@@ -36,9 +36,7 @@ bool parse_bool(const std::string& text, const std::string& flag);
 // "" if T holds the integer that `text` writes, else what is wrong: CLI11 would wrap or cut it silently.
 template <typename T>
 std::string check_integer(const std::string& text) {
-  T value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc{} && end == text.data() + text.size()) return "";
+  if (parse_integer<T>(text)) return "";
   return fmt::format("'{}' is not a whole number in [{}, {}]", printable(text), std::numeric_limits<T>::min(),
                      std::numeric_limits<T>::max());
 }

@@ -192,8 +192,7 @@ class JsonLinesSource final : public RowSource {
 
   size_t column_of(const std::string& name) {
     const auto [found, inserted] = column_of_.try_emplace(name, names_.size());
-    if (!inserted) return found->second;
-    names_.push_back(name);
+    if (inserted) names_.push_back(name);
     return found->second;
   }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "strake/core/nearest_name.h"
+#include "strake/core/parse_integer.h"
 
 namespace strake::integrations {
 namespace {
@@ -111,10 +112,8 @@ Checked check_integer(const KeyRule& rule, const Json& value) {
 // What of a text is no integer stays a text.
 Json integer_of(const Json& value) {
   if (!value.is_string()) return value;
-  const auto text = value.get<std::string>();
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc{} && end == text.data() + text.size() ? Json(number) : value;
+  const auto number = parse_integer<int64_t>(value.get_ref<const std::string&>());
+  return number ? Json(*number) : value;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

@@ -147,7 +147,8 @@ class Indicators {
   bool are_there_ = true;
 };
 
-LabelMap collect_lists(data::TableReader& reader, const std::string& column, const std::string& file) {
+LabelMap collect_lists(data::TableReader& reader, const std::string& column) {
+  const std::string file = reader.files().front().string();
   SeenLabels seen(false);
   Indicators indicators;
   while (const auto table = reader.next()) {
@@ -206,7 +207,7 @@ LabelMap LabelMap::collect(const data::TableSource& source, const std::string& c
   require(!problem || has_lists == wants_lists, ErrorKind::kData, "{}: column '{}' holds {} where a {} needs {}",
           reader.files().front().string(), column, has_lists ? "lists" : "one value per row",
           problem ? to_string(*problem) : "", has_lists ? "one label per row" : "lists of labels");
-  if (has_lists) return collect_lists(reader, column, reader.files().front().string());
+  if (has_lists) return collect_lists(reader, column);
   if (problem == models::ProblemType::kRegression) {
     reader.no_rows().labels(column);
     return numbers();
