@@ -3,9 +3,9 @@
 Run:  python benchmarks/peers.py ROW WORKLOAD_DIR      (benchmarks/run.py does, one process for each measurement)
 
 Prints one JSON line: "rate" in the unit of its theme, "tokens" (real ones) and "seconds" of the timed part.
-Training times batch assembly, forward, backward, clipping, optimizer and schedule, after one warm-up step
-(torch.compile: three); inference times padding, forward and collecting logits, after two warm-up batches; neither times
-tokenizing or loading.
+Training times batch assembly, forward, backward, clipping, optimizer and schedule, after WARM_UPS steps
+(torch.compile: two more), with STRAKE_PEERS_DEVICE=cuda on a GPU; inference times padding, forward and collecting
+logits, after two warm-up batches; neither times tokenizing or loading.
 """
 
 import functools
@@ -21,6 +21,8 @@ import pyarrow.parquet as pq
 BATCH, LONGEST, PADDING, LEARNING_RATE = 32, 128, 1, 2e-5
 FOLDER = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else None
 THREADS = int(os.environ.get("STRAKE_NUM_THREADS", "2"))
+DEVICE = os.environ.get("STRAKE_PEERS_DEVICE", "cpu")
+STEPS, WARM_UPS = (8, 1) if DEVICE == "cpu" else (90, 10)  # of training; on a GPU they are short
 # Transformers imports them where it finds them, which costs memory; rows that use one take it out again.
 sys.modules.update(dict.fromkeys(("accelerate", "deepspeed")))
 
@@ -46,7 +48,7 @@ def load_model():
     torch.manual_seed(0)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    return transformers.RobertaForSequenceClassification.from_pretrained(FOLDER / "roberta-base")
+    return transformers.RobertaForSequenceClassification.from_pretrained(FOLDER / "roberta-base").to(DEVICE)
 
 
 def padded(sequences, width=None):
@@ -76,7 +78,7 @@ def random_batches(sequences, count):
     return [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
 
 
-def train(batches_of, make_step, width=None, warm_ups=1, mine=slice(None)):
+def train(batches_of, make_step, width=None, warm_ups=WARM_UPS, mine=slice(None)):
     """`make_step(model)` gives what takes a step on inputs and returns the loss; of a batch it gets `mine`."""
     import torch
 
@@ -86,7 +88,8 @@ def train(batches_of, make_step, width=None, warm_ups=1, mine=slice(None)):
 
     def run(rows):
         rows = rows[mine]
-        return step({**padded([sequences[row] for row in rows], width), "labels": labels[rows]})
+        inputs = {**padded([sequences[row] for row in rows], width), "labels": labels[rows]}
+        return step({name: tensor.to(DEVICE) for name, tensor in inputs.items()})
 
     batches = batches_of(sequences)
     for rows in batches[:warm_ups]:
@@ -115,7 +118,7 @@ def plain_step(model, products="fp32", compiled=False):
     sharded_clip = getattr(model, "clip_grad_norm_", None)  # of FSDP1, whose parameters hold a shard's gradients only
 
     def step(inputs):
-        with torch.autocast("cpu", torch.bfloat16, enabled=products == "bf16"):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=products == "bf16"):
             loss = forward(**inputs).loss
         loss.backward()
         if sharded_clip:
@@ -156,7 +159,7 @@ def train_by_trainer(steps, bf16):
         per_device_train_batch_size=BATCH,
         learning_rate=LEARNING_RATE,
         max_steps=steps + 1,
-        use_cpu=True,
+        use_cpu=DEVICE == "cpu",
         bf16=bf16,
         report_to=[],
         save_strategy="no",
@@ -169,9 +172,10 @@ def train_by_trainer(steps, bf16):
         return {**padded([example["input_ids"] for example in batch]), "labels": labels}
 
     Trainer(model, arguments, train_dataset=examples, data_collator=collate, callbacks=[Clock()]).train()
-    seconds = marks[-1] - marks[0]
-    tokens = sum(len(sequences[row]) for row in rows[BATCH:])
-    return {"rate": BATCH * steps / seconds, "tokens": tokens, "seconds": seconds}
+    seconds = marks[-1] - marks[WARM_UPS - 1]
+    timed = rows[BATCH * WARM_UPS :]
+    tokens = sum(len(sequences[row]) for row in timed)
+    return {"rate": len(timed) / seconds, "tokens": tokens, "seconds": seconds}
 
 
 def plain_gpt2():
@@ -220,12 +224,12 @@ def train_language_model(steps, bf16=False):
         .encode(read_column("documents.parquet")[0], add_special_tokens=False)
         .ids
     )
-    pieces = torch.tensor(ids[: len(ids) // 1024 * 1024]).view(-1, 4, 256)
-    model = plain_gpt2()
+    pieces = torch.tensor(ids[: len(ids) // 1024 * 1024]).view(-1, 4, 256).to(DEVICE)
+    model = plain_gpt2().to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01, fused=True)
 
     def step(batch):
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=bf16):
             loss = model(batch)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -333,26 +337,28 @@ def train_fp32_pad128():
 
 
 def train_fp32_sorted():
-    return train(functools.partial(sorted_batches, count=8), plain_step)
+    return train(functools.partial(sorted_batches, count=STEPS), plain_step)
 
 
 def train_fp32_sorted_onednn():
     """Stock torch gives fp32 products to MKL, which is slow on some CPUs. Without AMX this only swaps the library."""
-    return train(functools.partial(sorted_batches, count=8), lambda model: plain_step(model, "onednn"))
+    return train(functools.partial(sorted_batches, count=STEPS), lambda model: plain_step(model, "onednn"))
 
 
 def train_bf16_sorted():
-    return train(functools.partial(sorted_batches, count=8), lambda model: plain_step(model, "bf16"))
+    return train(functools.partial(sorted_batches, count=STEPS), lambda model: plain_step(model, "bf16"))
 
 
 def train_bf16_compiled():
     return train(
-        functools.partial(sorted_batches, count=10), lambda model: plain_step(model, "bf16", compiled=True), warm_ups=3
+        functools.partial(sorted_batches, count=STEPS + 2),
+        lambda model: plain_step(model, "bf16", compiled=True),
+        warm_ups=WARM_UPS + 2,
     )
 
 
 def train_bf16_trainer():
-    return train_by_trainer(8, bf16=True)
+    return train_by_trainer(STEPS, bf16=True)
 
 
 def gpt2_fp32():

@@ -19,6 +19,7 @@ struct CrossEntropyArgs {
   float scale = 1;                   // of the gradient
   int64_t tokens = 0;
   int64_t classes = 0;
+  int64_t stride = classes;  // of the rows of logits and gradient
 };
 
 // T is float, BFloat16 or Half; arithmetic is fp32. A token whose logits are not all finite gets a NaN. Error (kData)

@@ -19,7 +19,6 @@
 namespace strake::kernels::cuda {
 namespace {
 
-constexpr float kLog2E = 1.44269504088896340736F;
 constexpr float kLn2 = 0.693147180559945309417F;
 
 // Over the four lanes that have a row of a fragment.
@@ -108,8 +107,8 @@ __device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2]
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       const int d = column_of(n, 0);
-      const Pair<T> pair{{from_float<T>(sums.at[n][2 * half] * factors[half]),
-                          from_float<T>(sums.at[n][2 * half + 1] * factors[half])}};
+      const Pair<T> pair{{narrow<T>(sums.at[n][2 * half] * factors[half]),
+                          narrow<T>(sums.at[n][2 * half + 1] * factors[half])}};
       store_chunk(to.head + (rows.first_token + rows.begin + row) * to.stride + d, pair, to.dim - d, to.aligned);
     }
   }
@@ -165,7 +164,7 @@ __device__ float row_dot_of(const Tile<Size>& dout, const Head<const T>& out, co
   for (int d = lane_of_warp() % 4 * kCount; d < out.dim; d += 4 * kCount) {
     const T* there = out.head + (rows.first_token + rows.begin + row) * out.stride + d;
     const Chunk<T> chunk = load_chunk<Chunk<T>>(there, out.dim - d, out.aligned);
-    for (int i = 0; i < kCount; ++i) sum = fmaf(to_float(dout.at[row][d + i]), to_float(chunk.at[i]), sum);
+    for (int i = 0; i < kCount; ++i) sum = fmaf(wide(dout.at[row][d + i]), wide(chunk.at[i]), sum);
   }
   return sum;
 }

@@ -112,10 +112,11 @@ __device__ void draw_kept(Kept<Size>& kept, const Keep& keep, const Rows& rows, 
     const int query = n / kWords;
     const int word = n % kWords;
     if (first_query + query >= rows.length || first_key + kRowsOfWarp * word >= rows.length) continue;
+    const TokenCounter counter = counter_of(keep, rows.first_token + first_query + query);
     uint32_t bits = 0;
 #pragma unroll
     for (int quad = 0; quad < 4; ++quad) {
-      bits |= kept_of_quad(keep, rows.first_token + first_query + query, first / 4 + 4 * word + quad) << (4 * quad);
+      bits |= kept_of_quad(keep, counter, first / 4 + 4 * word + quad) << (4 * quad);
     }
     kept.of[query][word] = static_cast<uint16_t>(bits);
   }

@@ -1,7 +1,8 @@
 #pragma once
 
-// What all CUDA kernels of this folder share. CMake chooses runtime.cuh: nvcc's for devices, or for tests the
-// emulation's, with which the host's compiler takes this source too.
+// What all CUDA kernels of this folder share. CMake chooses arithmetic.cuh and runtime.cuh: nvcc's for devices, or for
+// tests the emulation's, with which the host's compiler takes this source too.
+#include "arithmetic.cuh"
 #include "runtime.cuh"
 
 #include <cstdint>
@@ -16,6 +17,7 @@ namespace strake::kernels::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr int kThreads = 256;  // of a block, where nothing else is said
+inline constexpr float kLog2E = 1.44269504088896340736F;
 
 // Memory of the device for work on one stream, which other work gets when that is done.
 template <typename T>
@@ -98,12 +100,23 @@ inline Keep keep_of(const Dropout& dropout, const TokenIndex& index) {
   return {dropout.key, dropout.site, dropout_threshold(dropout.p), 1.0F / (1.0F - dropout.p), dropout.p > 0, index};
 }
 
-// Bit i: whether element 4 quad + i of a token is kept. Only where dropout is active.
-__device__ inline uint32_t kept_of_quad(const Keep& keep, int64_t token, int64_t quad) {
+// What all counters of a token have.
+struct TokenCounter {
+  uint32_t position;
+  uint32_t row;
+  uint32_t site_and_row;
+};
+__device__ inline TokenCounter counter_of(const Keep& keep, int64_t token) {
+  if (!keep.active) return {};
   const auto row = static_cast<uint64_t>(keep.index.row[token]);
+  return {static_cast<uint32_t>(keep.index.position[token]), static_cast<uint32_t>(row),
+          keep.site | (static_cast<uint32_t>(row >> 32) << 16)};
+}
+
+// Bit i: whether element 4 quad + i of a token is kept. Only where dropout is active.
+__device__ inline uint32_t kept_of_quad(const Keep& keep, const TokenCounter& token, int64_t quad) {
   const PhiloxBlock words =
-      philox(keep.key, {static_cast<uint32_t>(quad), static_cast<uint32_t>(keep.index.position[token]),
-                        static_cast<uint32_t>(row), keep.site | (static_cast<uint32_t>(row >> 32) << 16)});
+      philox(keep.key, {static_cast<uint32_t>(quad), token.position, token.row, token.site_and_row});
   uint32_t kept = 0;
   for (unsigned i = 0; i < 4; ++i) kept |= (words[i] >= keep.threshold ? 1U : 0U) << i;
   return kept;
@@ -113,7 +126,7 @@ __device__ inline uint32_t kept_of_quad(const Keep& keep, int64_t token, int64_t
 struct KeepFactors {
   float of[4];
 };
-__device__ inline KeepFactors keep_factors(const Keep& keep, int64_t token, int64_t quad) {
+__device__ inline KeepFactors keep_factors(const Keep& keep, const TokenCounter& token, int64_t quad) {
   if (!keep.active) return {{1.0F, 1.0F, 1.0F, 1.0F}};
   const uint32_t kept = kept_of_quad(keep, token, quad);
   KeepFactors factors;
@@ -134,15 +147,15 @@ __device__ inline float warp_max(float value) {
   return value;
 }
 
-// Over the kThreads threads of a block, all of which call; every thread gets the result. `shared` has kThreads / kWarp
+// Over the kCount threads of a block, all of which call; every thread gets the result. `shared` has kCount / kWarp
 // elements and may be used again after the next __syncthreads().
-template <typename T>
+template <int kCount = kThreads, typename T>
 __device__ T block_sum(T value, T* shared) {
   value = warp_sum(value);
   if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
   __syncthreads();
   T sum = 0;
-  for (int warp = 0; warp < kThreads / kWarp; ++warp) sum += shared[warp];
+  for (int warp = 0; warp < kCount / kWarp; ++warp) sum += shared[warp];
   return sum;
 }
 __device__ inline float block_max(float value, float* shared) {

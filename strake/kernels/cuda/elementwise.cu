@@ -1,4 +1,3 @@
-#include "strake/kernels/cuda/activation.cuh"
 #include "strake/kernels/cuda/device.cuh"
 #include "strake/kernels/cuda/launchers.cuh"
 
@@ -15,54 +14,35 @@ __device__ int64_t first_element() { return int64_t{blockIdx.x} * kThreads + thr
 __device__ int64_t element_stride() { return int64_t{gridDim.x} * kThreads; }
 
 template <typename T>
-__global__ void bias_activation_kernel(BiasActivationForward<T> args, bool aligned) {
-  const int64_t row = int64_t{blockIdx.x} * args.columns;
-  for (int64_t c = 4 * threadIdx.x; c < args.columns; c += 4 * kThreads) {
-    const int64_t count = args.columns - c;
-    const auto x = load_chunk<Quad<T>>(args.x + row + c, count, aligned);
-    const auto bias = args.bias == nullptr ? Quad<T>{} : load_chunk<Quad<T>>(args.bias + c, count, aligned);
-    Quad<T> y;
-    for (int i = 0; i < 4; ++i)
-      y.at[i] = from_float<T>(activate(args.activation, to_float(x.at[i]) + to_float(bias.at[i])));
-    store_chunk(args.y + row + c, y, count, aligned);
-  }
-}
-
-template <typename T>
 __global__ void dropout_kernel(DropoutArgs<T> args, Keep keep, bool aligned) {
   const int64_t token = blockIdx.x;
   const int64_t row = token * args.columns;
+  const TokenCounter counter = counter_of(keep, token);
   for (int64_t quad = threadIdx.x; 4 * quad < args.columns; quad += kThreads) {
-    const KeepFactors factors = keep_factors(keep, token, quad);
+    const KeepFactors factors = keep_factors(keep, counter, quad);
     const int64_t count = args.columns - 4 * quad;
     auto values = load_chunk<Quad<T>>(args.x + row + 4 * quad, count, aligned);
-    for (int i = 0; i < 4; ++i) values.at[i] = from_float<T>(to_float(values.at[i]) * factors.of[i]);
+    for (int i = 0; i < 4; ++i) values.at[i] = narrow<T>(wide(values.at[i]) * factors.of[i]);
     store_chunk(args.y + row + 4 * quad, values, count, aligned);
   }
 }
 
 template <typename T>
 __global__ void from_float_kernel(const float* from, T* to, int64_t count) {
-  for (int64_t i = first_element(); i < count; i += element_stride()) to[i] = strake::kernels::from_float<T>(from[i]);
+  for (int64_t i = first_element(); i < count; i += element_stride()) to[i] = narrow<T>(from[i]);
 }
 
 template <typename T>
 __global__ void to_float_kernel(const T* from, float* to, int64_t count) {
-  for (int64_t i = first_element(); i < count; i += element_stride()) to[i] = strake::kernels::to_float(from[i]);
+  for (int64_t i = first_element(); i < count; i += element_stride()) to[i] = wide(from[i]);
 }
 
 template <typename T>
 __global__ void accumulate_kernel(float* sum, const T* x, int64_t count) {
-  for (int64_t i = first_element(); i < count; i += element_stride()) sum[i] += strake::kernels::to_float(x[i]);
+  for (int64_t i = first_element(); i < count; i += element_stride()) sum[i] += wide(x[i]);
 }
 
 }  // namespace
-
-template <typename T>
-int bias_activation_forward(const BiasActivationForward<T>& args, void* stream) {
-  return launch(&bias_activation_kernel<T>, {args.tokens}, kThreads, stream, args,
-                are_aligned<Quad<T>>({args.columns}, args.x, args.bias, args.y));
-}
 
 template <typename T>
 int dropout(const DropoutArgs<T>& args, void* stream) {
@@ -86,7 +66,6 @@ int accumulate(float* sum, const T* x, int64_t count, void* stream) {
 }
 
 #define STRAKE_INSTANTIATE(T)                                                   \
-  template int bias_activation_forward(const BiasActivationForward<T>&, void*); \
   template int dropout(const DropoutArgs<T>&, void*);                           \
   template int convert_from_float(const float*, T*, int64_t, void*);            \
   template int convert_to_float(const T*, float*, int64_t, void*);              \

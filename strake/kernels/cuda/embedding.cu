@@ -8,7 +8,7 @@ namespace {
 
 template <typename T>
 __device__ float entry(const EmbeddingTable<const T>& table, int64_t token, int64_t columns, int64_t c) {
-  return table.table == nullptr ? 0.0F : to_float(table.table[int64_t{table.ids[token]} * columns + c]);
+  return table.table == nullptr ? 0.0F : wide(table.table[int64_t{table.ids[token]} * columns + c]);
 }
 
 template <typename T>
@@ -16,7 +16,7 @@ __global__ void forward_kernel(EmbeddingForward<T> args) {
   const int64_t token = blockIdx.x;
   for (int64_t c = threadIdx.x; c < args.columns; c += kThreads) {
     args.out[token * args.stride + c] =
-        from_float<T>(entry(args.word, token, args.columns, c) + entry(args.position, token, args.columns, c) +
+        narrow<T>(entry(args.word, token, args.columns, c) + entry(args.position, token, args.columns, c) +
                       entry(args.type, token, args.columns, c));
   }
 }
@@ -30,24 +30,33 @@ __global__ void outside_kernel(const int32_t* ids, int64_t count, int64_t rows, 
   if (i < count && (ids[i] < 0 || ids[i] >= rows)) atomicMin(first, static_cast<int>(i));
 }
 
-// order[p] is the token at place p when tokens are sorted by id, those of one id in their order: each thread counts
-// what comes before its token. Quadratic, but in integers: some 100 microseconds for 30000 tokens on a large GPU.
-__global__ void sort_kernel(const int32_t* ids, int64_t tokens, int32_t* order) {
+// Tokens are sorted by id, those of one id in their order. The place of each is the number of those before it, counted
+// by blocks that have a part of all tokens each. Quadratic, but in integers, and spread over the whole device.
+constexpr int64_t kCountedTokens = 1024;  // by a block
+
+__global__ void count_before_kernel(const int32_t* ids, int64_t tokens, int* places) {
   __shared__ int32_t tile[kThreads];
   const int64_t token = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int32_t own = token < tokens ? ids[token] : 0;
-  int32_t place = 0;
-  for (int64_t begin = 0; begin < tokens; begin += kThreads) {
-    if (begin + threadIdx.x < tokens) tile[threadIdx.x] = ids[begin + threadIdx.x];
+  const int64_t first = int64_t{blockIdx.y} * kCountedTokens;
+  const int64_t end = first + kCountedTokens < tokens ? first + kCountedTokens : tokens;
+  int count = 0;
+  for (int64_t begin = first; begin < end; begin += kThreads) {
+    if (begin + threadIdx.x < end) tile[threadIdx.x] = ids[begin + threadIdx.x];
     __syncthreads();
-    const int64_t count = tokens - begin < kThreads ? tokens - begin : kThreads;
-    for (int64_t i = 0; i < count; ++i) {
-      const bool is_before = tile[i] < own || (tile[i] == own && begin + i < token);
-      place += is_before ? 1 : 0;
-    }
+    const auto size = static_cast<int>(end - begin < kThreads ? end - begin : kThreads);
+    // Equal ids come before only if they are an earlier token's.
+    const auto earlier = token < begin ? 0 : token - begin < size ? static_cast<int>(token - begin) : size;
+    for (int i = 0; i < earlier; ++i) count += tile[i] <= own ? 1 : 0;
+    for (int i = earlier; i < size; ++i) count += tile[i] < own ? 1 : 0;
     __syncthreads();
   }
-  if (token < tokens) order[place] = static_cast<int32_t>(token);
+  if (token < tokens) atomicAdd(places + token, count);
+}
+
+__global__ void order_kernel(const int* places, int64_t tokens, int32_t* order) {
+  const int64_t token = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (token < tokens) order[places[token]] = static_cast<int32_t>(token);
 }
 
 constexpr int64_t kChunk = 64;  // sorted tokens
@@ -80,7 +89,7 @@ __global__ void add_runs_kernel(EmbeddingBackward<T, float> args, const int32_t*
   bool from_before = chunk.comes_from_before();
   float sum = 0;
   for (int64_t place = chunk.begin; place < chunk.end; ++place) {
-    sum += to_float(args.dout[int64_t{order[place]} * args.columns + c]);
+    sum += wide(args.dout[int64_t{order[place]} * args.columns + c]);
     const bool ends = chunk.ends_at(place);
     if (!ends && place + 1 < chunk.end) continue;
     if (ends && !from_before) {
@@ -103,12 +112,19 @@ __global__ void join_runs_kernel(EmbeddingTable<float> table, const int32_t* ord
   const int32_t id = chunk.id(last);
   const bool begins_here = !chunk.comes_from_before() || chunk.id(chunk.begin) != id;
   if (chunk.ends_at(last) || !begins_here) return;
-  float sum = partials[(2 * int64_t{blockIdx.x} + 1) * columns + c];
-  for (int64_t number = blockIdx.x + 1;; ++number) {
-    sum += partials[2 * number * columns + c];
-    const Chunk next = chunk_at(table.ids, order, tokens, number);
-    if (next.id(next.end - 1) != id || next.ends_at(next.end - 1)) break;
+  // The last chunk that begins with the id: ids are sorted.
+  int64_t low = blockIdx.x + 1;
+  for (int64_t high = gridDim.x - 1; low < high;) {
+    const int64_t middle = (low + high + 1) / 2;
+    if (chunk.id(middle * kChunk) == id) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
   }
+  float sum = partials[(2 * int64_t{blockIdx.x} + 1) * columns + c];
+#pragma unroll 16
+  for (int64_t number = blockIdx.x + 1; number <= low; ++number) sum += partials[2 * number * columns + c];
   table.table[int64_t{id} * columns + c] += sum;
 }
 
@@ -121,18 +137,27 @@ int embedding_forward(const EmbeddingForward<T>& args, void* stream) {
 
 template <typename T>
 int embedding_backward(const EmbeddingBackward<T, float>& args, void* stream) {
-  const Workspace<int32_t> order(args.tokens, stream);
+  const Workspace<int32_t> places_and_order(2 * args.tokens, stream);
+  int32_t* const places = places_and_order.data();
+  int32_t* const order = places + args.tokens;
   const int64_t chunks = ceil_div(args.tokens, kChunk);
   const Workspace<float> partials(2 * chunks * args.columns, stream);
-  if (order.error() != 0 || partials.error() != 0) return order.error() != 0 ? order.error() : partials.error();
-  int error = launch(&sort_kernel, {ceil_div(args.tokens, kThreads)}, kThreads, stream, args.table.ids, args.tokens,
-                     order.data());
+  int error = places_and_order.error() != 0 ? places_and_order.error() : partials.error();
+  if (error != 0 || args.tokens == 0) return error;
+  const int64_t blocks = ceil_div(args.tokens, kThreads);
+  error = cudaMemsetAsync(places, 0, static_cast<size_t>(args.tokens) * sizeof(*places),
+                          static_cast<cudaStream_t>(stream));
+  if (error == 0) {
+    error = launch(&count_before_kernel, {blocks, ceil_div(args.tokens, kCountedTokens)}, kThreads, stream,
+                   args.table.ids, args.tokens, places);
+  }
+  if (error == 0) error = launch(&order_kernel, {blocks}, kThreads, stream, places, args.tokens, order);
   const Grid grid{chunks, ceil_div(args.columns, kColumnThreads)};
   if (error == 0) {
-    error = launch(&add_runs_kernel<T>, grid, kColumnThreads, stream, args, order.data(), partials.data());
+    error = launch(&add_runs_kernel<T>, grid, kColumnThreads, stream, args, order, partials.data());
   }
   if (error != 0) return error;
-  return launch(&join_runs_kernel, grid, kColumnThreads, stream, args.table, order.data(), partials.data(), args.tokens,
+  return launch(&join_runs_kernel, grid, kColumnThreads, stream, args.table, order, partials.data(), args.tokens,
                 args.columns);
 }
 

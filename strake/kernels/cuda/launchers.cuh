@@ -19,9 +19,13 @@ int residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, void* s
 template <typename T>
 int residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, void* stream);
 
-// elementwise.cu
+// bias_activation.cu
 template <typename T>
 int bias_activation_forward(const BiasActivationForward<T>& args, void* stream);
+template <typename T>
+int bias_activation_backward(const BiasActivationBackward<T>& args, void* stream);
+
+// elementwise.cu
 template <typename T>
 int dropout(const DropoutArgs<T>& args, void* stream);
 template <typename T>
@@ -33,15 +37,17 @@ int accumulate(float* sum, const T* x, int64_t count, void* stream);
 
 // sums.cu
 template <typename T>
-int bias_activation_backward(const BiasActivationBackward<T>& args, void* stream);
-template <typename T>
 int column_sum(const ColumnSumArgs<T>& args, void* stream);
 template <typename T>
 int cross_entropy(const CrossEntropyArgs<T>& args, void* stream);
 template <typename T>
 int sum_of_squares(const T* x, int64_t count, double* partial, void* stream);
-// out[c] = partials[0][c] + partials[1][c] + ..., added to 0 in this order
-int join_partials(const float* partials, int64_t chunks, int64_t width, float* out, void* stream);
+struct JoinedSums {
+  int count;      // 1 or 2
+  float* out[2];  // [width] each
+};
+// out[s][c] = partials[s][0][c] + partials[s][1][c] + ..., added to 0 in this order; partials is [count, chunks, width]
+int join_partials(const float* partials, int64_t chunks, int64_t width, const JoinedSums& to, void* stream);
 
 // attention.cu
 template <typename T>

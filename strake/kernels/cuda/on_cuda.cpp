@@ -68,6 +68,8 @@ void embedding_backward(const EmbeddingBackward<T, G>& args, const OnCuda& place
 
 template <typename T>
 void residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, const OnCuda& place) {
+  require(args.columns <= cuda::kMostNormColumns, ErrorKind::kConfig,
+          "layer norm over {} numbers: on GPUs at most {} are there yet", args.columns, cuda::kMostNormColumns);
   keep_rule(args.dropout, args.index);  // checks it
   check(place, typed<T>(place).residual_layer_norm_forward(args, place.stream), "layer norm");
 }

@@ -7,99 +7,132 @@ namespace {
 constexpr int64_t kTokenChunk = 64;  // of the sums over tokens, as on the CPU
 constexpr int kColumnThreads = 128;
 
-// visit(first column, how many columns there are from it). A block has a token; a thread has the same groups of four
-// columns in every loop, so that it reads what it wrote.
-template <typename Visit>
-__device__ void for_each_quad(int64_t columns, const Visit& visit) {
-  for (int64_t c = 4 * threadIdx.x; c < columns; c += 4 * kThreads) visit(c, columns - c);
-}
+// The threads that have a row, a warp or a block. Each has groups of four columns, which it keeps in registers, so that
+// memory is read once.
+template <int kThreads_>
+struct Team {
+  static constexpr int kThreads = kThreads_;
+  static constexpr int kQuads = 8;  // of a thread
+  static constexpr int64_t kMostColumns = int64_t{4} * kQuads * kThreads;
+  static constexpr int kRows = kThreads == kWarp ? 4 : 1;  // of a block
 
-template <typename T>
-__global__ void forward_kernel(ResidualLayerNormForward<T> args, Keep keep, bool aligned) {
-  __shared__ float shared[2][kThreads / kWarp];
-  const int64_t token = blockIdx.x;
+  static __device__ int64_t row() { return int64_t{blockIdx.x} * kRows + threadIdx.x / kThreads; }
+  static __device__ int64_t column(int quad) { return 4 * (quad * kThreads + static_cast<int>(threadIdx.x) % kThreads); }
+
+  // Each thread gets the sum; all threads of a block call, if the team is one. `shared` as in block_sum().
+  static __device__ float sum(float value, float* shared) {
+    if constexpr (kThreads == kWarp) {
+      return warp_sum(value);
+    } else {
+      return block_sum<kThreads>(value, shared);
+    }
+  }
+};
+
+template <typename T, typename Team>
+__global__ void __launch_bounds__(Team::kRows * Team::kThreads)
+    forward_kernel(ResidualLayerNormForward<T> args, Keep keep, bool aligned) {
+  __shared__ float shared[2][kWarp];
+  const int64_t token = Team::row();
+  if (token >= args.tokens) return;
   const int64_t row = token * args.stride;
+  const TokenCounter counter = counter_of(keep, token);
+  Quad<T> sums[Team::kQuads];
   float total = 0;
-  for_each_quad(args.columns, [&](int64_t c, int64_t count) {
-    const KeepFactors factors = keep_factors(keep, token, c / 4);
+#pragma unroll
+  for (int q = 0; q < Team::kQuads; ++q) {
+    const int64_t c = Team::column(q), count = args.columns - c;
+    if (count <= 0) break;
     const auto x = load_chunk<Quad<T>>(args.x + row + c, count, aligned);
     const auto residual =
         args.residual == nullptr ? Quad<T>{} : load_chunk<Quad<T>>(args.residual + row + c, count, aligned);
-    Quad<T> sum;
+    const KeepFactors factors = keep_factors(keep, counter, c / 4);
     for (int i = 0; i < 4; ++i) {
-      sum.at[i] = from_float<T>(to_float(x.at[i]) * factors.of[i] + to_float(residual.at[i]));
-      total += to_float(sum.at[i]);  // zeros behind the row
+      sums[q].at[i] = narrow<T>(wide(x.at[i]) * factors.of[i] + wide(residual.at[i]));
+      total += wide(sums[q].at[i]);  // zeros behind the row
     }
-    store_chunk(args.sum + row + c, sum, count, aligned);
-  });
-  const float mean = block_sum(total, shared[0]) / static_cast<float>(args.columns);
+    store_chunk(args.sum + row + c, sums[q], count, aligned);
+  }
+  const float mean = Team::sum(total, shared[0]) / static_cast<float>(args.columns);
   float squares = 0;
-  for_each_quad(args.columns, [&](int64_t c, int64_t count) {
-    const auto sum = load_chunk<Quad<T>>(args.sum + row + c, count, aligned);
+#pragma unroll
+  for (int q = 0; q < Team::kQuads; ++q) {
+    const int64_t count = args.columns - Team::column(q);
+    if (count <= 0) break;
     for (int i = 0; i < 4; ++i) {
-      const float centred = i < count ? to_float(sum.at[i]) - mean : 0.0F;
+      const float centred = i < count ? wide(sums[q].at[i]) - mean : 0.0F;
       squares += centred * centred;
     }
-  });
-  const float variance = block_sum(squares, shared[1]) / static_cast<float>(args.columns);
+  }
+  const float variance = Team::sum(squares, shared[1]) / static_cast<float>(args.columns);
   const float rstd = 1.0F / sqrtf(variance + args.eps);
-  for_each_quad(args.columns, [&](int64_t c, int64_t count) {
-    const auto sum = load_chunk<Quad<T>>(args.sum + row + c, count, aligned);
+#pragma unroll
+  for (int q = 0; q < Team::kQuads; ++q) {
+    const int64_t c = Team::column(q), count = args.columns - c;
+    if (count <= 0) break;
     const auto gamma = load_chunk<Quad<T>>(args.gamma + c, count, aligned);
     const auto beta = load_chunk<Quad<T>>(args.beta + c, count, aligned);
     Quad<T> y;
     for (int i = 0; i < 4; ++i) {
-      const float normal = (to_float(sum.at[i]) - mean) * rstd;
-      y.at[i] = from_float<T>(normal * to_float(gamma.at[i]) + to_float(beta.at[i]));
+      const float normal = (wide(sums[q].at[i]) - mean) * rstd;
+      y.at[i] = narrow<T>(normal * wide(gamma.at[i]) + wide(beta.at[i]));
     }
     store_chunk(args.y + row + c, y, count, aligned);
-  });
-  if (threadIdx.x == 0) {
+  }
+  if (Team::column(0) == 0) {
     args.mean[token] = mean;
     args.rstd[token] = rstd;
   }
 }
 
 // With n = (sum - mean) rstd and g = dy gamma: dsum = rstd (g - mean(g) - n mean(g n)).
-template <typename T>
-__global__ void backward_kernel(ResidualLayerNormBackward<T> args, Keep keep, bool aligned) {
-  __shared__ float shared[2][kThreads / kWarp];
-  const int64_t token = blockIdx.x;
+template <typename T, typename Team>
+__global__ void __launch_bounds__(Team::kRows * Team::kThreads)
+    backward_kernel(ResidualLayerNormBackward<T> args, Keep keep, bool aligned) {
+  __shared__ float shared[2][kWarp];
+  const int64_t token = Team::row();
+  if (token >= args.tokens) return;
   const int64_t row = token * args.columns;
   const float mean = args.mean[token];
   const float rstd = args.rstd[token];
+  const TokenCounter counter = counter_of(keep, token);
+  Quad<T> dy[Team::kQuads], sums[Team::kQuads];
   float sum_g = 0;
   float sum_gn = 0;
-  for_each_quad(args.columns, [&](int64_t c, int64_t count) {
-    const auto dy = load_chunk<Quad<T>>(args.dy + row + c, count, aligned);
+#pragma unroll
+  for (int q = 0; q < Team::kQuads; ++q) {
+    const int64_t c = Team::column(q), count = args.columns - c;
+    if (count <= 0) break;
+    dy[q] = load_chunk<Quad<T>>(args.dy + row + c, count, aligned);
+    sums[q] = load_chunk<Quad<T>>(args.sum + row + c, count, aligned);
     const auto gamma = load_chunk<Quad<T>>(args.gamma + c, count, aligned);
-    const auto sum = load_chunk<Quad<T>>(args.sum + row + c, count, aligned);
     for (int i = 0; i < 4; ++i) {
-      const float g = to_float(dy.at[i]) * to_float(gamma.at[i]);  // zeros behind the row
+      const float g = wide(dy[q].at[i]) * wide(gamma.at[i]);  // zeros behind the row
       sum_g += g;
-      sum_gn += g * ((to_float(sum.at[i]) - mean) * rstd);
+      sum_gn += g * ((wide(sums[q].at[i]) - mean) * rstd);
     }
-  });
-  const float mean_g = block_sum(sum_g, shared[0]) / static_cast<float>(args.columns);
-  const float mean_gn = block_sum(sum_gn, shared[1]) / static_cast<float>(args.columns);
-  for_each_quad(args.columns, [&](int64_t c, int64_t count) {
-    const KeepFactors factors = keep_factors(keep, token, c / 4);
-    const auto dy = load_chunk<Quad<T>>(args.dy + row + c, count, aligned);
+  }
+  const float mean_g = Team::sum(sum_g, shared[0]) / static_cast<float>(args.columns);
+  const float mean_gn = Team::sum(sum_gn, shared[1]) / static_cast<float>(args.columns);
+#pragma unroll
+  for (int q = 0; q < Team::kQuads; ++q) {
+    const int64_t c = Team::column(q), count = args.columns - c;
+    if (count <= 0) break;
+    const KeepFactors factors = keep_factors(keep, counter, c / 4);
     const auto gamma = load_chunk<Quad<T>>(args.gamma + c, count, aligned);
-    const auto sum = load_chunk<Quad<T>>(args.sum + row + c, count, aligned);
     const auto above =
         args.dsum_in == nullptr ? Quad<T>{} : load_chunk<Quad<T>>(args.dsum_in + row + c, count, aligned);
     Quad<T> all, dx;
     for (int i = 0; i < 4; ++i) {
-      const float g = to_float(dy.at[i]) * to_float(gamma.at[i]);
-      const float normal = (to_float(sum.at[i]) - mean) * rstd;
-      const float dsum = rstd * (g - mean_g - normal * mean_gn) + to_float(above.at[i]);
-      all.at[i] = from_float<T>(dsum);
-      dx.at[i] = from_float<T>(dsum * factors.of[i]);
+      const float g = wide(dy[q].at[i]) * wide(gamma.at[i]);
+      const float normal = (wide(sums[q].at[i]) - mean) * rstd;
+      const float dsum = rstd * (g - mean_g - normal * mean_gn) + wide(above.at[i]);
+      all.at[i] = narrow<T>(dsum);
+      dx.at[i] = narrow<T>(dsum * factors.of[i]);
     }
     store_chunk(args.dsum + row + c, all, count, aligned);
     store_chunk(args.dx + row + c, dx, count, aligned);
-  });
+  }
 }
 
 // partials[chunk][0] of dgamma, [chunk][1] of dbeta; a thread has a column.
@@ -113,8 +146,8 @@ __global__ void parameters_kernel(ResidualLayerNormBackward<T> args, float* part
   float dbeta = 0;
   for (int64_t token = begin; token < end; ++token) {
     const int64_t at = token * args.columns + c;
-    const float dy = to_float(args.dy[at]);
-    dgamma += dy * ((to_float(args.sum[at]) - args.mean[token]) * args.rstd[token]);
+    const float dy = wide(args.dy[at]);
+    dgamma += dy * ((wide(args.sum[at]) - args.mean[token]) * args.rstd[token]);
     dbeta += dy;
   }
   float* const partial = partials + int64_t{blockIdx.x} * args.columns + c;
@@ -122,13 +155,26 @@ __global__ void parameters_kernel(ResidualLayerNormBackward<T> args, float* part
   partial[int64_t{gridDim.x} * args.columns] = dbeta;
 }
 
+// use.template operator()<Team>()
+template <typename Use>
+int with_team(int64_t columns, const Use& use) {
+  if (columns <= Team<kWarp>::kMostColumns) return use.template operator()<Team<kWarp>>();
+  if (columns <= Team<256>::kMostColumns) return use.template operator()<Team<256>>();
+  if (columns <= Team<1024>::kMostColumns) return use.template operator()<Team<1024>>();
+  return static_cast<int>(cudaErrorInvalidValue);
+}
+static_assert(Team<1024>::kMostColumns == kMostNormColumns);
+
 }  // namespace
 
 template <typename T>
 int residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, void* stream) {
-  return launch(&forward_kernel<T>, {args.tokens}, kThreads, stream, args, keep_of(args.dropout, args.index),
-                are_aligned<Quad<T>>({args.columns, args.stride}, args.x, args.residual, args.gamma, args.beta,
-                                     args.sum, args.y));
+  const bool aligned = are_aligned<Quad<T>>({args.columns, args.stride}, args.x, args.residual, args.gamma, args.beta,
+                                            args.sum, args.y);
+  return with_team(args.columns, [&]<typename Team>() {
+    return launch(&forward_kernel<T, Team>, {ceil_div(args.tokens, Team::kRows)}, Team::kRows * Team::kThreads, stream,
+                  args, keep_of(args.dropout, args.index), aligned);
+  });
 }
 
 template <typename T>
@@ -139,13 +185,16 @@ int residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, void*
   // First of all: dsum may go over dy.
   int error = launch(&parameters_kernel<T>, {chunks, ceil_div(args.columns, kColumnThreads)}, kColumnThreads, stream,
                      args, partials.data());
-  if (error == 0) error = join_partials(partials.data(), chunks, args.columns, args.dgamma, stream);
   if (error == 0) {
-    error = join_partials(partials.data() + chunks * args.columns, chunks, args.columns, args.dbeta, stream);
+    error = join_partials(partials.data(), chunks, args.columns, {2, {args.dgamma, args.dbeta}}, stream);
   }
   if (error != 0) return error;
-  return launch(&backward_kernel<T>, {args.tokens}, kThreads, stream, args, keep_of(args.dropout, args.index),
-                are_aligned<Quad<T>>({args.columns}, args.dy, args.sum, args.gamma, args.dsum_in, args.dsum, args.dx));
+  const bool aligned =
+      are_aligned<Quad<T>>({args.columns}, args.dy, args.sum, args.gamma, args.dsum_in, args.dsum, args.dx);
+  return with_team(args.columns, [&]<typename Team>() {
+    return launch(&backward_kernel<T, Team>, {ceil_div(args.tokens, Team::kRows)}, Team::kRows * Team::kThreads, stream,
+                  args, keep_of(args.dropout, args.index), aligned);
+  });
 }
 
 #define STRAKE_INSTANTIATE(T)                                                          \

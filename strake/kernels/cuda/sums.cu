@@ -1,4 +1,5 @@
-#include "strake/kernels/cuda/activation.cuh"
+#include <cfloat>
+
 #include "strake/kernels/cuda/device.cuh"
 #include "strake/kernels/cuda/launchers.cuh"
 #include "strake/kernels/global_norm.h"
@@ -32,54 +33,75 @@ __global__ void column_sum_kernel(ColumnSumArgs<T> args, int64_t stride, float* 
   const Place place = place_of(args.tokens);
   if (place.column >= args.columns) return;
   float sum = 0;
-  for (int64_t t = place.begin; t < place.end; ++t) sum += to_float(args.x[t * stride + place.column]);
+#pragma unroll 8
+  for (int64_t t = place.begin; t < place.end; ++t) sum += wide(args.x[t * stride + place.column]);
   partials[blockIdx.x * args.columns + place.column] = sum;
 }
 
-template <typename T>
-__global__ void bias_activation_backward_kernel(BiasActivationBackward<T> args, float* partials) {
-  const Place place = place_of(args.tokens);
-  if (place.column >= args.columns) return;
-  float sum = 0;
-  for (int64_t t = place.begin; t < place.end; ++t) {
-    const int64_t row = t * args.columns;
-    const float x = biased(args.x, args.bias, row, place.column);
-    const float dx = to_float(args.dy[row + place.column]) * activation_derivative(args.activation, x);
-    args.dx[row + place.column] = from_float<T>(dx);
-    sum += dx;
-  }
-  if (partials != nullptr) partials[blockIdx.x * args.columns + place.column] = sum;
-}
+constexpr int kPartialsAtOnce = 32;
 
-__global__ void join_kernel(const float* partials, int64_t chunks, int64_t width, float* out) {
+// Adds each sum's partials in order; blockIdx.y says which sum.
+__global__ void join_kernel(const float* partials, int64_t chunks, int64_t width, JoinedSums to) {
   const int64_t column = int64_t{blockIdx.x} * kColumnThreads + threadIdx.x;
   if (column >= width) return;
+  const float* const own = partials + int64_t{blockIdx.y} * chunks * width + column;
   float sum = 0;
-  for (int64_t c = 0; c < chunks; ++c) sum += partials[c * width + column];
-  out[column] = sum;
+  for (int64_t first = 0; first < chunks; first += kPartialsAtOnce) {
+    float values[kPartialsAtOnce];
+#pragma unroll
+    for (int c = 0; c < kPartialsAtOnce; ++c) values[c] = first + c < chunks ? own[(first + c) * width] : 0.0F;
+#pragma unroll
+    for (const float value : values) sum += value;
+  }
+  to.out[blockIdx.y][column] = sum;
 }
+
+// Of e^(x - largest), of the x that a thread has seen. Begins with a finite number: infinities must give a NaN.
+struct SumOfExponentials {
+  float largest = -FLT_MAX;
+  float sum = 0;
+
+  __device__ void take(float x) {
+    if (x > largest) {
+      sum *= exp2_approximately((largest - x) * kLog2E);
+      largest = x;
+    }
+    sum += exp2_approximately((x - largest) * kLog2E);
+  }
+};
 
 // A block has a token. The gradient may go over the logits.
 template <typename T>
-__global__ void cross_entropy_kernel(CrossEntropyArgs<T> args) {
+__global__ void cross_entropy_kernel(CrossEntropyArgs<T> args, bool aligned) {
   __shared__ float shared[2][kThreads / kWarp];
+  constexpr int kCount = Chunk<T>::kCount;
   const int64_t token = blockIdx.x;
-  const T* const x = args.logits + token * args.classes;
+  const T* const x = args.logits + token * args.stride;
   const int32_t target = args.targets[token];
-  float largest = -INFINITY;
-  for (int64_t c = threadIdx.x; c < args.classes; c += kThreads) largest = fmaxf(largest, to_float(x[c]));
-  largest = block_max(largest, shared[0]);
-  float sum = 0;
-  for (int64_t c = threadIdx.x; c < args.classes; c += kThreads) sum += expf(to_float(x[c]) - largest);
-  sum = block_sum(sum, shared[1]);
-  if (threadIdx.x == 0) args.nll[token] = logf(sum) + (largest - to_float(x[target]));
+  SumOfExponentials own;
+  for (int64_t c = kCount * threadIdx.x; c < args.classes; c += kCount * kThreads) {
+    const auto chunk = load_chunk<Chunk<T>>(x + c, args.classes - c, aligned);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      if (c + i < args.classes) own.take(wide(chunk.at[i]));
+    }
+  }
+  const float largest = block_max(own.largest, shared[0]);
+  const float sum = block_sum(own.sum * exp2_approximately((own.largest - largest) * kLog2E), shared[1]);
+  if (threadIdx.x == 0) args.nll[token] = logf(sum) + (largest - wide(x[target]));
   if (args.gradient == nullptr) return;
   __syncthreads();  // the target's logit was read
-  T* const gradient = args.gradient + token * args.classes;
+  T* const gradient = args.gradient + token * args.stride;
   const float inverse = 1.0F / sum;
-  for (int64_t c = threadIdx.x; c < args.classes; c += kThreads) {
-    const float probability = expf(to_float(x[c]) - largest) * inverse;
-    gradient[c] = from_float<T>(args.scale * (probability - (c == target ? 1.0F : 0.0F)));
+  for (int64_t c = kCount * threadIdx.x; c < args.classes; c += kCount * kThreads) {
+    const auto chunk = load_chunk<Chunk<T>>(x + c, args.classes - c, aligned);
+    Chunk<T> out;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float probability = exp2_approximately((wide(chunk.at[i]) - largest) * kLog2E) * inverse;
+      out.at[i] = narrow<T>(args.scale * (probability - (c + i == target ? 1.0F : 0.0F)));
+    }
+    store_chunk(gradient + c, out, args.classes - c, aligned);
   }
 }
 
@@ -90,7 +112,7 @@ __global__ void squares_kernel(const T* x, int64_t count, double* partial) {
   const int64_t end = begin + kSquaresChunk < count ? begin + kSquaresChunk : count;
   double sum = 0;
   for (int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
-    const double value = to_float(x[i]);
+    const double value = wide(x[i]);
     sum += value * value;
   }
   sum = block_sum(sum, shared);
@@ -99,8 +121,9 @@ __global__ void squares_kernel(const T* x, int64_t count, double* partial) {
 
 }  // namespace
 
-int join_partials(const float* partials, int64_t chunks, int64_t width, float* out, void* stream) {
-  return launch(&join_kernel, {ceil_div(width, kColumnThreads)}, kColumnThreads, stream, partials, chunks, width, out);
+int join_partials(const float* partials, int64_t chunks, int64_t width, const JoinedSums& to, void* stream) {
+  return launch(&join_kernel, {ceil_div(width, kColumnThreads), to.count}, kColumnThreads, stream, partials, chunks,
+                width, to);
 }
 
 template <typename T>
@@ -110,22 +133,13 @@ int column_sum(const ColumnSumArgs<T>& args, void* stream) {
   if (partials.error() != 0) return partials.error();
   const int64_t stride = args.stride == 0 ? args.columns : args.stride;
   const int error = launch(&column_sum_kernel<T>, grid, kColumnThreads, stream, args, stride, partials.data());
-  return error != 0 ? error : join_partials(partials.data(), grid.x, args.columns, args.out, stream);
-}
-
-template <typename T>
-int bias_activation_backward(const BiasActivationBackward<T>& args, void* stream) {
-  const Grid grid = chunks_and_columns(args.tokens, args.columns);
-  const Workspace<float> partials(args.dbias == nullptr ? 0 : grid.x * args.columns, stream);
-  if (partials.error() != 0) return partials.error();
-  const int error = launch(&bias_activation_backward_kernel<T>, grid, kColumnThreads, stream, args, partials.data());
-  if (error != 0 || args.dbias == nullptr) return error;
-  return join_partials(partials.data(), grid.x, args.columns, args.dbias, stream);
+  return error != 0 ? error : join_partials(partials.data(), grid.x, args.columns, {1, {args.out}}, stream);
 }
 
 template <typename T>
 int cross_entropy(const CrossEntropyArgs<T>& args, void* stream) {
-  return launch(&cross_entropy_kernel<T>, {args.tokens}, kThreads, stream, args);
+  return launch(&cross_entropy_kernel<T>, {args.tokens}, kThreads, stream, args,
+                are_aligned<Chunk<T>>({args.stride}, args.logits, args.gradient));
 }
 
 template <typename T>
@@ -135,7 +149,6 @@ int sum_of_squares(const T* x, int64_t count, double* partial, void* stream) {
 
 #define STRAKE_INSTANTIATE(T)                                                     \
   template int column_sum(const ColumnSumArgs<T>&, void*);                        \
-  template int bias_activation_backward(const BiasActivationBackward<T>&, void*); \
   template int cross_entropy(const CrossEntropyArgs<T>&, void*);                  \
   template int sum_of_squares(const T*, int64_t, double*, void*);
 STRAKE_INSTANTIATE(float)

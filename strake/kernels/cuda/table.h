@@ -27,6 +27,8 @@ inline constexpr const char* kTableSymbol = "strake_cuda_table";
 // Head sizes that attention has kernels for.
 inline constexpr int64_t kMaxHeadDim = 128;
 inline constexpr int64_t kMostHeads = 65535;  // a grid's second dimension
+// Columns of a layer norm, each thread of a block having 32.
+inline constexpr int64_t kMostNormColumns = 32768;
 
 // T is float, BFloat16 or Half.
 template <typename T>

@@ -10,7 +10,7 @@ namespace {
 template <typename T>
 void run(const CrossEntropyArgs<T>& args, int64_t begin, int64_t end) {
   for (int64_t token = begin; token < end; ++token) {
-    const T* const x = args.logits + token * args.classes;
+    const T* const x = args.logits + token * args.stride;
     const int32_t target = args.targets[token];
     float largest = -std::numeric_limits<float>::infinity();
     for (int64_t c = 0; c < args.classes; ++c) largest = std::max(largest, to_float(x[c]));
@@ -18,7 +18,7 @@ void run(const CrossEntropyArgs<T>& args, int64_t begin, int64_t end) {
     for (int64_t c = 0; c < args.classes; ++c) sum += std::exp(to_float(x[c]) - largest);
     args.nll[token] = static_cast<float>(std::log(sum)) + (largest - to_float(x[target]));
     if (args.gradient == nullptr) continue;
-    T* const gradient = args.gradient + token * args.classes;
+    T* const gradient = args.gradient + token * args.stride;
     const float inverse = 1.0F / static_cast<float>(sum);
     for (int64_t c = 0; c < args.classes; ++c) {
       const float probability = std::exp(to_float(x[c]) - largest) * inverse;

@@ -41,14 +41,14 @@ template <class S, class T>
 void cross_entropy_range(const CrossEntropyArgs<T>& args, int64_t begin, int64_t end) {
   using Float = typename S::Float;
   for (int64_t token = begin; token < end; ++token) {
-    const T* const x = args.logits + token * args.classes;
+    const T* const x = args.logits + token * args.stride;
     const int32_t target = args.targets[token];
     const float largest = largest_of<S>(x, args.classes);
     const float sum = sum_of_exponentials<S>(x, args.classes, largest);
     const Float below_largest = S::set(largest) - S::set(S::sum(S::load(x + target, Part{1})));
     S::store(args.nll + token, log<S>(S::set(sum)) + below_largest, Part{1});
     if (args.gradient == nullptr) continue;
-    T* const gradient = args.gradient + token * args.classes;
+    T* const gradient = args.gradient + token * args.stride;
     const Float inverse = S::set(1.0F / sum);
     const Float scale = S::set(args.scale);
     const Float of_target = (exp<S>(S::zero() - below_largest) * inverse - S::set(1.0F)) * scale;

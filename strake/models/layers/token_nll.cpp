@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -19,6 +20,8 @@ namespace {
 // Tokens whose logits are there at a time: 200 MB in fp32 for a vocabulary of 50000. Each chunk adds to the gradient of
 // the whole weight, which is cheap beside the products only for chunks of this size.
 constexpr int64_t kChunkTokens = 1024;
+// The same on GPUs, whose products outrun such additions further.
+constexpr int64_t kChunkTokensOnGpu = 4096;
 
 // What is predicted, and from which tokens; on the batch's device.
 struct Predictions {
@@ -42,6 +45,17 @@ Predictions predictions_of(const tensors::PackedBatch& placed) {
   }
   const at::Device device = placed.input_ids.device();
   return {.rows = result.rows.to(device), .targets = result.targets.to(device)};
+}
+
+// cuBLAS's fast kernels want rows on whole 16 bytes, which those of an odd vocabulary are not: on GPUs there is a gap
+// behind each.
+at::Tensor logits_of(const at::Tensor& states, const at::Tensor& weight, MatmulLibrary library) {
+  if (!states.is_cuda()) return linear_product(states, weight, std::nullopt, library);
+  constexpr int64_t kMultiple = 64;
+  const int64_t classes = weight.size(0);
+  const int64_t stride = (classes + kMultiple - 1) / kMultiple * kMultiple;
+  at::Tensor logits = at::empty({states.size(0), stride}, states.options()).narrow(1, 0, classes);
+  return at::mm_out(logits, states, weight.t());
 }
 
 struct TokenNllNode final : torch::autograd::Node {
@@ -111,10 +125,11 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
   without_recording([&] {
     const at::Tensor states = hidden.index_select(0, predictions.rows);
     if (takes_state_gradient) node->state_gradient = at::empty_like(states);
-    for (int64_t begin = 0; begin < states.size(0); begin += kChunkTokens) {
-      const int64_t count = std::min(kChunkTokens, states.size(0) - begin);
+    const int64_t most = states.is_cuda() ? kChunkTokensOnGpu : kChunkTokens;
+    for (int64_t begin = 0; begin < states.size(0); begin += most) {
+      const int64_t count = std::min(most, states.size(0) - begin);
       const at::Tensor chunk = states.narrow(0, begin, count);
-      const at::Tensor logits = linear_product(chunk, weight.value, std::nullopt, library);
+      const at::Tensor logits = logits_of(chunk, weight.value, library);
       dispatch_storage(logits, [&]<typename T>(T*, const auto& place) {
         kernels::cross_entropy<T>({.logits = const_storage<T>(logits),
                                    .targets = predictions.targets.const_data_ptr<int32_t>() + begin,
@@ -122,7 +137,8 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
                                    .gradient = recording ? storage<T>(logits) : nullptr,
                                    .scale = static_cast<float>(node->scale),
                                    .tokens = count,
-                                   .classes = logits.size(1)},
+                                   .classes = logits.size(1),
+                                   .stride = logits.stride(0)},
                                   place);
       });
       if (takes_state_gradient) {

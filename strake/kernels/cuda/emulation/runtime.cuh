@@ -41,6 +41,12 @@ inline int atomicMin(int* address, int value) {
   return before;
 }
 
+inline int atomicAdd(int* address, int value) {
+  const int before = *address;
+  *address += value;
+  return before;
+}
+
 inline const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorMemoryAllocation ? "out of memory" : "emulated CUDA error";
 }
@@ -66,6 +72,10 @@ inline cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) { 
 inline cudaError_t cudaFreeAsync(void* memory, cudaStream_t) { return cudaFree(memory); }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
   if (bytes > 0) std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+inline cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t) {
+  std::memset(memory, value, bytes);
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, int) {

@@ -86,6 +86,4 @@ uint32_t pack(float low, float high) {
   return from_float<T>(low).bits | static_cast<uint32_t>(from_float<T>(high).bits) << 16;
 }
 
-inline float exp2_approximately(float x) { return std::exp2(x); }
-
 }  // namespace strake::kernels::cuda

@@ -65,11 +65,4 @@ __device__ inline uint32_t pack<Half>(float low, float high) {
   return uint32_t{__half_as_ushort(__low2half(pair))} | uint32_t{__half_as_ushort(__high2half(pair))} << 16;
 }
 
-// Within 2 units in the last place; results below 2^-126 are 0.
-__device__ inline float exp2_approximately(float x) {
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
-  return result;
-}
-
 }  // namespace strake::kernels::cuda
