@@ -3,6 +3,7 @@
 #
 #   tools/gpu_check.sh pack          where strake is built: makes build/gpu_package, which needs nothing but torch
 #   tools/gpu_check.sh run [ARGS]    on the GPU machine, in the same folder: runs it; ARGS go to GoogleTest
+#   tools/gpu_check.sh bench         there: steps of full-sized models beside Transformers', as a table
 #   tools/gpu_check.sh sanitize TOOL the kernels' tests under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 set -eu
 cd "$(dirname "$0")/.."
@@ -29,9 +30,15 @@ environment() {
 case "${1:-}" in
   pack) pack ;;
   run) shift; environment; exec "$package/strake_gpu_tests" "$@" ;;
+  bench)
+    environment
+    times=$(mktemp)
+    "$package/strake_gpu_tests" --gtest_filter='*GpuStepTime*' >"$times"
+    python3 benchmarks/gpu_peers.py "$times"
+    ;;
   sanitize)
     environment
     exec compute-sanitizer --tool "${2:-memcheck}" --error-exitcode 1 "$package/strake_gpu_tests" \
       --gtest_filter='CudaKernels*' ;;
-  *) sed -n 2,7p "$0"; exit 2 ;;
+  *) sed -n 2,8p "$0"; exit 2 ;;
 esac

@@ -6,6 +6,7 @@
 #include "strake/core/log.h"
 #include "strake/monitor/closing_table.h"
 #include "strake/monitor/number_text.h"
+#include "strake/tensors/cuda_libtorch.h"
 #include "strake/tensors/tracked_memory.h"
 
 namespace strake::tasks {
@@ -91,6 +92,9 @@ void RunLog::close(const training::TrainReport& report) {
   rows.emplace_back("peak_tracked_bytes",
                     fmt::format("{} ({} rank{})", monitor::count_text(tensors::peak_tracked_bytes()), config_.ranks,
                                 config_.ranks == 1 ? "" : "s"));
+  if (config_.trains_on_gpus()) {
+    rows.emplace_back("peak_gpu_bytes", monitor::count_text(tensors::peak_gpu_bytes()));
+  }
   rows.emplace_back("output_dir", config_.output_dir);
   monitor::print_closing_table(std::cout, "train", rows);
 }

@@ -1,9 +1,11 @@
 #include "strake/tensors/cuda_libtorch.h"
 
 #include <ATen/Context.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -44,6 +46,16 @@ c10::DeviceIndex open_once() {
 int open_cuda_libtorch() {
   static const c10::DeviceIndex count = open_once();
   return count;
+}
+
+int64_t peak_gpu_bytes() {
+  c10::DeviceAllocator& allocator = *c10::getDeviceAllocator(c10::kCUDA);
+  int64_t most = 0;
+  for (int gpu = 0; gpu < open_cuda_libtorch(); ++gpu) {
+    const auto stats = allocator.getDeviceStats(static_cast<c10::DeviceIndex>(gpu));
+    most = std::max(most, stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak);
+  }
+  return most;
 }
 
 }  // namespace strake::tensors

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstdint>
+
 namespace strake::tensors {
 
 // Opens the part of libtorch that is for CUDA, which nothing links, once for the process; from then on tensors can be
 // on GPUs. Returns their number, at least 1. Error (kConfig) that says what is missing: the library, one that it needs,
 // or a GPU.
 int open_cuda_libtorch();
+
+// The most bytes that tensors of this process had on one of its GPUs at a time. After open_cuda_libtorch().
+int64_t peak_gpu_bytes();
 
 }  // namespace strake::tensors

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <ATen/ops/zeros.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -13,16 +15,18 @@
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/weights.h"
+#include "strake/tensors/cuda_libtorch.h"
 #include "strake/training/stepper.h"
 #include "tests/gpu/gpu.h"
 
 namespace strake::training {
 namespace {
 
-constexpr int kWarmUp = 3;
-constexpr int kSteps = 8;
+constexpr int kWarmUp = 5;
+constexpr int kSteps = 11;
 constexpr int64_t kTokens = 16384;  // of a step
 constexpr double kTera = 1e12;
+constexpr double kGibibyte = 1 << 30;
 constexpr double kFlopsPerWeight = 6;  // of a token, forward and backward; attention is not counted
 
 // Shapes of bert-base and of gpt2.
@@ -69,6 +73,7 @@ class GpuStepTime : public testing::TestWithParam<Case> {};
 TEST_P(GpuStepTime, IsPrinted) {
   if (!has_gpu()) GTEST_SKIP() << "skipped: no GPU";
   open_gpu();
+  c10::getDeviceAllocator(at::kCUDA)->resetPeakStats(0);
   const auto model = GetParam().model();
   const data::TokenDataset data = dataset(GetParam().length);
   const TrainingOptions options{.weight_decay = 0.01, .bf16 = GetParam().precision == Precision::kBf16, .gpu = 0};
@@ -83,17 +88,20 @@ TEST_P(GpuStepTime, IsPrinted) {
   data::GlobalStep global;
   data::MicroBatch& all = global.micro_batches.emplace_back();
   for (int64_t i = 0; i < data.size(); ++i) all.push_back(i);
-  std::chrono::duration<double> time{};
+  std::vector<double> seconds;
   for (int step = 1; step <= kWarmUp + kSteps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
     const StepReport report = stepper.run(data, global, {.number = step, .learning_rate = 1e-5});
     ASSERT_TRUE(std::isfinite(report.loss));  // it comes from the GPU when the step is over
-    if (step > kWarmUp) time += std::chrono::steady_clock::now() - begin;
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    if (step > kWarmUp) seconds.push_back(time.count());
   }
-  const double speed = kSteps * kTokens / time.count();
+  std::ranges::nth_element(seconds, seconds.begin() + kSteps / 2);
+  const double median = seconds[kSteps / 2];
+  const double speed = kTokens / median;
   const double flops = kFlopsPerWeight * static_cast<double>(model->num_parameters()) * speed;
-  fmt::print("{}: {:.1f} ms a step, {:.0f} tokens/s, {:.1f} TFLOP/s in products\n", GetParam().name,
-             1e3 * time.count() / kSteps, speed, flops / kTera);
+  fmt::print("{}: {:.1f} ms a step, {:.0f} tokens/s, {:.1f} TFLOP/s in products, peak {:.1f} GiB\n", GetParam().name,
+             1e3 * median, speed, flops / kTera, static_cast<double>(tensors::peak_gpu_bytes()) / kGibibyte);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, GpuStepTime,

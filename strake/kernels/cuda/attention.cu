@@ -115,7 +115,8 @@ __device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2]
 }
 
 template <typename Size, typename T = typename Size::T>
-__global__ void __launch_bounds__(Size::kThreads) forward_kernel(AttentionForward<T> args, Keep keep, bool is_aligned) {
+__global__ void __launch_bounds__(Size::kThreads, Size::kForwardBlocks)
+    forward_kernel(AttentionForward<T> args, Keep keep, bool is_aligned) {
   __shared__ Tile<Size> q, k, v;
   __shared__ Kept<Size> kept;
   Rows rows;
@@ -128,10 +129,11 @@ __global__ void __launch_bounds__(Size::kThreads) forward_kernel(AttentionForwar
   OnlineSoftmax softmax{.scale = args.shape.scale * kLog2E};
   Fragment<Size::kDim> sums = {};
   for (int64_t begin = 0; begin < keys; begin += Size::kTile) {
-    __syncthreads();
+    if (begin > 0) __syncthreads();
     load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, begin);
     load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, begin);
-    draw_kept(kept, keep, rows, rows.begin, begin);
+    draw_kept(kept, keep, args.shape, rows, rows.begin, begin);
+    wait_for_copies();
     __syncthreads();
     Fragment<Size::kTile> weights;
     WarpProducts<Size, T>::multiply(q, k, dim, weights);
@@ -171,7 +173,7 @@ __device__ float row_dot_of(const Tile<Size>& dout, const Head<const T>& out, co
 
 // dq of a tile of queries, and row_dots = rowsum(dout out).
 template <typename Size, typename T = typename Size::T>
-__global__ void __launch_bounds__(Size::kThreads, Size::kBlocks)
+__global__ void __launch_bounds__(Size::kThreads, Size::kQueryBlocks)
     query_gradient_kernel(AttentionBackward<T> args, Keep keep, float* row_dots, bool is_aligned) {
   __shared__ Tile<Size> q, k, v, dout;
   __shared__ Kept<Size> kept;
@@ -181,29 +183,30 @@ __global__ void __launch_bounds__(Size::kThreads, Size::kBlocks)
   const bool aligned = Size::kWhole || is_aligned;
   const int64_t head = blockIdx.y;
   const int64_t keys = keys_of<Size>(args.shape, rows);
-  const int64_t first_token = rows.first_token + rows.begin;
   load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, rows.begin);
   load_tile<Size>(dout, head_of_block(args.dout, args.out_stride, dim, aligned), rows, rows.begin);
-  __syncthreads();
   float row_dot[2];
   float lse[2];  // of powers of two
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = first_row_of_warp() + row_of(2 * half);
-    const int64_t at = (first_token + row) * args.shape.num_heads + head;
-    row_dot[half] =
-        sum_of_lanes(row_dot_of<Size>(dout, head_of_block(args.out, args.out_stride, dim, aligned), rows, row));
-    const bool is_there = rows.begin + row < rows.length;
-    lse[half] = is_there ? args.lse[at] * kLog2E : INFINITY;
-    if (is_there && column_of(0, 0) == 0) row_dots[at] = row_dot[half];
-  }
   Fragment<Size::kDim> dq = {};
   for (int64_t begin = 0; begin < keys; begin += Size::kTile) {
-    __syncthreads();
+    if (begin > 0) __syncthreads();
     load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, begin);
     load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, begin);
-    draw_kept(kept, keep, rows, rows.begin, begin);
+    load_kept(kept, keep, args.shape, rows, rows.begin, begin);
+    wait_for_copies();
     __syncthreads();
+    if (begin == 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = first_row_of_warp() + row_of(2 * half);
+        const int64_t at = (rows.first_token + rows.begin + row) * args.shape.num_heads + head;
+        row_dot[half] =
+            sum_of_lanes(row_dot_of<Size>(dout, head_of_block(args.out, args.out_stride, dim, aligned), rows, row));
+        const bool is_there = rows.begin + row < rows.length;
+        lse[half] = is_there ? args.lse[at] * kLog2E : INFINITY;
+        if (is_there && column_of(0, 0) == 0) row_dots[at] = row_dot[half];
+      }
+    }
     Fragment<Size::kTile> scores, gradient;
     WarpProducts<Size, T>::multiply(q, k, dim, scores);
     WarpProducts<Size, T>::multiply(dout, v, dim, gradient);
@@ -226,7 +229,7 @@ __global__ void __launch_bounds__(Size::kThreads, Size::kBlocks)
 
 // dk and dv of a tile of keys. Fragments have its keys as rows and queries as columns.
 template <typename Size, typename T = typename Size::T>
-__global__ void __launch_bounds__(Size::kThreads)
+__global__ void __launch_bounds__(Size::kThreads, Size::kKeyBlocks)
     key_gradient_kernel(AttentionBackward<T> args, Keep keep, const float* row_dots, bool is_aligned) {
   __shared__ Tile<Size> q, k, v, dout;
   __shared__ Kept<Size> kept;
@@ -242,17 +245,19 @@ __global__ void __launch_bounds__(Size::kThreads)
   load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, rows.begin);
   Fragment<Size::kDim> dk = {};
   Fragment<Size::kDim> dv = {};
-  for (int64_t begin = is_causal ? rows.begin : 0; begin < rows.length; begin += Size::kTile) {
-    __syncthreads();
+  const int64_t first_query = is_causal ? rows.begin : 0;
+  for (int64_t begin = first_query; begin < rows.length; begin += Size::kTile) {
+    if (begin > first_query) __syncthreads();
     load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, begin);
     load_tile<Size>(dout, head_of_block(args.dout, args.out_stride, dim, aligned), rows, begin);
-    draw_kept(kept, keep, rows, begin, rows.begin);
+    load_kept(kept, keep, args.shape, rows, begin, rows.begin);
     for (int query = threadIdx.x; query < Size::kTile; query += Size::kThreads) {
       const bool is_there = begin + query < rows.length;
       const int64_t at = (rows.first_token + begin + query) * args.shape.num_heads + head;
       lse[query] = is_there ? args.lse[at] * kLog2E : INFINITY;
       dots[query] = is_there ? row_dots[at] : 0.0F;
     }
+    wait_for_copies();
     __syncthreads();
     Fragment<Size::kTile> probabilities, gradient;
     WarpProducts<Size, T>::multiply(k, q, dim, probabilities);

@@ -406,7 +406,10 @@ TYPED_TEST(CudaKernels, Attend) {
     attention_backward<T>(backward(qkv.data(), out.data(), dout.data(), lse.data(), grad.data()), Isa::kReference);
 
     const auto offsets_there = this->put(offsets);
+    const int64_t words = (*std::ranges::max_element(c.lengths) + kKeysOfKeptWord - 1) / kKeysOfKeptWord;
+    const OnDevice<uint16_t> kept(*this->table_, std::vector<uint16_t>(static_cast<size_t>(c.heads * tokens * words)));
     shape.offsets = offsets_there.data(), shape.index = index.device();
+    shape.kept = kept.data(), shape.kept_words = words;
     const auto qkv_there = this->put(qkv), dout_there = this->put(dout);
     const OnDevice<T> out_there(*this->table_, zeros<T>(tokens * out_stride));  // gaps stay as they are
     const OnDevice<T> grad_there(*this->table_, zeros<T>(tokens * stride));

@@ -134,11 +134,8 @@ __device__ inline KeepFactors keep_factors(const Keep& keep, const TokenCounter&
   return factors;
 }
 
-__device__ inline float warp_sum(float value) {
-  for (int lane = kWarp / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, lane);
-  return value;
-}
-__device__ inline double warp_sum(double value) {
+template <typename T>
+__device__ T warp_sum(T value) {
   for (int lane = kWarp / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(0xFFFFFFFFU, value, lane);
   return value;
 }

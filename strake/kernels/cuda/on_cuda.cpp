@@ -105,6 +105,8 @@ void attention_forward(const AttentionForward<T>& args, const OnCuda& place) {
 template <typename T>
 void attention_backward(const AttentionBackward<T>& args, const OnCuda& place) {
   check_shape(args.shape);
+  require(args.shape.dropout.p == 0 || args.shape.kept != nullptr, ErrorKind::kInternal,
+          "gradient of attention without the forward pass's dropout bits");
   check(place, typed<T>(place).attention_backward(args, args.shape.num_tokens, place.stream), "gradient of attention");
 }
 

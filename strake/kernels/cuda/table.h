@@ -21,7 +21,7 @@
 namespace strake::kernels::cuda {
 
 // Raised by any change of this header or of a struct that it names.
-inline constexpr uint32_t kTableVersion = 3;
+inline constexpr uint32_t kTableVersion = 4;
 inline constexpr const char* kTableSymbol = "strake_cuda_table";
 
 // Head sizes that attention has kernels for.

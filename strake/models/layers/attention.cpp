@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "strake/models/layers/node.h"
@@ -10,8 +11,19 @@
 namespace strake::models::layers {
 namespace {
 
+// AttentionShape::kept; undefined where there is none.
+at::Tensor empty_kept(const at::Tensor& qkv, const AttentionOptions& options, const tensors::PackedBatch& batch) {
+  if (!qkv.is_cuda() || options.dropout.p == 0) return {};
+  const at::Tensor& offsets = batch.on_host().offsets;
+  const auto* offset = offsets.const_data_ptr<int32_t>();
+  int64_t longest = 0;
+  for (int64_t s = 0; s + 1 < offsets.numel(); ++s) longest = std::max<int64_t>(longest, offset[s + 1] - offset[s]);
+  const int64_t words = (longest + kernels::kKeysOfKeptWord - 1) / kernels::kKeysOfKeptWord;
+  return at::empty({options.num_heads, batch.num_tokens(), words}, qkv.options().dtype(at::kShort));
+}
+
 kernels::AttentionShape shape_of(const at::Tensor& qkv, const AttentionOptions& options,
-                                 const tensors::PackedBatch& batch) {
+                                 const tensors::PackedBatch& batch, const at::Tensor& kept) {
   const int64_t head_dim = qkv.size(1) / 3 / options.num_heads;
   return {.offsets = batch.offsets.const_data_ptr<int32_t>(),
           .num_sequences = batch.num_sequences(),
@@ -21,7 +33,9 @@ kernels::AttentionShape shape_of(const at::Tensor& qkv, const AttentionOptions& 
           .scale = options.scale.value_or(1.0F / std::sqrt(static_cast<float>(head_dim))),
           .mask = options.mask,
           .dropout = options.dropout,
-          .index = token_index(batch)};
+          .index = token_index(batch),
+          .kept = kept.defined() ? storage<uint16_t>(kept) : nullptr,
+          .kept_words = kept.defined() ? kept.size(2) : 0};
 }
 
 struct AttentionNode final : torch::autograd::Node {
@@ -32,7 +46,7 @@ struct AttentionNode final : torch::autograd::Node {
     dispatch_storage(qkv, [&]<typename T>(T*, const auto& place) {
       const T* in = const_storage<T>(qkv);
       T* grad = storage<T>(dqkv);
-      kernels::attention_backward<T>({.shape = shape_of(qkv, options, batch),
+      kernels::attention_backward<T>({.shape = shape_of(qkv, options, batch, kept),
                                       .q = in,
                                       .k = in + width,
                                       .v = in + 2 * width,
@@ -49,9 +63,9 @@ struct AttentionNode final : torch::autograd::Node {
     });
     return {dqkv};
   }
-  void release_variables() override { qkv.reset(), out.reset(), lse.reset(); }
+  void release_variables() override { qkv.reset(), out.reset(), lse.reset(), kept.reset(); }
 
-  at::Tensor qkv, out, lse;
+  at::Tensor qkv, out, lse, kept;
   AttentionOptions options;
   tensors::PackedBatch batch;
 };
@@ -68,9 +82,10 @@ at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options
   const int64_t width = qkv.size(1) / 3;
   at::Tensor out = at::empty({qkv.size(0), width}, qkv.options());
   const at::Tensor lse = at::empty({qkv.size(0), options.num_heads}, qkv.options().dtype(at::kFloat));
+  const at::Tensor kept = qkv.requires_grad() ? empty_kept(qkv, options, context.batch) : at::Tensor();
   dispatch_storage(qkv, [&]<typename T>(T*, const auto& place) {
     const T* in = const_storage<T>(qkv);
-    kernels::attention_forward<T>({.shape = shape_of(qkv, options, context.batch),
+    kernels::attention_forward<T>({.shape = shape_of(qkv, options, context.batch, kept),
                                    .q = in,
                                    .k = in + width,
                                    .v = in + 2 * width,
@@ -85,6 +100,7 @@ at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options
   node->qkv = qkv.detach();
   node->out = out;
   node->lse = lse;
+  node->kept = kept;
   node->options = options;
   node->batch = context.batch;
   return attach(out.detach(), node, qkv);

@@ -33,8 +33,8 @@ float right_element(const WarpPointers& warp, unsigned row, unsigned column) {
   return half_of<T>(lane.right[row / 8], row % 2);
 }
 
-inline void require_aligned(const void* row) {
-  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) throw std::logic_error("emulated ldmatrix: a row is not on 16 bytes");
+inline void require_aligned(const void* address) {
+  if (reinterpret_cast<uintptr_t>(address) % 16 != 0) throw std::logic_error("emulated instruction: an address is not on 16 bytes");
 }
 
 inline uint16_t matrix_element(const WarpPointers& rows, unsigned matrix, unsigned row, unsigned column) {
@@ -80,6 +80,17 @@ inline void load_matrices_transposed(uint32_t (&words)[4], const void* row) {
     }
   });
 }
+
+inline void copy_beside(void* shared, const void* global, bool there) {
+  emulation::require_aligned(shared);
+  emulation::require_aligned(global);
+  if (there) {
+    std::memcpy(shared, global, 16);
+  } else {
+    std::memset(shared, 0, 16);
+  }
+}
+inline void wait_for_copies() {}
 
 template <typename T>
 uint32_t pack(float low, float high) {
