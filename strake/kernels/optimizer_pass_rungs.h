@@ -6,7 +6,7 @@
 
 namespace strake::kernels {
 
-// A run of elements with one weight decay; pointers are to its first element.
+// A run of elements; pointers are to its first. Those that a rung of the CPU gets have one weight decay.
 struct PassRun {
   void* parameters;  // this and the next: of the types that the function was picked for
   void* gradients;

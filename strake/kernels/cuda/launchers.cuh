@@ -57,12 +57,12 @@ int attention_backward(const AttentionBackward<T>& args, int64_t tokens, void* s
 
 // optimizer_pass.cu: gradients of type G, parameters of M, states of M or T
 template <typename G, typename M, typename T>
-int adam(const PassRun& run, const AdamFactors& factors, void* stream);
+int adam(const PassRun& whole, const PassPart<AdamFactors>* parts, int64_t count, void* stream);
 template <typename G, typename M>
-int adagrad(const PassRun& run, const AdagradFactors& factors, void* stream);
+int adagrad(const PassRun& whole, const PassPart<AdagradFactors>* parts, int64_t count, void* stream);
 template <typename G, typename M>
-int lion(const PassRun& run, const LionFactors& factors, void* stream);
+int lion(const PassRun& whole, const PassPart<LionFactors>* parts, int64_t count, void* stream);
 template <typename G, typename M>
-int sgd(const PassRun& run, const SgdFactors& factors, void* stream);
+int sgd(const PassRun& whole, const PassPart<SgdFactors>* parts, int64_t count, void* stream);
 
 }  // namespace strake::kernels::cuda

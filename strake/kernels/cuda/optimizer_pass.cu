@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "strake/kernels/cuda/device.cuh"
 #include "strake/kernels/cuda/launchers.cuh"
 
@@ -6,13 +8,44 @@
 namespace strake::kernels::cuda {
 namespace {
 
-// Sets each parameter to updated(i, p, g).
-template <typename G, typename M, typename Updated>
-__device__ void for_each_element(const PassRun& run, const Updated& updated) {
+constexpr int64_t kElementsOfBlock = 16 * kThreads;
+constexpr int kMostParts = 64;                // of a launch
+constexpr size_t kMostParameterBytes = 4096;  // that every device takes
+
+// What a launch works on. As a kernel's parameter it needs no memory of the device, and as a __grid_constant__ no
+// thread copies the table to find its part in it.
+template <typename Factors>
+struct PassWork {
+  PassRun whole;
+  int count;                         // of parts, at least 1
+  unsigned first_block[kMostParts];  // of each part's blocks
+  PassPart<Factors> parts[kMostParts];
+};
+
+// The block's piece of one of the parts.
+template <typename Factors>
+__device__ PassPart<Factors> part_of_block(const PassWork<Factors>& work) {
+  int place = 0;  // of the last part that begins with this block or an earlier one
+  for (int end = work.count; end - place > 1;) {
+    const int middle = (place + end) / 2;
+    if (work.first_block[middle] <= blockIdx.x) {
+      place = middle;
+    } else {
+      end = middle;
+    }
+  }
+  PassPart<Factors> part = work.parts[place];
+  part.begin += (blockIdx.x - work.first_block[place]) * kElementsOfBlock;
+  if (part.end - part.begin > kElementsOfBlock) part.end = part.begin + kElementsOfBlock;
+  return part;
+}
+
+// Sets each parameter of the part to updated(i, p, g).
+template <typename G, typename M, typename Factors, typename Updated>
+__device__ void for_each_element(const PassRun& run, const PassPart<Factors>& part, const Updated& updated) {
   auto* parameters = static_cast<M*>(run.parameters);
   auto* gradients = static_cast<G*>(run.gradients);
-  const int64_t stride = int64_t{gridDim.x} * kThreads;
-  for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < run.count; i += stride) {
+  for (int64_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) {
     const float p = updated(i, to_float(parameters[i]), run.gradient_scale * to_float(gradients[i]));
     parameters[i] = from_float<M>(p);
     if (run.bfloat16 != nullptr) run.bfloat16[i] = to_bfloat16(p);
@@ -22,11 +55,14 @@ __device__ void for_each_element(const PassRun& run, const Updated& updated) {
 }
 
 template <typename G, typename M, typename T>
-__global__ void adam_kernel(PassRun run, AdamFactors f) {
+__global__ void adam_kernel(const __grid_constant__ PassWork<AdamFactors> work) {
+  const PassRun& run = work.whole;
+  const PassPart<AdamFactors> part = part_of_block(work);
+  const AdamFactors& f = part.factors;
   auto* first = static_cast<T*>(run.first);
   auto* second = static_cast<T*>(run.second);
   auto* largest = static_cast<T*>(run.third);
-  for_each_element<G, M>(run, [&](int64_t i, float p, float gradient) {
+  for_each_element<G, M>(run, part, [&](int64_t i, float p, float gradient) {
     const float g = fmaf(f.gradient_decay, p, gradient);
     const float m = fmaf(f.beta1, to_float(first[i]), f.one_minus_beta1 * g);
     float v = fmaf(f.beta2, to_float(second[i]), f.one_minus_beta2 * (g * g));
@@ -43,9 +79,12 @@ __global__ void adam_kernel(PassRun run, AdamFactors f) {
 }
 
 template <typename G, typename M>
-__global__ void adagrad_kernel(PassRun run, AdagradFactors f) {
+__global__ void adagrad_kernel(const __grid_constant__ PassWork<AdagradFactors> work) {
+  const PassRun& run = work.whole;
+  const PassPart<AdagradFactors> part = part_of_block(work);
+  const AdagradFactors& f = part.factors;
   auto* first = static_cast<M*>(run.first);
-  for_each_element<G, M>(run, [&](int64_t i, float p, float gradient) {
+  for_each_element<G, M>(run, part, [&](int64_t i, float p, float gradient) {
     const float g = fmaf(f.gradient_decay, p, gradient);
     const float s = fmaf(g, g, to_float(first[i]));
     first[i] = from_float<M>(s);
@@ -54,9 +93,12 @@ __global__ void adagrad_kernel(PassRun run, AdagradFactors f) {
 }
 
 template <typename G, typename M>
-__global__ void lion_kernel(PassRun run, LionFactors f) {
+__global__ void lion_kernel(const __grid_constant__ PassWork<LionFactors> work) {
+  const PassRun& run = work.whole;
+  const PassPart<LionFactors> part = part_of_block(work);
+  const LionFactors& f = part.factors;
   auto* first = static_cast<M*>(run.first);
-  for_each_element<G, M>(run, [&](int64_t i, float p, float g) {
+  for_each_element<G, M>(run, part, [&](int64_t i, float p, float g) {
     const float m = to_float(first[i]);
     const float direction = fmaf(f.beta1, m, f.one_minus_beta1 * g);
     // 0 and NaN go through as they are.
@@ -67,9 +109,12 @@ __global__ void lion_kernel(PassRun run, LionFactors f) {
 }
 
 template <typename G, typename M>
-__global__ void sgd_kernel(PassRun run, SgdFactors f) {
+__global__ void sgd_kernel(const __grid_constant__ PassWork<SgdFactors> work) {
+  const PassRun& run = work.whole;
+  const PassPart<SgdFactors> part = part_of_block(work);
+  const SgdFactors& f = part.factors;
   auto* first = static_cast<M*>(run.first);
-  for_each_element<G, M>(run, [&](int64_t i, float p, float gradient) {
+  for_each_element<G, M>(run, part, [&](int64_t i, float p, float gradient) {
     const float g = fmaf(f.gradient_decay, p, gradient);
     if (first == nullptr) return fmaf(-f.step_size, g, p);
     const float b = fmaf(f.momentum, to_float(first[i]), f.share * g);
@@ -78,43 +123,55 @@ __global__ void sgd_kernel(PassRun run, SgdFactors f) {
   });
 }
 
-constexpr int64_t kMostBlocks = 16384;
-
 template <typename Factors>
-int launch_pass(void (*kernel)(PassRun, Factors), const PassRun& run, const Factors& factors, void* stream) {
-  const int64_t blocks = ceil_div(run.count, kThreads);
-  return launch(kernel, {blocks < kMostBlocks ? blocks : kMostBlocks}, kThreads, stream, run, factors);
+int launch_pass(void (*kernel)(PassWork<Factors>), const PassRun& whole, const PassPart<Factors>* parts, int64_t count,
+                void* stream) {
+  static_assert(sizeof(PassWork<Factors>) <= kMostParameterBytes);
+  for (int64_t done = 0; done < count; done += kMostParts) {
+    PassWork<Factors> work{.whole = whole,
+                           .count = static_cast<int>(std::min<int64_t>(count - done, kMostParts)),
+                           .first_block = {},
+                           .parts = {}};
+    int64_t blocks = 0;
+    for (int i = 0; i < work.count; ++i) {
+      work.parts[i] = parts[done + i];
+      work.first_block[i] = static_cast<unsigned>(blocks);
+      blocks += ceil_div(work.parts[i].end - work.parts[i].begin, kElementsOfBlock);
+    }
+    if (const int error = launch(kernel, {blocks}, kThreads, stream, work); error != 0) return error;
+  }
+  return 0;
 }
 
 }  // namespace
 
 template <typename G, typename M, typename T>
-int adam(const PassRun& run, const AdamFactors& factors, void* stream) {
-  return launch_pass(&adam_kernel<G, M, T>, run, factors, stream);
+int adam(const PassRun& whole, const PassPart<AdamFactors>* parts, int64_t count, void* stream) {
+  return launch_pass(&adam_kernel<G, M, T>, whole, parts, count, stream);
 }
 template <typename G, typename M>
-int adagrad(const PassRun& run, const AdagradFactors& factors, void* stream) {
-  return launch_pass(&adagrad_kernel<G, M>, run, factors, stream);
+int adagrad(const PassRun& whole, const PassPart<AdagradFactors>* parts, int64_t count, void* stream) {
+  return launch_pass(&adagrad_kernel<G, M>, whole, parts, count, stream);
 }
 template <typename G, typename M>
-int lion(const PassRun& run, const LionFactors& factors, void* stream) {
-  return launch_pass(&lion_kernel<G, M>, run, factors, stream);
+int lion(const PassRun& whole, const PassPart<LionFactors>* parts, int64_t count, void* stream) {
+  return launch_pass(&lion_kernel<G, M>, whole, parts, count, stream);
 }
 template <typename G, typename M>
-int sgd(const PassRun& run, const SgdFactors& factors, void* stream) {
-  return launch_pass(&sgd_kernel<G, M>, run, factors, stream);
+int sgd(const PassRun& whole, const PassPart<SgdFactors>* parts, int64_t count, void* stream) {
+  return launch_pass(&sgd_kernel<G, M>, whole, parts, count, stream);
 }
 
-#define STRAKE_INSTANTIATE(G, M)                                            \
-  template int adam<G, M, M>(const PassRun&, const AdamFactors&, void*);    \
-  template int adagrad<G, M>(const PassRun&, const AdagradFactors&, void*); \
-  template int lion<G, M>(const PassRun&, const LionFactors&, void*);       \
-  template int sgd<G, M>(const PassRun&, const SgdFactors&, void*);
+#define STRAKE_INSTANTIATE(G, M)                                                               \
+  template int adam<G, M, M>(const PassRun&, const PassPart<AdamFactors>*, int64_t, void*);    \
+  template int adagrad<G, M>(const PassRun&, const PassPart<AdagradFactors>*, int64_t, void*); \
+  template int lion<G, M>(const PassRun&, const PassPart<LionFactors>*, int64_t, void*);       \
+  template int sgd<G, M>(const PassRun&, const PassPart<SgdFactors>*, int64_t, void*);
 STRAKE_INSTANTIATE(float, float)
 STRAKE_INSTANTIATE(BFloat16, float)
 STRAKE_INSTANTIATE(Half, float)
 STRAKE_INSTANTIATE(BFloat16, BFloat16)
 #undef STRAKE_INSTANTIATE
-template int adam<Half, Half, float>(const PassRun&, const AdamFactors&, void*);
+template int adam<Half, Half, float>(const PassRun&, const PassPart<AdamFactors>*, int64_t, void*);
 
 }  // namespace strake::kernels::cuda

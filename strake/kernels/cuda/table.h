@@ -52,8 +52,18 @@ struct TypedTable {
   int (*sum_of_squares)(const T* x, int64_t count, double* partial, void* stream);
 };
 
+// Elements [begin, end) of a window, which have one weight decay.
 template <typename Factors>
-using CudaPassFunction = int (*)(const PassRun&, const Factors&, void* stream);
+struct PassPart {
+  int64_t begin;
+  int64_t end;
+  Factors factors;
+};
+
+// Updates the elements of a window that lie in one of `count` disjoint parts. `whole` is the window, `parts` is host
+// memory that is not read after the return.
+template <typename Factors>
+using CudaPassFunction = int (*)(const PassRun& whole, const PassPart<Factors>* parts, int64_t count, void* stream);
 
 struct CudaTable {
   uint32_t version;  // kTableVersion; the first members never move

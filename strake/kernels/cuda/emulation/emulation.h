@@ -60,6 +60,7 @@ T shuffle_xor(T value, int mask) {
 #define __device__
 #define __host__
 #define __restrict__
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __shared__ static  // one block is alive at a time
 #define threadIdx (::strake::kernels::cuda::emulation::thread_index())
