@@ -26,7 +26,8 @@ struct AttentionShape {
   Dropout dropout = {};  // of the probabilities: element = head * 2^20 + key position, token = query
   TokenIndex index = {};
   // GPUs only: which probabilities are kept, as a training forward pass writes it and the backward pass needs it if
-  // there is dropout. uint16 [num_heads, num_tokens, kept_words], bit k % 16 of word k / 16 being key k of the sequence.
+  // there is dropout. uint16 [num_heads, num_tokens, kept_words], bit k % 16 of word k / 16 being key k of the
+  // sequence.
   uint16_t* kept = nullptr;
   int64_t kept_words = 0;  // words for the keys of the longest sequence
 };

@@ -16,7 +16,7 @@ struct PackedBatch {
   at::Tensor offsets;         // int32 [S + 1], first token of each sequence, then T
   at::Tensor labels;          // int64 [S] class ids, or float [S] or [S, num_labels]; undefined when there are none
 
-  // Of a batch on a GPU: the one it was copied from.
+  // Of a batch on a GPU, or one that was filled up: the one it was made from, on the host and as it was.
   std::shared_ptr<const PackedBatch> host = nullptr;
   const PackedBatch& on_host() const { return host ? *host : *this; }
 
@@ -24,7 +24,12 @@ struct PackedBatch {
   int64_t num_sequences() const { return offsets.numel() - 1; }
 };
 
-// The batch on a device; itself if it is there.
+// The batch with a multiple of `multiple` tokens: what is missing is one more sequence, behind the others, of tokens
+// that stand for nothing. Losses and outputs of sequences are those of on_host()'s sequences, so that its gradients are
+// 0.
+PackedBatch filled_up(const PackedBatch& batch, int64_t multiple);
+
+// The batch on a device; itself if it is there. A small one is filled up on its way.
 PackedBatch to_device(PackedBatch batch, at::Device device);
 
 }  // namespace strake::tensors

@@ -73,7 +73,6 @@ class GpuStepTime : public testing::TestWithParam<Case> {};
 TEST_P(GpuStepTime, IsPrinted) {
   if (!has_gpu()) GTEST_SKIP() << "skipped: no GPU";
   open_gpu();
-  c10::getDeviceAllocator(at::kCUDA)->resetPeakStats(0);
   const auto model = GetParam().model();
   const data::TokenDataset data = dataset(GetParam().length);
   const TrainingOptions options{.weight_decay = 0.01, .bf16 = GetParam().precision == Precision::kBf16, .gpu = 0};
@@ -84,6 +83,7 @@ TEST_P(GpuStepTime, IsPrinted) {
     models::initialize_block(*model->blocks()[i], 0.02, 1, whole);
     parameters.assign(i, whole);
   }
+  c10::getDeviceAllocator(at::kCUDA)->resetPeakStats(0);
   Stepper stepper(*model, parameters, comm, options);
   data::GlobalStep global;
   data::MicroBatch& all = global.micro_batches.emplace_back();

@@ -11,9 +11,7 @@ inline constexpr float kInverseRootTwoPi = 0.3989422804F;
 inline constexpr float kTwoRootTwoOverPi = 1.5957691216F;
 inline constexpr float kCubic = 0.044715F;
 
-__device__ inline float sigmoid(float x) {
-  return reciprocal_approximately(1.0F + exp2_approximately(-kLog2E * x));
-}
+__device__ inline float sigmoid(float x) { return reciprocal_approximately(1.0F + exp2_approximately(-kLog2E * x)); }
 
 // P(z <= x), absolute error below 2e-7, and its derivative: simd/math.h.
 struct Normal {

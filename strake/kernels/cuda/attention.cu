@@ -107,8 +107,8 @@ __device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2]
 #pragma unroll
     for (int n = 0; n < kDim / 8; ++n) {
       const int d = column_of(n, 0);
-      const Pair<T> pair{{narrow<T>(sums.at[n][2 * half] * factors[half]),
-                          narrow<T>(sums.at[n][2 * half + 1] * factors[half])}};
+      const Pair<T> pair{
+          {narrow<T>(sums.at[n][2 * half] * factors[half]), narrow<T>(sums.at[n][2 * half + 1] * factors[half])}};
       store_chunk(to.head + (rows.first_token + rows.begin + row) * to.stride + d, pair, to.dim - d, to.aligned);
     }
   }

@@ -154,8 +154,7 @@ __device__ void load_kept(Kept<Size>& kept, const Keep& keep, const AttentionSha
                           int64_t first_query, int64_t first_key) {
   if (!keep.active) return;
   for_each_word<Size>(rows, first_query, first_key, [&](int query, int word) {
-    kept.of[query][word] =
-        kept_word(shape, rows.first_token + first_query + query, first_key + kRowsOfWarp * word);
+    kept.of[query][word] = kept_word(shape, rows.first_token + first_query + query, first_key + kRowsOfWarp * word);
   });
 }
 

@@ -65,10 +65,10 @@ int accumulate(float* sum, const T* x, int64_t count, void* stream) {
   return launch(&accumulate_kernel<T>, grid_of(count), kThreads, stream, sum, x, count);
 }
 
-#define STRAKE_INSTANTIATE(T)                                                   \
-  template int dropout(const DropoutArgs<T>&, void*);                           \
-  template int convert_from_float(const float*, T*, int64_t, void*);            \
-  template int convert_to_float(const T*, float*, int64_t, void*);              \
+#define STRAKE_INSTANTIATE(T)                                        \
+  template int dropout(const DropoutArgs<T>&, void*);                \
+  template int convert_from_float(const float*, T*, int64_t, void*); \
+  template int convert_to_float(const T*, float*, int64_t, void*);   \
   template int accumulate(float*, const T*, int64_t, void*);
 STRAKE_INSTANTIATE(float)
 STRAKE_INSTANTIATE(BFloat16)

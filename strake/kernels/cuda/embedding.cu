@@ -17,7 +17,7 @@ __global__ void forward_kernel(EmbeddingForward<T> args) {
   for (int64_t c = threadIdx.x; c < args.columns; c += kThreads) {
     args.out[token * args.stride + c] =
         narrow<T>(entry(args.word, token, args.columns, c) + entry(args.position, token, args.columns, c) +
-                      entry(args.type, token, args.columns, c));
+                  entry(args.type, token, args.columns, c));
   }
 }
 
@@ -145,8 +145,8 @@ int embedding_backward(const EmbeddingBackward<T, float>& args, void* stream) {
   int error = places_and_order.error() != 0 ? places_and_order.error() : partials.error();
   if (error != 0 || args.tokens == 0) return error;
   const int64_t blocks = ceil_div(args.tokens, kThreads);
-  error = cudaMemsetAsync(places, 0, static_cast<size_t>(args.tokens) * sizeof(*places),
-                          static_cast<cudaStream_t>(stream));
+  error =
+      cudaMemsetAsync(places, 0, static_cast<size_t>(args.tokens) * sizeof(*places), static_cast<cudaStream_t>(stream));
   if (error == 0) {
     error = launch(&count_before_kernel, {blocks, ceil_div(args.tokens, kCountedTokens)}, kThreads, stream,
                    args.table.ids, args.tokens, places);

@@ -46,11 +46,11 @@ __device__ void for_each_element(const PassRun& run, const PassPart<Factors>& pa
   auto* parameters = static_cast<M*>(run.parameters);
   auto* gradients = static_cast<G*>(run.gradients);
   for (int64_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) {
-    const float p = updated(i, to_float(parameters[i]), run.gradient_scale * to_float(gradients[i]));
-    parameters[i] = from_float<M>(p);
-    if (run.bfloat16 != nullptr) run.bfloat16[i] = to_bfloat16(p);
-    if (run.half != nullptr) run.half[i] = to_half(p);
-    if (run.zeroes_gradients) gradients[i] = from_float<G>(0.0F);
+    const float p = updated(i, wide(parameters[i]), run.gradient_scale * wide(gradients[i]));
+    parameters[i] = narrow<M>(p);
+    if (run.bfloat16 != nullptr) run.bfloat16[i] = narrow<BFloat16>(p);
+    if (run.half != nullptr) run.half[i] = narrow<Half>(p);
+    if (run.zeroes_gradients) gradients[i] = narrow<G>(0.0F);
   }
 }
 
@@ -64,14 +64,14 @@ __global__ void adam_kernel(const __grid_constant__ PassWork<AdamFactors> work) 
   auto* largest = static_cast<T*>(run.third);
   for_each_element<G, M>(run, part, [&](int64_t i, float p, float gradient) {
     const float g = fmaf(f.gradient_decay, p, gradient);
-    const float m = fmaf(f.beta1, to_float(first[i]), f.one_minus_beta1 * g);
-    float v = fmaf(f.beta2, to_float(second[i]), f.one_minus_beta2 * (g * g));
-    first[i] = from_float<T>(m);
-    second[i] = from_float<T>(v);
+    const float m = fmaf(f.beta1, wide(first[i]), f.one_minus_beta1 * g);
+    float v = fmaf(f.beta2, wide(second[i]), f.one_minus_beta2 * (g * g));
+    first[i] = narrow<T>(m);
+    second[i] = narrow<T>(v);
     if (largest != nullptr) {
-      const float before = to_float(largest[i]);
+      const float before = wide(largest[i]);
       v = before > v ? before : v;
-      largest[i] = from_float<T>(v);
+      largest[i] = narrow<T>(v);
     }
     const float denominator = fmaf(f.denominator_factor, sqrtf(v), f.epsilon);
     return fmaf(-f.step_size, m / denominator, f.shrink * p);
@@ -86,8 +86,8 @@ __global__ void adagrad_kernel(const __grid_constant__ PassWork<AdagradFactors> 
   auto* first = static_cast<M*>(run.first);
   for_each_element<G, M>(run, part, [&](int64_t i, float p, float gradient) {
     const float g = fmaf(f.gradient_decay, p, gradient);
-    const float s = fmaf(g, g, to_float(first[i]));
-    first[i] = from_float<M>(s);
+    const float s = fmaf(g, g, wide(first[i]));
+    first[i] = narrow<M>(s);
     return fmaf(-f.step_size, g / (sqrtf(s) + f.epsilon), p);
   });
 }
@@ -99,11 +99,11 @@ __global__ void lion_kernel(const __grid_constant__ PassWork<LionFactors> work) 
   const LionFactors& f = part.factors;
   auto* first = static_cast<M*>(run.first);
   for_each_element<G, M>(run, part, [&](int64_t i, float p, float g) {
-    const float m = to_float(first[i]);
+    const float m = wide(first[i]);
     const float direction = fmaf(f.beta1, m, f.one_minus_beta1 * g);
     // 0 and NaN go through as they are.
     const float move = direction < 0 ? f.step_size : direction > 0 ? -f.step_size : direction;
-    first[i] = from_float<M>(fmaf(f.beta2, m, f.one_minus_beta2 * g));
+    first[i] = narrow<M>(fmaf(f.beta2, m, f.one_minus_beta2 * g));
     return fmaf(f.shrink, p, move);
   });
 }
@@ -117,8 +117,8 @@ __global__ void sgd_kernel(const __grid_constant__ PassWork<SgdFactors> work) {
   for_each_element<G, M>(run, part, [&](int64_t i, float p, float gradient) {
     const float g = fmaf(f.gradient_decay, p, gradient);
     if (first == nullptr) return fmaf(-f.step_size, g, p);
-    const float b = fmaf(f.momentum, to_float(first[i]), f.share * g);
-    first[i] = from_float<M>(b);
+    const float b = fmaf(f.momentum, wide(first[i]), f.share * g);
+    first[i] = narrow<M>(b);
     return fmaf(-f.step_size, f.nesterov ? fmaf(f.momentum, b, g) : b, p);
   });
 }

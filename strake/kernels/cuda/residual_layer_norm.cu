@@ -17,7 +17,9 @@ struct Team {
   static constexpr int kRows = kThreads == kWarp ? 4 : 1;  // of a block
 
   static __device__ int64_t row() { return int64_t{blockIdx.x} * kRows + threadIdx.x / kThreads; }
-  static __device__ int64_t column(int quad) { return 4 * (quad * kThreads + static_cast<int>(threadIdx.x) % kThreads); }
+  static __device__ int64_t column(int quad) {
+    return 4 * (quad * kThreads + static_cast<int>(threadIdx.x) % kThreads);
+  }
 
   // Each thread gets the sum; all threads of a block call, if the team is one. `shared` as in block_sum().
   static __device__ float sum(float value, float* shared) {
@@ -30,7 +32,7 @@ struct Team {
 };
 
 template <typename T, typename Team>
-__global__ void __launch_bounds__(Team::kRows * Team::kThreads)
+__global__ void __launch_bounds__(Team::kRows* Team::kThreads)
     forward_kernel(ResidualLayerNormForward<T> args, Keep keep, bool aligned) {
   __shared__ float shared[2][kWarp];
   const int64_t token = Team::row();
@@ -87,7 +89,7 @@ __global__ void __launch_bounds__(Team::kRows * Team::kThreads)
 
 // With n = (sum - mean) rstd and g = dy gamma: dsum = rstd (g - mean(g) - n mean(g n)).
 template <typename T, typename Team>
-__global__ void __launch_bounds__(Team::kRows * Team::kThreads)
+__global__ void __launch_bounds__(Team::kRows* Team::kThreads)
     backward_kernel(ResidualLayerNormBackward<T> args, Keep keep, bool aligned) {
   __shared__ float shared[2][kWarp];
   const int64_t token = Team::row();
@@ -169,8 +171,8 @@ static_assert(Team<1024>::kMostColumns == kMostNormColumns);
 
 template <typename T>
 int residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, void* stream) {
-  const bool aligned = are_aligned<Quad<T>>({args.columns, args.stride}, args.x, args.residual, args.gamma, args.beta,
-                                            args.sum, args.y);
+  const bool aligned =
+      are_aligned<Quad<T>>({args.columns, args.stride}, args.x, args.residual, args.gamma, args.beta, args.sum, args.y);
   return with_team(args.columns, [&]<typename Team>() {
     return launch(&forward_kernel<T, Team>, {ceil_div(args.tokens, Team::kRows)}, Team::kRows * Team::kThreads, stream,
                   args, keep_of(args.dropout, args.index), aligned);

@@ -147,9 +147,9 @@ int sum_of_squares(const T* x, int64_t count, double* partial, void* stream) {
   return launch(&squares_kernel<T>, {num_squares_chunks(count)}, kThreads, stream, x, count, partial);
 }
 
-#define STRAKE_INSTANTIATE(T)                                                     \
-  template int column_sum(const ColumnSumArgs<T>&, void*);                        \
-  template int cross_entropy(const CrossEntropyArgs<T>&, void*);                  \
+#define STRAKE_INSTANTIATE(T)                                    \
+  template int column_sum(const ColumnSumArgs<T>&, void*);       \
+  template int cross_entropy(const CrossEntropyArgs<T>&, void*); \
   template int sum_of_squares(const T*, int64_t, double*, void*);
 STRAKE_INSTANTIATE(float)
 STRAKE_INSTANTIATE(BFloat16)

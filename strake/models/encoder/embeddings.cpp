@@ -1,6 +1,6 @@
 #include "strake/models/encoder/embeddings.h"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 
 #include "strake/models/layers/dropout.h"
 #include "strake/models/layers/embedding.h"
@@ -64,7 +64,7 @@ at::Tensor EmbeddingsBlock::forward(const Parameters& parameters, const at::Tens
 
 at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& placed) const {
   const tensors::PackedBatch& batch = placed.on_host();
-  at::Tensor rows = at::empty_like(batch.positions);
+  at::Tensor rows = at::zeros({placed.num_tokens()}, batch.positions.options());  // 0 where the batch was filled up
   const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
   const auto* offsets = batch.offsets.const_data_ptr<int32_t>();
   auto* out = rows.mutable_data_ptr<int32_t>();

@@ -14,10 +14,10 @@ namespace {
 // AttentionShape::kept; undefined where there is none.
 at::Tensor empty_kept(const at::Tensor& qkv, const AttentionOptions& options, const tensors::PackedBatch& batch) {
   if (!qkv.is_cuda() || options.dropout.p == 0) return {};
-  const at::Tensor& offsets = batch.on_host().offsets;
-  const auto* offset = offsets.const_data_ptr<int32_t>();
-  int64_t longest = 0;
-  for (int64_t s = 0; s + 1 < offsets.numel(); ++s) longest = std::max<int64_t>(longest, offset[s + 1] - offset[s]);
+  const tensors::PackedBatch& host = batch.on_host();
+  const auto* offsets = host.offsets.const_data_ptr<int32_t>();
+  int64_t longest = batch.num_tokens() - host.num_tokens();  // of those that fill it up
+  for (int64_t s = 0; s < host.num_sequences(); ++s) longest = std::max<int64_t>(longest, offsets[s + 1] - offsets[s]);
   const int64_t words = (longest + kernels::kKeysOfKeptWord - 1) / kernels::kKeysOfKeptWord;
   return at::empty({options.num_heads, batch.num_tokens(), words}, qkv.options().dtype(at::kShort));
 }

@@ -46,7 +46,7 @@ at::Tensor dropout(const at::Tensor& x, const kernels::Dropout& dropout, const S
 
 at::Tensor dropout_of_sequences(const at::Tensor& x, const kernels::Dropout& dropout, const StepContext& context) {
   if (dropout.p == 0) return x;
-  const int64_t count = context.batch.num_sequences();
+  const int64_t count = context.batch.on_host().num_sequences();
   return apply_dropout(x, dropout, context.batch.token_rows.index_select(0, context.batch.offsets.narrow(0, 0, count)),
                        at::zeros({count}, x.options().dtype(at::kInt)));
 }

@@ -6,7 +6,7 @@ namespace strake::models::layers {
 namespace {
 
 at::Tensor first_of_sequences(const tensors::PackedBatch& batch) {
-  return batch.offsets.narrow(0, 0, batch.num_sequences());
+  return batch.offsets.narrow(0, 0, batch.on_host().num_sequences());
 }
 
 }  // namespace
@@ -21,7 +21,7 @@ tensors::PackedBatch first_tokens(const tensors::PackedBatch& batch) {
           .token_type_ids = batch.token_type_ids.index_select(0, first),
           .positions = batch.positions.index_select(0, first),
           .token_rows = batch.token_rows.index_select(0, first),
-          .offsets = at::arange(batch.num_sequences() + 1, batch.offsets.options()),
+          .offsets = at::arange(first.numel() + 1, batch.offsets.options()),
           .labels = batch.labels};
 }
 

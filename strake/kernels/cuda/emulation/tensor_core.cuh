@@ -34,7 +34,8 @@ float right_element(const WarpPointers& warp, unsigned row, unsigned column) {
 }
 
 inline void require_aligned(const void* address) {
-  if (reinterpret_cast<uintptr_t>(address) % 16 != 0) throw std::logic_error("emulated instruction: an address is not on 16 bytes");
+  if (reinterpret_cast<uintptr_t>(address) % 16 != 0)
+    throw std::logic_error("emulated instruction: an address is not on 16 bytes");
 }
 
 inline uint16_t matrix_element(const WarpPointers& rows, unsigned matrix, unsigned row, unsigned column) {

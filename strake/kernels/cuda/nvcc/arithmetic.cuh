@@ -7,8 +7,8 @@
 
 #include "strake/kernels/half.h"
 
-// What a GPU has instructions for: conversions, which round as from_float() and to_float() do but for the bits of a NaN,
-// and approximations.
+// What a GPU has instructions for: conversions, which round as from_float() and to_float() do but for the bits of a
+// NaN, and approximations.
 namespace strake::kernels::cuda {
 
 __device__ inline float wide(float x) { return x; }
