@@ -117,7 +117,7 @@ __device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2]
 template <typename Size, typename T = typename Size::T>
 __global__ void __launch_bounds__(Size::kThreads, Size::kForwardBlocks)
     forward_kernel(AttentionForward<T> args, Keep keep, bool is_aligned) {
-  __shared__ Tile<Size> q, k, v;
+  __shared__ Tile<Size> q, k[2], v[2];  // the next keys come while the present ones are used
   __shared__ Kept<Size> kept;
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
@@ -125,24 +125,36 @@ __global__ void __launch_bounds__(Size::kThreads, Size::kForwardBlocks)
   const bool aligned = Size::kWhole || is_aligned;
   const int64_t head = blockIdx.y;
   const int64_t keys = keys_of<Size>(args.shape, rows);
+  const auto load_keys = [&](int64_t begin) {
+    const int place = begin / Size::kTile % 2;
+    load_tile<Size>(k[place], head_of_block(args.k, args.qkv_stride, dim, aligned), rows, begin);
+    load_tile<Size>(v[place], head_of_block(args.v, args.qkv_stride, dim, aligned), rows, begin);
+    end_copies();
+  };
   load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, rows.begin);
+  load_keys(0);
   OnlineSoftmax softmax{.scale = args.shape.scale * kLog2E};
   Fragment<Size::kDim> sums = {};
   for (int64_t begin = 0; begin < keys; begin += Size::kTile) {
-    if (begin > 0) __syncthreads();
-    load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, begin);
-    load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, begin);
+    const bool is_last = begin + Size::kTile >= keys;
+    if (!is_last) load_keys(begin + Size::kTile);
     draw_kept(kept, keep, args.shape, rows, rows.begin, begin);
-    wait_for_copies();
+    if (is_last) {
+      wait_for_copies();
+    } else {
+      wait_for_copies<1>();
+    }
     __syncthreads();
+    const int place = begin / Size::kTile % 2;
     Fragment<Size::kTile> weights;
-    WarpProducts<Size, T>::multiply(q, k, dim, weights);
+    WarpProducts<Size, T>::multiply(q, k[place], dim, weights);
     hide_keys<Size>(args.shape, rows, begin, weights);
     softmax.take(weights, sums);
     if (keep.active) {
       for_each(weights, [&](float& weight, int query, int key) { weight *= factor_of(kept, keep, query, key); });
     }
-    WarpProducts<Size, T>::add(weights, v, dim, sums);
+    WarpProducts<Size, T>::add(weights, v[place], dim, sums);
+    __syncthreads();  // before these keys' places are taken again
   }
   const float totals[2] = {sum_of_lanes(softmax.total[0]), sum_of_lanes(softmax.total[1])};
   const int64_t first_token = rows.first_token + rows.begin;
@@ -192,6 +204,7 @@ __global__ void __launch_bounds__(Size::kThreads, Size::kQueryBlocks)
     if (begin > 0) __syncthreads();
     load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, begin);
     load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, begin);
+    end_copies();
     load_kept(kept, keep, args.shape, rows, rows.begin, begin);
     wait_for_copies();
     __syncthreads();
@@ -250,6 +263,7 @@ __global__ void __launch_bounds__(Size::kThreads, Size::kKeyBlocks)
     if (begin > first_query) __syncthreads();
     load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, begin);
     load_tile<Size>(dout, head_of_block(args.dout, args.out_stride, dim, aligned), rows, begin);
+    end_copies();
     load_kept(kept, keep, args.shape, rows, begin, rows.begin);
     for (int query = threadIdx.x; query < Size::kTile; query += Size::kThreads) {
       const bool is_there = begin + query < rows.length;

@@ -16,7 +16,7 @@ inline constexpr int kNarrowDim = 64;
 // as many.
 enum class Heads { kWhole, kAny };
 
-// Four tiles take at most 37 KiB, of 48 that every device lets a block have. Each warp has kRowsOfWarp rows of a tile.
+// Five tiles take at most 45 KiB, of 48 that every device lets a block have. Each warp has kRowsOfWarp rows of a tile.
 template <typename T_, int kDim_, Heads kHeads>
 struct Tiling {
   using T = T_;

@@ -91,7 +91,9 @@ inline void copy_beside(void* shared, const void* global, bool there) {
     std::memset(shared, 0, 16);
   }
 }
-inline void wait_for_copies() {}
+inline void end_copies() {}
+template <int kLater = 0>
+void wait_for_copies() {}
 
 template <typename T>
 uint32_t pack(float low, float high) {

@@ -52,13 +52,18 @@ __device__ inline void load_matrices_transposed(uint32_t (&words)[4], const void
 }
 
 // Copies 16 bytes from global to shared memory while the thread goes on; zeros if they are not `there`. Both addresses
-// are on 16 bytes. Threads of the block see the copies of those that waited before a barrier.
+// are on 16 bytes. end_copies() ends a batch of copies; wait_for_copies() waits for all batches but the last kLater.
+// Threads of the block see the copies of those that waited before a barrier.
 __device__ inline void copy_beside(void* shared, const void* global, bool there) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global), "r"(there ? 16 : 0)
                : "memory");
 }
-__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+__device__ inline void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int kLater = 0>
+__device__ inline void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
+}
 
 // Two numbers rounded to T, `low` in the lower half of the word.
 template <typename T>
