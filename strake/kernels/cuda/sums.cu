@@ -38,7 +38,7 @@ __global__ void column_sum_kernel(ColumnSumArgs<T> args, int64_t stride, float* 
   partials[blockIdx.x * args.columns + place.column] = sum;
 }
 
-constexpr int kPartialsAtOnce = 32;
+constexpr int kPartialsAtOnce = 32;  // whose loads are under way together
 
 // Adds each sum's partials in order; blockIdx.y says which sum.
 __global__ void join_kernel(const float* partials, int64_t chunks, int64_t width, JoinedSums to) {
@@ -46,14 +46,16 @@ __global__ void join_kernel(const float* partials, int64_t chunks, int64_t width
   if (column >= width) return;
   const float* const own = partials + int64_t{blockIdx.y} * chunks * width + column;
   float sum = 0;
-  for (int64_t first = 0; first < chunks; first += kPartialsAtOnce) {
+  int64_t c = 0;
+  for (; c + kPartialsAtOnce <= chunks; c += kPartialsAtOnce) {
     float values[kPartialsAtOnce];
 #pragma unroll
-    for (int c = 0; c < kPartialsAtOnce; ++c) values[c] = first + c < chunks ? own[(first + c) * width] : 0.0F;
+    for (int i = 0; i < kPartialsAtOnce; ++i) values[i] = own[(c + i) * width];
 #pragma unroll
     for (const float value : values) sum += value;
   }
-  to.out[blockIdx.y][column] = sum;
+  for (; c < chunks; ++c) sum += own[c * width];
+  (blockIdx.y == 0 ? to.out[0] : to.out[1])[column] = sum;
 }
 
 // Of e^(x - largest), of the x that a thread has seen. Begins with a finite number: infinities must give a NaN.

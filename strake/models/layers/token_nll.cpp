@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "strake/core/error.h"
 #include "strake/kernels/cross_entropy.h"
@@ -47,15 +48,34 @@ Predictions predictions_of(const tensors::PackedBatch& placed) {
   return {.rows = result.rows.to(device), .targets = result.targets.to(device)};
 }
 
-// cuBLAS's fast kernels want rows on whole 16 bytes, which those of an odd vocabulary are not: on GPUs there is a gap
-// behind each.
+// cuBLAS has fast kernels only for sizes and rows in multiples of 8, which an odd vocabulary gives it neither of: rows
+// of logits have a gap behind them, and the last classes are multiplied on their own.
+constexpr int64_t kClassesOfPart = 64;
+
+bool multiplies_by_parts(const at::Tensor& states, MatmulLibrary library) {
+  return library == MatmulLibrary::kAten && (states.is_cuda() || states.scalar_type() != at::kHalf);
+}
+
+// [N, V]; rows may be further apart.
 at::Tensor logits_of(const at::Tensor& states, const at::Tensor& weight, MatmulLibrary library) {
-  if (!states.is_cuda()) return linear_product(states, weight, std::nullopt, library);
-  constexpr int64_t kMultiple = 64;
-  const int64_t classes = weight.size(0);
-  const int64_t stride = (classes + kMultiple - 1) / kMultiple * kMultiple;
-  at::Tensor logits = at::empty({states.size(0), stride}, states.options()).narrow(1, 0, classes);
-  return at::mm_out(logits, states, weight.t());
+  if (!multiplies_by_parts(states, library)) return linear_product(states, weight, std::nullopt, library);
+  const int64_t classes = weight.size(0), first = classes / kClassesOfPart * kClassesOfPart;
+  const int64_t stride = (classes + kClassesOfPart - 1) / kClassesOfPart * kClassesOfPart;
+  const at::Tensor logits = at::empty({states.size(0), stride}, states.options()).narrow(1, 0, classes);
+  for (const auto& [begin, count] : {std::pair(int64_t{0}, first), std::pair(first, classes - first)}) {
+    if (count == 0) continue;
+    at::Tensor part = logits.narrow(1, begin, count);
+    at::mm_out(part, states, weight.narrow(0, begin, count).t());
+  }
+  return logits;
+}
+
+at::Tensor state_gradient_of(const at::Tensor& dlogits, const at::Tensor& weight, MatmulLibrary library) {
+  if (!multiplies_by_parts(dlogits, library)) return linear_input_gradient(dlogits, weight, library);
+  const int64_t classes = weight.size(0), first = classes / kClassesOfPart * kClassesOfPart;
+  at::Tensor gradient = at::mm(dlogits.narrow(1, 0, first), weight.narrow(0, 0, first));
+  if (first == classes) return gradient;
+  return gradient.addmm_(dlogits.narrow(1, first, classes - first), weight.narrow(0, first, classes - first));
 }
 
 struct TokenNllNode final : torch::autograd::Node {
@@ -142,7 +162,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
                                   place);
       });
       if (takes_state_gradient) {
-        node->state_gradient.narrow(0, begin, count).copy_(linear_input_gradient(logits, weight.value, library));
+        node->state_gradient.narrow(0, begin, count).copy_(state_gradient_of(logits, weight.value, library));
       }
       if (is_trained(weight)) node->add_weight_gradient(linear_weight_gradient(logits, chunk, library));
     }
