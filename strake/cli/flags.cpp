@@ -76,7 +76,6 @@ constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::
     {"--keep_linebreaks", "a line of a text file is a document, without its line break; leave it out"},
     {"--save_only_model", "checkpoints hold what resuming needs; leave it out"},
     {"--save_safetensors", "all weights are safetensors; leave it out"},
-    {"--logging_dir", kNoTracker},
     {"--run_name", kNoTracker},
     {"--project", kNoTracker},
     {"--eval_accumulation_steps",

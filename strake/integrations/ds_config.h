@@ -67,6 +67,13 @@ struct DsAio {
 };
 
 // What a run does because of its ds_config.json: only what is honoured, resolved, with DeepSpeed's defaults.
+// Monitors that are enabled, each with its folder, output_path/job_name.
+struct DsMonitors {
+  std::optional<std::string> tensorboard;
+  std::optional<std::string> csv;
+  int64_t samples_per_step = 0;  // train_batch_size: by which DeepSpeed counts what it plots over
+};
+
 struct DsConfig {
   int64_t train_batch_size = 0;  // sequences of an optimizer step, of all ranks
   int64_t train_micro_batch_size_per_gpu = 0;
@@ -84,6 +91,7 @@ struct DsConfig {
   DsZero zero;
   DsAio aio;
   bool cpu_checkpointing = false;
+  DsMonitors monitors;
   std::optional<int64_t> save_total_limit;  // nebula.num_of_version_in_retention, if nebula is enabled
 };
 

@@ -35,8 +35,10 @@ TEST(AzureMlConfigs, BertPretrainingIsAccepted) {
   EXPECT_EQ(result.config.zero.stage, 1);
   EXPECT_EQ(result.config.save_total_limit, 2);
   EXPECT_FALSE(result.config.optimizer || result.config.scheduler);
-  EXPECT_THAT(result.notices, ElementsAre(HasSubstr("flops_profiler.enabled: "), HasSubstr("nebula.enabled: "),
-                                          HasSubstr("tensorboard.enabled: ")));
+  EXPECT_EQ(result.config.monitors.tensorboard, "outputs/runs/train_bert");
+  EXPECT_EQ(result.config.monitors.csv, std::nullopt);
+  EXPECT_EQ(result.config.monitors.samples_per_step, 93 * 16);
+  EXPECT_THAT(result.notices, ElementsAre(HasSubstr("flops_profiler.enabled: "), HasSubstr("nebula.enabled: ")));
 }
 
 TEST(AzureMlConfigs, BertBaseIsAcceptedOnSixteenRanks) {

@@ -1,8 +1,10 @@
 #include "strake/integrations/ds_config_resolver.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
+#include <string_view>
 
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
@@ -11,6 +13,11 @@
 namespace strake::integrations {
 
 namespace {
+
+bool is_of_optional_section(std::string_view key) {
+  constexpr std::array<std::string_view, 4> kSections{"optimizer.", "nebula.", "tensorboard.", "csv_monitor."};
+  return std::ranges::any_of(kSections, [&](std::string_view section) { return key.starts_with(section); });
+}
 
 std::string no_effect(const char* origin, const KeyRule& rule) {
   return fmt::format("{}, no effect: {}", origin, rule.reason);
@@ -30,6 +37,7 @@ DsSettings DsResolver::run() {
   resolve_scheduler();
   resolve_zero();
   resolve_nebula();
+  resolve_monitors();
   check_precision();
   check_zero();
   std::vector<std::string> all = mismatches_;
@@ -43,7 +51,7 @@ DsSettings DsResolver::run() {
   return settings_;
 }
 
-// The file's values, and defaults for what it leaves out. Optimizer and scheduler have defaults only if they are there.
+// The file's values, and defaults for what it leaves out. Some sections have defaults only if they are there.
 void DsResolver::start() {
   for (const KeyRule& rule : ds_schema().rules) {
     const std::string key(rule.path);
@@ -56,7 +64,7 @@ void DsResolver::start() {
       set(key, *value, idle ? no_effect("file", rule) : "file");
     } else if (file_.autos.contains(key)) {
       set(key, rule.default_value(), rule.status == KeyStatus::kHonoured ? "auto <- default" : no_effect("auto", rule));
-    } else if (rule.status == KeyStatus::kHonoured && !key.starts_with("optimizer.") && !key.starts_with("nebula.")) {
+    } else if (rule.status == KeyStatus::kHonoured && !is_of_optional_section(key)) {
       set(key, rule.default_value(), "default");
     }
   }

@@ -42,6 +42,7 @@ class DsResolver {
   void check_schedule(const std::string& type);
   void resolve_zero();
   void resolve_nebula();
+  void resolve_monitors();
   void check_precision();
   // Master weights of 16 bits: "bf16" or "fp16".
   void check_masters(const std::string& type);

@@ -143,6 +143,15 @@ void DsResolver::resolve_nebula() {
   }
 }
 
+void DsResolver::resolve_monitors() {
+  for (const std::string section : {"tensorboard.", "csv_monitor."}) {
+    for (const std::string key : {section + "output_path", section + "job_name"}) {
+      const bool is_enabled = file_value(section + "enabled").value_or(false) == true;
+      if (is_enabled && !file_.has(key)) set(key, ds_schema().find(key)->default_value(), "default");
+    }
+  }
+}
+
 void DsResolver::check_precision() {
   if (settings_["fp16.enabled"].value == true && settings_["bf16.enabled"].value == true)
     problem(fmt::format("fp16 ({}) and bf16 ({}) cannot both be on", settings_["fp16.enabled"].origin,

@@ -1,6 +1,7 @@
 #include "strake/integrations/ds_config_settings.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "strake/integrations/ds_config_keys.h"
 
@@ -107,6 +108,13 @@ DsAio typed_aio(const DsSettings& settings) {
   return {.block_size = aio.integer("block_size"), .queue_depth = aio.integer("queue_depth")};
 }
 
+std::optional<std::string> monitor_folder(const DsSettings& settings, const std::string& section) {
+  const auto enabled = settings.find(section + "enabled");
+  if (enabled == settings.end() || enabled->second.value != true) return std::nullopt;
+  const Section monitor(settings, section);
+  return std::filesystem::path(monitor.text("output_path")) / monitor.text("job_name");
+}
+
 }  // namespace
 
 DsConfig typed_config(const DsSettings& settings) {
@@ -128,7 +136,10 @@ DsConfig typed_config(const DsSettings& settings) {
                   .communication_dtype = root.optional_dtype("communication_data_type"),
                   .zero = typed_zero(settings),
                   .aio = typed_aio(settings),
-                  .cpu_checkpointing = root.flag("activation_checkpointing.cpu_checkpointing")};
+                  .cpu_checkpointing = root.flag("activation_checkpointing.cpu_checkpointing"),
+                  .monitors = {.tensorboard = monitor_folder(settings, "tensorboard."),
+                               .csv = monitor_folder(settings, "csv_monitor."),
+                               .samples_per_step = root.integer("train_batch_size")}};
   if (settings.contains("optimizer.type")) config.optimizer = typed_optimizer(settings);
   if (settings.contains("scheduler.type")) config.scheduler = typed_scheduler(settings);
   if (settings.contains("nebula.num_of_version_in_retention"))

@@ -1,14 +1,8 @@
 #include "strake/monitor/metrics_log.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "strake/core/file.h"
 #include "strake/core/log.h"
@@ -51,19 +45,9 @@ std::string lines_up_to(std::string_view text, int64_t step, const fs::path& pat
 
 }  // namespace
 
-MetricsLog::MetricsLog(const fs::path& path, int flags)
-    : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666)) {
-  require(descriptor_ >= 0, ErrorKind::kIo, "cannot write {}: {}", path.string(), std::strerror(errno));
+MetricsLog MetricsLog::start(const fs::path& path) {
+  return MetricsLog(AppendedFile(path, AppendedFile::Beginning::kEmpty));
 }
-
-MetricsLog::MetricsLog(MetricsLog&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-MetricsLog::~MetricsLog() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-MetricsLog MetricsLog::start(const fs::path& path) { return {path, O_TRUNC}; }
 
 MetricsLog MetricsLog::resume(const fs::path& path, int64_t step) {
   std::error_code absent;
@@ -72,21 +56,9 @@ MetricsLog MetricsLog::resume(const fs::path& path, int64_t step) {
     const std::string kept = lines_up_to(text, step, path);
     if (kept.size() != text.size()) write_file_atomically(path, kept);
   }
-  return {path, 0};
+  return MetricsLog(AppendedFile(path, AppendedFile::Beginning::kAsItIs));
 }
 
-void MetricsLog::append(const Json& object) {
-  const std::string line = json_text(object) + "\n";
-  const off_t end = ::lseek(descriptor_, 0, SEEK_END);
-  ssize_t put = 0;
-  do {
-    put = ::write(descriptor_, line.data(), line.size());
-  } while (put < 0 && errno == EINTR);
-  if (put == static_cast<ssize_t>(line.size())) return;
-  const int reason = put < 0 ? errno : ENOSPC;  // a regular file takes a part only when space or a limit ends
-  const bool restored = put <= 0 || ::ftruncate(descriptor_, end) == 0;
-  fail(ErrorKind::kIo, "cannot append to {}: {}{}", path_.string(), std::strerror(reason),
-       restored ? "" : "; its last line is incomplete");
-}
+void MetricsLog::append(const Json& object) { file_.append(json_text(object) + "\n"); }
 
 }  // namespace strake::monitor

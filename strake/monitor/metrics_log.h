@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <utility>
 
+#include "strake/core/appended_file.h"
 #include "strake/core/json.h"
 
 namespace strake::monitor {
@@ -19,19 +21,14 @@ class MetricsLog {
   // power cut). An absent file is created.
   static MetricsLog resume(const std::filesystem::path& path, int64_t step);
 
-  MetricsLog(MetricsLog&& other) noexcept;
-  MetricsLog& operator=(MetricsLog&&) = delete;
-  ~MetricsLog();
-
   // Writes `object` as one line. NaN and infinity become null. Error (kIo) if the line cannot be written (a full disk);
   // the file then ends where it ended before.
   void append(const Json& object);
 
  private:
-  MetricsLog(const std::filesystem::path& path, int flags);
+  explicit MetricsLog(AppendedFile file) : file_(std::move(file)) {}
 
-  std::filesystem::path path_;
-  int descriptor_;
+  AppendedFile file_;
 };
 
 }  // namespace strake::monitor

@@ -32,12 +32,14 @@ std::string brief(const Json& entry) {
 
 void RunLog::open(std::optional<int64_t> steps_done) {
   metrics_.emplace(open_metrics(config_, steps_done));
+  trackers_.emplace(config_, steps_done);
   if (!config_.disable_tqdm) {
     progress_.emplace(monitor::ProgressOptions{.verb = "train", .done_at_start = steps_done.value_or(0)});
   }
 }
 
 void RunLog::on_step(const training::StepReport& report, double epoch, int64_t total_steps) {
+  trackers_->on_step(report);
   if (!progress_) return;
   tokens_ += report.tokens;
   progress_->update({.done = report.step,
@@ -50,6 +52,7 @@ void RunLog::on_step(const training::StepReport& report, double epoch, int64_t t
 
 void RunLog::on_log(const Json& entry) {
   metrics_->append(entry);
+  trackers_->on_log(entry);
   if (entry.contains("train_runtime")) return;  // in the closing table
   if (progress_) progress_->make_room();
   log::info("{}", brief(entry));

@@ -6,18 +6,19 @@
 #include "strake/monitor/metrics_log.h"
 #include "strake/monitor/progress.h"
 #include "strake/tasks/memory_report.h"
+#include "strake/tasks/trackers.h"
 #include "strake/tasks/train.h"
 #include "strake/training/trainer.h"
 
 namespace strake::tasks {
 
-// What a training run shows and records on rank 0: progress, metrics.jsonl, and the table at the end.
+// What a training run shows and records on rank 0: progress, metrics.jsonl, trackers, and the table at the end.
 class RunLog final : public training::RunListener {
  public:
   explicit RunLog(const TrainConfig& config) : config_(config) {}
 
-  // Before the first step: begins metrics.jsonl, or cuts it back to the steps of the checkpoint that the run goes on
-  // from.
+  // Before the first step: begins metrics.jsonl and what trackers read, or cuts it back to the steps of the checkpoint
+  // that the run goes on from.
   void open(std::optional<int64_t> steps_done);
 
   void on_step(const training::StepReport& report, double epoch, int64_t total_steps) override;
@@ -28,6 +29,7 @@ class RunLog final : public training::RunListener {
  private:
   const TrainConfig& config_;
   std::optional<monitor::MetricsLog> metrics_;
+  std::optional<Trackers> trackers_;
   std::optional<monitor::Progress> progress_;
   int64_t tokens_ = 0;
 };

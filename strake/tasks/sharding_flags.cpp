@@ -143,6 +143,7 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
     error.add_context("as " + resolved.source + " has it");
     throw;
   }
+  config.monitors = resolved.config.monitors;
   config.training.sharding = sharding_of(resolved.config.zero, run.ranks);
   const bool on_gpus = config.trains_on_gpus();
   config.training.sharding.offload = offload_of(resolved.config, on_gpus, resolved.source, resolved.notices);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "strake/comm/comm.h"
+#include "strake/integrations/ds_config.h"
 #include "strake/tasks/text_rows.h"
 #include "strake/training/options.h"
 #include "strake/training/trainer.h"
@@ -37,10 +38,12 @@ struct TrainConfig {
   std::string fsdp_config;
   training::TrainingOptions training;
   std::string report_to = "none";
+  std::string logging_dir;  // empty: a new folder in output_dir
   bool disable_tqdm = false;
   std::string log_level = "info";
   bool dry_run = false;
-  std::set<std::string> given;  // names of fields that the user set, also if to their defaults
+  std::set<std::string> given;        // names of fields that the user set, also if to their defaults
+  integrations::DsMonitors monitors;  // of --deepspeed
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
@@ -78,7 +81,9 @@ struct TrainConfig {
     visit("fsdp", self.fsdp, "full_shard, shard_grad_op, hybrid_shard or no_shard, with auto_wrap and offload");
     visit("fsdp_config", self.fsdp_config, "details of --fsdp, a JSON file or inline JSON");
     training::TrainingOptions::visit_fields(self.training, visit);
-    visit("report_to", self.report_to, "none (TensorBoard is planned)");
+    visit("report_to", self.report_to, "none, or tensorboard (or all): event files with what is logged");
+    visit("logging_dir", self.logging_dir,
+          "folder of TensorBoard's event files; by default TENSORBOARD_LOGGING_DIR, or a new one in output_dir/runs");
     visit("disable_tqdm", self.disable_tqdm, "no progress bar");
     visit("log_level", self.log_level, "debug, info, warning or error");
     visit("dry_run", self.dry_run, "check flags, model and data, say what would run, and stop");

@@ -5,6 +5,7 @@
 #include "strake/core/nearest_name.h"
 #include "strake/tasks/run_folder.h"
 #include "strake/tasks/sharding_flags.h"
+#include "strake/tasks/trackers.h"
 #include "strake/tasks/train_job.h"
 #include "strake/training/device.h"
 
@@ -48,8 +49,7 @@ void TrainConfig::validate() const {
   constexpr int64_t kMostSeconds = 1'000'000'000;
   require(ddp_timeout >= 1 && ddp_timeout <= kMostSeconds, ErrorKind::kUsage, "--ddp_timeout {} is not in [1, {}]",
           ddp_timeout, kMostSeconds);
-  require(report_to == "none" || report_to.empty(), ErrorKind::kUsage,
-          "--report_to {}: only none is there yet; metrics.jsonl has every number", report_to);
+  check_tracker_flags(*this);
   require(validation_file.empty() == (training.eval_strategy == "no"), ErrorKind::kUsage,
           "--validation_file and --eval_strategy {} contradict each other: {}", training.eval_strategy,
           validation_file.empty() ? "evaluation needs a file" : "say steps or epoch, or leave the file out");

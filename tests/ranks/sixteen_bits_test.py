@@ -256,6 +256,8 @@ AZURE_ML = {
 @pytest.mark.parametrize("name", AZURE_ML)
 def test_fp16_configurations_of_azure_ml_run(inputs, tmp_path, name):
     flags = {"gradient_accumulation_steps": None, "per_device_train_batch_size": None, "max_steps": 4, "save_steps": 4}
-    outcome = train(inputs, tmp_path, 2, AZURE_ML[name], **flags)
+    outcome = run(train_command(inputs, tmp_path, 2, AZURE_ML[name], ranks=2, **flags), cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
     assert "; fp16" in outcome.err
     assert {scale for scale, _ in scales(tmp_path)} <= {65536, 32768}
+    assert len(list((tmp_path / "outputs/runs/train_bert").glob("events*"))) == ("tensorboard" in AZURE_ML[name])

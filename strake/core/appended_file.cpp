@@ -1,0 +1,42 @@
+#include "strake/core/appended_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "strake/core/error.h"
+
+namespace strake {
+
+AppendedFile::AppendedFile(std::filesystem::path path, Beginning beginning)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(),
+                         O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (beginning == Beginning::kEmpty ? O_TRUNC : 0),
+                         0666)) {
+  require(descriptor_ >= 0, ErrorKind::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));
+}
+
+AppendedFile::AppendedFile(AppendedFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+AppendedFile::~AppendedFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void AppendedFile::append(std::string_view piece) {
+  const off_t end = ::lseek(descriptor_, 0, SEEK_END);
+  ssize_t put = 0;
+  do {
+    put = ::write(descriptor_, piece.data(), piece.size());
+  } while (put < 0 && errno == EINTR);
+  if (put == static_cast<ssize_t>(piece.size())) return;
+  const int reason = put < 0 ? errno : ENOSPC;  // a regular file takes a part only when space or a limit ends
+  const bool restored = put <= 0 || ::ftruncate(descriptor_, end) == 0;
+  fail(ErrorKind::kIo, "cannot append to {}: {}{}", path_.string(), std::strerror(reason),
+       restored ? "" : "; what it ends with is incomplete");
+}
+
+}  // namespace strake

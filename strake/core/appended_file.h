@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace strake {
+
+// A file that grows by whole pieces: a reader of a running program's file sees pieces, never parts, and a piece
+// outlives the process as soon as append() returns. Not thread-safe; one writer per file.
+class AppendedFile {
+ public:
+  enum class Beginning { kEmpty, kAsItIs };
+
+  // Opens or creates it. Error (kIo) with the path and reason.
+  AppendedFile(std::filesystem::path path, Beginning beginning);
+  AppendedFile(AppendedFile&& other) noexcept;
+  AppendedFile& operator=(AppendedFile&&) = delete;
+  ~AppendedFile();
+
+  // Error (kIo) if the piece cannot be written (a full disk); the file then ends where it ended before.
+  void append(std::string_view piece);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+}  // namespace strake

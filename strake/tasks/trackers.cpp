@@ -1,0 +1,88 @@
+#include "strake/tasks/trackers.h"
+
+#include <fmt/chrono.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "strake/core/error.h"
+#include "strake/core/log.h"
+#include "strake/monitor/event_file.h"
+#include "strake/monitor/scalar_csv.h"
+
+namespace strake::tasks {
+namespace fs = std::filesystem;
+namespace {
+
+bool reports_to_tensorboard(const TrainConfig& config) {
+  return config.report_to == "tensorboard" || config.report_to == "all";
+}
+
+// runs/Nov26_15-04-05_host, as the Trainer has it; its variable names another place.
+fs::path logging_folder(const TrainConfig& config) {
+  if (!config.logging_dir.empty()) return config.logging_dir;
+  const char* named = std::getenv("TENSORBOARD_LOGGING_DIR");
+  if (named != nullptr && *named != '\0') return named;
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host = {"localhost"};
+  const std::time_t now = std::time(nullptr);
+  std::tm here{};
+  ::localtime_r(&now, &here);
+  return fs::path(config.output_dir) / "runs" / fmt::format("{:%b%d_%H-%M-%S}_{}", here, host.data());
+}
+
+std::string tag_of(std::string_view name) {
+  for (const std::string_view part : {"eval", "test"}) {
+    if (name.starts_with(part) && name.substr(part.size()).starts_with('_')) {
+      return fmt::format("{}/{}", part, name.substr(part.size() + 1));
+    }
+  }
+  return fmt::format("train/{}", name);
+}
+
+}  // namespace
+
+Trackers::Trackers(const TrainConfig& config, std::optional<int64_t> steps_done)
+    : samples_per_step_(config.monitors.samples_per_step), scales_losses_(config.training.fp16) {
+  if (reports_to_tensorboard(config)) {
+    const fs::path folder = logging_folder(config);
+    logged_ = std::make_unique<monitor::EventFile>(folder, steps_done ? std::optional(*steps_done + 1) : std::nullopt);
+    log::info("TensorBoard: {}", folder.string());
+  }
+  if (config.monitors.tensorboard) {
+    const auto first = steps_done ? std::optional((*steps_done + 1) * samples_per_step_) : std::nullopt;
+    sampled_.push_back(std::make_unique<monitor::EventFile>(*config.monitors.tensorboard, first));
+  }
+  if (config.monitors.csv) sampled_.push_back(std::make_unique<monitor::ScalarCsv>(*config.monitors.csv));
+}
+
+void Trackers::on_step(const training::StepReport& report) {
+  if (sampled_.empty()) return;
+  std::vector<monitor::Scalar> scalars{{"Train/Samples/train_loss", report.loss},
+                                       {"Train/Samples/lr", report.learning_rate}};
+  if (scales_losses_) scalars.push_back({"Train/Samples/loss_scale", report.loss_scale});
+  for (const auto& log : sampled_) log->write(scalars, report.step * samples_per_step_);
+}
+
+void Trackers::on_log(const Json& entry) {
+  if (!logged_) return;
+  std::vector<monitor::Scalar> scalars;
+  for (const auto& [name, value] : entry.items()) {
+    if (value.is_number() && name != "step") scalars.push_back({tag_of(name), value.get<double>()});
+  }
+  logged_->write(scalars, entry["step"].get<int64_t>());
+}
+
+void check_tracker_flags(const TrainConfig& config) {
+  require(config.report_to == "none" || config.report_to.empty() || reports_to_tensorboard(config), ErrorKind::kUsage,
+          "--report_to {}: none, tensorboard and all are there; metrics.jsonl has every number", config.report_to);
+  require(config.logging_dir.empty() || reports_to_tensorboard(config), ErrorKind::kUsage,
+          "--logging_dir is of --report_to tensorboard, which is {}", config.report_to);
+}
+
+}  // namespace strake::tasks

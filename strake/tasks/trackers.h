@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "strake/core/json.h"
+#include "strake/monitor/scalar_log.h"
+#include "strake/tasks/train.h"
+#include "strake/training/stepper.h"
+
+namespace strake::tasks {
+
+// Where a run's numbers go beside metrics.jsonl, on rank 0:
+//   --report_to tensorboard  what is logged, by the Trainer's tags (train/loss, eval/accuracy) and step
+//   ds_config.json           tensorboard and csv_monitor: Train/Samples/{train_loss, lr, loss_scale} of every step, by
+//   the
+//                            number of sequences so far
+class Trackers {
+ public:
+  // `steps_done`: of a run that goes on.
+  Trackers(const TrainConfig& config, std::optional<int64_t> steps_done);
+
+  void on_step(const training::StepReport& report);
+  void on_log(const Json& entry);
+
+ private:
+  std::unique_ptr<monitor::ScalarLog> logged_;
+  std::vector<std::unique_ptr<monitor::ScalarLog>> sampled_;
+  int64_t samples_per_step_;
+  bool scales_losses_;
+};
+
+// Error (kUsage) that names --report_to or --logging_dir.
+void check_tracker_flags(const TrainConfig& config);
+
+}  // namespace strake::tasks

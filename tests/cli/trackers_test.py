@@ -1,0 +1,106 @@
+"""TensorBoard's event files and DeepSpeed's CSV files of a training run, read back with TensorBoard."""
+
+import json
+import os
+
+import pytest
+from program import command, metrics, run, strake
+from refusals import FILE
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tiny_models import training_inputs
+
+TRAINING = {
+    "per_device_train_batch_size": 4,
+    "max_seq_length": 32,
+    "max_steps": 6,
+    "save_steps": 3,
+    "logging_steps": 2,
+    "eval_strategy": "steps",
+    "eval_steps": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    return training_inputs(tmp_path_factory.mktemp("inputs")) | TRAINING
+
+
+def scalars(folder):
+    """Of all event files of a folder, as TensorBoard shows them: tag to pairs of step and value."""
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def logged(folder, name):
+    return [(entry["step"], pytest.approx(entry[name])) for entry in metrics(folder) if name in entry]
+
+
+def test_tensorboard_has_what_is_logged_by_the_tags_of_the_trainer(inputs, tmp_path):
+    out = tmp_path / "out"
+    strake("train", **inputs, output_dir=out, report_to="tensorboard")
+    (folder,) = (out / "runs").iterdir()
+    found = scalars(folder)
+    assert found["train/loss"] == logged(out, "loss") and len(found["train/loss"]) == 3
+    assert found["train/learning_rate"] == logged(out, "learning_rate")
+    assert found["eval/accuracy"] == logged(out, "eval_accuracy") and len(found["eval/accuracy"]) == 2
+    assert "train/train_runtime" in found and "train/step" not in found
+
+
+def test_a_resumed_run_takes_the_place_of_what_it_repeats(inputs, tmp_path):
+    flags = inputs | {"report_to": "all", "logging_dir": tmp_path / "runs", "logging_steps": 1}
+    strake("train", **flags, output_dir=tmp_path / "out")
+    whole = scalars(tmp_path / "runs")
+    # Event files of one second are read in the order of their names.
+    for file in (tmp_path / "runs").iterdir():
+        file.rename(file.with_name("events.out.tfevents.0000000000.before"))
+    strake("train", **flags, output_dir=tmp_path / "out", resume_from_checkpoint=tmp_path / "out" / "checkpoint-3")
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+    assert scalars(tmp_path / "runs")["train/loss"] == whole["train/loss"]
+
+
+def test_the_variable_of_transformers_names_the_folder(inputs, tmp_path):
+    line = command("train", **inputs, output_dir=tmp_path / "out", report_to="tensorboard")
+    assert run(line, env=os.environ | {"TENSORBOARD_LOGGING_DIR": str(tmp_path / "named")}).code == 0
+    assert scalars(tmp_path / "named")["train/loss"]
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+def test_without_a_tracker_nothing_is_written(inputs, tmp_path):
+    strake("train", **inputs, output_dir=tmp_path / "out")
+    assert not (tmp_path / "out" / "runs").exists()
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_monitors_of_deepspeed_plot_over_samples(inputs, tmp_path, ranks):
+    config = {
+        "fp16": {"enabled": True, "loss_scale": 128},
+        "train_micro_batch_size_per_gpu": "auto",
+        "gradient_accumulation_steps": 2,
+        "tensorboard": {"enabled": True, "output_path": "logs", "job_name": "job"},
+        "csv_monitor": {"enabled": True, "output_path": str(tmp_path / "csv")},
+    }
+    out = tmp_path / "out"
+    line = command("train", **inputs, output_dir=out, ranks=ranks, deepspeed=json.dumps(config))
+    outcome = run(line + ["--logging_steps", "1"], cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    found = scalars(tmp_path / "logs" / "job")
+    samples = 4 * 2 * ranks
+    assert set(found) == {f"Train/Samples/{name}" for name in ("train_loss", "lr", "loss_scale")}
+    assert found["Train/Samples/train_loss"] == [(step * samples, loss) for step, loss in logged(out, "loss")]
+    assert found["Train/Samples/loss_scale"] == [(step * samples, 128) for step in range(1, 7)]
+    rows = (tmp_path / "csv" / "DeepSpeedJobName" / "Train_Samples_lr.csv").read_text().splitlines()
+    rates = [(step * samples, rate) for step, rate in logged(out, "learning_rate")]
+    assert rows[0] == "step,lr" and len(rows) == 7
+    assert [(int(step), float(rate)) for step, rate in (row.split(",") for row in rows[1:])] == rates
+
+
+def test_a_folder_that_cannot_be_is_an_error_before_the_first_step(inputs, tmp_path):
+    (tmp_path / "file").write_text("")
+    line = command(
+        "train", **inputs, output_dir=tmp_path / "out", report_to="tensorboard", logging_dir=tmp_path / "file" / "runs"
+    )
+    outcome = run(line)
+    assert outcome.code == FILE
+    assert str(tmp_path / "file" / "runs") in outcome.err
+    assert not (tmp_path / "out" / "model.safetensors").exists()
