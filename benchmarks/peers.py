@@ -225,6 +225,7 @@ def train_language_model(steps, bf16=False):
         .ids
     )
     pieces = torch.tensor(ids[: len(ids) // 1024 * 1024]).view(-1, 4, 256).to(DEVICE)
+    steps = steps if DEVICE == "cpu" else len(pieces) - WARM_UPS
     model = plain_gpt2().to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.01, fused=True)
 
@@ -237,10 +238,11 @@ def train_language_model(steps, bf16=False):
         optimizer.zero_grad(set_to_none=True)
         return loss.item()
 
-    step(pieces[0])
+    for number in range(WARM_UPS):
+        step(pieces[number])
     start = time.perf_counter()
     for number in range(steps):
-        step(pieces[1 + number])
+        step(pieces[WARM_UPS + number])
     seconds = time.perf_counter() - start
     return {"rate": 1024 * steps / seconds, "tokens": 1024 * steps, "seconds": seconds}
 
@@ -333,7 +335,8 @@ def encode(name, file):
 
 
 def train_fp32_pad128():
-    return train(functools.partial(random_batches, count=2), plain_step, width=LONGEST)
+    count = 2 if DEVICE == "cpu" else STEPS
+    return train(functools.partial(random_batches, count=count), plain_step, width=LONGEST)
 
 
 def train_fp32_sorted():

@@ -33,7 +33,7 @@ case "${1:-}" in
   bench)
     environment
     times=$(mktemp)
-    "$package/strake_gpu_tests" --gtest_filter='*GpuStepTime*' >"$times"
+    "$package/strake_gpu_tests" --gtest_filter='*GpuStepTime*' >"$times" || { cat "$times"; exit 1; }
     python3 benchmarks/gpu_peers.py "$times"
     ;;
   sanitize)

@@ -145,7 +145,7 @@ void DsResolver::resolve_nebula() {
 
 void DsResolver::resolve_monitors() {
   for (const std::string section : {"tensorboard.", "csv_monitor."}) {
-    for (const std::string key : {section + "output_path", section + "job_name"}) {
+    for (const std::string& key : {section + "output_path", section + "job_name"}) {
       const bool is_enabled = file_value(section + "enabled").value_or(false) == true;
       if (is_enabled && !file_.has(key)) set(key, ds_schema().find(key)->default_value(), "default");
     }

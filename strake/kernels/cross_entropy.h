@@ -19,11 +19,11 @@ struct CrossEntropyArgs {
   float scale = 1;                   // of the gradient
   int64_t tokens = 0;
   int64_t classes = 0;
-  int64_t stride = classes;  // of the rows of logits and gradient
+  int64_t stride = classes;  // of the rows of logits and gradient; what lies between rows may be overwritten
 };
 
-// T is float, BFloat16 or Half; arithmetic is fp32. A token whose logits are not all finite gets a NaN. Error (kData)
-// for a target outside [0, classes).
+// T is float, BFloat16 or Half; arithmetic is fp32. A logit that is NaN or +infinity makes its token's numbers NaN.
+// Error (kData) for a target outside [0, classes).
 template <typename T>
 void cross_entropy(const CrossEntropyArgs<T>& args, Isa highest = best_isa());
 

@@ -55,7 +55,7 @@ fs::path new_file_of(const fs::path& folder) {
   if (::gethostname(host.data(), host.size() - 1) != 0) host = {"localhost"};
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
-  create_directories(folder);
+  strake::create_directories(folder);
   return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", seconds.count(), host.data(), ::getpid(), count++);
 }
 

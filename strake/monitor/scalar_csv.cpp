@@ -10,7 +10,7 @@
 namespace strake::monitor {
 namespace fs = std::filesystem;
 
-ScalarCsv::ScalarCsv(fs::path folder) : folder_(std::move(folder)) { create_directories(folder_); }
+ScalarCsv::ScalarCsv(fs::path folder) : folder_(std::move(folder)) { strake::create_directories(folder_); }
 
 void ScalarCsv::write(std::span<const Scalar> scalars, int64_t step) {
   for (const Scalar& scalar : scalars) {

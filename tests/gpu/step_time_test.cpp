@@ -17,6 +17,7 @@
 #include "strake/models/weights.h"
 #include "strake/tensors/cuda_libtorch.h"
 #include "strake/training/stepper.h"
+#include "strake/training/training_flops.h"
 #include "tests/gpu/gpu.h"
 
 namespace strake::training {
@@ -27,7 +28,6 @@ constexpr int kSteps = 11;
 constexpr int64_t kTokens = 16384;  // of a step
 constexpr double kTera = 1e12;
 constexpr double kGibibyte = 1 << 30;
-constexpr double kFlopsPerWeight = 6;  // of a token, forward and backward; attention is not counted
 
 // Shapes of bert-base and of gpt2.
 std::unique_ptr<models::Model> bert_base() {
@@ -98,10 +98,12 @@ TEST_P(GpuStepTime, IsPrinted) {
   }
   std::ranges::nth_element(seconds, seconds.begin() + kSteps / 2);
   const double median = seconds[kSteps / 2];
-  const double speed = kTokens / median;
-  const double flops = kFlopsPerWeight * static_cast<double>(model->num_parameters()) * speed;
+  const double length = static_cast<double>(GetParam().length);
+  const double flops =
+      TrainingFlops(*model)({.tokens = kTokens, .sequences = kTokens / length, .squared_lengths = kTokens * length});
   fmt::print("{}: {:.1f} ms a step, {:.0f} tokens/s, {:.1f} TFLOP/s in products, peak {:.1f} GiB\n", GetParam().name,
-             1e3 * median, speed, flops / kTera, static_cast<double>(tensors::peak_gpu_bytes()) / kGibibyte);
+             1e3 * median, kTokens / median, flops / median / kTera,
+             static_cast<double>(tensors::peak_gpu_bytes()) / kGibibyte);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, GpuStepTime,

@@ -60,7 +60,7 @@ __device__ float activation_derivative(float x) {
   } else if constexpr (kKind == Activation::kGeluTanh) {
     const float s = sigmoid(twice_gelu_tanh_argument(x));
     const float slope = fmaf(x * x, 3.0F * kTwoRootTwoOverPi * kCubic, kTwoRootTwoOverPi);
-    return fmaf(x * slope, s * (1.0F - s), s);
+    return fmaf(x * (s * (1.0F - s)), slope, s);
   } else if constexpr (kKind == Activation::kRelu) {
     return x > 0 ? 1.0F : 0.0F;
   } else if constexpr (kKind == Activation::kSilu) {

@@ -24,8 +24,6 @@ __global__ void __launch_bounds__(kActivationThreads)
   }
 }
 
-constexpr int64_t kTokenChunk = 64;  // of the bias's gradient, as on the CPU
-constexpr int kColumnThreads = 128;
 constexpr int kTokensAtOnce = 4;  // whose loads are under way together
 
 // A thread has four columns of a chunk of tokens.

@@ -352,6 +352,9 @@ std::vector<AttentionCase> attention_cases() {
       cases.push_back({{33}, 1, 64, 0, mask, p});
       cases.push_back({{16, 19}, 2, 65, 0, mask, p});
       cases.push_back({{40}, 1, 128, 8, mask, p});
+      std::vector<int32_t> many;  // more sequences than a warp has lanes
+      for (int32_t i = 0; i < 70; ++i) many.push_back(i % 9 * (i % 3));
+      cases.push_back({many, 1, 8, 0, mask, p});
     }
   }
   return cases;
@@ -489,7 +492,7 @@ TYPED_TEST(CudaKernels, MakeNanOfLogitsThatAreNotFinite) {
 TYPED_TEST(CudaKernels, SumColumns) {
   using T = TypeParam;
   for (const int64_t columns : {1, 130}) {
-    for (const int64_t tokens : {0, 1, 64, 200}) {
+    for (const int64_t tokens : {0, 1, 64, 200, 2049, 4160}) {
       const int64_t stride = columns + 3;
       const auto x = random_values<T>(tokens * stride, 1);
       auto want = zeros<float>(columns);

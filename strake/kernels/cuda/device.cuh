@@ -16,7 +16,9 @@
 namespace strake::kernels::cuda {
 
 inline constexpr int kWarp = 32;
-inline constexpr int kThreads = 256;  // of a block, where nothing else is said
+inline constexpr int kThreads = 256;        // of a block, where nothing else is said
+inline constexpr int kColumnThreads = 128;  // of a block whose threads have columns
+inline constexpr int64_t kTokenChunk = 64;  // of sums over tokens, as on the CPU (token_chunks.h)
 inline constexpr float kLog2E = 1.44269504088896340736F;
 
 // Memory of the device for work on one stream, which other work gets when that is done.

@@ -60,10 +60,9 @@ __global__ void order_kernel(const int* places, int64_t tokens, int32_t* order) 
 }
 
 constexpr int64_t kChunk = 64;  // sorted tokens
-constexpr int kColumnThreads = 128;
 
 // The sorted tokens of a chunk; runs of one id may go over its borders.
-struct Chunk {
+struct SortedTokens {
   const int32_t* ids;
   const int32_t* order;
   int64_t tokens;
@@ -74,7 +73,7 @@ struct Chunk {
   __device__ bool ends_at(int64_t place) const { return place + 1 == tokens || id(place + 1) != id(place); }
   __device__ bool comes_from_before() const { return begin > 0 && id(begin - 1) == id(begin); }
 };
-__device__ Chunk chunk_at(const int32_t* ids, const int32_t* order, int64_t tokens, int64_t number) {
+__device__ SortedTokens sorted_tokens(const int32_t* ids, const int32_t* order, int64_t tokens, int64_t number) {
   const int64_t end = (number + 1) * kChunk;
   return {ids, order, tokens, number * kChunk, end < tokens ? end : tokens};
 }
@@ -85,7 +84,7 @@ template <typename T>
 __global__ void add_runs_kernel(EmbeddingBackward<T, float> args, const int32_t* order, float* partials) {
   const int64_t c = int64_t{blockIdx.y} * kColumnThreads + threadIdx.x;
   if (c >= args.columns) return;
-  const Chunk chunk = chunk_at(args.table.ids, order, args.tokens, blockIdx.x);
+  const SortedTokens chunk = sorted_tokens(args.table.ids, order, args.tokens, blockIdx.x);
   bool from_before = chunk.comes_from_before();
   float sum = 0;
   for (int64_t place = chunk.begin; place < chunk.end; ++place) {
@@ -107,7 +106,7 @@ __global__ void join_runs_kernel(EmbeddingTable<float> table, const int32_t* ord
                                  int64_t tokens, int64_t columns) {
   const int64_t c = int64_t{blockIdx.y} * kColumnThreads + threadIdx.x;
   if (c >= columns) return;
-  const Chunk chunk = chunk_at(table.ids, order, tokens, blockIdx.x);
+  const SortedTokens chunk = sorted_tokens(table.ids, order, tokens, blockIdx.x);
   const int64_t last = chunk.end - 1;
   const int32_t id = chunk.id(last);
   const bool begins_here = !chunk.comes_from_before() || chunk.id(chunk.begin) != id;

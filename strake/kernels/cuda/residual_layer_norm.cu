@@ -4,9 +4,6 @@
 namespace strake::kernels::cuda {
 namespace {
 
-constexpr int64_t kTokenChunk = 64;  // of the sums over tokens, as on the CPU
-constexpr int kColumnThreads = 128;
-
 // The threads that have a row, a warp or a block. Each has groups of four columns, which it keeps in registers, so that
 // memory is read once.
 template <int kThreads_>

@@ -9,9 +9,6 @@
 namespace strake::kernels::cuda {
 namespace {
 
-constexpr int64_t kTokenChunk = 64;
-constexpr int kColumnThreads = 128;
-
 Grid chunks_and_columns(int64_t tokens, int64_t columns) {
   return {ceil_div(tokens, kTokenChunk), ceil_div(columns, kColumnThreads)};
 }
@@ -58,7 +55,7 @@ __global__ void join_kernel(const float* partials, int64_t chunks, int64_t width
   (blockIdx.y == 0 ? to.out[0] : to.out[1])[column] = sum;
 }
 
-// Of e^(x - largest), of the x that a thread has seen. Begins with a finite number: infinities must give a NaN.
+// Of e^(x - largest), of the x that a thread has seen. Begins with a finite number: +infinity must give a NaN.
 struct SumOfExponentials {
   float largest = -FLT_MAX;
   float sum = 0;

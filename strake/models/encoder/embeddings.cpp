@@ -1,6 +1,6 @@
 #include "strake/models/encoder/embeddings.h"
 
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 
 #include "strake/models/layers/dropout.h"
 #include "strake/models/layers/embedding.h"
@@ -64,13 +64,15 @@ at::Tensor EmbeddingsBlock::forward(const Parameters& parameters, const at::Tens
 
 at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& placed) const {
   const tensors::PackedBatch& batch = placed.on_host();
-  at::Tensor rows = at::zeros({placed.num_tokens()}, batch.positions.options());  // 0 where the batch was filled up
+  at::Tensor rows = at::empty({placed.num_tokens()}, batch.positions.options());
   const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
   const auto* offsets = batch.offsets.const_data_ptr<int32_t>();
   auto* out = rows.mutable_data_ptr<int32_t>();
   for (int64_t s = 0; s < batch.num_sequences(); ++s) {
     positions_.write_rows({ids + offsets[s], ids + offsets[s + 1]}, out + offsets[s]);
   }
+  // Tokens that fill the batch up are its first.
+  for (int64_t t = batch.num_tokens(); t < placed.num_tokens(); ++t) out[t] = out[0];
   return rows.to(placed.positions.device());
 }
 

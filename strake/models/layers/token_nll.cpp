@@ -2,18 +2,16 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "strake/core/error.h"
 #include "strake/kernels/cross_entropy.h"
-#include "strake/models/layers/linear_products.h"
 #include "strake/models/layers/node.h"
 #include "strake/models/layers/planned_products.h"
+#include "strake/models/layers/vocabulary_products.h"
 
 namespace strake::models::layers {
 namespace {
@@ -24,16 +22,23 @@ constexpr int64_t kChunkTokens = 1024;
 // The same on GPUs, whose products outrun such additions further.
 constexpr int64_t kChunkTokensOnGpu = 4096;
 
+// As tensors::to_device() fills small batches up, their predictions are: cuBLAS then meets few numbers of rows.
+constexpr int64_t kMultipleOfFilled = 64;
+
 // What is predicted, and from which tokens; on the batch's device.
 struct Predictions {
-  at::Tensor rows;     // int64 [N]: the token before
+  int64_t count;       // N
+  at::Tensor rows;     // int64 [N or more]: the token before; any token behind the N
   at::Tensor targets;  // int32 [N]
 };
 
 Predictions predictions_of(const tensors::PackedBatch& placed) {
   const tensors::PackedBatch& batch = placed.on_host();
   const int64_t count = batch.num_tokens() - batch.num_sequences();
-  Predictions result{.rows = at::empty({count}, at::kLong), .targets = at::empty({count}, at::kInt)};
+  const bool is_filled = placed.num_tokens() > batch.num_tokens();
+  const int64_t missing = is_filled ? (kMultipleOfFilled - count % kMultipleOfFilled) % kMultipleOfFilled : 0;
+  const Predictions result{
+      .count = count, .rows = at::zeros({count + missing}, at::kLong), .targets = at::empty({count}, at::kInt)};
   const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
   const auto* offsets = batch.offsets.const_data_ptr<int32_t>();
   auto* row = result.rows.mutable_data_ptr<int64_t>();
@@ -45,37 +50,7 @@ Predictions predictions_of(const tensors::PackedBatch& placed) {
     }
   }
   const at::Device device = placed.input_ids.device();
-  return {.rows = result.rows.to(device), .targets = result.targets.to(device)};
-}
-
-// cuBLAS has fast kernels only for sizes and rows in multiples of 8, which an odd vocabulary gives it neither of: rows
-// of logits have a gap behind them, and the last classes are multiplied on their own.
-constexpr int64_t kClassesOfPart = 64;
-
-bool multiplies_by_parts(const at::Tensor& states, MatmulLibrary library) {
-  return library == MatmulLibrary::kAten && (states.is_cuda() || states.scalar_type() != at::kHalf);
-}
-
-// [N, V]; rows may be further apart.
-at::Tensor logits_of(const at::Tensor& states, const at::Tensor& weight, MatmulLibrary library) {
-  if (!multiplies_by_parts(states, library)) return linear_product(states, weight, std::nullopt, library);
-  const int64_t classes = weight.size(0), first = classes / kClassesOfPart * kClassesOfPart;
-  const int64_t stride = (classes + kClassesOfPart - 1) / kClassesOfPart * kClassesOfPart;
-  const at::Tensor logits = at::empty({states.size(0), stride}, states.options()).narrow(1, 0, classes);
-  for (const auto& [begin, count] : {std::pair(int64_t{0}, first), std::pair(first, classes - first)}) {
-    if (count == 0) continue;
-    at::Tensor part = logits.narrow(1, begin, count);
-    at::mm_out(part, states, weight.narrow(0, begin, count).t());
-  }
-  return logits;
-}
-
-at::Tensor state_gradient_of(const at::Tensor& dlogits, const at::Tensor& weight, MatmulLibrary library) {
-  if (!multiplies_by_parts(dlogits, library)) return linear_input_gradient(dlogits, weight, library);
-  const int64_t classes = weight.size(0), first = classes / kClassesOfPart * kClassesOfPart;
-  at::Tensor gradient = at::mm(dlogits.narrow(1, 0, first), weight.narrow(0, 0, first));
-  if (first == classes) return gradient;
-  return gradient.addmm_(dlogits.narrow(1, first, classes - first), weight.narrow(0, first, classes - first));
+  return {.count = count, .rows = result.rows.to(device), .targets = result.targets.to(device)};
 }
 
 struct TokenNllNode final : torch::autograd::Node {
@@ -89,7 +64,7 @@ struct TokenNllNode final : torch::autograd::Node {
     }
     if (!state_gradient.defined()) return {at::Tensor()};
     at::Tensor dhidden = at::zeros({num_tokens, state_gradient.size(1)}, state_gradient.options());
-    dhidden.index_copy_(0, rows, state_gradient);
+    dhidden.index_copy_(0, rows, state_gradient.narrow(0, 0, rows.numel()));
     return {dhidden};
   }
   void release_variables() override { weight_gradient.reset(), state_gradient.reset(), rows.reset(); }
@@ -115,7 +90,7 @@ struct TokenNllNode final : torch::autograd::Node {
   double scale = 1;
   int64_t num_tokens = 0;
   at::Tensor rows;
-  at::Tensor state_gradient;   // [N, H]; undefined if the hidden states need none
+  at::Tensor state_gradient;   // [N or more, H]; undefined if the hidden states need none
   at::Tensor weight_gradient;  // [V, H]; undefined if the weight is frozen
 };
 
@@ -133,23 +108,24 @@ void add_planned_part(PlannedGraph& graph, const PlannedTensor& part, PlannedTen
 
 at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context) {
   const Predictions predictions = predictions_of(context.batch);
-  const at::Tensor nll = at::empty({predictions.rows.numel()}, hidden.options().dtype(at::kFloat));
+  const at::Tensor nll = at::empty({predictions.count}, hidden.options().dtype(at::kFloat));
   const bool takes_state_gradient = hidden.requires_grad();
   const bool recording = is_trained(weight) || takes_state_gradient;
-  const MatmulLibrary library = matmul_library_for(hidden);
+  const VocabularyProducts products(weight.value, matmul_library_for(hidden));
   auto node = std::make_shared<TokenNllNode>();
   node->weight = weight;
   node->scale = 1 / context.loss_divisor;
   node->num_tokens = hidden.size(0);
-  node->rows = predictions.rows;
+  node->rows = predictions.rows.narrow(0, 0, predictions.count);
   without_recording([&] {
     const at::Tensor states = hidden.index_select(0, predictions.rows);
     if (takes_state_gradient) node->state_gradient = at::empty_like(states);
     const int64_t most = states.is_cuda() ? kChunkTokensOnGpu : kChunkTokens;
     for (int64_t begin = 0; begin < states.size(0); begin += most) {
-      const int64_t count = std::min(most, states.size(0) - begin);
-      const at::Tensor chunk = states.narrow(0, begin, count);
-      const at::Tensor logits = logits_of(chunk, weight.value, library);
+      const int64_t rows = std::min(most, states.size(0) - begin);
+      const int64_t count = std::min(rows, predictions.count - begin);
+      const at::Tensor chunk = states.narrow(0, begin, rows);
+      const at::Tensor logits = products.logits(chunk);
       dispatch_storage(logits, [&]<typename T>(T*, const auto& place) {
         kernels::cross_entropy<T>({.logits = const_storage<T>(logits),
                                    .targets = predictions.targets.const_data_ptr<int32_t>() + begin,
@@ -161,10 +137,11 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
                                    .stride = logits.stride(0)},
                                   place);
       });
+      if (recording && count < rows) logits.narrow(0, count, rows - count).zero_();
       if (takes_state_gradient) {
-        node->state_gradient.narrow(0, begin, count).copy_(state_gradient_of(logits, weight.value, library));
+        node->state_gradient.narrow(0, begin, rows).copy_(products.state_gradient(logits));
       }
-      if (is_trained(weight)) node->add_weight_gradient(linear_weight_gradient(logits, chunk, library));
+      if (is_trained(weight)) node->add_weight_gradient(products.weight_gradient(logits, chunk));
     }
   });
   return recording ? attach(nll, node, hidden) : nll;

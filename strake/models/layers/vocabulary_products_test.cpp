@@ -1,0 +1,36 @@
+#include "strake/models/layers/vocabulary_products.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "strake/models/test_model.h"
+
+namespace strake::models::layers {
+namespace {
+
+double distance(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+// As on GPUs; the gap is poisoned.
+TEST(VocabularyProducts, OfRoundedSizesAreTheProducts) {
+  for (const int64_t words : {7, 64, 75, 200}) {
+    const at::Tensor weight = wave({words, 6}, 1), states = wave({5, 6}, 2), gradient = wave({5, words}, 3);
+    const VocabularyProducts products(weight, MatmulLibrary::kAten, VocabularyProducts::Sizes::kRounded);
+    at::Tensor logits = products.logits(states);
+    // fp32 sums of 6 to 200 numbers up to 1 in another order.
+    EXPECT_LT(distance(logits, at::mm(states, weight.t())), 1e-5);
+    EXPECT_EQ(logits.stride(0) % 64, 0);
+    logits.as_strided({5, logits.stride(0)}, {logits.stride(0), 1})
+        .narrow(1, words, logits.stride(0) - words)
+        .fill_(std::numeric_limits<float>::quiet_NaN());
+    logits.copy_(gradient);
+    EXPECT_LT(distance(products.state_gradient(logits), at::mm(gradient, weight)), 1e-4);
+    EXPECT_LT(distance(products.weight_gradient(logits, states), at::mm(gradient.t(), states)), 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace strake::models::layers
