@@ -3,6 +3,7 @@
 #
 #   tools/gpu_check.sh pack          where strake is built: makes build/gpu_package, which needs nothing but torch
 #   tools/gpu_check.sh run [ARGS]    on the GPU machine, in the same folder: runs it; ARGS go to GoogleTest
+#   tools/gpu_check.sh train         there: tests/gpu/program_test.py with the whole program; needs pytest and pyarrow
 #   tools/gpu_check.sh bench         there: steps of full-sized models beside Transformers', as a table
 #   tools/gpu_check.sh sanitize TOOL the kernels' tests under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 set -eu
@@ -10,12 +11,19 @@ cd "$(dirname "$0")/.."
 package=build/gpu_package
 
 pack() {
-  cmake --build build --target strake_gpu_tests strake_cuda
+  cmake --build build --target strake_gpu_tests strake_cuda program
   rm -rf "$package" && mkdir -p "$package"
   cp build/tests/gpu/strake_gpu_tests build/libstrake_cuda.so "$package"
   strip --strip-debug "$package/strake_gpu_tests"
   # Libraries of the distribution that another one may lack or have in another version.
   ldd "$package/strake_gpu_tests" | awk '/lib(fmt|spdlog)\./ {print $3}' | xargs -I{} cp -L {} "$package"
+  # The whole program with its libraries, but for those of libtorch and of every Linux.
+  mkdir "$package/program"
+  cp build/strake "$package/program" && strip "$package/program/strake"
+  ldd build/strake | awk '$3 ~ /^\// {print $3}' |
+    grep -vE '/(libc|libm|libpthread|librt|libdl|libutil|libstdc\+\+|libgcc_s)\.so|/(torch|nvidia)/' |
+    xargs -I{} cp -L {} "$package/program"
+  tar -C "$package" -c program | xz -T0 -3 >"$package/program.tar.xz" && rm -r "$package/program"
   du -sh "$package"
 }
 
@@ -30,6 +38,13 @@ environment() {
 case "${1:-}" in
   pack) pack ;;
   run) shift; environment; exec "$package/strake_gpu_tests" "$@" ;;
+  train)
+    environment
+    program=$(mktemp -d)
+    xz -dc "$package/program.tar.xz" | tar -C "$program" -x
+    export LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$program/program" STRAKE_BINARY="$program/program/strake"
+    exec python3 -m pytest -q -p no:cacheprovider tests/gpu/program_test.py
+    ;;
   bench)
     environment
     times=$(mktemp)
@@ -40,5 +55,5 @@ case "${1:-}" in
     environment
     exec compute-sanitizer --tool "${2:-memcheck}" --error-exitcode 1 "$package/strake_gpu_tests" \
       --gtest_filter='CudaKernels*' ;;
-  *) sed -n 2,8p "$0"; exit 2 ;;
+  *) sed -n 2,9p "$0"; exit 2 ;;
 esac

@@ -1,0 +1,109 @@
+"""strake train --device cuda on a machine with a GPU: the processor's losses, and the same bits however it is run.
+
+Skipped where there is none; tools/gpu_check.sh train takes it to a machine that has one.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+
+import pytest
+from program import losses, metrics, strake, summary
+from safetensors.numpy import load_file
+from tiny_models import make_language_model, reviews, training_inputs, write_table
+
+HAS_GPU = pathlib.Path("/dev/nvidiactl").exists() or "STRAKE_REQUIRE_GPU" in os.environ
+pytestmark = pytest.mark.skipif(not HAS_GPU, reason="skipped: no GPU")
+DEVICE = os.environ.get("STRAKE_GPU_TEST_DEVICE", "cuda")  # cpu, to try the tests themselves
+
+TRAINING = {
+    "per_device_train_batch_size": 4,
+    "gradient_accumulation_steps": 2,
+    "max_steps": 12,
+    "save_steps": 6,
+    "logging_steps": 1,
+    "eval_strategy": "steps",
+    "eval_steps": 6,
+    "learning_rate": 1e-3,
+}
+OFFLOAD = {
+    "zero_optimization": {
+        "stage": 3,
+        "offload_optimizer": {"device": "cpu", "pin_memory": True},
+        "offload_param": {"device": "cpu", "pin_memory": True},
+    }
+}
+
+
+@pytest.fixture(scope="module", params=["bert", "gpt2"])
+def inputs(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "bert":
+        return training_inputs(folder) | TRAINING | {"max_seq_length": 32}
+    texts = [{"text": review["text"]} for review in reviews(60)]
+    return TRAINING | {
+        "task": "causal-lm",
+        "model_name_or_path": make_language_model(folder / "model", dropout=0.1),
+        "train_file": write_table(folder / "train.jsonl", texts[:50]),
+        "validation_file": write_table(folder / "validation.jsonl", texts[50:]),
+    }
+
+
+def train(inputs, output, device=DEVICE, **flags):
+    strake("train", output_dir=output, device=device, **(inputs | flags))
+    return output
+
+
+def weights(folder):
+    return (folder / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def on_gpu(inputs, tmp_path_factory):
+    return train(inputs, tmp_path_factory.mktemp("gpu") / "out")
+
+
+def test_losses_and_metrics_are_those_of_the_processor(inputs, on_gpu, tmp_path):
+    train(inputs, tmp_path, "cpu")
+    assert len(losses(on_gpu)) == inputs["max_steps"]
+    for (step, loss, norm), (_, expected, expected_norm) in zip(losses(on_gpu), losses(tmp_path), strict=True):
+        # fp32 sums in another order, of which AdamW makes more with every step.
+        assert loss == pytest.approx(expected, rel=1e-3), step
+        assert norm == pytest.approx(expected_norm, rel=1e-2), step
+    evaluations = [entry["eval_loss"] for entry in metrics(on_gpu) if "eval_loss" in entry]
+    expected = [entry["eval_loss"] for entry in metrics(tmp_path) if "eval_loss" in entry]
+    assert len(evaluations) == 2 and evaluations == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("precision", [{}, {"bf16": True}, {"fp16": True}])
+@pytest.mark.parametrize("how", ["again", "gradient_checkpointing", "offload"])
+def test_the_same_bits_however_it_is_run(inputs, tmp_path, precision, how):
+    flags = {"again": {}, "gradient_checkpointing": {"gradient_checkpointing": True}}.get(how, {})
+    if how == "offload":
+        batches = dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), "auto")
+        types = {name: {"enabled": True} for name in precision}
+        flags = {"deepspeed": json.dumps(OFFLOAD | batches | types | {"gradient_clipping": "auto"})}
+    first = train(inputs, tmp_path / "first", **precision)
+    second = train(inputs, tmp_path / "second", **precision, **flags)
+    assert losses(first) == losses(second)
+    assert weights(first) == weights(second)
+
+
+def test_a_resumed_run_has_the_bits_of_one_that_went_on(inputs, on_gpu, tmp_path):
+    shutil.copytree(on_gpu / "checkpoint-6", tmp_path / "out" / "checkpoint-6")
+    train(inputs, tmp_path / "out", resume_from_checkpoint=tmp_path / "out" / "checkpoint-6")
+    assert losses(tmp_path / "out") == losses(on_gpu)[6:]
+    assert weights(tmp_path / "out") == weights(on_gpu)
+
+
+def test_the_processor_goes_on_with_what_a_gpu_trained(inputs, on_gpu, tmp_path):
+    assert all(array.dtype == "float32" for array in load_file(on_gpu / "model.safetensors").values())
+    if "task" in inputs:
+        continued = train(inputs, tmp_path, "cpu", model_name_or_path=on_gpu, max_steps=1, save_strategy="no")
+        assert losses(continued)[0][1] < losses(on_gpu)[0][1]
+        return
+    table = inputs["validation_file"]
+    found = summary("evaluate", model_name_or_path=on_gpu, input=table, max_seq_length=32)
+    last = [entry for entry in metrics(on_gpu) if "eval_accuracy" in entry][-1]
+    assert found["accuracy"] == last["eval_accuracy"]
