@@ -66,7 +66,6 @@ struct DsAio {
   int64_t queue_depth = 0;
 };
 
-// What a run does because of its ds_config.json: only what is honoured, resolved, with DeepSpeed's defaults.
 // Monitors that are enabled, each with its folder, output_path/job_name.
 struct DsMonitors {
   std::optional<std::string> tensorboard;
@@ -74,6 +73,7 @@ struct DsMonitors {
   int64_t samples_per_step = 0;  // train_batch_size: by which DeepSpeed counts what it plots over
 };
 
+// What a run does because of its ds_config.json: only what is honoured, resolved, with DeepSpeed's defaults.
 struct DsConfig {
   int64_t train_batch_size = 0;  // sequences of an optimizer step, of all ranks
   int64_t train_micro_batch_size_per_gpu = 0;
