@@ -73,6 +73,14 @@ struct DsMonitors {
   int64_t samples_per_step = 0;  // train_batch_size: by which DeepSpeed counts what it plots over
 };
 
+// flops_profiler, which is enabled.
+struct DsFlopsProfiler {
+  int64_t profile_step = 1;
+  int64_t top_modules = 1;
+  bool detailed = true;
+  std::string output_file;  // empty: standard output
+};
+
 // What a run does because of its ds_config.json: only what is honoured, resolved, with DeepSpeed's defaults.
 struct DsConfig {
   int64_t train_batch_size = 0;  // sequences of an optimizer step, of all ranks
@@ -92,6 +100,7 @@ struct DsConfig {
   DsAio aio;
   bool cpu_checkpointing = false;
   DsMonitors monitors;
+  std::optional<DsFlopsProfiler> flops_profiler;
   std::optional<int64_t> save_total_limit;  // nebula.num_of_version_in_retention, if nebula is enabled
 };
 

@@ -8,7 +8,6 @@ namespace {
 using enum ValueType;
 
 constexpr std::string_view kMetrics = "metrics.jsonl has the metrics";
-constexpr std::string_view kFlopsTable = "the closing table and metrics.jsonl have the FLOPs; no other file is written";
 constexpr std::string_view kOwnWriter = "checkpoints have one writer";
 constexpr std::string_view kNoTuner = "training uses the values given; it does not tune them yet";
 constexpr std::string_view kNoElasticity = "batch sizes do not follow the number of ranks";
@@ -69,13 +68,13 @@ constexpr std::array kKeys{
     detail("comms_logger.debug", kBool, "false", kMetrics),
     detail("comms_logger.prof_ops", kTextList, "[]", kMetrics),
     section("flops_profiler", AutoMeaning::kDefault),
-    noticed("flops_profiler.enabled", kBool, "false", kFlopsTable),
-    detail("flops_profiler.recompute_fwd_factor", kNumber, "0.0", kFlopsTable),
-    detail("flops_profiler.profile_step", kInteger, "1", kFlopsTable),
-    detail("flops_profiler.module_depth", kInteger, "-1", kFlopsTable),
-    detail("flops_profiler.top_modules", kInteger, "1", kFlopsTable),
-    detail("flops_profiler.detailed", kBool, "true", kFlopsTable),
-    detail("flops_profiler.output_file", kText, "null", kFlopsTable),
+    honoured("flops_profiler.enabled", kBool, "false"),
+    detail("flops_profiler.recompute_fwd_factor", kNumber, "0.0", "what is computed again is counted"),
+    honoured("flops_profiler.profile_step", kInteger, "1").range(1),
+    detail("flops_profiler.module_depth", kInteger, "-1", "blocks are the modules"),
+    honoured("flops_profiler.top_modules", kInteger, "1").range(1),
+    honoured("flops_profiler.detailed", kBool, "true"),
+    honoured("flops_profiler.output_file", kText, "null"),
 
     section("checkpoint"),
     accepted("checkpoint.tag_validation", kText, "\"Warn\"", "the ranks of a checkpoint are always checked")

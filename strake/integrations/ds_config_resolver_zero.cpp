@@ -144,10 +144,12 @@ void DsResolver::resolve_nebula() {
 }
 
 void DsResolver::resolve_monitors() {
-  for (const std::string section : {"tensorboard.", "csv_monitor."}) {
-    for (const std::string& key : {section + "output_path", section + "job_name"}) {
-      const bool is_enabled = file_value(section + "enabled").value_or(false) == true;
-      if (is_enabled && !file_.has(key)) set(key, ds_schema().find(key)->default_value(), "default");
+  for (const std::string section : {"tensorboard.", "csv_monitor.", "flops_profiler."}) {
+    if (file_value(section + "enabled").value_or(false) != true) continue;
+    for (const KeyRule& rule : ds_schema().rules) {
+      const std::string key(rule.path);
+      const bool is_left_out = rule.path.starts_with(section) && !settings_.contains(key);
+      if (is_left_out && rule.status == KeyStatus::kHonoured) set(key, rule.default_value(), "default");
     }
   }
 }

@@ -108,9 +108,22 @@ DsAio typed_aio(const DsSettings& settings) {
   return {.block_size = aio.integer("block_size"), .queue_depth = aio.integer("queue_depth")};
 }
 
-std::optional<std::string> monitor_folder(const DsSettings& settings, const std::string& section) {
+bool is_enabled(const DsSettings& settings, const std::string& section) {
   const auto enabled = settings.find(section + "enabled");
-  if (enabled == settings.end() || enabled->second.value != true) return std::nullopt;
+  return enabled != settings.end() && enabled->second.value == true;
+}
+
+std::optional<DsFlopsProfiler> typed_flops_profiler(const DsSettings& settings) {
+  if (!is_enabled(settings, "flops_profiler.")) return std::nullopt;
+  const Section profiler(settings, "flops_profiler.");
+  return DsFlopsProfiler{.profile_step = profiler.integer("profile_step"),
+                         .top_modules = profiler.integer("top_modules"),
+                         .detailed = profiler.flag("detailed"),
+                         .output_file = profiler.text("output_file")};
+}
+
+std::optional<std::string> monitor_folder(const DsSettings& settings, const std::string& section) {
+  if (!is_enabled(settings, section)) return std::nullopt;
   const Section monitor(settings, section);
   return std::filesystem::path(monitor.text("output_path")) / monitor.text("job_name");
 }
@@ -139,7 +152,8 @@ DsConfig typed_config(const DsSettings& settings) {
                   .cpu_checkpointing = root.flag("activation_checkpointing.cpu_checkpointing"),
                   .monitors = {.tensorboard = monitor_folder(settings, "tensorboard."),
                                .csv = monitor_folder(settings, "csv_monitor."),
-                               .samples_per_step = root.integer("train_batch_size")}};
+                               .samples_per_step = root.integer("train_batch_size")},
+                  .flops_profiler = typed_flops_profiler(settings)};
   if (settings.contains("optimizer.type")) config.optimizer = typed_optimizer(settings);
   if (settings.contains("scheduler.type")) config.scheduler = typed_scheduler(settings);
   if (settings.contains("nebula.num_of_version_in_retention"))

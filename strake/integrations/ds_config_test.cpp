@@ -296,10 +296,10 @@ TEST(DsConfig, TranslatesDeprecatedKeysAndSaysSo) {
 TEST(DsConfig, SaysOnceWhatIsAcceptedWithoutEffect) {
   const CheckedValues values = parse_ds_config(
       R"({"tensorboard": {"enabled": true}, "nebula": {"enabled": true, "persistent_time_interval": 10},
-          "flops_profiler": {"enabled": true, "output_file": null}, "wandb": {"enabled": true},
+          "flops_profiler": {"enabled": true, "module_depth": -1}, "wandb": {"enabled": true},
           "comet": {"enabled": false},
           "aio": {"thread_count": 1}, "zero_optimization": {"contiguous_gradients": false}})");
-  EXPECT_THAT(values.notices, ElementsAre(HasSubstr("aio.thread_count: "), HasSubstr("flops_profiler.enabled: "),
+  EXPECT_THAT(values.notices, ElementsAre(HasSubstr("aio.thread_count: "),
                                           HasSubstr("nebula.enabled: checkpoints are written to --output_dir"),
                                           HasSubstr("nothing is sent to Weights & Biases")));
   EXPECT_THAT(parse_ds_config("{}").notices, IsEmpty());

@@ -6,6 +6,7 @@
 #include "strake/core/log.h"
 #include "strake/monitor/closing_table.h"
 #include "strake/monitor/number_text.h"
+#include "strake/tasks/flops_profile.h"
 #include "strake/tensors/cuda_libtorch.h"
 #include "strake/tensors/tracked_memory.h"
 
@@ -40,6 +41,7 @@ void RunLog::open(std::optional<int64_t> steps_done) {
 
 void RunLog::on_step(const training::StepReport& report, double epoch, int64_t total_steps) {
   trackers_->on_step(report);
+  if (config_.flops_profiler && config_.flops_profiler->profile_step == report.step) write_profile(report);
   if (!progress_) return;
   tokens_ += report.tokens;
   progress_->update({.done = report.step,
@@ -48,6 +50,13 @@ void RunLog::on_step(const training::StepReport& report, double epoch, int64_t t
                      .epoch = epoch,
                      .loss = report.loss,
                      .learning_rate = report.learning_rate});
+}
+
+void RunLog::write_profile(const training::StepReport& step) {
+  if (progress_) progress_->make_room();
+  const auto recomputation = config_.training.gradient_checkpointing ? training::Recomputation::kCounted
+                                                                     : training::Recomputation::kNotCounted;
+  write_flops_profile(flops_profile(model_, step, *config_.flops_profiler, recomputation), *config_.flops_profiler);
 }
 
 void RunLog::on_log(const Json& entry) {

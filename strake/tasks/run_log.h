@@ -15,7 +15,8 @@ namespace strake::tasks {
 // What a training run shows and records on rank 0: progress, metrics.jsonl, trackers, and the table at the end.
 class RunLog final : public training::RunListener {
  public:
-  explicit RunLog(const TrainConfig& config) : config_(config) {}
+  // Both outlive it.
+  RunLog(const TrainConfig& config, const models::Model& model) : config_(config), model_(model) {}
 
   // Before the first step: begins metrics.jsonl and what trackers read, or cuts it back to the steps of the checkpoint
   // that the run goes on from.
@@ -27,7 +28,10 @@ class RunLog final : public training::RunListener {
   void close(const training::TrainReport& report);
 
  private:
+  void write_profile(const training::StepReport& step);
+
   const TrainConfig& config_;
+  const models::Model& model_;
   std::optional<monitor::MetricsLog> metrics_;
   std::optional<Trackers> trackers_;
   std::optional<monitor::Progress> progress_;

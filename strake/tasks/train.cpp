@@ -148,7 +148,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
     if (!ranks.is_one_process()) require_alike(sum, ranks);
   }
   std::unique_ptr<RunLog> run_log;
-  if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config);
+  if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config, job.model());
   const auto evaluate = [&] { return job.evaluate(parameters, comm); };
   training::TrainerInputs inputs{
       .model = job.model(),

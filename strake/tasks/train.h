@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,7 +44,8 @@ struct TrainConfig {
   std::string log_level = "info";
   bool dry_run = false;
   std::set<std::string> given;        // names of fields that the user set, also if to their defaults
-  integrations::DsMonitors monitors;  // of --deepspeed
+  integrations::DsMonitors monitors;  // this and the next of --deepspeed
+  std::optional<integrations::DsFlopsProfiler> flops_profiler;
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {

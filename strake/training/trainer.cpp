@@ -100,16 +100,17 @@ TrainReport Trainer::run() {
   while (state_.step < total_steps_ && !stop_) {
     const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
     const int64_t updates = state_.step - state_.skipped_steps;
-    const StepReport step = stepper_.run(inputs_.train, global,
-                                         {.number = state_.step + 1,
-                                          .skipped = state_.skipped_steps,
-                                          .learning_rate = schedule_->at(updates),
-                                          .betas = schedule_->betas_at(updates),
-                                          .loss_scale = scaler_ ? scaler_->scale() : 1});
+    StepReport step = stepper_.run(inputs_.train, global,
+                                   {.number = state_.step + 1,
+                                    .skipped = state_.skipped_steps,
+                                    .learning_rate = schedule_->at(updates),
+                                    .betas = schedule_->betas_at(updates),
+                                    .loss_scale = scaler_ ? scaler_->scale() : 1});
     const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
     state_.step = step.step;
     state_.cursor = global.next;
-    state_.flops += inputs_.training_flops(work_of(inputs_.train, global));
+    step.work = work_of(inputs_.train, global);
+    state_.flops += inputs_.training_flops(step.work);
     if (scaler_) update_loss_scale(step);
     const bool is_saved = after_step(step, epoch_ended);
     if (!step.ends_run || state_.step == total_steps_ || stop_) continue;

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from program import command, metrics, run, strake
@@ -93,6 +94,29 @@ def test_monitors_of_deepspeed_plot_over_samples(inputs, tmp_path, ranks):
     rates = [(step * samples, rate) for step, rate in logged(out, "learning_rate")]
     assert rows[0] == "step,lr" and len(rows) == 7
     assert [(int(step), float(rate)) for step, rate in (row.split(",") for row in rows[1:])] == rates
+
+
+def number(text):
+    """1.23 M"""
+    value, _, prefix = text.partition(" ")
+    return float(value) * 1000 ** ["", "k", "M", "G", "T"].index(prefix)
+
+
+def test_the_flops_profile_is_of_its_step(inputs, tmp_path):
+    profiler = {"enabled": True, "profile_step": 2, "top_modules": 2}
+    flags = inputs | {"eval_strategy": "no", "validation_file": None, "save_steps": 1, "max_steps": 3}
+    config = json.dumps({"flops_profiler": profiler, "train_micro_batch_size_per_gpu": "auto"})
+    out = tmp_path / "out"
+    profile = strake("train", **flags, output_dir=out, deepspeed=config).out
+    assert profile.count("flops profile") == 1 and "flops profile of step 2" in profile
+    values = dict(re.findall(r"^  (\S+) +=  *(.+)$", profile, re.MULTILINE))
+    states = [json.loads((out / f"checkpoint-{step}/trainer_state.json").read_text()) for step in (1, 2)]
+    flops = states[1]["total_flos"] - states[0]["total_flos"]
+    assert number(values["forward_flops"]) + number(values["backward_flops"]) == pytest.approx(flops, rel=0.01)
+    blocks = re.findall(r"^  (\S+) +[\d.]+ \S* +[\d.]+.* +([\d.]+) %$", profile, re.MULTILINE)
+    assert sum(float(share) for _, share in blocks) == pytest.approx(100, abs=0.5)
+    largest = sorted(blocks, key=lambda block: -float(block[1]))[:2]
+    assert values["most_flops"].split(", ") == [name for name, _ in largest]
 
 
 def test_a_folder_that_cannot_be_is_an_error_before_the_first_step(inputs, tmp_path):

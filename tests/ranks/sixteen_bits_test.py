@@ -260,4 +260,7 @@ def test_fp16_configurations_of_azure_ml_run(inputs, tmp_path, name):
     assert outcome.code == 0, outcome.err
     assert "; fp16" in outcome.err
     assert {scale for scale, _ in scales(tmp_path)} <= {65536, 32768}
+    file = AZURE_ML[name]["flops_profiler"].get("output_file")
+    profile = (tmp_path / file).read_text() if file else outcome.out
+    assert "flops profile of step 1" in profile and "layer.0" in profile
     assert len(list((tmp_path / "outputs/runs/train_bert").glob("events*"))) == ("tensorboard" in AZURE_ML[name])
