@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
-#include <iostream>
 #include <iterator>
 #include <numeric>
 #include <vector>
@@ -59,9 +58,9 @@ std::string flops_profile(const models::Model& model, const training::StepReport
   return text;
 }
 
-void write_flops_profile(const std::string& profile, const integrations::DsFlopsProfiler& options) {
+void write_flops_profile(const std::string& profile, const integrations::DsFlopsProfiler& options, std::ostream& out) {
   if (options.output_file.empty()) {
-    std::cout << profile << std::flush;
+    out << profile << std::flush;
     return;
   }
   const std::filesystem::path path(options.output_file);

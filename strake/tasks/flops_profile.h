@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ostream>
 #include <string>
 
 #include "strake/integrations/ds_config.h"
@@ -14,7 +15,7 @@ namespace strake::tasks {
 std::string flops_profile(const models::Model& model, const training::StepReport& step,
                           const integrations::DsFlopsProfiler& options, training::Recomputation recomputation);
 
-// To the file that the options name, whose folder is created, or else to standard output. Error (kIo).
-void write_flops_profile(const std::string& profile, const integrations::DsFlopsProfiler& options);
+// To the file that the options name, whose folder is created, or else to `out`. Error (kIo).
+void write_flops_profile(const std::string& profile, const integrations::DsFlopsProfiler& options, std::ostream& out);
 
 }  // namespace strake::tasks

@@ -56,7 +56,8 @@ void RunLog::write_profile(const training::StepReport& step) {
   if (progress_) progress_->make_room();
   const auto recomputation = config_.training.gradient_checkpointing ? training::Recomputation::kCounted
                                                                      : training::Recomputation::kNotCounted;
-  write_flops_profile(flops_profile(model_, step, *config_.flops_profiler, recomputation), *config_.flops_profiler);
+  const integrations::DsFlopsProfiler& options = *config_.flops_profiler;
+  write_flops_profile(flops_profile(model_, step, options, recomputation), options, std::cout);
 }
 
 void RunLog::on_log(const Json& entry) {
