@@ -1,12 +1,10 @@
 #include "strake/comm/rank_host.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <climits>
 #include <functional>
-#include <string_view>
+#include <string>
+
+#include "strake/core/host_name.h"
 
 namespace strake::comm {
 namespace {
@@ -14,11 +12,7 @@ namespace {
 constexpr int kBitsOfDouble = 52;  // which it holds exactly
 
 // Containers of a cluster have names of their own.
-double id_of_host() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return static_cast<double>(std::hash<std::string_view>()(name.data()) >> (64 - kBitsOfDouble));
-}
+double id_of_host() { return static_cast<double>(std::hash<std::string>()(host_name()) >> (64 - kBitsOfDouble)); }
 
 // Of every rank, in order. `own` is sorted. Collective.
 std::vector<std::vector<int>> gather_cores(Comm& comm, const std::vector<int>& own) {

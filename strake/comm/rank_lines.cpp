@@ -9,6 +9,8 @@
 #include <charconv>
 #include <sstream>
 
+#include "strake/core/host_name.h"
+
 namespace strake::comm {
 namespace {
 
@@ -45,12 +47,6 @@ int rank_of(const Fields& fields) { return parse_number(field(fields, "rank")); 
 
 std::string process_of(const Fields& watch) {
   return fmt::format("process {} on {}", parse_number(field(watch, "pid")), printable(field(watch, "host")));
-}
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
-  return host.data();
 }
 
 bool send_line(int socket, const std::string& line) {

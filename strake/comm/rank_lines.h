@@ -30,8 +30,6 @@ std::string field(const Fields& fields, const char* name);
 int rank_of(const Fields& fields);
 // Of the rank that said `watch`: "process 4711 on node7".
 std::string process_of(const Fields& watch);
-std::string host_name();
-
 // `line` is given without its end. False if the other side is gone.
 bool send_line(int socket, const std::string& line);
 

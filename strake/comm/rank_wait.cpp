@@ -8,6 +8,7 @@
 #include "strake/comm/rank_processes.h"
 #include "strake/comm/rank_watch.h"
 #include "strake/core/error.h"
+#include "strake/core/host_name.h"
 
 namespace strake::comm {
 namespace {

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <bit>
 #include <chrono>
 
 #include "strake/core/crc32c.h"
 #include "strake/core/file.h"
+#include "strake/core/host_name.h"
 
 namespace strake::monitor {
 namespace fs = std::filesystem;
@@ -51,12 +51,10 @@ void put_step(std::string& event, int64_t step) {
 // As torch.utils.tensorboard names it.
 fs::path new_file_of(const fs::path& folder) {
   static std::atomic<int> count = 0;
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = {"localhost"};
   const auto seconds =
       std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
   strake::create_directories(folder);
-  return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", seconds.count(), host.data(), ::getpid(), count++);
+  return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", seconds.count(), host_name(), ::getpid(), count++);
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include "strake/tasks/trackers.h"
 
 #include <fmt/chrono.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include <string_view>
 
 #include "strake/core/error.h"
+#include "strake/core/host_name.h"
 #include "strake/core/log.h"
 #include "strake/monitor/event_file.h"
 #include "strake/monitor/scalar_csv.h"
@@ -28,12 +27,10 @@ fs::path logging_folder(const TrainConfig& config) {
   if (!config.logging_dir.empty()) return config.logging_dir;
   const char* named = std::getenv("TENSORBOARD_LOGGING_DIR");
   if (named != nullptr && *named != '\0') return named;
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) != 0) host = {"localhost"};
   const std::time_t now = std::time(nullptr);
   std::tm here{};
   ::localtime_r(&now, &here);
-  return fs::path(config.output_dir) / "runs" / fmt::format("{:%b%d_%H-%M-%S}_{}", here, host.data());
+  return fs::path(config.output_dir) / "runs" / fmt::format("{:%b%d_%H-%M-%S}_{}", here, host_name());
 }
 
 std::string tag_of(std::string_view name) {

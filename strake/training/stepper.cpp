@@ -27,10 +27,13 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
   const auto num_micro_batches = static_cast<int64_t>(global.micro_batches.size());
   int64_t num_targets = 0;
   int64_t num_tokens = 0;
+  double squared_lengths = 0;
   for (const data::MicroBatch& batch : global.micro_batches) {
     for (const int64_t index : batch) {
-      num_targets += model_.num_targets(dataset.length(index));
-      num_tokens += dataset.length(index);
+      const int64_t length = dataset.length(index);
+      num_targets += model_.num_targets(length);
+      num_tokens += length;
+      squared_lengths += static_cast<double>(length) * static_cast<double>(length);
     }
   }
   // No more than the epoch still has: --gradient_accumulation_steps may be any number.
@@ -50,7 +53,8 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
                     .loss_scale = plan.loss_scale,
                     .learning_rate = plan.learning_rate,
                     .sequences = global.num_sequences(),
-                    .tokens = num_tokens};
+                    .tokens = num_tokens,
+                    .squared_lengths = squared_lengths};
   gather_losses(std::move(losses), report);
   report.gradient_norm = plain_nan(parameters_.gradient_norm() / plan.loss_scale);
   report.skipped = options_.precision() == Precision::kFp16 && !std::isfinite(report.gradient_norm);

@@ -10,7 +10,6 @@
 #include "strake/data/batch_plan.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/model.h"
-#include "strake/monitor/packed_work.h"
 #include "strake/optim/betas.h"
 #include "strake/training/gradient_reducer.h"
 #include "strake/training/sharded_parameters.h"
@@ -33,9 +32,9 @@ struct StepReport {
   double loss_scale = 1;
   bool skipped = false;  // fp16: the gradient overflowed, and nothing was updated
   double learning_rate = 0;
-  int64_t sequences = 0;          // of all ranks
-  int64_t tokens = 0;             // of all ranks
-  monitor::PackedWork work = {};  // of all ranks; set by the Trainer
+  int64_t sequences = 0;       // of all ranks
+  int64_t tokens = 0;          // of all ranks
+  double squared_lengths = 0;  // of all ranks: PackedWork::squared_lengths
   double seconds = 0;
   bool ends_run = false;  // some rank was asked to end
 };

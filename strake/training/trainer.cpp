@@ -11,21 +11,6 @@
 #include "strake/training/step_settings.h"
 
 namespace strake::training {
-namespace {
-
-monitor::PackedWork work_of(const data::TokenDataset& dataset, const data::GlobalStep& step) {
-  monitor::PackedWork work;
-  for (const data::MicroBatch& batch : step.micro_batches) {
-    for (const int64_t i : batch) {
-      const auto length = static_cast<double>(dataset.length(i));
-      work += {.tokens = length, .sequences = 1, .squared_lengths = length * length};
-    }
-  }
-  return work;
-}
-
-}  // namespace
-
 data::BatchOptions batch_options(const TrainingOptions& options) {
   return {.sequences = options.per_device_train_batch_size,
           .max_tokens = options.max_tokens_per_batch,
@@ -100,17 +85,18 @@ TrainReport Trainer::run() {
   while (state_.step < total_steps_ && !stop_) {
     const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
     const int64_t updates = state_.step - state_.skipped_steps;
-    StepReport step = stepper_.run(inputs_.train, global,
-                                   {.number = state_.step + 1,
-                                    .skipped = state_.skipped_steps,
-                                    .learning_rate = schedule_->at(updates),
-                                    .betas = schedule_->betas_at(updates),
-                                    .loss_scale = scaler_ ? scaler_->scale() : 1});
+    const StepReport step = stepper_.run(inputs_.train, global,
+                                         {.number = state_.step + 1,
+                                          .skipped = state_.skipped_steps,
+                                          .learning_rate = schedule_->at(updates),
+                                          .betas = schedule_->betas_at(updates),
+                                          .loss_scale = scaler_ ? scaler_->scale() : 1});
     const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
     state_.step = step.step;
     state_.cursor = global.next;
-    step.work = work_of(inputs_.train, global);
-    state_.flops += inputs_.training_flops(step.work);
+    state_.flops += inputs_.training_flops({.tokens = static_cast<double>(step.tokens),
+                                            .sequences = static_cast<double>(step.sequences),
+                                            .squared_lengths = step.squared_lengths});
     if (scaler_) update_loss_scale(step);
     const bool is_saved = after_step(step, epoch_ended);
     if (!step.ends_run || state_.step == total_steps_ || stop_) continue;
