@@ -6,8 +6,8 @@
 // engine: its "percent" is of their own rates, as that of the loop is. STRAKE_NUM_THREADS sets the threads (1 if
 // unset). Arguments after Google Benchmark's own: none. Operands are packed in each call, as in training, but for
 // "packed", which is as inference computes it: the weight is packed once and multiplied in measured blocks, each thread
-// takes its share of the rows, which lie apart, and ffn1 is activated. In int8, rows are quantized in each call; its
-// peak is that of integers.
+// takes its share of the rows, which lie apart, and ffn1 is activated; "layer" are all four, one after the other. In
+// int8, rows are quantized in each call; its peak is that of integers.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
@@ -16,9 +16,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "strake/core/clock.h"
@@ -47,24 +50,28 @@ struct Layer {
   int64_t inputs;
   int64_t outputs;
 };
-constexpr Layer kLayers[] = {{"qkv", 768, 2304}, {"out", 768, 768}, {"ffn1", 768, 3072}, {"ffn2", 3072, 768}};
+constexpr int64_t kHidden = 768;
+constexpr int64_t kWide = 3072;
+constexpr Layer kLayers[] = {
+    {"qkv", kHidden, 3 * kHidden}, {"out", kHidden, kHidden}, {"ffn1", kHidden, kWide}, {"ffn2", kWide, kHidden}};
 
 benchmarks::RegisterLoop register_loop(c10::ScalarType dtype) {
   if (dtype == at::kChar) return benchmarks::int8_register_loop();
   return dtype == at::kFloat ? benchmarks::fp32_register_loop() : benchmarks::bf16_register_loop();
 }
 
-double flops_of(const Layer& layer, int64_t rows) {
-  return 2.0 * static_cast<double>(rows * layer.inputs * layer.outputs);
+double flops_of(std::span<const Layer> layers, int64_t rows) {
+  double flops = 0;
+  for (const Layer& layer : layers) flops += 2.0 * static_cast<double>(rows * layer.inputs * layer.outputs);
+  return flops;
 }
 
-// product() computes all tokens once and returns the operations a second of all threads, each by its own clock.
+// product() computes `flops` and returns the operations a second of all threads, each by its own clock.
 template <typename Product>
-void measure_rates(benchmark::State& state, const Layer& layer, c10::ScalarType dtype, const Product& product) {
+void measure_rates(benchmark::State& state, double flops, c10::ScalarType dtype, const Product& product) {
   const benchmarks::RegisterLoop loop = register_loop(dtype);
   const double alone = benchmarks::best_rate(loop);
   const auto rounds = static_cast<int>(kLoopSeconds * alone / loop.operations);
-  const double flops = flops_of(layer, kTokens);
   std::vector<double> percents;
   product();
   for (auto _ : state) {
@@ -83,10 +90,11 @@ void measure_rates(benchmark::State& state, const Layer& layer, c10::ScalarType 
 
 template <typename Product>
 void measure(benchmark::State& state, const Layer& layer, c10::ScalarType dtype, const Product& product) {
-  measure_rates(state, layer, dtype, [&] {
+  const double flops = flops_of({&layer, 1}, kTokens);
+  measure_rates(state, flops, dtype, [&] {
     const auto start = Clock::now();
     product();
-    return flops_of(layer, kTokens) / seconds_since(start);
+    return flops / seconds_since(start);
   });
 }
 
@@ -105,70 +113,101 @@ std::optional<kernels::Activation> activation_of(const Layer& layer) {
   return kernels::Activation::kGelu;
 }
 
-// Threads take rows, as those of an engine take texts: product(first row, rows, scratch) each, with room for
-// scratch_floats(rows).
-template <typename ScratchFloats, typename Product>
-void measure_in_rows(benchmark::State& state, const Layer& layer, c10::ScalarType dtype,
-                     const ScratchFloats& scratch_floats, const Product& product) {
+template <typename T>
+constexpr c10::ScalarType kTypeOf = std::is_same_v<T, float> ? at::kFloat : at::kBFloat16;
+
+// A linear layer as inference has it: packed once, and multiplied in measured blocks.
+template <typename T>
+class PackedLinear {
+ public:
+  using Value = T;
+  explicit PackedLinear(const Layer& layer)
+      : activation_(activation_of(layer)), bias_(at::randn({layer.outputs}).to(kTypeOf<T>)), weight_(pack(layer)) {}
+
+  int64_t scratch_floats(int64_t rows) const { return kernels::matmul_scratch<T, T>(rows, weight_); }
+  void multiply(int64_t rows, const kernels::MatrixOperand<T>& x, const at::Tensor& y, int64_t first,
+                float* scratch) const {
+    const kernels::MatmulResult<T, T> result{.c = storage<T>(y) + first * y.size(1),
+                                             .stride = y.size(1),
+                                             .bias = const_storage<T>(bias_),
+                                             .activation = activation_};
+    kernels::matmul_on_thread<T, T>(
+        {.rows = rows, .columns = weight_.columns(), .depth = weight_.depth(), .a = x, .b = {}, .result = result},
+        weight_, scratch);
+  }
+
+ private:
+  static kernels::PackedMatrix<T> pack(const Layer& layer) {
+    const at::Tensor weight = at::randn({layer.outputs, layer.inputs}).to(kTypeOf<T>);
+    const kernels::PackedMatrix<T> packed({const_storage<T>(weight), layer.inputs, kernels::Order::kColumns},
+                                          layer.inputs, layer.outputs);
+    return packed.in_blocks(inference::measure_blocks(packed));
+  }
+  std::optional<kernels::Activation> activation_;
+  at::Tensor bias_;
+  kernels::PackedMatrix<T> weight_;
+};
+
+class QuantizedLinear {
+ public:
+  using Value = kernels::BFloat16;
+  explicit QuantizedLinear(const Layer& layer)
+      : activation_(activation_of(layer)), bias_(at::randn({layer.outputs})), weight_(pack(layer)) {}
+
+  int64_t scratch_floats(int64_t rows) const { return kernels::int8_matmul_scratch(rows, weight_); }
+  void multiply(int64_t rows, const kernels::MatrixOperand<Value>& x, const at::Tensor& y, int64_t first,
+                float* scratch) const {
+    kernels::int8_matmul_on_thread<Value>({.rows = rows,
+                                           .a = x.data,
+                                           .a_stride = x.stride,
+                                           .c = storage<Value>(y) + first * y.size(1),
+                                           .c_stride = y.size(1),
+                                           .bias = bias_.const_data_ptr<float>(),
+                                           .activation = activation_},
+                                          weight_, scratch);
+  }
+
+ private:
+  static kernels::QuantizedMatrix pack(const Layer& layer) {
+    const at::Tensor weight = at::randn({layer.outputs, layer.inputs});
+    const kernels::QuantizedMatrix packed(weight.const_data_ptr<float>(), layer.inputs, layer.outputs);
+    return packed.in_blocks(inference::measure_blocks(packed));
+  }
+  std::optional<kernels::Activation> activation_;
+  at::Tensor bias_;
+  kernels::QuantizedMatrix weight_;
+};
+
+// One after the other. Threads take rows, as those of an engine take texts; ffn2 reads what ffn1 gave.
+template <class Linear>
+void packed_forward(benchmark::State& state, std::span<const Layer> layers, c10::ScalarType dtype) {
+  using T = typename Linear::Value;
+  const auto activations = [](int64_t columns) {
+    return at::randn({kTokens, kernels::row_stride<T>(columns)}).to(kTypeOf<T>);
+  };
+  const std::map<int64_t, at::Tensor> inputs{{kHidden, activations(kHidden)}, {kWide, activations(kWide)}};
+  const std::map<int64_t, at::Tensor> outputs{
+      {kHidden, activations(kHidden)}, {3 * kHidden, activations(3 * kHidden)}, {kWide, inputs.at(kWide)}};
+  const std::vector<Linear> linears(layers.begin(), layers.end());
   const int64_t rows = (kTokens + num_threads() - 1) / num_threads();
+  int64_t floats = 0;
+  for (const Linear& linear : linears) floats = std::max(floats, linear.scratch_floats(rows));
   std::vector<kernels::AlignedFloats> scratch;
-  for (int i = 0; i < num_threads(); ++i) scratch.emplace_back(scratch_floats(rows));
+  for (int i = 0; i < num_threads(); ++i) scratch.emplace_back(floats);
   std::vector<double> rates(static_cast<size_t>(num_threads()));
-  measure_rates(state, layer, dtype, [&] {
+  measure_rates(state, flops_of(layers, kTokens), dtype, [&] {
     parallel_for(num_threads(), 1, [&](int64_t thread, int64_t) {
       const int64_t begin = std::min(kTokens, thread * rows);
       const int64_t count = std::min(kTokens, begin + rows) - begin;
       const auto start = Clock::now();
-      product(begin, count, scratch[static_cast<size_t>(thread)].data());
-      rates[static_cast<size_t>(thread)] = flops_of(layer, count) / seconds_since(start);
+      for (size_t i = 0; i < linears.size(); ++i) {
+        const at::Tensor& x = inputs.at(layers[i].inputs);
+        linears[i].multiply(count, {const_storage<T>(x) + begin * x.size(1), x.size(1)}, outputs.at(layers[i].outputs),
+                            begin, scratch[static_cast<size_t>(thread)].data());
+      }
+      rates[static_cast<size_t>(thread)] = flops_of(layers, count) / seconds_since(start);
     });
     return std::accumulate(rates.begin(), rates.end(), 0.0);
-  });
-}
-
-template <typename T>
-void packed_forward(benchmark::State& state, const Layer& layer, c10::ScalarType dtype) {
-  const Tensors t(layer, dtype);
-  const at::Tensor x = at::randn({kTokens, kernels::row_stride<T>(layer.inputs)}).to(dtype);
-  const at::Tensor y = at::empty({kTokens, kernels::row_stride<T>(layer.outputs)}, dtype);
-  const kernels::PackedMatrix<T> packed({const_storage<T>(t.weight), layer.inputs, kernels::Order::kColumns},
-                                        layer.inputs, layer.outputs);
-  const kernels::PackedMatrix<T> weight = packed.in_blocks(inference::measure_blocks(packed));
-  const auto scratch_floats = [&](int64_t rows) { return kernels::matmul_scratch<T, T>(rows, weight); };
-  measure_in_rows(state, layer, dtype, scratch_floats, [&](int64_t begin, int64_t rows, float* scratch) {
-    const kernels::MatmulResult<T, T> result{.c = storage<T>(y) + begin * y.size(1),
-                                             .stride = y.size(1),
-                                             .bias = const_storage<T>(t.bias),
-                                             .activation = activation_of(layer)};
-    kernels::matmul_on_thread<T, T>({.rows = rows,
-                                     .columns = layer.outputs,
-                                     .depth = layer.inputs,
-                                     .a = {const_storage<T>(x) + begin * x.size(1), x.size(1)},
-                                     .b = {},
-                                     .result = result},
-                                    weight, scratch);
-  });
-}
-
-void quantized_forward(benchmark::State& state, const Layer& layer) {
-  using kernels::BFloat16;
-  const Tensors t(layer, at::kBFloat16);
-  const at::Tensor x = at::randn({kTokens, kernels::row_stride<BFloat16>(layer.inputs)}).to(at::kBFloat16);
-  const at::Tensor y = at::empty({kTokens, kernels::row_stride<BFloat16>(layer.outputs)}, at::kBFloat16);
-  const at::Tensor wide = t.weight.to(at::kFloat);
-  const at::Tensor bias = t.bias.to(at::kFloat);
-  const kernels::QuantizedMatrix packed(wide.const_data_ptr<float>(), layer.inputs, layer.outputs);
-  const kernels::QuantizedMatrix weight = packed.in_blocks(inference::measure_blocks(packed));
-  const auto scratch_floats = [&](int64_t rows) { return kernels::int8_matmul_scratch(rows, weight); };
-  measure_in_rows(state, layer, at::kChar, scratch_floats, [&](int64_t begin, int64_t rows, float* scratch) {
-    kernels::int8_matmul_on_thread<BFloat16>({.rows = rows,
-                                              .a = const_storage<BFloat16>(x) + begin * x.size(1),
-                                              .a_stride = x.size(1),
-                                              .c = storage<BFloat16>(y) + begin * y.size(1),
-                                              .c_stride = y.size(1),
-                                              .bias = bias.const_data_ptr<float>(),
-                                              .activation = activation_of(layer)},
-                                             weight, scratch);
   });
 }
 
@@ -201,21 +240,24 @@ void register_layer(const Layer& layer, c10::ScalarType dtype, MatmulLibrary lib
   });
 }
 
+void register_packed(const std::string& name, std::span<const Layer> layers) {
+  const auto add_packed = [&]<class Linear>(const char* precision, c10::ScalarType dtype) {
+    add("packed_forward/" + name + "/" + precision + "/strake",
+        [=](auto& state) { packed_forward<Linear>(state, layers, dtype); });
+  };
+  add_packed.operator()<PackedLinear<float>>("fp32", at::kFloat);
+  add_packed.operator()<PackedLinear<kernels::BFloat16>>("bf16", at::kBFloat16);
+  add_packed.operator()<QuantizedLinear>("int8", at::kChar);
+}
+
 void register_all() {
-  for (const Layer& layer : kLayers) {
-    add(std::string("packed_forward/") + layer.name + "/int8/strake",
-        [=](auto& state) { quantized_forward(state, layer); });
-  }
+  for (const Layer& layer : kLayers) register_packed(layer.name, {&layer, 1});
+  register_packed("layer", kLayers);
   for (const c10::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     for (const Layer& layer : kLayers) {
       for (const MatmulLibrary library : {MatmulLibrary::kStrake, MatmulLibrary::kOnednn, MatmulLibrary::kAten}) {
         register_layer(layer, dtype, library);
       }
-      add(std::string("packed_forward/") + layer.name + (dtype == at::kFloat ? "/fp32" : "/bf16") + "/strake",
-          [=](auto& state) {
-            dtype == at::kFloat ? packed_forward<float>(state, layer, dtype)
-                                : packed_forward<kernels::BFloat16>(state, layer, dtype);
-          });
     }
   }
 }

@@ -81,6 +81,13 @@ struct DsFlopsProfiler {
   std::string output_file;  // empty: standard output
 };
 
+// comms_logger, which is enabled.
+struct DsCommsLogger {
+  bool verbose = false;  // each operation, and not only all of them in the end
+  bool all = true;
+  std::vector<std::string> operations;  // the names to log, unless all
+};
+
 // What a run does because of its ds_config.json: only what is honoured, resolved, with DeepSpeed's defaults.
 struct DsConfig {
   int64_t train_batch_size = 0;  // sequences of an optimizer step, of all ranks
@@ -101,6 +108,8 @@ struct DsConfig {
   bool cpu_checkpointing = false;
   DsMonitors monitors;
   std::optional<DsFlopsProfiler> flops_profiler;
+  std::optional<DsCommsLogger> comms_logger;
+  bool wall_clock_breakdown = false;
   std::optional<int64_t> save_total_limit;  // nebula.num_of_version_in_retention, if nebula is enabled
 };
 

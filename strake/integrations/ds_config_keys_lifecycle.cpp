@@ -8,6 +8,8 @@ namespace {
 using enum ValueType;
 
 constexpr std::string_view kMetrics = "metrics.jsonl has the metrics";
+constexpr std::string_view kNoService =
+    "nothing is sent to services; tensorboard, csv_monitor and metrics.jsonl have the metrics";
 constexpr std::string_view kOwnWriter = "checkpoints have one writer";
 constexpr std::string_view kNoTuner = "training uses the values given; it does not tune them yet";
 constexpr std::string_view kNoElasticity = "batch sizes do not follow the number of ranks";
@@ -25,8 +27,7 @@ constexpr KeyRule detail(std::string_view path, ValueType type, std::string_view
 
 constexpr std::array kKeys{
     accepted("steps_per_print", kNumber, "null", "--logging_steps decides").on_auto(AutoMeaning::kDefault),
-    noticed("wall_clock_breakdown", kBool, "false",
-            "the parts of a step are not timed; metrics.jsonl has the throughput"),
+    honoured("wall_clock_breakdown", kBool, "false"),
     accepted("memory_breakdown", kBool, "false", "the closing table has the memory"),
     accepted("disable_python_gc", kBool, "false", "there is no Python to collect garbage"),
     accepted("dump_state", kBool, "false", "the settings are always logged"),
@@ -42,7 +43,7 @@ constexpr std::array kKeys{
     honoured("tensorboard.output_path", kText, "\"\""),
     honoured("tensorboard.job_name", kText, "\"DeepSpeedJobName\""),
     section("wandb", AutoMeaning::kDefault),
-    noticed("wandb.enabled", kBool, "false", "nothing is sent to Weights & Biases; metrics.jsonl has the metrics"),
+    refused("wandb.enabled", kBool, "false", kNoService),
     detail("wandb.group", kText, "null", kMetrics),
     detail("wandb.team", kText, "null", kMetrics),
     detail("wandb.project", kText, "\"deepspeed\"", kMetrics),
@@ -51,7 +52,7 @@ constexpr std::array kKeys{
     honoured("csv_monitor.output_path", kText, "\"\""),
     honoured("csv_monitor.job_name", kText, "\"DeepSpeedJobName\""),
     section("comet", AutoMeaning::kDefault),
-    noticed("comet.enabled", kBool, "false", "nothing is sent to Comet; metrics.jsonl has the metrics"),
+    refused("comet.enabled", kBool, "false", kNoService),
     detail("comet.samples_log_interval", kInteger, "100", kMetrics),
     detail("comet.project", kText, "null", kMetrics),
     detail("comet.workspace", kText, "null", kMetrics),
@@ -61,12 +62,11 @@ constexpr std::array kKeys{
     detail("comet.online", kBool, "null", kMetrics),
     detail("comet.mode", kText, "null", kMetrics),
     section("comms_logger", AutoMeaning::kDefault),
-    noticed("comms_logger.enabled", kBool, "false",
-            "single operations are not logged; metrics.jsonl has the step times"),
-    detail("comms_logger.verbose", kBool, "false", kMetrics),
-    detail("comms_logger.prof_all", kBool, "true", kMetrics),
-    detail("comms_logger.debug", kBool, "false", kMetrics),
-    detail("comms_logger.prof_ops", kTextList, "[]", kMetrics),
+    honoured("comms_logger.enabled", kBool, "false"),
+    honoured("comms_logger.verbose", kBool, "false"),
+    honoured("comms_logger.prof_all", kBool, "true"),
+    detail("comms_logger.debug", kBool, "false", "there are no functions of Python to name"),
+    honoured("comms_logger.prof_ops", kTextList, "[]"),
     section("flops_profiler", AutoMeaning::kDefault),
     honoured("flops_profiler.enabled", kBool, "false"),
     detail("flops_profiler.recompute_fwd_factor", kNumber, "0.0", "what is computed again is counted"),

@@ -349,7 +349,7 @@ TEST(ResolveDsConfig, ShowsEveryValueAndWhereItCameFrom) {
 }
 
 TEST(ResolveDsConfig, KeepsKeysOfOtherServicesOutOfTheTable) {
-  const ResolvedDsConfig result = resolved(R"({"comet": {"enabled": true, "api_key": "secret"}})", {.options = {}});
+  const ResolvedDsConfig result = resolved(R"({"comet": {"enabled": false, "api_key": "secret"}})", {.options = {}});
   EXPECT_THAT(to_json(result).dump(), Not(HasSubstr("secret")));
   EXPECT_EQ(row(result, "comet.api_key").value, "(not shown)");
 }

@@ -144,7 +144,7 @@ void DsResolver::resolve_nebula() {
 }
 
 void DsResolver::resolve_monitors() {
-  for (const std::string section : {"tensorboard.", "csv_monitor.", "flops_profiler."}) {
+  for (const std::string section : {"tensorboard.", "csv_monitor.", "flops_profiler.", "comms_logger."}) {
     if (file_value(section + "enabled").value_or(false) != true) continue;
     for (const KeyRule& rule : ds_schema().rules) {
       const std::string key(rule.path);

@@ -122,6 +122,14 @@ std::optional<DsFlopsProfiler> typed_flops_profiler(const DsSettings& settings) 
                          .output_file = profiler.text("output_file")};
 }
 
+std::optional<DsCommsLogger> typed_comms_logger(const DsSettings& settings) {
+  if (!is_enabled(settings, "comms_logger.")) return std::nullopt;
+  const Section logger(settings, "comms_logger.");
+  return DsCommsLogger{.verbose = logger.flag("verbose"),
+                       .all = logger.flag("prof_all"),
+                       .operations = logger.value("prof_ops").get<std::vector<std::string>>()};
+}
+
 std::optional<std::string> monitor_folder(const DsSettings& settings, const std::string& section) {
   if (!is_enabled(settings, section)) return std::nullopt;
   const Section monitor(settings, section);
@@ -153,7 +161,9 @@ DsConfig typed_config(const DsSettings& settings) {
                   .monitors = {.tensorboard = monitor_folder(settings, "tensorboard."),
                                .csv = monitor_folder(settings, "csv_monitor."),
                                .samples_per_step = root.integer("train_batch_size")},
-                  .flops_profiler = typed_flops_profiler(settings)};
+                  .flops_profiler = typed_flops_profiler(settings),
+                  .comms_logger = typed_comms_logger(settings),
+                  .wall_clock_breakdown = root.flag("wall_clock_breakdown")};
   if (settings.contains("optimizer.type")) config.optimizer = typed_optimizer(settings);
   if (settings.contains("scheduler.type")) config.scheduler = typed_scheduler(settings);
   if (settings.contains("nebula.num_of_version_in_retention"))

@@ -229,6 +229,9 @@ TEST(DsConfig, RefusesWhatItCannotDoWithTheReason) {
       {R"({"optimizer": {"type": "AdamX"}})", "no optimizer is called 'AdamX'; did you mean 'AdamW'?"},
       {R"({"gradient_allreduce_op": "sum"})", "multiply the learning rate"},
       {R"({"checkpoint": {"writer": {"type": "mock"}}})", "would write nothing"},
+      {R"({"wandb": {"enabled": true, "project": "p"}})",
+       "key 'wandb.enabled': nothing is sent to services; tensorboard"},
+      {R"({"comet": {"enabled": true}})", "key 'comet.enabled': nothing is sent to services"},
   });
   EXPECT_EQ(refusal(R"({"amp": {"enabled": "auto", "opt_level": "auto"}, "tensor_parallel": {"autotp_size": 1},
                        "pipeline": {"stages": "auto"}, "checkpoint": {"writer": {"type": "PYTHON"}},
@@ -296,12 +299,10 @@ TEST(DsConfig, TranslatesDeprecatedKeysAndSaysSo) {
 TEST(DsConfig, SaysOnceWhatIsAcceptedWithoutEffect) {
   const CheckedValues values = parse_ds_config(
       R"({"tensorboard": {"enabled": true}, "nebula": {"enabled": true, "persistent_time_interval": 10},
-          "flops_profiler": {"enabled": true, "module_depth": -1}, "wandb": {"enabled": true},
-          "comet": {"enabled": false},
+          "flops_profiler": {"enabled": true, "module_depth": -1}, "wandb": {"enabled": false},
           "aio": {"thread_count": 1}, "zero_optimization": {"contiguous_gradients": false}})");
   EXPECT_THAT(values.notices, ElementsAre(HasSubstr("aio.thread_count: "),
-                                          HasSubstr("nebula.enabled: checkpoints are written to --output_dir"),
-                                          HasSubstr("nothing is sent to Weights & Biases")));
+                                          HasSubstr("nebula.enabled: checkpoints are written to --output_dir")));
   EXPECT_THAT(parse_ds_config("{}").notices, IsEmpty());
 }
 

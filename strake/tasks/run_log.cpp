@@ -29,6 +29,17 @@ std::string brief(const Json& entry) {
   return text;
 }
 
+// As DeepSpeed's engine prints wall_clock_breakdown; empty if the parts of the step were not measured.
+std::string breakdown(const Json& entry) {
+  if (!entry.contains("forward_seconds")) return "";
+  const auto milliseconds = [&](const char* name) { return 1e3 * entry[name].get<double>(); };
+  const double inner = milliseconds("backward_seconds");
+  const double reduction = milliseconds("reduction_seconds");
+  return fmt::format("time (ms) | fwd: {:.2f} | bwd: {:.2f} | bwd_inner: {:.2f} | bwd_allreduce: {:.2f} | step: {:.2f}",
+                     milliseconds("forward_seconds"), inner + reduction, inner, reduction,
+                     milliseconds("update_seconds"));
+}
+
 }  // namespace
 
 void RunLog::open(std::optional<int64_t> steps_done) {
@@ -66,6 +77,7 @@ void RunLog::on_log(const Json& entry) {
   if (entry.contains("train_runtime")) return;  // in the closing table
   if (progress_) progress_->make_room();
   log::info("{}", brief(entry));
+  if (const std::string times = breakdown(entry); !times.empty()) log::info("{}", times);
 }
 
 void RunLog::close(const training::TrainReport& report) {

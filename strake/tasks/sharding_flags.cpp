@@ -145,6 +145,8 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
   }
   config.monitors = resolved.config.monitors;
   config.flops_profiler = resolved.config.flops_profiler;
+  config.comms_logger = resolved.config.comms_logger;
+  config.wall_clock_breakdown = resolved.config.wall_clock_breakdown;
   config.training.sharding = sharding_of(resolved.config.zero, run.ranks);
   const bool on_gpus = config.trains_on_gpus();
   config.training.sharding.offload = offload_of(resolved.config, on_gpus, resolved.source, resolved.notices);

@@ -63,6 +63,17 @@ void Trackers::on_step(const training::StepReport& report) {
   std::vector<monitor::Scalar> scalars{{"Train/Samples/train_loss", report.loss},
                                        {"Train/Samples/lr", report.learning_rate}};
   if (scales_losses_) scalars.push_back({"Train/Samples/loss_scale", report.loss_scale});
+  if (report.parts) {
+    constexpr double kMilliseconds = 1e3;
+    const auto add = [&](const char* name, double seconds) {
+      scalars.push_back({fmt::format("Train/Samples/elapsed_time_ms_{}", name), kMilliseconds * seconds});
+    };
+    add("forward", report.parts->forward);
+    add("backward", report.parts->backward + report.parts->reduction);
+    add("backward_inner", report.parts->backward);
+    add("backward_allreduce", report.parts->reduction);
+    add("step", report.parts->update);
+  }
   for (const auto& log : sampled_) log->write(scalars, report.step * samples_per_step_);
 }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iostream>
 #include <memory>
 #include <optional>
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/mpi_comm.h"
 #include "strake/comm/nccl_comm.h"
+#include "strake/comm/observed_comm.h"
 #include "strake/comm/thread_comm.h"
 #include "strake/core/cpu_features.h"
 #include "strake/core/crc32c.h"
@@ -22,6 +24,7 @@
 #include "strake/kernels/cuda/library.h"
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/weights.h"
+#include "strake/tasks/comms_log.h"
 #include "strake/tasks/disk_checks.h"
 #include "strake/tasks/launched_ranks.h"
 #include "strake/tasks/memory_report.h"
@@ -141,7 +144,14 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
     options.gpu = training::open_gpus() == 1 ? 0 : ranks.rank() - start.first_rank;
     nccl = take_gpu(*options.gpu, ranks);
   }
-  comm::Comm& comm = nccl ? *nccl : ranks;
+  comm::Comm& collectives = nccl ? *nccl : ranks;
+  std::optional<CommsLog> comms_log;
+  std::unique_ptr<comm::Comm> observed;
+  if (config.comms_logger && ranks.rank() == 0) {
+    comms_log.emplace(*config.comms_logger);
+    observed = comm::observe(collectives, [&](const comm::CommOperation& operation) { comms_log->add(operation); });
+  }
+  comm::Comm& comm = observed ? *observed : collectives;
   training::ShardedParameters parameters(job.model(), comm, options);
   if (!start.resume_from) {
     const Json sum{{"crc32c of the weights to start from", load_weights(job, config.training.seed, ranks, parameters)}};
@@ -168,7 +178,8 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
             take_along_generation_config(job.weights(), folder);
             write_file_atomically(folder / "config.json", job.config_json());
           },
-      .listener = run_log.get()};
+      .listener = run_log.get(),
+      .measures_parts = config.wall_clock_breakdown};
   if (start.termination) inputs.is_asked_to_end = [&] { return start.termination->is_requested(); };
   training::Trainer trainer(std::move(inputs), parameters, comm, options);
   if (run_log) {
@@ -179,6 +190,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   require_same_folder(config.output_dir, ranks);
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
+  if (comms_log) comms_log->print(std::cout);
   return report;
 }
 

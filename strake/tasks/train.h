@@ -46,6 +46,8 @@ struct TrainConfig {
   std::set<std::string> given;        // names of fields that the user set, also if to their defaults
   integrations::DsMonitors monitors;  // this and the next of --deepspeed
   std::optional<integrations::DsFlopsProfiler> flops_profiler;
+  std::optional<integrations::DsCommsLogger> comms_logger;
+  bool wall_clock_breakdown = false;
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {

@@ -1,11 +1,11 @@
 #include "strake/training/stepper.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/memory.h"
 #include "strake/data/collate.h"
@@ -24,6 +24,8 @@ Stepper::Stepper(const models::Model& model, ShardedParameters& parameters, comm
 
 StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalStep& global, const StepPlan& plan) {
   const auto start = Clock::now();
+  if (parts_) parts_.emplace();
+  part_began_ = start;
   const auto num_micro_batches = static_cast<int64_t>(global.micro_batches.size());
   int64_t num_targets = 0;
   int64_t num_tokens = 0;
@@ -48,6 +50,7 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
     losses[k] = forward_backward(batch, plan.number, static_cast<double>(num_targets) / plan.loss_scale);
   }
   reducer_.finish();
+  end_part(&StepParts::reduction);
 
   StepReport report{.step = plan.number,
                     .loss_scale = plan.loss_scale,
@@ -59,6 +62,8 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
   report.gradient_norm = plain_nan(parameters_.gradient_norm() / plan.loss_scale);
   report.skipped = options_.precision() == Precision::kFp16 && !std::isfinite(report.gradient_norm);
   if (!report.skipped) update(plan, report);
+  end_part(&StepParts::update);
+  report.parts = parts_;
   report.seconds = seconds_since(start);
   return report;
 }
@@ -108,20 +113,34 @@ double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batc
   if (batch) {
     const at::Tensor& output = activations.requires_grad_();
     loss = model_.loss(output, batch->labels, divisor);
+    end_part(&StepParts::forward);
     loss.backward();
     gradient = output.grad();
   }
   for (size_t i = last + 1; i-- > first;) {
     const models::Parameters parameters = parameters_.gather(i, sinks);
     if (i > first) parameters_.prefetch(i - 1);
+    end_part(&StepParts::backward);
     if (batch) {
       reducer_.begin(i);
+      end_part(&StepParts::reduction);
       gradient = tape.backward(*blocks[i], parameters, gradient, context);
     }
+    end_part(&StepParts::backward);
     reducer_.reduce(i);
+    end_part(&StepParts::reduction);
     parameters_.release(i);
   }
   return batch ? loss.item<double>() : 0;
+}
+
+void Stepper::end_part(double StepParts::* part) {
+  if (!parts_) return;
+  const at::Device device = parameters_.device();
+  if (device.is_cuda()) c10::impl::getDeviceGuardImpl(at::kCUDA)->getStream(device).synchronize();
+  const auto now = Clock::now();
+  (*parts_).*part += seconds_between(part_began_, now);
+  part_began_ = now;
 }
 
 void Stepper::gather_losses(std::vector<double> own, StepReport& report) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "strake/comm/comm.h"
+#include "strake/core/clock.h"
 #include "strake/data/batch_plan.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/model.h"
@@ -25,6 +26,14 @@ struct StepPlan {
   double loss_scale = 1;                             // of the loss whose gradient is taken
 };
 
+// Where a step's time went, in seconds of this rank's computing thread.
+struct StepParts {
+  double forward = 0;    // with waiting for parameters, as backward
+  double backward = 0;   // without waiting for the next
+  double reduction = 0;  // of gradients: what did not go on beside the backward pass
+  double update = 0;     // losses of all ranks, norm, clipping, update, and what of it the others get
+};
+
 struct StepReport {
   int64_t step = 0;          // 1 for the first
   double loss = 0;           // mean over the step's targets, of all ranks
@@ -36,7 +45,8 @@ struct StepReport {
   int64_t tokens = 0;          // of all ranks
   double squared_lengths = 0;  // of all ranks: PackedWork::squared_lengths
   double seconds = 0;
-  bool ends_run = false;  // some rank was asked to end
+  bool ends_run = false;                          // some rank was asked to end
+  std::optional<StepParts> parts = std::nullopt;  // if Stepper::measure_parts() was called
 };
 
 // One optimizer step over micro-batches that are spread over the ranks.
@@ -46,6 +56,9 @@ class Stepper {
 
   // Whether this rank was asked to end the run: asked in every step and told to all ranks by StepReport::ends_run.
   void ask_for_end(std::function<bool()> is_asked_to_end) { is_asked_to_end_ = std::move(is_asked_to_end); }
+
+  // From now on steps report their parts. A GPU is waited for at the end of each.
+  void measure_parts() { parts_.emplace(); }
 
   // Collective. A step in fp16 whose gradient is not finite is skipped, on all ranks alike. Otherwise Error (kNumeric)
   // naming the step if loss or gradient are not finite; the parameters are then those before the step.
@@ -60,6 +73,8 @@ class Stepper {
   double forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor);
   // Clips and updates. Error (kNumeric) as run().
   void update(const StepPlan& plan, const StepReport& report);
+  // Adds the time since the part before to this one.
+  void end_part(double StepParts::* part);
   // Sum over micro-batches in global order of the losses that the ranks have in order of micro-steps; and whether some
   // rank was asked to end.
   void gather_losses(std::vector<double> own, StepReport& report);
@@ -70,6 +85,8 @@ class Stepper {
   TrainingOptions options_;
   GradientReducer reducer_;
   std::function<bool()> is_asked_to_end_;
+  std::optional<StepParts> parts_;  // of the step that runs, if they are measured
+  Clock::time_point part_began_;
 };
 
 }  // namespace strake::training

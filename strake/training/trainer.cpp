@@ -55,6 +55,7 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
              .data = inputs_.evaluation_data}) {
   if (options_.precision() == Precision::kFp16) scaler_.emplace(options_.loss_scaling);
   stepper_.ask_for_end(inputs_.is_asked_to_end);
+  if (inputs_.measures_parts) stepper_.measure_parts();
   if (inputs_.resume_from) resume();
   plan_length();
   Json settings = step_settings(options_, total_steps_);
@@ -177,6 +178,12 @@ void Trainer::log_training(const StepReport& step) {
              {"sequences", step.sequences},
              {"tokens", step.tokens}};
   if (step.skipped) entry.erase("grad_norm");  // JSON has no infinity
+  if (step.parts) {
+    entry["forward_seconds"] = step.parts->forward;
+    entry["backward_seconds"] = step.parts->backward;
+    entry["reduction_seconds"] = step.parts->reduction;
+    entry["update_seconds"] = step.parts->update;
+  }
   if (scaler_) {
     entry["loss_scale"] = step.loss_scale;
     entry["skipped_steps"] = state_.skipped_steps;

@@ -44,6 +44,7 @@ struct TrainerInputs {
   // Rank 0: writes config.json and tokenizer files into a folder.
   std::function<void(const std::filesystem::path&)> write_companions;
   RunListener* listener = nullptr;             // rank 0
+  bool measures_parts = false;                 // of steps: StepReport::parts
   std::function<bool()> is_asked_to_end = {};  // any rank: save and end the run after this step
 };
 
