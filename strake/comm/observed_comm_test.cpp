@@ -34,21 +34,21 @@ TEST(ObservedComm, TellsOfEveryOperationAndChangesNone) {
     // Rank 1 has nothing to add: what it takes part in is as large all the same.
     const at::Tensor addend = comm.rank() == 0 ? values : at::full({0}, 0.0F);
     observed->reduce_scatter(addend, 1, layout, shard, Fold::kOverwrite);
-    EXPECT_TRUE(shard.equal(at::full_like(shard, 3.0F)));
+    EXPECT_TRUE(shard.equal(at::full({layout.size(comm.rank())}, 3.0F)));
     values.narrow(0, layout.begin(comm.rank()), layout.size(comm.rank())).fill_(comm.rank() + 5.0F);
     observed->all_gather(values, layout);
     EXPECT_EQ(values[0].item<float>(), 5);
     EXPECT_EQ(values[kLength - 1].item<float>(), 6);
-    at::Tensor few = at::full({2}, comm.rank() + 1.0);
+    at::Tensor few = at::full({2}, comm.rank() + 1.0F);
     observed->broadcast(few, 1);
-    EXPECT_EQ(few[0].item<double>(), 2);
+    EXPECT_EQ(few[0].item<float>(), 2);
     comm.rank() == 0 ? observed->send(few, 1) : observed->recv(few, 0);
     observed->barrier();
     observed->split(comm.rank())->barrier();
     const char* const moved = comm.rank() == 0 ? "send" : "recv";
     EXPECT_THAT(seen, testing::ElementsAre(Seen{"all_reduce", 4 * kLength, 2}, Seen{"reduce_scatter", 4 * kLength, 2},
-                                           Seen{"all_gather", 4 * kLength, 2}, Seen{"broadcast", 16, 2},
-                                           Seen{moved, 16, 2}, Seen{"barrier", 0, 2}, Seen{"barrier", 0, 1}));
+                                           Seen{"all_gather", 4 * kLength, 2}, Seen{"broadcast", 8, 2},
+                                           Seen{moved, 8, 2}, Seen{"barrier", 0, 2}, Seen{"barrier", 0, 1}));
   });
 }
 

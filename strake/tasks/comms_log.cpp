@@ -29,7 +29,10 @@ Bandwidth bandwidth(const comm::CommOperation& operation) {
   return {gigabits, gigabits};
 }
 
-std::string size_text(int64_t bytes) { return monitor::scaled_text(static_cast<double>(bytes)) + "B"; }
+std::string size_text(int64_t bytes) {
+  constexpr int64_t kLeastWithPrefix = 1000;
+  return monitor::scaled_text(static_cast<double>(bytes)) + (bytes < kLeastWithPrefix ? " B" : "B");
+}
 
 }  // namespace
 
