@@ -70,7 +70,7 @@ class ThreadComm final : public Comm {
       for (int other = 1; other < size(); ++other) sum.add_(piece(other, begin, count));
       for (int other = 1; other < size(); ++other) piece(other, begin, count).copy_(sum);
     }
-    group_->wait(rank_);
+    withdraw();
   }
 
   void reduce_scatter(const Addend& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
@@ -81,7 +81,7 @@ class ThreadComm final : public Comm {
     SummedPart part{.begin = layout.begin(rank_), .sum = shard};
     const auto piece_of = [&](int other, int64_t begin, int64_t count) { return piece(other, begin, count); };
     fold_pieces(touched, piece_of, part, fold);
-    group_->wait(rank_);
+    withdraw();
   }
 
   void all_gather(at::Tensor& full, const ShardLayout& layout) override {
@@ -91,13 +91,13 @@ class ThreadComm final : public Comm {
       const int64_t begin = layout.begin(other);
       full.narrow(0, begin, layout.size(other)).copy_(group_->buffer(other).narrow(0, begin, layout.size(other)));
     }
-    group_->wait(rank_);
+    withdraw();
   }
 
   void broadcast(at::Tensor& values, int root) override {
     publish(values);
     if (rank_ != root) values.copy_(group_->buffer(root));
-    group_->wait(rank_);
+    withdraw();
   }
 
   void send(const at::Tensor& values, int destination) override { group_->send(values, rank_, destination); }
@@ -114,6 +114,12 @@ class ThreadComm final : public Comm {
     group_->buffer(rank_) = values;
     group_->touched(rank_) = touched == nullptr ? nullptr : std::make_shared<const tensors::TouchedChunks>(*touched);
     group_->wait(rank_);
+  }
+  // When all ranks are done. The memory is the caller's alone again.
+  void withdraw() {
+    group_->wait(rank_);
+    group_->buffer(rank_).reset();
+    group_->touched(rank_).reset();
   }
   // Elements of the buffer that `owner` published.
   at::Tensor piece(int owner, int64_t begin, int64_t count) { return group_->buffer(owner).narrow(0, begin, count); }

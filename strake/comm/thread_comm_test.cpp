@@ -54,6 +54,23 @@ TEST_P(Collectives, ReduceScatterFoldsOntoTheShard) {
   });
 }
 
+TEST_P(Collectives, KeepNothingOfWhatRanksBrought) {
+  run_ranks(GetParam(), 1, [](Comm& comm) {
+    at::Tensor values = at::full({40000}, 1.0F);
+    const ShardLayout layout(values.numel(), comm.size());
+    at::Tensor shard = at::empty({layout.size(comm.rank())});
+    const auto expect_own = [&] { EXPECT_EQ(values.use_count(), 1U); };
+    comm.all_reduce(values);
+    expect_own();
+    comm.reduce_scatter(values, comm.size(), layout, shard, Fold::kOverwrite);
+    expect_own();
+    comm.all_gather(values, layout);
+    expect_own();
+    comm.broadcast(values, 0);
+    expect_own();
+  });
+}
+
 TEST_P(Collectives, ReduceScatterOfSixteenBitsRoundsEachAdditionToTheShard) {
   run_ranks(GetParam(), 1, [](Comm& comm) {
     constexpr int64_t kLength = 100000;

@@ -308,6 +308,26 @@ TEST(ResolveDsConfig, ChecksTheParametersOfTheScheduler) {
               ElementsAre(HasSubstr("the run ends before its warm-up")));
 }
 
+TEST(ResolveDsConfig, CyclesNoMomentumOfAnOptimizerWithoutBetas) {
+  const auto cycled = [](const std::string& optimizer, const training::TrainingOptions& options) {
+    return resolved("{" + optimizer + R"("scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 1e-4,
+                                                       "cycle_max_lr": 1e-2}}})",
+                    {.options = options});
+  };
+  const std::string sgd = R"("optimizer": {"type": "SGD", "params": {"lr": 0.01, "momentum": 0.9}}, )";
+  for (const ResolvedDsConfig& result : {cycled(sgd, {}), cycled("", {.optim = "adagrad"})}) {
+    EXPECT_EQ(result.config.scheduler->params.at("cycle_momentum"), false);
+    EXPECT_EQ(row(result, "scheduler.params.cycle_momentum").origin, "the optimizer has no betas");
+    EXPECT_THAT(result.notices, ElementsAre(HasSubstr("cycle_momentum: the optimizer has no betas to cycle")));
+    training::TrainingOptions options{.optim = "adagrad"};
+    apply(result.config, options);
+    options.validate();
+  }
+  const ResolvedDsConfig adam = cycled(R"("optimizer": {"type": "AdamW"}, )", {});
+  EXPECT_EQ(adam.config.scheduler->params.at("cycle_momentum"), true);
+  EXPECT_TRUE(adam.notices.empty());
+}
+
 TEST(ResolveDsConfig, SaysThatAWarmUpHasTwoStepsAtLeast) {
   const auto notices = [](const std::string& steps) {
     return resolved(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": )" + steps + "}}}",

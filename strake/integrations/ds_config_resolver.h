@@ -6,6 +6,7 @@
 
 #include "strake/integrations/ds_config_resolve.h"
 #include "strake/integrations/ds_config_settings.h"
+#include "strake/optim/optimizer.h"
 
 namespace strake::integrations {
 
@@ -40,6 +41,9 @@ class DsResolver {
   // Steps of --warmup_steps or --warmup_ratio; none while they wait for the number of all steps.
   std::optional<int64_t> flag_warmup() const;
   void check_schedule(const std::string& type);
+  // Of an optimizer without betas there is no momentum to cycle: as in DeepSpeed it is left alone then.
+  void resolve_cycle_of_momentum();
+  optim::OptimizerSettings optimizer_settings() const;
   void resolve_zero();
   void resolve_nebula();
   void resolve_monitors();

@@ -27,6 +27,7 @@ void DsResolver::resolve_scheduler() {
       problem(fmt::format("{} needs scheduler.params.{}", owner, name));
     resolve_schedule_parameter(std::string(name), fallback == "required" ? Json() : Json::parse(fallback));
   }
+  resolve_cycle_of_momentum();
   check_schedule(type->get<std::string>());
 }
 
@@ -82,6 +83,21 @@ std::optional<int64_t> DsResolver::flag_warmup() const {
   if (is_share && !inputs_.total_steps) return std::nullopt;
   return optim::resolve_warmup_steps({.steps = options.warmup_steps, .ratio = options.warmup_ratio},
                                      inputs_.total_steps.value_or(0));
+}
+
+optim::OptimizerSettings DsResolver::optimizer_settings() const {
+  const auto type = settings_.find("optimizer.type");
+  if (type == settings_.end()) return inputs_.options.optimizer_settings();
+  return optim::optimizer_settings_of_deepspeed(type->second.value.get<std::string>(), Json::object());
+}
+
+void DsResolver::resolve_cycle_of_momentum() {
+  const std::string key = "scheduler.params.cycle_momentum";
+  const auto cycles = settings_.find(key);
+  if (cycles == settings_.end() || cycles->second.value != true) return;
+  if (optim::Optimizer(optimizer_settings()).has_betas()) return;
+  set(key, false, "the optimizer has no betas");
+  notices_.push_back(fmt::format("{}: the optimizer has no betas to cycle; as in DeepSpeed its momentum stays", key));
 }
 
 void DsResolver::check_schedule(const std::string& type) {

@@ -18,7 +18,7 @@ void check_offload_folder(const training::OffloadOptions& offload, const std::st
 void check_offload_room(const RunVariant& variant, const std::string& source);
 
 // Error (kIo) if the first checkpoint, where there are to be any, and the model at the end do not fit beside what is
-// there. Says nothing where a run is about to delete checkpoints.
-void check_output_room(const TrainConfig& config, const PlannedRun& run);
+// there, with scratch files on the same disk. Says nothing where a run is about to delete checkpoints.
+void check_output_room(const TrainConfig& config, const PlannedRun& run, const RunVariant& variant);
 
 }  // namespace strake::tasks

@@ -325,7 +325,7 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
   if (config.dry_run && log::rank() == 0) tell_plan(run, variant, machine);
   require_fit(run, variant, machine);
   check_offload_room(variant, sharding.source);
-  check_output_room(config, run);
+  check_output_room(config, run, variant);
 }
 
 // What a run looks at beside its settings and its data.

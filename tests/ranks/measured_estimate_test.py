@@ -8,7 +8,7 @@ import pytest
 from layout_test import free_port
 from program import command, environment, is_open_mpi, run, run_mpi
 from refusals import FILE, USAGE
-from tiny_models import make_model
+from tiny_models import make_model, write_gpt2_tokenizer
 
 COMMUNICATION = r"^  communication, GB/s +[\d.]+  {}$"
 HINT = "To have communication measured"
@@ -44,6 +44,32 @@ def test_the_run_is_what_was_started_and_its_processes_measure(model):
     assert number(told, "memory, GB/s") > 0
     assert number(told, "sequences") == 2 * 8
     assert HINT not in told
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+def test_processes_that_keep_everything_take_what_is_planned(tmp_path, num_ranks):
+    """Each holds all sums of gradients, but adds up its piece of them first."""
+    write_gpt2_tokenizer(tmp_path)
+    (tmp_path / "text.txt").write_text("the film was good and the book was not\n" * 200)
+    flags = {
+        "task": "causal-lm",
+        "model_type": "gpt2",
+        "tokenizer_name": tmp_path,
+        "config_overrides": "n_embd=256,n_head=4,n_layer=2,n_positions=64",
+        "train_file": tmp_path / "text.txt",
+        "block_size": 64,
+        "per_device_train_batch_size": 2,
+        "max_steps": 2,
+        "save_strategy": "no",
+        "output_dir": tmp_path / "out",
+        "deepspeed": '{"zero_optimization": {"stage": 0}}',
+    }
+    planned = run_mpi(num_ranks, command("train", **flags, dry_run=True))
+    assert planned.code == 0, planned.err
+    done = run_mpi(num_ranks, command("train", **flags))
+    assert done.code == 0, done.err
+    taken = number(done.out, "peak_tracked_bytes +=") / 2**20
+    assert taken == pytest.approx(number(planned.out, "total of a rank"), rel=0.03)
 
 
 def test_threads_and_processes_that_were_not_started_are_told_how_to_be_measured(model):

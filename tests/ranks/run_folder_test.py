@@ -240,15 +240,30 @@ def test_a_checkpoint_without_its_manifest_is_named_when_it_is_passed_over(input
     assert "going on from" in outcome.err and "checkpoint-8, behind step 8" in outcome.err
 
 
-def test_a_disk_without_room_for_a_checkpoint_is_found_before_the_first_step(inputs, tmp_path):
+def run_on_small_disk(line, folder, size):
+    """In a file system of its own, which is mounted where only the run sees it."""
     inside = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
-    mount = f"mount -t tmpfs -o size=100k tmpfs {tmp_path}"
+    mount = f"mount -t tmpfs -o size={size} tmpfs {folder}"
     if subprocess.run([*inside, mount], capture_output=True).returncode != 0:
         pytest.skip("no file system may be mounted here")
-    line = shlex.join(train_command(inputs, tmp_path / "run"))
-    outcome = run([*inside, f"{mount} && exec {line}"])
+    return run([*inside, f"{mount} && exec {shlex.join(line)}"])
+
+
+def test_a_disk_without_room_for_a_checkpoint_is_found_before_the_first_step(inputs, tmp_path):
+    outcome = run_on_small_disk(train_command(inputs, tmp_path / "run"), tmp_path, "100k")
     assert outcome.code == 4, outcome.err
     assert "a checkpoint and the model at the end take" in outcome.err and "free" in outcome.err
+
+
+def test_scratch_files_and_checkpoints_must_fit_on_a_disk_together(inputs, tmp_path):
+    flags = {"max_steps": 1, "save_steps": 1, "eval_steps": 1}
+    plain = run_on_small_disk(train_command(inputs, tmp_path / "run", **flags), tmp_path, "500k")
+    assert plain.code == 0, plain.err
+    offload = {"device": "nvme", "nvme_path": str(tmp_path)}
+    config = json.dumps({"zero_optimization": {"stage": 3, "offload_optimizer": offload}})
+    outcome = run_on_small_disk(train_command(inputs, tmp_path / "run", **flags, deepspeed=config), tmp_path, "500k")
+    assert outcome.code == 4, outcome.err
+    assert "with the scratch files of nvme_path, which is on the same disk" in outcome.err
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_is_not_started_over(inputs, finished):
