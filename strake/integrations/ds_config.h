@@ -110,7 +110,6 @@ struct DsConfig {
   std::optional<DsFlopsProfiler> flops_profiler;
   std::optional<DsCommsLogger> comms_logger;
   bool wall_clock_breakdown = false;
-  std::optional<int64_t> save_total_limit;  // nebula.num_of_version_in_retention, if nebula is enabled
 };
 
 }  // namespace strake::integrations

@@ -33,7 +33,6 @@ TEST(AzureMlConfigs, BertPretrainingIsAccepted) {
   EXPECT_EQ(result.config.train_batch_size, 93 * 16);
   EXPECT_EQ(result.config.compute_dtype, Precision::kFp16);
   EXPECT_EQ(result.config.zero.stage, 1);
-  EXPECT_EQ(result.config.save_total_limit, 2);
   EXPECT_FALSE(result.config.optimizer || result.config.scheduler);
   EXPECT_EQ(result.config.monitors.tensorboard, "outputs/runs/train_bert");
   EXPECT_EQ(result.config.monitors.csv, std::nullopt);

@@ -101,7 +101,9 @@ constexpr std::array kKeys{
     noticed("nebula.nebula_load_path", kText, "null", "give the folder to --resume_from_checkpoint"),
     detail("nebula.persistent_storage_path", kText, "null", kNebula),
     detail("nebula.persistent_time_interval", kInteger, "100", kNebula).range(0),
-    honoured("nebula.num_of_version_in_retention", kInteger, "2").range(1),
+    detail("nebula.num_of_version_in_retention", kInteger, "2",
+           "no versions are kept in memory; --save_total_limit says how many stay in --output_dir")
+        .range(1),
     detail("nebula.enable_nebula_load", kBool, "true", "every checkpoint can be loaded"),
     noticed("datastates_ckpt", kObject, "null", "a checkpoint is written before training goes on"),
 

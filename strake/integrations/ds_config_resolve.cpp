@@ -96,7 +96,6 @@ void apply(const DsConfig& config, training::TrainingOptions& options) {
   options.master = config.master_dtype;
   options.accumulation = config.grad_accum_dtype.value_or(config.master_dtype);
   options.checkpoints_on_host = config.cpu_checkpointing;
-  if (config.save_total_limit) options.save_total_limit = *config.save_total_limit;
   if (config.scheduler) {
     options.lr_scheduler_type = config.scheduler->type;
     options.lr_scheduler_kwargs = config.scheduler->params.dump();

@@ -341,15 +341,13 @@ TEST(ResolveDsConfig, SaysThatAWarmUpHasTwoStepsAtLeast) {
   EXPECT_TRUE(notices("2").empty());
 }
 
-TEST(ResolveDsConfig, LetsTheSaveLimitFlagGoBeforeNebula) {
-  const std::string config = R"({"nebula": {"enabled": true}})";
-  EXPECT_EQ(resolved(config, {.options = {}}).config.save_total_limit, 2);
-  const ResolvedDsConfig flag =
-      resolved(config, {.options = {.save_total_limit = 7}, .given_flags = {"save_total_limit"}});
-  EXPECT_EQ(flag.config.save_total_limit, std::nullopt);
-  EXPECT_THAT(flag.notices.back(), HasSubstr("--save_total_limit 7 was given and decides"));
-  EXPECT_EQ(resolved(R"({"nebula": {"num_of_version_in_retention": 3}})", {.options = {}}).config.save_total_limit,
-            std::nullopt);
+TEST(ResolveDsConfig, KeepsEveryCheckpointWhateverNebulaKeepsInMemory) {
+  const ResolvedDsConfig result =
+      resolved(R"({"nebula": {"enabled": true, "num_of_version_in_retention": 3}})", {.options = {}});
+  training::TrainingOptions options;
+  apply(result.config, options);
+  EXPECT_EQ(options.save_total_limit, training::TrainingOptions().save_total_limit);
+  EXPECT_THAT(row(result, "nebula.num_of_version_in_retention").origin, HasSubstr("--save_total_limit says how many"));
 }
 
 TEST(ResolveDsConfig, ShowsEveryValueAndWhereItCameFrom) {

@@ -45,7 +45,6 @@ class DsResolver {
   void resolve_cycle_of_momentum();
   optim::OptimizerSettings optimizer_settings() const;
   void resolve_zero();
-  void resolve_nebula();
   void resolve_monitors();
   void check_precision();
   // Master weights of 16 bits: "bf16" or "fp16".

@@ -145,20 +145,6 @@ void DsResolver::resolve_zero() {
   set(key, 10 * *inputs_.hidden_size, fmt::format("auto <- 10 hidden, hidden_size {}", *inputs_.hidden_size));
 }
 
-// Only an enabled Nebula limits the number of checkpoints, and a flag that was given goes first.
-void DsResolver::resolve_nebula() {
-  const std::string key = "nebula.num_of_version_in_retention";
-  if (file_value("nebula.enabled").value_or(false) == false) {
-    settings_.erase(key);
-  } else if (given("save_total_limit")) {
-    settings_.erase(key);
-    notices_.push_back(
-        fmt::format("{}: --save_total_limit {} was given and decides", key, inputs_.options.save_total_limit));
-  } else if (!file_.has(key)) {
-    set(key, ds_schema().find(key)->default_value(), "default");
-  }
-}
-
 void DsResolver::resolve_monitors() {
   for (const std::string section : {"tensorboard.", "csv_monitor.", "flops_profiler.", "comms_logger."}) {
     if (file_value(section + "enabled").value_or(false) != true) continue;

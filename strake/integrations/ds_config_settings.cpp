@@ -166,8 +166,6 @@ DsConfig typed_config(const DsSettings& settings) {
                   .wall_clock_breakdown = root.flag("wall_clock_breakdown")};
   if (settings.contains("optimizer.type")) config.optimizer = typed_optimizer(settings);
   if (settings.contains("scheduler.type")) config.scheduler = typed_scheduler(settings);
-  if (settings.contains("nebula.num_of_version_in_retention"))
-    config.save_total_limit = root.integer("nebula.num_of_version_in_retention");
   return config;
 }
 

@@ -78,6 +78,10 @@ void Trackers::on_step(const training::StepReport& report) {
 }
 
 void Trackers::on_log(const Json& entry) {
+  if (const auto loss = entry.find("eval_loss"); loss != entry.end()) {
+    const monitor::Scalar evaluated{"Train/Samples/eval_loss", loss->get<double>()};
+    for (const auto& log : sampled_) log->write({&evaluated, 1}, entry["step"].get<int64_t>() * samples_per_step_);
+  }
   if (!logged_) return;
   std::vector<monitor::Scalar> scalars;
   for (const auto& [name, value] : entry.items()) {

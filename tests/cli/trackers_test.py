@@ -87,7 +87,9 @@ def test_monitors_of_deepspeed_plot_over_samples(inputs, tmp_path, ranks):
     assert outcome.code == 0, outcome.err
     found = scalars(tmp_path / "logs" / "job")
     samples = 4 * 2 * ranks
-    assert set(found) == {f"Train/Samples/{name}" for name in ("train_loss", "lr", "loss_scale")}
+    assert set(found) == {f"Train/Samples/{name}" for name in ("train_loss", "lr", "loss_scale", "eval_loss")}
+    evaluated = [(step * samples, loss) for step, loss in logged(out, "eval_loss")]
+    assert found["Train/Samples/eval_loss"] == evaluated and len(evaluated) == 2
     assert found["Train/Samples/train_loss"] == [(step * samples, loss) for step, loss in logged(out, "loss")]
     assert found["Train/Samples/loss_scale"] == [(step * samples, 128) for step in range(1, 7)]
     rows = (tmp_path / "csv" / "DeepSpeedJobName" / "Train_Samples_lr.csv").read_text().splitlines()

@@ -55,7 +55,7 @@ def test_processes_that_keep_everything_take_what_is_planned(tmp_path, num_ranks
         "task": "causal-lm",
         "model_type": "gpt2",
         "tokenizer_name": tmp_path,
-        "config_overrides": "n_embd=256,n_head=4,n_layer=2,n_positions=64",
+        "config_overrides": "n_embd=256,n_head=4,n_layer=2,n_positions=64,vocab_size=2000",
         "train_file": tmp_path / "text.txt",
         "block_size": 64,
         "per_device_train_batch_size": 2,
