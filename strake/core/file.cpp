@@ -117,9 +117,12 @@ bool is_there(const fs::path& path) {
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   static std::atomic<uint64_t> counter{0};
-  temporary_ = path_;
-  temporary_ += fmt::format("{}-{}-{}", kTemporaryMark, ::getpid(), counter++);
-  descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  // In containers processes get the numbers of killed ones, which may have left such files.
+  do {
+    temporary_ = path_;
+    temporary_ += fmt::format("{}-{}-{}", kTemporaryMark, ::getpid(), counter++);
+    descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (descriptor_ < 0 && errno == EEXIST);
   require(descriptor_ >= 0, ErrorKind::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));
 }
 

@@ -76,6 +76,16 @@ TEST_F(FileTest, TemporaryFilesAreKnownByTheirNames) {
   }
 }
 
+TEST_F(FileTest, LeftoversOfAProcessOfTheSameNumberAreNotInTheWay) {
+  const std::string name = [&] { return AtomicFile(folder_ / "a").temporary_path().string(); }();
+  const size_t at = name.rfind('-') + 1;
+  const uint64_t next = std::stoull(name.substr(at)) + 1;
+  for (uint64_t i = 0; i < 3; ++i) std::ofstream(name.substr(0, at) + std::to_string(next + i)) << "left";
+  write_file_atomically(folder_ / "a", "new");
+  EXPECT_EQ(read_file(folder_ / "a", 100), "new");
+  EXPECT_EQ(read_file(name.substr(0, at) + std::to_string(next), 100), "left");
+}
+
 TEST_F(FileTest, ReadFileRefusesFifosDirectoriesAndHugeFiles) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   EXPECT_NE(error_of([&] { read_file(folder_ / "fifo", 10); }).find("not a regular file"), std::string::npos);

@@ -21,7 +21,14 @@ constexpr double kTwoTo63 = 0x1p63;
 // Dictionaries are unpacked; other arrays are returned as they are.
 std::shared_ptr<arrow::Array> plain(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
   if (array->type_id() != arrow::Type::DICTIONARY) return array;
-  return cast(array, static_cast<const arrow::DictionaryType&>(*array->type()).value_type(), file);
+  const auto& type = static_cast<const arrow::DictionaryType&>(*array->type());
+  if (type.value_type()->id() != arrow::Type::STRING_VIEW) return cast(array, type.value_type(), file);
+  // Arrow unpacks no views.
+  const auto& dictionary = static_cast<const arrow::DictionaryArray&>(*array);
+  const auto values = cast(dictionary.dictionary(), arrow::utf8(), file);
+  return cast(std::make_shared<arrow::DictionaryArray>(arrow::dictionary(type.index_type(), arrow::utf8()),
+                                                       dictionary.indices(), values),
+              arrow::utf8(), file);
 }
 
 template <typename ArrayType>

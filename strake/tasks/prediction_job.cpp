@@ -34,13 +34,19 @@ bool is_file_of(int file, const fs::path& path) {
          opened.st_dev == named.st_dev;
 }
 
-// An AtomicFile or a crash of one may have left more than the three files.
-void remove_files_of_job(const fs::path& folder) {
+template <typename Predicate>
+void remove_files(const fs::path& folder, const Predicate& is_removed) {
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name == kStateName || name == kJournalName || is_atomic_leftover(name)) ::unlink(entry->path().c_str());
+    if (is_removed(entry->path().filename().string())) ::unlink(entry->path().c_str());
   }
+}
+
+// Also what a crash left of AtomicFiles.
+void remove_files_of_job(const fs::path& folder) {
+  remove_files(folder, [](const std::string& name) {
+    return name == kStateName || name == kJournalName || is_atomic_leftover(name);
+  });
 }
 
 struct JobState {
@@ -103,6 +109,7 @@ bool PredictionJob::is_unfinished() const { return is_there(folder_ / kStateName
 void PredictionJob::open(const Json& identity, int64_t num_labels, Leftover leftover) {
   const fs::path state = folder_ / kStateName;
   if (leftover == Leftover::kDelete || !is_there(state)) remove_files_of_job(folder_);
+  remove_files(folder_, is_atomic_leftover);
   int64_t starts = 0;
   if (is_there(state)) {
     const auto [before, count] = read_state(state);

@@ -79,6 +79,7 @@ ScoringPlan plan_scoring(const ScoreConfig& config) {
 TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const models::EncoderConfig& encoder,
                          const tokenizers::Tokenizer& tokenizer) {
   TextOptions text = columns_of(config, head.task);
+  text.strips_texts = head.strips_texts;
   const int64_t longest = encoder.max_sequence_length();
   const int64_t most = std::min(longest, tokenizer.model_max_length().value_or(longest));
   if (head.task == ScoringTask::kQuestionAnswering) {

@@ -183,6 +183,7 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
     const SentenceTransformer model = read_sentence_transformer(folder, flags.pooling.empty());
     chosen.head = choose_pooling(flags, model);
     chosen.max_seq_length = model.max_seq_length;
+    chosen.strips_texts = model.strips_texts;
   }
   if (tags) {
     chosen.head = inference::TokenHead{.checkpoint_name = "classifier", .outputs = config.num_labels()};

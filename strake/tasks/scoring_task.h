@@ -65,7 +65,8 @@ struct TaskHead {
   inference::Head head;
   EntityRules entities;                     // of token-classification
   AnswerRules answers;                      // of question-answering
-  std::optional<int64_t> max_seq_length{};  // that a folder of sentence-transformers asks for
+  std::optional<int64_t> max_seq_length{};  // this and the next as a folder of sentence-transformers asks for
+  bool strips_texts = false;
 
   std::string text() const;  // "feature-extraction, mean pooling, length 1"
 };

@@ -136,8 +136,10 @@ SentenceTransformer read_sentence_transformer(const fs::path& folder, bool reads
   if (!is_there(folder / "modules.json")) return {};
   const Modules modules = read_modules(folder);
   refuse_other_changes(folder);
-  SentenceTransformer model{
-      .pooling = std::nullopt, .normalizes = modules.normalizes, .max_seq_length = read_max_seq_length(folder)};
+  SentenceTransformer model{.pooling = std::nullopt,
+                            .normalizes = modules.normalizes,
+                            .strips_texts = true,
+                            .max_seq_length = read_max_seq_length(folder)};
   if (reads_pooling) model.pooling = read_pooling(modules.pooling_file);
   return model;
 }

@@ -15,6 +15,7 @@ std::optional<inference::Pooling> parse_pooling(const std::string& name);  // "m
 struct SentenceTransformer {
   std::optional<inference::Pooling> pooling;
   bool normalizes = false;
+  bool strips_texts = false;  // of white space at both ends, before they are tokenized
   // Of a text, tokens that are read. Of a folder that leaves it to the tokenizer and the model: the most there can be.
   std::optional<int64_t> max_seq_length;
 };

@@ -9,6 +9,7 @@
 #include "strake/core/log.h"
 #include "strake/core/utf8.h"
 #include "strake/data/text_pipeline.h"
+#include "strake/tokenizers/unicode.h"
 
 namespace strake::tasks {
 namespace {
@@ -161,8 +162,8 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
     const std::optional<std::string_view> pair = pairs ? std::optional((*pairs)[row]) : std::nullopt;
     try {
       if (places == Places::kNone) {
-        rows.second_begin.push_back(
-            static_cast<int32_t>(encoder.encode(texts[row], pair, options.max_seq_length, rows.ids)));
+        const std::string_view text = options.strips_texts ? tokenizers::strip(texts[row]) : texts[row];
+        rows.second_begin.push_back(static_cast<int32_t>(encoder.encode(text, pair, options.max_seq_length, rows.ids)));
         rows.offsets.push_back(std::ssize(rows.ids));
         if (encoder.was_cut()) rows.cut_rows.push_back(row);
       } else if (options.doc_stride) {

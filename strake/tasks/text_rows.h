@@ -27,6 +27,7 @@ struct TextOptions {
   // Of pairs, if places are asked for: a row becomes windows of max_seq_length tokens, each with all of the first text,
   // and with a part of the second one that shares so many tokens with the window before. Without it texts are cut.
   std::optional<int64_t> doc_stride = std::nullopt;
+  bool strips_texts = false;  // of white space at both ends, as sentence-transformers does; only without places
 
   // Error (kUsage) for no tokens, and for labels that are a text.
   void validate() const;

@@ -13,7 +13,8 @@ namespace strake::tasks {
 
 // Where a run's numbers go beside metrics.jsonl, on rank 0:
 //   --report_to tensorboard  what is logged, by the Trainer's tags (train/loss, eval/accuracy) and step
-//   ds_config.json           tensorboard and csv_monitor: Train/Samples/{train_loss, lr, loss_scale} of every step, with
+//   ds_config.json           tensorboard and csv_monitor: Train/Samples/{train_loss, lr, loss_scale} of every step,
+//   with
 //                            wall_clock_breakdown also elapsed_time_ms_*, and eval_loss, by the number of sequences
 //                            so far
 class Trackers {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 
 #include "strake/core/utf8.h"
 #include "strake/tokenizers/unicode_tables.h"
@@ -183,6 +184,35 @@ std::string to_valid_utf8(std::string_view text) {
     text.remove_prefix(part.length);
   }
   return valid;
+}
+
+namespace {
+
+// None: no character of white space.
+std::optional<size_t> length_of_space(std::string_view text) {
+  const Utf8Part part = first_utf8_part(text);
+  if (!part.is_character) return std::nullopt;
+  size_t at = 0;
+  const char32_t c = next_char(text, at);
+  const bool is_space = (char_class(c) & kSpace) != 0 || (c >= 0x1C && c <= 0x1F);
+  return is_space ? std::optional(part.length) : std::nullopt;
+}
+
+}  // namespace
+
+std::string_view strip(std::string_view text) {
+  while (!text.empty()) {
+    const std::optional<size_t> length = length_of_space(text);
+    if (!length) break;
+    text.remove_prefix(*length);
+  }
+  while (!text.empty()) {
+    size_t start = text.size() - 1;
+    while (start > 0 && (text[start] & 0xC0) == 0x80) --start;
+    if (length_of_space(text.substr(start)) != text.size() - start) break;
+    text = text.substr(0, start);
+  }
+  return text;
 }
 
 std::string_view trim_end(std::string_view text) {

@@ -47,5 +47,7 @@ std::string to_valid_utf8(std::string_view text);
 
 // `text` without White_Space at its end.
 std::string_view trim_end(std::string_view text);
+// `text` without white space at both ends, as Python's str.strip() has it: White_Space and U+001C to U+001F.
+std::string_view strip(std::string_view text);
 
 }  // namespace strake::tokenizers

@@ -140,6 +140,23 @@ def test_the_older_form_of_a_pooling_is_understood(inputs, tmp_path):
     assert rows_of(tmp_path / "one.parquet").equals(rows_of(tmp_path / "other.parquet"))
 
 
+@pytest.mark.parametrize("folder_of", ["sentence_transformers", "transformers"])
+def test_white_space_around_texts_is_that_of_the_folder(tmp_path, folder_of):
+    """sentence-transformers strips texts before it tokenizes them, which byte-level tokenizers notice."""
+    model = make_model(tmp_path / "model", "roberta")
+    if folder_of == "sentence_transformers":
+        write_modules(model, {"pooling_mode": "mean"})
+    texts = ["good film", " good film", "good film\n", "\t good film\u3000\x1c"]
+    table = write_table(tmp_path / "in.parquet", [{"text": text} for text in texts])
+    flags = {"model_name_or_path": model, "input": table, "task": "feature-extraction", "max_seq_length": 32}
+    strake("predict", output=tmp_path / "out.parquet", **flags)
+    found = rows_of(tmp_path / "out.parquet")
+    assert found.column("text").to_pylist() == texts
+    vectors = found.column("embedding").to_pylist()
+    same = [vector == vectors[0] for vector in vectors]
+    assert same == [True] * 4 if folder_of == "sentence_transformers" else same == [True, False, False, False]
+
+
 @pytest.mark.parametrize(
     ("pooling", "types", "named"),
     [

@@ -127,12 +127,18 @@ def test_a_batch_is_answered_before_the_next_one_is_sent(model, expected):
         pyarrow.large_string(),
         pyarrow.string_view(),
         pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
+        pyarrow.dictionary(pyarrow.int32(), pyarrow.string_view()),
     ],
     ids=str,
 )
 def test_every_kind_of_string(model, expected, kind):
     texts = expected.column("text").combine_chunks()
-    texts = texts.dictionary_encode() if pyarrow.types.is_dictionary(kind) else texts.cast(kind)
+    if pyarrow.types.is_dictionary(kind):
+        encoded = texts.dictionary_encode()
+        values = encoded.dictionary.cast(kind.value_type)
+        texts = pyarrow.DictionaryArray.from_arrays(encoded.indices, values)
+    else:
+        texts = texts.cast(kind)
     batches = batches_of(pyarrow.table({"text": texts, "id": range(500)}), 200)
     schema, found = scored(model, batches)
     assert schema.field("text").type == kind
