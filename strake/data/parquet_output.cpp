@@ -2,11 +2,13 @@
 #include <arrow/io/interfaces.h>
 #include <arrow/util/byte_size.h>
 #include <arrow/util/key_value_metadata.h>
+#include <parquet/arrow/schema.h>
 #include <parquet/arrow/writer.h>
 
 #include <optional>
 
 #include "strake/core/file.h"
+#include "strake/data/column_buffers.h"
 #include "strake/data/parquet_file_arrow.h"
 #include "strake/data/status_arrow.h"
 
@@ -44,6 +46,26 @@ class AtomicFileStream final : public arrow::io::OutputStream {
   std::optional<Error> error_;
 };
 
+// Encoders of dictionaries keep what they have seen, of every column at once: not of real numbers, which seldom occur
+// twice, and less of each column where there are many.
+std::shared_ptr<parquet::WriterProperties> writer_properties(const arrow::Schema& schema, int64_t rows_per_group,
+                                                             const std::string& name) {
+  parquet::WriterProperties::Builder builder;
+  builder.compression(parquet::Compression::ZSTD)
+      ->max_row_group_length(rows_per_group)
+      ->enable_page_checksum();  // readers find pages that changed on their way
+  std::shared_ptr<parquet::SchemaDescriptor> columns;
+  require_ok(parquet::arrow::ToParquetSchema(&schema, *parquet::default_writer_properties(), &columns), name);
+  builder.dictionary_pagesize_limit(ColumnBuffers(columns->num_columns()).dictionary);
+  for (int i = 0; i < columns->num_columns(); ++i) {
+    const parquet::Type::type type = columns->Column(i)->physical_type();
+    if (type == parquet::Type::FLOAT || type == parquet::Type::DOUBLE) {
+      builder.disable_dictionary(columns->Column(i)->path());
+    }
+  }
+  return builder.build();
+}
+
 }  // namespace
 
 struct ParquetOutput::State {
@@ -63,11 +85,7 @@ struct ParquetOutput::State {
   }
 
   void open(const arrow::RecordBatch& batch) {
-    const auto properties = parquet::WriterProperties::Builder()
-                                .compression(parquet::Compression::ZSTD)
-                                ->max_row_group_length(options.rows_per_group)
-                                ->enable_page_checksum()  // readers find pages that changed on their way
-                                ->build();
+    const auto properties = writer_properties(*batch.schema(), options.rows_per_group, name);
     const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
     schema = batch.schema();
     auto opened =

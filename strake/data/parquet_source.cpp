@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "strake/data/checked_batch_arrow.h"
+#include "strake/data/column_buffers.h"
 #include "strake/data/joint_schema_arrow.h"
 #include "strake/data/parquet_file_arrow.h"
 #include "strake/data/row_source_arrow.h"
@@ -21,7 +22,6 @@
 namespace strake::data {
 namespace {
 
-constexpr int64_t kBufferBytes = int64_t{1} << 20;
 constexpr int64_t kMostBytes = int64_t{8} << 30;
 
 constexpr int64_t kDecodedRows = 32;  // at a time: what was encoded as a dictionary may become any number of bytes
@@ -218,7 +218,9 @@ std::unique_ptr<parquet::arrow::FileReader> open_parquet_reader(const std::files
   return guarded(name, [&] {
     parquet::ReaderProperties properties(pool);
     properties.enable_buffered_stream();  // else whole column chunks are read at once
-    properties.set_buffer_size(kBufferBytes);
+    const auto stream = value_of(arrow::io::ReadableFile::Open(name, pool), name);
+    const std::shared_ptr<parquet::FileMetaData> metadata = parquet::ReadMetaData(stream);
+    properties.set_buffer_size(ColumnBuffers(metadata->num_columns()).stream);
     properties.set_page_checksum_verification(true);
     parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
     arrow_properties.set_pre_buffer(false);  // else whole row groups are
@@ -226,7 +228,7 @@ std::unique_ptr<parquet::arrow::FileReader> open_parquet_reader(const std::files
     // Of Spark, Hive and Impala: nanoseconds would reach only from 1677 to 2262, and Spark reads none.
     arrow_properties.set_coerce_int96_timestamp_unit(arrow::TimeUnit::MICRO);
     parquet::arrow::FileReaderBuilder builder;
-    require_ok(builder.Open(value_of(arrow::io::ReadableFile::Open(name, pool), name), properties), name);
+    require_ok(builder.Open(stream, properties, metadata), name);
     return value_of(builder.memory_pool(pool)->properties(arrow_properties)->Build(), name);
   });
 }

@@ -50,7 +50,7 @@ struct ExtraColumn {
 struct TableWriterOptions {
   // A row group ends at whichever comes first: small enough to be read in parallel, large enough to compress.
   int64_t rows_per_group = int64_t{64} << 10;
-  int64_t bytes_per_group = int64_t{64} << 20;
+  int64_t bytes_per_group = int64_t{32} << 20;
   std::map<std::string, std::string> metadata = {};  // of the file
 };
 

@@ -12,7 +12,8 @@
 namespace strake::inference {
 
 // In which blocks the linear layers of a model are multiplied, by Linear: those in fp32 or bf16, and those in int8.
-// Measured once, when weights are packed, and kept in the same file. Results do not depend on them.
+// Measured once, when weights are packed, and kept in the same file; of a file from another processor, at each start.
+// Results do not depend on them.
 struct LayerBlocks {
   std::array<kernels::CacheBlocks, kLinears> plain;
   std::array<kernels::CacheBlocks, kLinears> quantized;

@@ -297,6 +297,16 @@ PackedFile::Identity identity_of(const EncoderSource& from, const models::Model&
 }
 
 template <typename T>
+LayerBlocks tune(EncoderWeights<T>& weights) {
+  const auto start = Clock::now();
+  const LayerBlocks blocks = measure_blocks(weights);
+  use_blocks(blocks, weights);
+  log::info("linear layers measured in {:.1f} s; blocks of {}", seconds_since(start),
+            blocks == LayerBlocks{} ? "the usual size are best" : "other sizes are faster: " + text_of(blocks));
+  return blocks;
+}
+
+template <typename T>
 std::optional<EncoderWeights<T>> map(const EncoderSource& from, const models::Model& model, const PackedFile& packed,
                                      const tensors::CheckpointFiles& files) {
   auto file = packed.open();
@@ -306,23 +316,17 @@ std::optional<EncoderWeights<T>> map(const EncoderSource& from, const models::Mo
     Arrays arrays(std::move(file));
     models::LoadReport report;
     auto weights = pack<T>(from, {.model = model, .files = files}, report, arrays);
-    if (blocks) use_blocks(*blocks, weights);
     log::info("weights mapped from {}", packed.path().string());
+    if (blocks) {
+      use_blocks(*blocks, weights);
+    } else {
+      tune(weights);  // another processor's that packs alike are not the best here
+    }
     return weights;
   } catch (const Error& error) {
     log::info("packed weights are not used: {}", error.what());
     return std::nullopt;
   }
-}
-
-template <typename T>
-LayerBlocks tune(EncoderWeights<T>& weights) {
-  const auto start = Clock::now();
-  const LayerBlocks blocks = measure_blocks(weights);
-  use_blocks(blocks, weights);
-  log::info("linear layers measured in {:.1f} s; blocks of {}", seconds_since(start),
-            blocks == LayerBlocks{} ? "the usual size are best" : "other sizes are faster: " + text_of(blocks));
-  return blocks;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/log.h"
+#include "strake/data/memory_pool.h"
 #include "strake/data/table_reader.h"
 #include "strake/data/text_lists.h"
 #include "strake/tasks/calibrate.h"
@@ -69,6 +70,7 @@ void EvaluateConfig::validate() const {
 }
 
 EvaluateReport evaluate(const EvaluateConfig& config) {
+  data::choose_memory_pool();
   config.validate();
   const ScoringPlan plan = plan_scoring(config.score);
   const ScoringTask task = plan.task.task;

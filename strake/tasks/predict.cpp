@@ -12,6 +12,7 @@
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
 #include "strake/core/version.h"
+#include "strake/data/memory_pool.h"
 #include "strake/tasks/model_fingerprint.h"
 #include "strake/tasks/output_check.h"
 #include "strake/tasks/prediction_columns.h"
@@ -80,18 +81,6 @@ std::map<std::string, std::string> metadata_of(const PredictConfig& config, cons
   return metadata;
 }
 
-void write_manifest(const OutputPlace& place, const Json& identity, const ScoringModel& model,
-                    const PredictReport& report, const std::vector<WrittenFile>& files) {
-  Json manifest = to_json(report);
-  manifest["job"] = identity;
-  manifest["threads"] = threads_per_rank(1);
-  const inference::MemoryUse memory = model.engine.memory();
-  manifest["memory_bytes"] = {
-      {"weights", memory.weights}, {"activations", memory.activations}, {"tables", stream_memory(model).bytes}};
-  for (const WrittenFile& file : files) manifest["files"].push_back(to_json(file));
-  write_file_atomically(place.manifest(), json_text(manifest, 2) + "\n");
-}
-
 // Whether the files that a manifest lists are there. Error (kData) where only some are, or others than were written.
 bool are_sound(const std::vector<WrittenFile>& files, const OutputPlace& place) {
   const auto is_gone = [&](const WrittenFile& file) { return !is_there(place.folder() / file.name); };
@@ -139,9 +128,21 @@ struct Task {
   data::TableReader& input;
   PredictionColumns columns;
   KeptColumns kept;
+  StreamMemory memory;
   Json identity;
   Clock::time_point start;
 };
+
+void write_manifest(const Task& task, const PredictReport& report, const std::vector<WrittenFile>& files) {
+  Json manifest = to_json(report);
+  manifest["job"] = task.identity;
+  manifest["threads"] = threads_per_rank(1);
+  const inference::MemoryUse memory = task.model.engine.memory();
+  manifest["memory_bytes"] = {
+      {"weights", memory.weights}, {"activations", memory.activations}, {"tables", task.memory.bytes}};
+  for (const WrittenFile& file : files) manifest["files"].push_back(to_json(file));
+  write_file_atomically(task.place.manifest(), json_text(manifest, 2) + "\n");
+}
 
 void score_and_write(const Task& task, PredictionJob& job, PredictReport& report) {
   const int64_t first_row = cut(task.input, Shard::parse(task.config.shard));
@@ -160,13 +161,14 @@ void score_and_write(const Task& task, PredictionJob& job, PredictReport& report
   report.seconds_waiting_for_output += seconds_since(scored);
   report.score.seconds = seconds_since(task.start);
   report.peak_resident_bytes = peak_resident_bytes();
-  write_manifest(task.place, task.identity, task.model, report, output.files());
+  write_manifest(task, report, output.files());
 }
 
 void tell_memory(const StreamMemory& memory) {
-  log::info("{:.0f} MB at most for {} tables from input to output, of {} rows or {:.0f} MB each, and a row group",
-            static_cast<double>(memory.bytes) / 1e6, memory.tables, data::TableSource().rows_per_chunk,
-            static_cast<double>(data::kTableBytes) / 1e6);
+  log::info(
+      "{:.0f} MB at most for {} tables from input to output, of {} rows or {:.0f} MB each, a row group, and columns",
+      static_cast<double>(memory.bytes) / 1e6, memory.tables, data::TableSource().rows_per_chunk,
+      static_cast<double>(data::kTableBytes) / 1e6);
 }
 
 // Of a job that an error ends.
@@ -216,6 +218,7 @@ Json to_json(const PredictReport& report) {
 }
 
 PredictReport predict(const PredictConfig& config) {
+  data::choose_memory_pool();
   config.validate();
   const OutputPlace place(config.output, Shard::parse(config.shard));
   const std::string name = place.is_folder() ? config.output : place.data_file(0).string();
@@ -234,7 +237,8 @@ PredictReport predict(const PredictConfig& config) {
   auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));
   ScoringModel model = load_scoring_model(config.score, plan);
   const std::string loaded = fingerprint.get().text();  // here, so that errors of loading come first
-  tell_memory(stream_memory(model));
+  const StreamMemory memory = stream_memory(model, std::ssize(input.column_names()) + std::ssize(columns.names()));
+  tell_memory(memory);
   const auto start = Clock::now();
   Task task{.config = config,
             .place = place,
@@ -242,6 +246,7 @@ PredictReport predict(const PredictConfig& config) {
             .input = input,
             .columns = columns,
             .kept = kept,
+            .memory = memory,
             .identity = {},
             .start = start};
   task.identity = identity_of(config, model, columns.names(), describe_files(input.files()));

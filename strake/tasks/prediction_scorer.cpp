@@ -11,6 +11,7 @@
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
+#include "strake/data/column_buffers.h"
 #include "strake/data/task_queue.h"
 #include "strake/data/text_pipeline.h"
 #include "strake/tasks/row_numbers.h"
@@ -166,7 +167,7 @@ class Scorer {
 
 }  // namespace
 
-StreamMemory stream_memory(const ScoringModel& model) {
+StreamMemory stream_memory(const ScoringModel& model, int64_t columns) {
   const int64_t rows = data::TableSource().rows_per_chunk;
   const int64_t read = tables_read();
   const auto written = static_cast<int64_t>(kMostTasks) + 1;
@@ -180,9 +181,12 @@ StreamMemory stream_memory(const ScoringModel& model) {
   // Twice more as columns of what is being written.
   const int64_t of_row = has_row_numbers(model) ? numbers_per_row(model) * static_cast<int64_t>(sizeof(float))
                                                 : length * static_cast<int64_t>(sizeof(data::LabelledSpan));
-  return {.tables = read + written,
-          .bytes = (read + kInParts + written) * data::kTableBytes + read * tokens * of_token +
-                   (written + 3) * rows * of_row + data::TableWriterOptions().bytes_per_group};
+  constexpr int64_t kOfGroup = 3;  // its pages wait in a buffer that doubles as it grows
+  const int64_t of_tables = (read + kInParts + written) * data::kTableBytes + read * tokens * of_token +
+                            (written + 3) * rows * of_row + kOfGroup * data::TableWriterOptions().bytes_per_group +
+                            columns * data::ColumnBuffers(columns).bytes();
+  constexpr int64_t kOfAllocator = 4;  // buffers grow by more than they need, and sizes are rounded up
+  return {.tables = read + written, .bytes = of_tables + of_tables / kOfAllocator};
 }
 
 void score_into(const ScoringRun& run, data::TableReader& input, int64_t first_row, PredictReport& report) {

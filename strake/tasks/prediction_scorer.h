@@ -17,13 +17,13 @@ struct ScoringRun {
 };
 
 // What a run has in memory beside the model, at most: tables with tokens and results on their way from the input to the
-// output, and a row group of the output. On top come what of a row is beyond data::kTableBytes and, of windows, the
-// repeated questions.
+// output, a row group of the output, and the buffers of `columns` columns. On top come what of a row is beyond
+// data::kTableBytes and, of windows, the repeated questions.
 struct StreamMemory {
   int64_t tables = 0;
   int64_t bytes = 0;
 };
-StreamMemory stream_memory(const ScoringModel& model);
+StreamMemory stream_memory(const ScoringModel& model, int64_t columns);
 
 // Scores what of `input`, whose rows begin with `first_row`, is not in the journal and appends all of it to the output,
 // which it does not finish. Reading and tokenizing, scoring, and writing overlap. Fills rows, tokens and waiting times

@@ -9,6 +9,7 @@
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
+#include "strake/data/memory_pool.h"
 #include "strake/data/table_stream.h"
 #include "strake/data/text_pipeline.h"
 #include "strake/tasks/prediction_columns.h"
@@ -64,6 +65,7 @@ void WorkerConfig::validate() const {
 }
 
 ScoreReport work(const WorkerConfig& config) {
+  data::choose_memory_pool();
   config.validate();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error with a message
   const ScoringPlan plan = plan_scoring(config.score);
