@@ -3,7 +3,6 @@
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
-#include "strake/data/memory_pool.h"
 #include "strake/data/token_file.h"
 #include "strake/tasks/output_check.h"
 
@@ -19,7 +18,6 @@ void PrepareConfig::validate() const {
 }
 
 PrepareReport prepare(const PrepareConfig& config) {
-  data::choose_memory_pool();
   config.validate();
   const auto start = Clock::now();
   const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);

@@ -124,6 +124,8 @@ void RunLog::close(const training::TrainReport& report) {
   monitor::print_closing_table(std::cout, "train", rows);
 }
 
+void tell_collectives(const CommsLog& log) { log.print(std::cout); }
+
 void tell_plan(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine) {
   print_plan(std::cout, run, variant, machine);
 }

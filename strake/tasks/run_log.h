@@ -5,6 +5,7 @@
 
 #include "strake/monitor/metrics_log.h"
 #include "strake/monitor/progress.h"
+#include "strake/tasks/comms_log.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/trackers.h"
 #include "strake/tasks/train.h"
@@ -37,6 +38,9 @@ class RunLog final : public training::RunListener {
   std::optional<monitor::Progress> progress_;
   int64_t tokens_ = 0;
 };
+
+// What a run's collectives were, on standard output.
+void tell_collectives(const CommsLog& log);
 
 // --dry_run: the run's memory, on standard output.
 void tell_plan(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine);

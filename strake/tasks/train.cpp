@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iostream>
 #include <memory>
 #include <optional>
 
@@ -190,7 +189,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   require_same_folder(config.output_dir, ranks);
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
-  if (comms_log) comms_log->print(std::cout);
+  if (comms_log) tell_collectives(*comms_log);
   return report;
 }
 
