@@ -26,8 +26,9 @@ TEST(ObservedComm, TellsOfEveryOperationAndChangesNone) {
     EXPECT_EQ(observed->rank(), comm.rank());
     EXPECT_TRUE(observed->is_one_process() && observed->shares_memory());
     constexpr int64_t kLength = 40000;
+    const auto rank = static_cast<float>(comm.rank());
     const tensors::ShardLayout layout(kLength, 2);
-    at::Tensor values = at::full({kLength}, comm.rank() + 1.0F);
+    at::Tensor values = at::full({kLength}, rank + 1);
     observed->all_reduce(values);
     EXPECT_TRUE(values.equal(at::full({kLength}, 3.0F)));
     at::Tensor shard = at::full({layout.size(comm.rank())}, 0.0F);
@@ -35,11 +36,11 @@ TEST(ObservedComm, TellsOfEveryOperationAndChangesNone) {
     const at::Tensor addend = comm.rank() == 0 ? values : at::full({0}, 0.0F);
     observed->reduce_scatter(addend, 1, layout, shard, Fold::kOverwrite);
     EXPECT_TRUE(shard.equal(at::full({layout.size(comm.rank())}, 3.0F)));
-    values.narrow(0, layout.begin(comm.rank()), layout.size(comm.rank())).fill_(comm.rank() + 5.0F);
+    values.narrow(0, layout.begin(comm.rank()), layout.size(comm.rank())).fill_(rank + 5);
     observed->all_gather(values, layout);
     EXPECT_EQ(values[0].item<float>(), 5);
     EXPECT_EQ(values[kLength - 1].item<float>(), 6);
-    at::Tensor few = at::full({2}, comm.rank() + 1.0F);
+    at::Tensor few = at::full({2}, rank + 1);
     observed->broadcast(few, 1);
     EXPECT_EQ(few[0].item<float>(), 2);
     comm.rank() == 0 ? observed->send(few, 1) : observed->recv(few, 0);
@@ -53,13 +54,12 @@ TEST(ObservedComm, TellsOfEveryOperationAndChangesNone) {
 }
 
 TEST(ObservedComm, GivesUpAsTheOneBelowIt) {
-  EXPECT_THROW(run_ranks(2, 1,
-                         [](Comm& comm) {
-                           const auto observed = observe(comm, [](const CommOperation&) {});
-                           if (comm.rank() == 1) throw Error(ErrorKind::kNumeric, "no more");
-                           observed->barrier();
-                         }),
-               Error);
+  const auto fail_on_one = [](Comm& comm) {
+    const auto observed = observe(comm, [](const CommOperation&) {});
+    if (comm.rank() == 1) throw Error(ErrorKind::kNumeric, "no more");
+    observed->barrier();
+  };
+  EXPECT_THROW(run_ranks(2, 1, fail_on_one), Error);
 }
 
 }  // namespace

@@ -237,18 +237,16 @@ PredictReport predict(const PredictConfig& config) {
   auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));
   ScoringModel model = load_scoring_model(config.score, plan);
   const std::string loaded = fingerprint.get().text();  // here, so that errors of loading come first
-  const StreamMemory memory = stream_memory(model, std::ssize(input.column_names()) + std::ssize(columns.names()));
-  tell_memory(memory);
-  const auto start = Clock::now();
   Task task{.config = config,
             .place = place,
             .model = model,
             .input = input,
             .columns = columns,
             .kept = kept,
-            .memory = memory,
+            .memory = stream_memory(model, std::ssize(input.column_names()) + std::ssize(columns.names())),
             .identity = {},
-            .start = start};
+            .start = Clock::now()};
+  tell_memory(task.memory);
   task.identity = identity_of(config, model, columns.names(), describe_files(input.files()));
   task.identity["model_fingerprint"] = loaded;
   if (!config.overwrite_output && !job.is_unfinished()) {
@@ -264,8 +262,7 @@ PredictReport predict(const PredictConfig& config) {
   if (config.overwrite_output || !job.is_unfinished()) place.make_room(config.overwrite_output);
   job.open(task.identity, numbers_per_row(model),
            config.overwrite_output ? PredictionJob::Leftover::kDelete : PredictionJob::Leftover::kContinue);
-
-  PredictReport report{.score = {.load_seconds = seconds_between(loading, start),
+  PredictReport report{.score = {.load_seconds = seconds_between(loading, task.start),
                                  .precision = model.precision,
                                  .accuracy = model.accuracy},
                        .resumes = job.resumes(),
