@@ -32,6 +32,8 @@ constexpr const char* kOwnKernels = "kernels are chosen for the processor or the
 constexpr const char* kEveryBlock = "every block is computed again, as a whole; leave it out";
 constexpr const char* kEveryLayer = "every layer is a block of its own; leave it out";
 constexpr const char* kNotThere = "strake does not have this; leave it out";
+constexpr const char* kRanks = "it is called --ranks here, of one machine; or start processes by mpirun or torchrun";
+constexpr const char* kLauncher = "mpirun, srun and torchrun start ranks on several machines; leave it out";
 constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"--do_train", "strake train always trains; leave it out"},
     {"--do_eval", "give a --validation_file and --eval_strategy epoch instead"},
@@ -94,6 +96,19 @@ constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::
     {"--ignore_data_skip", "a resumed run goes on at once with the data that comes next; leave it out"},
     {"--local-rank", "ranks are --ranks, or processes of mpirun or torchrun; leave it out"},
     {"--deepspeed_config", "it is called --deepspeed here"},
+    {"--num_gpus", kRanks},
+    {"--num_processes", kRanks},
+    {"--nproc_per_node", kRanks},
+    {"--nproc-per-node", kRanks},
+    {"--num_nodes", kLauncher},
+    {"--nnodes", kLauncher},
+    {"--hostfile", kLauncher},
+    {"--include", kLauncher},
+    {"--exclude", kLauncher},
+    {"--master_addr", kLauncher},
+    {"--master_port", kLauncher},
+    {"--launcher", kLauncher},
+    {"--bind_cores_to_rank", "ranks keep to the cores that the launcher gives them; leave it out"},
     {"--fsdp_min_num_params", kEveryLayer},
     {"--fsdp_transformer_layer_cls_to_wrap", kEveryLayer},
     {"--eval_delay", kNotThere},

@@ -101,6 +101,8 @@ def test_misspelt_flag(tmp_path, verb, flag, nearest):
         ("--attn_implementation", "kernels are chosen"),
         ("--use_liger_kernel", "kernels are chosen"),
         ("--activation_checkpointing_kwargs", "every block is computed again"),
+        ("--num_gpus", "--ranks"),
+        ("--hostfile", "mpirun"),
     ],
 )
 def test_flags_of_other_programs_say_what_to_do(tmp_path, flag, hint):
