@@ -32,7 +32,7 @@ constexpr const char* kOwnKernels = "kernels are chosen for the processor or the
 constexpr const char* kEveryBlock = "every block is computed again, as a whole; leave it out";
 constexpr const char* kEveryLayer = "every layer is a block of its own; leave it out";
 constexpr const char* kNotThere = "strake does not have this; leave it out";
-constexpr const char* kRanks = "it is called --ranks here, of one machine; or start processes by mpirun or torchrun";
+constexpr const char* kRanks = "ranks are --ranks, or processes of mpirun or torchrun; leave it out";
 constexpr const char* kLauncher = "mpirun, srun and torchrun start ranks on several machines; leave it out";
 constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"--do_train", "strake train always trains; leave it out"},
@@ -68,7 +68,7 @@ constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::
     {"--use_fast_tokenizer", "there is one tokenizer, with the ids of both; leave it out"},
     {"--use_cpu", kOnTheProcessor},
     {"--no_cuda", kOnTheProcessor},
-    {"--local_rank", "ranks are --ranks, or processes of mpirun or torchrun; leave it out"},
+    {"--local_rank", kRanks},
     {"--max_train_samples", kRowsOfFile},
     {"--max_eval_samples", kRowsOfFile},
     {"--max_predict_samples", kRowsOfFile},
@@ -94,7 +94,7 @@ constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::
     {"--fp16_full_eval", "an evaluation is in the precision of the training; leave it out"},
     {"--save_on_each_node", "all ranks write into one folder on a disk that they share; leave it out"},
     {"--ignore_data_skip", "a resumed run goes on at once with the data that comes next; leave it out"},
-    {"--local-rank", "ranks are --ranks, or processes of mpirun or torchrun; leave it out"},
+    {"--local-rank", kRanks},
     {"--deepspeed_config", "it is called --deepspeed here"},
     {"--num_gpus", kRanks},
     {"--num_processes", kRanks},

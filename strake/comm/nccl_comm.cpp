@@ -18,8 +18,6 @@ namespace {
 
 using tensors::ShardLayout;
 
-size_t bytes_of(const at::Tensor& values) { return static_cast<size_t>(values.numel()) * values.element_size(); }
-
 class NcclComm final : public StagedComm {
  public:
   // `own_host` is settings.host if this group is its only user.
@@ -121,14 +119,14 @@ class NcclComm final : public StagedComm {
 
   // Of a group of calls:
   void send_to(const at::Tensor& values, int peer) const {
-    check(nccl_.send(values.const_data_ptr(), bytes_of(values), kNcclUint8, peer, comm_, stream_), "ncclSend");
+    check(nccl_.send(values.const_data_ptr(), values.nbytes(), kNcclUint8, peer, comm_, stream_), "ncclSend");
   }
   void receive_from(const at::Tensor& values, int peer) const {
-    check(nccl_.recv(values.mutable_data_ptr(), bytes_of(values), kNcclUint8, peer, comm_, stream_), "ncclRecv");
+    check(nccl_.recv(values.mutable_data_ptr(), values.nbytes(), kNcclUint8, peer, comm_, stream_), "ncclRecv");
   }
   void broadcast_from(const at::Tensor& values, int root) const {
     void* const data = values.mutable_data_ptr();
-    check(nccl_.broadcast(data, data, bytes_of(values), kNcclUint8, root, comm_, stream_), "ncclBroadcast");
+    check(nccl_.broadcast(data, data, values.nbytes(), kNcclUint8, root, comm_, stream_), "ncclBroadcast");
   }
 
   // Runs the calls that `give` makes as one group, behind everything that the default stream was given, and waits.

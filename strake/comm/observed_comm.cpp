@@ -1,6 +1,5 @@
 #include "strake/comm/observed_comm.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "strake/core/clock.h"
@@ -10,13 +9,7 @@ namespace {
 
 using Tell = std::function<void(const CommOperation&)>;
 
-int64_t bytes_of(const at::Tensor& values) { return values.numel() * values.element_size(); }
-
-int64_t numel_of(const tensors::ShardLayout& layout) {
-  int64_t end = 0;
-  for (int shard = 0; shard < layout.num_shards(); ++shard) end = std::max(end, layout.end(shard));
-  return end;
-}
+int64_t bytes_of(const at::Tensor& values) { return static_cast<int64_t>(values.nbytes()); }
 
 class ObservedComm final : public Comm {
  public:
@@ -42,7 +35,7 @@ class ObservedComm final : public Comm {
   }
   void reduce_scatter(const Addend& full, int contributors, const tensors::ShardLayout& layout, at::Tensor& shard,
                       Fold fold) override {
-    const int64_t bytes = numel_of(layout) * full.values.element_size();
+    const int64_t bytes = layout.numel() * full.values.element_size();
     observe("reduce_scatter", bytes, [&] { comm_.reduce_scatter(full, contributors, layout, shard, fold); });
   }
   void all_gather(at::Tensor& full, const tensors::ShardLayout& layout) override {

@@ -119,8 +119,7 @@ void StagedComm::reduce_scatter(const Addend& addend, int contributors, const Sh
 std::vector<TouchedChunks> StagedComm::exchange_touched(const Addend& addend, int contributors,
                                                         const ShardLayout& layout) {
   std::vector<TouchedChunks> touched(static_cast<size_t>(contributors));  // nothing is known
-  int64_t numel = 0;
-  for (int other = 0; other < size(); ++other) numel = std::max(numel, layout.end(other));
+  const int64_t numel = layout.numel();
   if (addend.touched == nullptr || numel < kLeastSparse || !addend.values.is_cpu()) return touched;
   constexpr int64_t kChunk = TouchedChunks::kChunk;
   std::vector<std::vector<uint8_t>> flags(touched.size(), TouchedChunks::none(numel).flags(numel));

@@ -56,7 +56,7 @@ std::shared_ptr<parquet::WriterProperties> writer_properties(const arrow::Schema
       ->enable_page_checksum();  // readers find pages that changed on their way
   std::shared_ptr<parquet::SchemaDescriptor> columns;
   require_ok(parquet::arrow::ToParquetSchema(&schema, *parquet::default_writer_properties(), &columns), name);
-  builder.dictionary_pagesize_limit(ColumnBuffers(columns->num_columns()).dictionary);
+  builder.dictionary_pagesize_limit(column_buffer(columns->num_columns()));
   for (int i = 0; i < columns->num_columns(); ++i) {
     const parquet::Type::type type = columns->Column(i)->physical_type();
     if (type == parquet::Type::FLOAT || type == parquet::Type::DOUBLE) {

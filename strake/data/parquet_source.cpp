@@ -220,7 +220,7 @@ std::unique_ptr<parquet::arrow::FileReader> open_parquet_reader(const std::files
     properties.enable_buffered_stream();  // else whole column chunks are read at once
     const auto stream = value_of(arrow::io::ReadableFile::Open(name, pool), name);
     const std::shared_ptr<parquet::FileMetaData> metadata = parquet::ReadMetaData(stream);
-    properties.set_buffer_size(ColumnBuffers(metadata->num_columns()).stream);
+    properties.set_buffer_size(column_buffer(metadata->num_columns()));
     properties.set_page_checksum_verification(true);
     parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
     arrow_properties.set_pre_buffer(false);  // else whole row groups are

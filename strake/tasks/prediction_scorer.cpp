@@ -184,7 +184,7 @@ StreamMemory stream_memory(const ScoringModel& model, int64_t columns) {
   constexpr int64_t kOfGroup = 3;  // its pages wait in a buffer that doubles as it grows
   const int64_t of_tables = (read + kInParts + written) * data::kTableBytes + read * tokens * of_token +
                             (written + 3) * rows * of_row + kOfGroup * data::TableWriterOptions().bytes_per_group +
-                            columns * data::ColumnBuffers(columns).bytes();
+                            data::bytes_of_columns(columns);
   constexpr int64_t kOfAllocator = 4;  // buffers grow by more than they need, and sizes are rounded up
   return {.tables = read + written, .bytes = of_tables + of_tables / kOfAllocator};
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -57,6 +58,12 @@ class ShardLayout {
   int64_t begin(int shard) const { return pieces_[static_cast<size_t>(shard)].begin; }
   int64_t end(int shard) const { return pieces_[static_cast<size_t>(shard)].end; }
   int64_t size(int shard) const { return end(shard) - begin(shard); }
+  // Of the buffer.
+  int64_t numel() const {
+    int64_t numel = 0;
+    for (const Piece& piece : pieces_) numel = std::max(numel, piece.end);
+    return numel;
+  }
 
  private:
   std::vector<Piece> pieces_;
