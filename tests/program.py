@@ -1,5 +1,6 @@
 """Runs the strake program that STRAKE_BINARY names, by default build/strake."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -7,6 +8,7 @@ import pathlib
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -91,6 +93,37 @@ def run_mpi(num_ranks, line, **variables):
         pytest.skip(f"there is no {MPIEXEC}")
     env = environment(**{f"OMPI_{setting}": "1" for setting in OPEN_MPI_SETTINGS}, **variables)
     return run([MPIEXEC, "-n", str(num_ranks), *line], env=env)
+
+
+def free_port():
+    """A launcher's port; the next one, where the ranks meet, is not kept by a connection that has just ended either."""
+    while True:
+        with socket.socket() as launcher, socket.socket() as ranks:
+            launcher.bind(("127.0.0.1", 0))
+            port = launcher.getsockname()[1]
+            ranks.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                ranks.bind(("127.0.0.1", port + 1))
+                return port
+
+
+def run_torchrun(num_ranks, line, variables_of=lambda rank: {}):
+    """As torchrun starts its processes."""
+    shared = {"WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+
+    def environment_of(rank):
+        return environment(RANK=str(rank), **shared, **variables_of(rank))
+
+    others = [
+        subprocess.Popen(line, env=environment_of(rank), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for rank in range(1, num_ranks)
+    ]
+    outcome = run(line, env=environment_of(0))
+    for other in others:
+        text, _ = other.communicate(timeout=30)
+        assert other.returncode == 0, text.decode()
+        assert b"*****" not in text, "only rank 0 prints results"
+    return outcome
 
 
 def is_open_mpi():

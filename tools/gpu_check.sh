@@ -4,6 +4,7 @@
 #   tools/gpu_check.sh pack          where strake is built: makes build/gpu_package, which needs nothing but torch
 #   tools/gpu_check.sh run [ARGS]    on the GPU machine, in the same folder: runs it; ARGS go to GoogleTest
 #   tools/gpu_check.sh train         there: tests/gpu/program_test.py with the whole program; needs pytest and pyarrow
+#   tools/gpu_check.sh ranks         there: tests/gpu/ranks_test.py, ranks over NCCL, processes also where there is one GPU
 #   tools/gpu_check.sh bench         there: steps of full-sized models beside Transformers', as a table
 #   tools/gpu_check.sh sanitize TOOL the kernels' tests under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 set -eu
@@ -35,16 +36,20 @@ environment() {
   export STRAKE_CUDA_LIBRARY="$PWD/$package/libstrake_cuda.so" STRAKE_REQUIRE_GPU=1
 }
 
+# The tests of a file of tests/gpu, with the whole program.
+test_program() {
+  environment
+  program=$(mktemp -d)
+  xz -dc "$package/program.tar.xz" | tar -C "$program" -x
+  export LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$program/program" STRAKE_BINARY="$program/program/strake"
+  exec python3 -m pytest -q -p no:cacheprovider "tests/gpu/$1"
+}
+
 case "${1:-}" in
   pack) pack ;;
   run) shift; environment; exec "$package/strake_gpu_tests" "$@" ;;
-  train)
-    environment
-    program=$(mktemp -d)
-    xz -dc "$package/program.tar.xz" | tar -C "$program" -x
-    export LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$program/program" STRAKE_BINARY="$program/program/strake"
-    exec python3 -m pytest -q -p no:cacheprovider tests/gpu/program_test.py
-    ;;
+  train) test_program program_test.py ;;
+  ranks) test_program ranks_test.py ;;
   bench)
     environment
     times=$(mktemp)

@@ -4,59 +4,14 @@ Skipped where there is none; tools/gpu_check.sh train takes it to a machine that
 """
 
 import json
-import os
-import pathlib
 import shutil
 
 import pytest
-from program import losses, metrics, strake, summary
+from gpu_runs import NEEDS_GPU, OFFLOAD, train, weights
+from program import losses, metrics, summary
 from safetensors.numpy import load_file
-from tiny_models import make_language_model, reviews, training_inputs, write_table
 
-HAS_GPU = pathlib.Path("/dev/nvidiactl").exists() or "STRAKE_REQUIRE_GPU" in os.environ
-pytestmark = pytest.mark.skipif(not HAS_GPU, reason="skipped: no GPU")
-DEVICE = os.environ.get("STRAKE_GPU_TEST_DEVICE", "cuda")  # cpu, to try the tests themselves
-
-TRAINING = {
-    "per_device_train_batch_size": 4,
-    "gradient_accumulation_steps": 2,
-    "max_steps": 12,
-    "save_steps": 6,
-    "logging_steps": 1,
-    "eval_strategy": "steps",
-    "eval_steps": 6,
-    "learning_rate": 1e-3,
-}
-OFFLOAD = {
-    "zero_optimization": {
-        "stage": 3,
-        "offload_optimizer": {"device": "cpu", "pin_memory": True},
-        "offload_param": {"device": "cpu", "pin_memory": True},
-    }
-}
-
-
-@pytest.fixture(scope="module", params=["bert", "gpt2"])
-def inputs(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(request.param)
-    if request.param == "bert":
-        return training_inputs(folder) | TRAINING | {"max_seq_length": 32}
-    texts = [{"text": review["text"]} for review in reviews(60)]
-    return TRAINING | {
-        "task": "causal-lm",
-        "model_name_or_path": make_language_model(folder / "model", dropout=0.1),
-        "train_file": write_table(folder / "train.jsonl", texts[:50]),
-        "validation_file": write_table(folder / "validation.jsonl", texts[50:]),
-    }
-
-
-def train(inputs, output, device=DEVICE, **flags):
-    strake("train", output_dir=output, device=device, **(inputs | flags))
-    return output
-
-
-def weights(folder):
-    return (folder / "model.safetensors").read_bytes()
+pytestmark = NEEDS_GPU
 
 
 @pytest.fixture(scope="module")

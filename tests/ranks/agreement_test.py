@@ -6,8 +6,7 @@ import subprocess
 
 import pyarrow.parquet
 import pytest
-from layout_test import free_port
-from program import environment, files_in, is_open_mpi, run
+from program import environment, files_in, free_port, is_open_mpi, run
 from resumable_run import train_command
 from tiny_models import change_weights, training_inputs, write_table
 

@@ -11,8 +11,7 @@ import uuid
 
 import pytest
 from failure_test import MOMENTS, RUN, is_alive, program_of, rank_of
-from layout_test import free_port
-from program import BINARY, MPIEXEC, environment, is_open_mpi, wait_until
+from program import BINARY, MPIEXEC, environment, free_port, is_open_mpi, wait_until
 from refusals import COMMUNICATION
 from resume_test import train_command
 from tiny_models import training_inputs

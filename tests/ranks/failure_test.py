@@ -14,8 +14,7 @@ import subprocess
 import time
 
 import pytest
-from layout_test import free_port
-from program import BINARY, MPIEXEC, OPEN_MPI_SETTINGS, environment, files_in, run, run_mpi, wait_until
+from program import BINARY, MPIEXEC, OPEN_MPI_SETTINGS, environment, files_in, free_port, run, run_mpi, wait_until
 from refusals import COMMUNICATION, FILE, USAGE
 from resume_test import assert_same_end, logged_steps, train_command
 from tiny_models import training_inputs

@@ -1,14 +1,11 @@
 """The same global batch gives the same bits however it is spread over ranks, threads or processes, with dropout on."""
 
-import contextlib
 import json
-import socket
-import subprocess
 import tempfile
 
 import numpy
 import pytest
-from program import MEMORY, command, environment, is_open_mpi, losses, metrics, run, run_mpi
+from program import MEMORY, command, is_open_mpi, losses, metrics, run, run_mpi, run_torchrun
 from tiny_models import (
     change_config,
     change_weights,
@@ -53,38 +50,8 @@ def train_command(inputs, output, num_ranks, **flags):
     return command("train", output_dir=output, **(inputs | defaults | flags))
 
 
-def free_port():
-    """A launcher's port; the next one, where the ranks meet, is not kept by a connection that has just ended either."""
-    while True:
-        with socket.socket() as launcher, socket.socket() as ranks:
-            launcher.bind(("127.0.0.1", 0))
-            port = launcher.getsockname()[1]
-            ranks.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                ranks.bind(("127.0.0.1", port + 1))
-                return port
-
-
 def run_threads(inputs, output, ranks, **flags):
     return run(train_command(inputs, output, ranks, ranks=ranks, **flags))
-
-
-def run_torchrun(inputs, output, ranks, **flags):
-    """As torchrun starts its processes."""
-    shared = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    line = train_command(inputs, output, ranks, **flags)
-    others = [
-        subprocess.Popen(
-            line, env=environment(RANK=str(rank), **shared), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        for rank in range(1, ranks)
-    ]
-    outcome = run(line, env=environment(RANK="0", **shared))
-    for other in others:
-        text, _ = other.communicate(timeout=30)
-        assert other.returncode == 0, text.decode()
-        assert b"*****" not in text, "only rank 0 prints results"
-    return outcome
 
 
 @pytest.fixture(scope="module")
@@ -344,7 +311,7 @@ def test_the_exit_code_of_a_job_is_that_of_its_error(inputs, tmp_path):
 def test_ranks_from_a_torchrun_environment(inputs, alone, tmp_path):
     if is_open_mpi():
         pytest.skip("Open MPI has no protocol by which a process without its launcher can become a rank")
-    outcome = run_torchrun(inputs, tmp_path, 2)
+    outcome = run_torchrun(2, train_command(inputs, tmp_path, 2))
     assert outcome.code == 0, outcome.err
     assert_same_run(tmp_path, alone("plain"))
 

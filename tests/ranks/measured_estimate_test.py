@@ -5,8 +5,7 @@ import re
 import subprocess
 
 import pytest
-from layout_test import free_port
-from program import command, environment, is_open_mpi, run, run_mpi
+from program import command, environment, free_port, is_open_mpi, run, run_mpi
 from refusals import FILE, USAGE
 from tiny_models import make_model, write_gpt2_tokenizer
 
