@@ -25,6 +25,7 @@ class CheckpointWriter {
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
   const std::filesystem::path& path() const { return temporary_; }
+  int64_t step() const { return step_; }
   // `sums`: of files as they were written, by name; the others are read for the manifest. Returns the final folder.
   std::filesystem::path commit(const std::map<std::string, FileSum>& sums = {});
   // Without commit(): keeps the folder for remove_leftovers().

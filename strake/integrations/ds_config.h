@@ -110,6 +110,7 @@ struct DsConfig {
   std::optional<DsFlopsProfiler> flops_profiler;
   std::optional<DsCommsLogger> comms_logger;
   bool wall_clock_breakdown = false;
+  bool async_save = false;  // checkpoint.writer.decoupled or nebula.enabled
 };
 
 }  // namespace strake::integrations

@@ -16,9 +16,7 @@ constexpr std::string_view kNoElasticity = "batch sizes do not follow the number
 constexpr std::string_view kNoCurriculum = "curricula are not there; data comes in the order of --seed";
 constexpr std::string_view kNoLayerDrop = "dropping layers is not there";
 constexpr std::string_view kNoEigenvalue = "eigenvalues serve quantization while training, which is not there";
-constexpr std::string_view kNebula =
-    "checkpoints are written to --output_dir before training goes on, when --save_strategy says; "
-    "persistent_storage_path and persistent_time_interval have no effect";
+constexpr std::string_view kNebula = "checkpoints are written to --output_dir, when --save_strategy says";
 
 // Keys of sections that are decided by their "enabled".
 constexpr KeyRule detail(std::string_view path, ValueType type, std::string_view fallback, std::string_view reason) {
@@ -93,19 +91,20 @@ constexpr std::array kKeys{
     accepted("checkpoint.writer.io_buffer_double", kBool, "true", kOwnWriter),
     accepted("checkpoint.writer.show_statistics", kBool, "false", kOwnWriter),
     accepted("checkpoint.writer.data_parallel", kText, "null", kOwnWriter).one_of("replica|socket|machine"),
-    noticed("checkpoint.writer.decoupled", kBool, "false", "a checkpoint is written before training goes on"),
+    honoured("checkpoint.writer.decoupled", kBool, "false"),
     accepted("checkpoint.writer.io_multiplier", kInteger, "1", kOwnWriter).range(1),
 
     section("nebula"),
-    noticed("nebula.enabled", kBool, "false", kNebula),
+    honoured("nebula.enabled", kBool, "false"),
     noticed("nebula.nebula_load_path", kText, "null", "give the folder to --resume_from_checkpoint"),
     detail("nebula.persistent_storage_path", kText, "null", kNebula),
     detail("nebula.persistent_time_interval", kInteger, "100", kNebula).range(0),
     detail("nebula.num_of_version_in_retention", kInteger, "2",
-           "no versions are kept in memory; --save_total_limit says how many stay in --output_dir")
+           "the newest is in memory until it is on disk; --save_total_limit says how many stay in --output_dir")
         .range(1),
     detail("nebula.enable_nebula_load", kBool, "true", "every checkpoint can be loaded"),
-    noticed("datastates_ckpt", kObject, "null", "a checkpoint is written before training goes on"),
+    noticed("datastates_ckpt", kObject, "null",
+            "checkpoint.writer.decoupled is what has checkpoints written while training goes on"),
 
     section("elasticity"),
     refused("elasticity.enabled", kBool, "false", kNoElasticity),

@@ -96,6 +96,7 @@ void apply(const DsConfig& config, training::TrainingOptions& options) {
   options.master = config.master_dtype;
   options.accumulation = config.grad_accum_dtype.value_or(config.master_dtype);
   options.checkpoints_on_host = config.cpu_checkpointing;
+  options.async_save |= config.async_save;
   if (config.scheduler) {
     options.lr_scheduler_type = config.scheduler->type;
     options.lr_scheduler_kwargs = config.scheduler->params.dump();

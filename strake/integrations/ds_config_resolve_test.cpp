@@ -341,6 +341,22 @@ TEST(ResolveDsConfig, SaysThatAWarmUpHasTwoStepsAtLeast) {
   EXPECT_TRUE(notices("2").empty());
 }
 
+TEST(ResolveDsConfig, WritesCheckpointsWhileTrainingGoesOn) {
+  const auto is_asynchronous = [](const std::string& config) {
+    training::TrainingOptions options;
+    apply(resolved(config, {.options = {}}).config, options);
+    return options.async_save;
+  };
+  EXPECT_FALSE(is_asynchronous("{}"));
+  EXPECT_TRUE(is_asynchronous(R"({"checkpoint": {"writer": {"decoupled": true}}})"));
+  EXPECT_FALSE(is_asynchronous(R"({"checkpoint": {"writer": {"decoupled": false}}, "nebula": {"enabled": false}})"));
+  EXPECT_TRUE(is_asynchronous(R"({"nebula": {"enabled": true}})"));
+  const ResolvedDsConfig nebula =
+      resolved(R"({"nebula": {"enabled": true, "persistent_storage_path": "/outputs"}})", {.options = {}});
+  EXPECT_THAT(nebula.notices, ElementsAre(HasSubstr("nebula.enabled: checkpoints are written to --output_dir while")));
+  EXPECT_EQ(row(nebula, "nebula.enabled").origin, "file");
+}
+
 TEST(ResolveDsConfig, KeepsEveryCheckpointWhateverNebulaKeepsInMemory) {
   const ResolvedDsConfig result =
       resolved(R"({"nebula": {"enabled": true, "num_of_version_in_retention": 3}})", {.options = {}});

@@ -154,6 +154,11 @@ void DsResolver::resolve_monitors() {
       if (is_left_out && rule.status == KeyStatus::kHonoured) set(key, rule.default_value(), "default");
     }
   }
+  if (file_value("nebula.enabled").value_or(false) == true) {
+    notices_.push_back(
+        "nebula.enabled: checkpoints are written to --output_dir while training goes on, as by --async_save, when "
+        "--save_strategy says; persistent_storage_path and persistent_time_interval have no effect");
+  }
 }
 
 void DsResolver::check_precision() {

@@ -163,7 +163,8 @@ DsConfig typed_config(const DsSettings& settings) {
                                .samples_per_step = root.integer("train_batch_size")},
                   .flops_profiler = typed_flops_profiler(settings),
                   .comms_logger = typed_comms_logger(settings),
-                  .wall_clock_breakdown = root.flag("wall_clock_breakdown")};
+                  .wall_clock_breakdown = root.flag("wall_clock_breakdown"),
+                  .async_save = root.flag("checkpoint.writer.decoupled") || is_enabled(settings, "nebula.")};
   if (settings.contains("optimizer.type")) config.optimizer = typed_optimizer(settings);
   if (settings.contains("scheduler.type")) config.scheduler = typed_scheduler(settings);
   return config;

@@ -14,9 +14,10 @@ enum class MemoryUse {
   kOptimizer,        // its states
   kGatherBuffers,    // parameters that are whole while a block is at work
   kGradientBuffers,  // gradients of a micro-batch on their way to the sum
-  kActivations       // all that belongs to a micro-batch
+  kActivations,      // all that belongs to a micro-batch
+  kCheckpointCopies  // of what is written while training goes on
 };
-inline constexpr size_t kMemoryUses = 7;
+inline constexpr size_t kMemoryUses = 8;
 
 using MemoryByUse = std::array<int64_t, kMemoryUses>;  // bytes
 

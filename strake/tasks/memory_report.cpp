@@ -14,7 +14,7 @@ using training::ShardingStage;
 
 constexpr std::array<const char*, models::kMemoryUses> kUseNames{
     "parameters",          "fp32 master weights",     "gradients",  "optimizer states",
-    "gathered parameters", "gradients being reduced", "activations"};
+    "gathered parameters", "gradients being reduced", "activations", "copies being saved"};
 
 std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)); }
 std::string gibibytes(int64_t bytes) { return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30)); }
@@ -249,6 +249,13 @@ int64_t needed_bytes(const PlannedRun& run, const RunVariant& variant, const Mem
 }
 
 std::optional<RunVariant> cheapest_fit(const PlannedRun& run, const MemoryLimit& limit) {
+  if (run.options.keeps_copies() && !fits(run, plan_of(run), limit)) {
+    PlannedRun without = run;
+    without.options.async_save = false;
+    auto variant = cheapest_fit(without, limit);
+    if (variant) variant->name += " without --async_save";
+    return variant;
+  }
   for (const OnDisk disk : {OnDisk::kNothing, OnDisk::kStates, OnDisk::kAll}) {
     if (disk < on_disk(run)) continue;
     if (auto variant = cheapest_fit_with_its_disk(with_on_disk(run, disk), limit)) return variant;

@@ -78,7 +78,8 @@ std::vector<RunVariant> stage_variants(const PlannedRun& run);
 // What the run takes of what is limited: with all processes of a machine, or the address space of one, and with what
 // they take beside tensors.
 int64_t needed_bytes(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& limit);
-// Of the variants that fit, the one that costs least: a lower stage before a higher one, any stage before
+// Of the variants that fit, the one that costs least: one without copies of --async_save before anything else, if the
+// run itself does not fit; a lower stage before a higher one, any stage before
 // recomputation, that before smaller micro-batches, of which as many more make the same step, and those before more
 // state on disk than the run has. None: not even single sequences with everything on disk fit.
 std::optional<RunVariant> cheapest_fit(const PlannedRun& run, const MemoryLimit& limit);

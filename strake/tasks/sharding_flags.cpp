@@ -126,6 +126,18 @@ integrations::ResolvedDsConfig resolve_file(const TrainConfig& config, const Run
   return integrations::resolve(file, inputs);
 }
 
+// States are on disk because memory has no room for them, and copies would be in memory.
+void settle_async_save(TrainConfig& config, const std::string& source, std::vector<std::string>& notices) {
+  if (!config.training.async_save || !config.training.sharding.offload.optimizer) return;
+  require(!config.given.contains("async_save"), ErrorKind::kConfig,
+          "{}: --async_save copies the optimizer's states into memory, and offload_optimizer to nvme keeps them out of "
+          "it; leave one of them out",
+          source);
+  config.training.async_save = false;
+  notices.push_back(
+      "checkpoints are written before training goes on: what is offloaded to nvme is not copied into memory");
+}
+
 ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
   integrations::ResolvedDsConfig resolved = resolve_file(config, run);
   refuse_missing(resolved.config, resolved.source);
@@ -136,6 +148,9 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
           optimizer ? optimizer->type : "", config.training.optim);
   require(!optimizer || config.training.optim_args.empty(), ErrorKind::kConfig,
           "{}: optimizer.params and --optim_args contradict each other; leave one of them out", resolved.source);
+  require(!resolved.config.async_save || config.training.async_save || !config.given.contains("async_save"),
+          ErrorKind::kConfig, "{}: checkpoint.writer.decoupled or nebula.enabled contradicts --async_save false",
+          resolved.source);
   integrations::apply(resolved.config, config.training);
   try {
     config.training.validate();
@@ -150,6 +165,7 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
   config.training.sharding = sharding_of(resolved.config.zero, run.ranks);
   const bool on_gpus = config.trains_on_gpus();
   config.training.sharding.offload = offload_of(resolved.config, on_gpus, resolved.source, resolved.notices);
+  settle_async_save(config, resolved.source, resolved.notices);
   const auto& zero = resolved.config.zero;
   if (!on_gpus && (zero.offload_param.device == DsDevice::kCpu || zero.offload_optimizer.device == DsDevice::kCpu)) {
     resolved.notices.push_back("offload to cpu: without a GPU all state is in CPU memory anyway");

@@ -35,6 +35,7 @@ class PlannedRank {
         first_(request.model.first_trained_block()),
         parameters_(request, units_, rank, meter_),
         reducer_(request, units_, meter_) {
+    const auto copies = meter_.lend(MemoryUse::kCheckpointCopies, parameters_.copied_bytes(request, rank));
     micro_step(PlannedFold::kOverwrite);
     if (request.options.gradient_accumulation_steps > 1) micro_step(PlannedFold::kAdd);
     reducer_.finish();

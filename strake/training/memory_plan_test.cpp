@@ -52,6 +52,7 @@ struct Case {
   int64_t group = 1;  // ranks of a group, of hybrid sharding
   int64_t vocabulary = 1500;
   int64_t evaluated = 0;  // sequences of an evaluation's batch
+  bool async_save = false;
 
   Case without_evaluation() const {
     Case other = *this;
@@ -67,7 +68,7 @@ struct Case {
                        ranks, ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
                        accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
                        optim == "adamw_torch" ? "" : " " + optim,
-                       evaluated > 0 ? fmt::format(" evaluates {}", evaluated) : "",
+                       (evaluated > 0 ? fmt::format(" evaluates {}", evaluated) : "") + (async_save ? " async" : ""),
                        frozen.freeze.empty() ? "" : " freeze " + frozen.freeze,
                        frozen.train_only.empty() ? "" : " train " + frozen.train_only, to_string(reduction),
                        to_string(sum), to_string(master));
@@ -135,7 +136,8 @@ TrainingOptions options_of(const Case& test) {
                                    .window_elements = 32768}},
           .reduction = test.reduction,
           .accumulation = test.sum,
-          .master = test.master};
+          .master = test.master,
+          .async_save = test.async_save};
 }
 
 void evaluate(const Case& test, const models::Model& model, ShardedParameters& parameters, comm::Comm& comm) {
@@ -147,8 +149,9 @@ void evaluate(const Case& test, const models::Model& model, ShardedParameters& p
   }
 }
 
-// Of rank 0, in initial weights, then two steps, an evaluation and then what is written of them. Ranks are threads
-// here, whose highest moments need not be at the same time: what is measured is what the rank's own thread allocates.
+// Of rank 0, in initial weights, then two steps, an evaluation and then what is written of them, or before the last two
+// what is copied. Ranks are threads here, whose highest moments need not be at the same time: what is measured is what
+// the rank's own thread allocates.
 int64_t measured_peak(const Case& test) {
   const int64_t per_step = test.ranks * test.accumulation;
   const data::TokenDataset dataset = make_dataset(test.sequences * per_step);
@@ -172,12 +175,23 @@ int64_t measured_peak(const Case& test) {
       parameters.assign(i, whole);
     }
     Stepper stepper(*model, parameters, comm, options);
-    for (int64_t number = 1; number <= 2; ++number) {
+    TensorFiles copied(folder, TensorFiles::Write::kLater);
+    const auto take_step = [&](int64_t number) {
       stepper.run(dataset, step, {.number = number, .learning_rate = 1e-3});
+    };
+    take_step(1);
+    if (test.async_save) {
+      stepper.release_buffers();
+      write_run(*model, parameters, {}, {}, copied);
+      take_step(2);
     }
+    take_step(3);
     if (test.evaluated > 0) evaluate(test, *model, parameters, comm);
-    stepper.release_buffers();
-    write_run(*model, parameters, {}, {}, folder);
+    if (!test.async_save) {
+      stepper.release_buffers();
+      TensorFiles files(folder, TensorFiles::Write::kNow);
+      write_run(*model, parameters, {}, {}, files);
+    }
     if (comm.rank() == 0) peak = tensors::peak_tracked_bytes_of_thread();
   };
   if (test.ranks == 1) {
@@ -245,6 +259,21 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesWithSeveralMicroBatchesAndWithoutDropou
     }
     const Case plain{.family = GetParam(), .stage = kZero1, .ranks = ranks, .dropout = 0, .optim = "lion"};
     EXPECT_NEAR(deviation(plain), 0, kTolerance) << plain.text();
+  }
+}
+
+TEST_P(PlannedMemory, IsWhatTrainingTakesWhileACheckpointIsWritten) {
+  for (const ShardingStage& stage : {kZero0, kZero3}) {
+    for (const int ranks : {1, 2}) {
+      Case test{.family = GetParam(), .stage = stage, .ranks = ranks, .async_save = true};
+      EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+      test.precision = Precision::kBf16;
+      test.evaluated = 40;
+      EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+      test.frozen.train_only = "*.bias";
+      test.optim = "lion";
+      EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
+    }
   }
 }
 

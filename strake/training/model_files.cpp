@@ -68,22 +68,18 @@ void warn_of_broken(const models::Block& block, const at::Tensor& whole, const f
   }
 }
 
-// Blocks whose writer is this rank go to `path`.
-FileSums write_blocks(const models::Model& model, ShardedParameters& parameters, const std::vector<int>& writers,
-                      const fs::path& path) {
-  std::optional<SafetensorsWriter> file;
-  if (std::ranges::find(writers, parameters.rank()) != writers.end()) {
-    file.emplace(path, entries_of(model, writers, parameters.rank()),
-                 std::map<std::string, std::string>{{"format", "pt"}});
-  }
+// Blocks whose writer is this rank go to the file.
+void write_blocks(const models::Model& model, ShardedParameters& parameters, const std::vector<int>& writers,
+                  const std::string& name, TensorFiles& files) {
+  const bool writes = std::ranges::find(writers, parameters.rank()) != writers.end();
+  if (writes) files.begin(name, entries_of(model, writers, parameters.rank()), {{"format", "pt"}});
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
     const at::Tensor whole = parameters.whole_weights(i);
     if (writers[i] != parameters.rank()) continue;
-    warn_of_broken(*model.blocks()[i], whole, path);
-    for (const auto& [name, tensor] : models::named_weights(*model.blocks()[i], whole)) file->write(tensor);
+    warn_of_broken(*model.blocks()[i], whole, files.folder() / name);
+    for (const auto& [tensor_name, tensor] : models::named_weights(*model.blocks()[i], whole)) files.write(tensor);
   }
-  if (!file) return {};
-  return {{path.filename().string(), file->commit()}};
+  if (writes) files.end();
 }
 
 void write_index(const models::Model& model, const std::vector<int>& writers, int ranks, const fs::path& folder) {
@@ -98,17 +94,25 @@ void write_index(const models::Model& model, const std::vector<int>& writers, in
 
 }  // namespace
 
-FileSums write_model(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
-  return write_blocks(model, parameters, std::vector<int>(parameters.num_blocks(), 0), folder / tensors::kWeightsFile);
+void write_model(const models::Model& model, ShardedParameters& parameters, TensorFiles& files) {
+  write_blocks(model, parameters, std::vector<int>(parameters.num_blocks(), 0), tensors::kWeightsFile, files);
 }
 
-FileSums write_model_parts(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+void write_model_parts(const models::Model& model, ShardedParameters& parameters, TensorFiles& files) {
   const int ranks = parameters.num_ranks();
-  if (ranks == 1) return write_model(model, parameters, folder);
+  if (ranks == 1) return write_model(model, parameters, files);
   const std::vector<int> writers = block_writers(model, ranks);
-  FileSums sums = write_blocks(model, parameters, writers, folder / part_name(parameters.rank(), ranks));
-  if (parameters.rank() == 0) write_index(model, writers, ranks, folder);
-  return sums;
+  write_blocks(model, parameters, writers, part_name(parameters.rank(), ranks), files);
+  if (parameters.rank() == 0) write_index(model, writers, ranks, files.folder());
+}
+
+int64_t elements_of_part(const models::Model& model, int rank, int num_ranks) {
+  const std::vector<int> writers = block_writers(model, num_ranks);
+  int64_t elements = 0;
+  for (size_t i = 0; i < writers.size(); ++i) {
+    if (writers[i] == rank) elements += model.blocks()[i]->layout().numel();
+  }
+  return elements;
 }
 
 void remove_other_weights(const fs::path& folder) {

@@ -70,6 +70,7 @@ struct TrainingOptions {
   std::string save_strategy = "steps";
   double save_steps = 500;
   int64_t save_total_limit = 0;  // 0: keep all
+  bool async_save = false;
   bool enable_jit_checkpoint = true;
   bool load_best_model_at_end = false;
   // The best checkpoint outlives --save_total_limit.
@@ -78,6 +79,9 @@ struct TrainingOptions {
   std::optional<bool> greater_is_better;  // none: false for losses and errors, else true
   int64_t early_stopping_patience = 0;    // 0: off
   double early_stopping_threshold = 0.0;
+
+  // A checkpoint's copies are in memory beside a step.
+  bool keeps_copies() const { return async_save && save_strategy != "no"; }
 
   Precision precision() const { return bf16 ? Precision::kBf16 : fp16 ? Precision::kFp16 : Precision::kFp32; }
   // Of the optimizer's state. fp16 would lose the squares of small gradients.
@@ -150,6 +154,8 @@ struct TrainingOptions {
         "save_total_limit", self.save_total_limit,
         "checkpoints to keep, among them the best one if --load_best_model_at_end or --metric_for_best_model is given, "
         "for which the newest one never has to leave; 0: all");
+    visit("async_save", self.async_save,
+          "write checkpoints from copies in memory while training goes on; the copies take as much as a checkpoint");
     visit("enable_jit_checkpoint", self.enable_jit_checkpoint,
           "on SIGTERM finish the step, save a checkpoint and end with exit code 75; false: end at once");
     visit("load_best_model_at_end", self.load_best_model_at_end, "end with the weights of the best evaluation");

@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 
+#include "strake/training/model_files.h"
 #include "strake/training/offloaded_states.h"
 #include "strake/training/replica_copies.h"
 
@@ -66,6 +67,13 @@ void PlannedParameters::save(const MemoryPlanRequest& request, MemoryMeter& mete
         meter.lend(MemoryUse::kGatherBuffers, units.size() > 1 ? model_.blocks()[i]->layout().numel() * kFp32 : 0);
     for (const size_t u : units) meter.lend(MemoryUse::kGatherBuffers, copied(u));
   }
+}
+
+int64_t PlannedParameters::copied_bytes(const MemoryPlanRequest& request, int rank) const {
+  if (!request.options.keeps_copies()) return 0;
+  int64_t trained = 0;
+  for (const UnitPlacement& unit : placements_) trained += unit.is_frozen ? 0 : unit.layout.size(rank);
+  return elements_of_part(model_, rank, request.num_ranks) * kFp32 + trained * state_bytes(request.options);
 }
 
 int64_t PlannedParameters::disk_bytes(const TrainingOptions& options) const {

@@ -21,6 +21,9 @@ class PlannedParameters {
   // Writing a checkpoint.
   void save(const MemoryPlanRequest& request, models::MemoryMeter& meter);
 
+  // Of the rank's part of a checkpoint, in memory while it is written.
+  int64_t copied_bytes(const MemoryPlanRequest& request, int rank) const;
+
   // Of what is kept, the part that all ranks of a process have together.
   int64_t shared_bytes() const { return shared_bytes_; }
   // Of the rank's scratch files: see ShardedParameters::open_disk.

@@ -28,7 +28,7 @@ std::string state_name(const models::Block& block, const optim::Optimizer::State
 
 // Each rank's piece of the optimizer state of a block's trained unit, flat; where it begins in the unit is written as
 // metadata.
-FileSums write_optimizer_piece(const models::Model& model, ShardedParameters& parameters, const fs::path& folder) {
+void write_optimizer_piece(const models::Model& model, ShardedParameters& parameters, TensorFiles& files) {
   const auto states = parameters.optimizer().states();
   std::vector<SafetensorsWriter::Entry> entries;
   std::map<std::string, std::string> begins;
@@ -46,16 +46,16 @@ FileSums write_optimizer_piece(const models::Model& model, ShardedParameters& pa
   }
   const std::string name =
       fmt::format("{}{:05}-of-{:05}.safetensors", kOptimizerPrefix, parameters.rank() + 1, parameters.num_ranks());
-  SafetensorsWriter writer(folder / name, std::move(entries), begins);
+  files.begin(name, std::move(entries), begins);
   for (size_t u = 0; u < units.size(); ++u) {
     if (piece_size(u) == 0) continue;
     const UnitShard& shard = parameters.unit(u);
     for (size_t k = 0; k < states.size(); ++k) {
       const int64_t first = shard.layout.begin(parameters.rank()) - shard.begin;
-      writer.write(parameters.state(u, k).narrow(0, first, piece_size(u)));
+      files.write(parameters.state(u, k).narrow(0, first, piece_size(u)));
     }
   }
-  return {{name, writer.commit()}};
+  files.end();
 }
 
 // Where the file's piece of a block begins, or nothing if it has none.
@@ -208,15 +208,14 @@ Json read_state_file(const models::Model& model, const Json& fingerprint, const 
 
 }  // namespace
 
-FileSums write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
-                   const Json& fingerprint, const fs::path& folder) {
-  FileSums sums = write_model_parts(model, parameters, folder);
-  sums.merge(write_optimizer_piece(model, parameters, folder));
-  if (parameters.rank() != 0) return sums;
+void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
+               const Json& fingerprint, TensorFiles& files) {
+  write_model_parts(model, parameters, files);
+  write_optimizer_piece(model, parameters, files);
+  if (parameters.rank() != 0) return;
   Json document{{"state", to_json(state)}, {"fingerprint", fingerprint}};
   if (const auto frozen = frozen_names(model); !frozen.empty()) document["frozen_parameters"] = frozen;
-  write_file_atomically(folder / kStateFile, json_text(document, 2) + "\n");
-  return sums;
+  write_file_atomically(files.folder() / kStateFile, json_text(document, 2) + "\n");
 }
 
 monitor::TrainerState read_history(const fs::path& folder) {

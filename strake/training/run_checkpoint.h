@@ -10,8 +10,8 @@
 #include "strake/monitor/trainer_state.h"
 #include "strake/optim/loss_scaler.h"
 #include "strake/training/best_model.h"
-#include "strake/training/model_files.h"
 #include "strake/training/sharded_parameters.h"
+#include "strake/training/tensor_files.h"
 
 namespace strake::training {
 
@@ -29,12 +29,11 @@ struct RunState {
   Json settings = {};  // step_settings; null of a checkpoint that does not say
 };
 
-// Each rank writes its part into `folder`, which exists: the model (write_model_parts), optimizer-0000R-of-0000W
+// Each rank writes its part into the folder of `files`, which exists: the model (write_model_parts), optimizer-0000R-of-0000W
 // .safetensors with its piece of the optimizer's state, and rank 0 strake_state.json. With these a run goes on bit for
-// bit, on any number of ranks and in any ZeRO stage. `fingerprint` names what must be the same on resuming. Returns the
-// sums of this rank's tensor files. Collective.
-FileSums write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
-                   const Json& fingerprint, const std::filesystem::path& folder);
+// bit, on any number of ranks and in any ZeRO stage. `fingerprint` names what must be the same on resuming. Collective.
+void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
+               const Json& fingerprint, TensorFiles& files);
 
 // Every rank reads what it keeps. Collective. Error (kConfig) if the checkpoint's fingerprint differs, naming the first
 // difference, or if other parameters were trained, naming them.

@@ -145,7 +145,9 @@ void Stepper::end_part(double StepParts::* part) {
 
 void Stepper::gather_losses(std::vector<double> own, StepReport& report) {
   const size_t num_losses = own.size();
-  own.push_back(is_asked_to_end_ && is_asked_to_end_() ? 1 : 0);
+  const auto answer = [](const std::function<bool()>& question) { return question && question() ? 1.0 : 0.0; };
+  own.push_back(answer(questions_.is_asked_to_end));
+  own.push_back(answer(questions_.is_saving));
   const std::vector<double> all = comm::all_gather_values(comm_, own);
   const auto value = [&](int rank, size_t k) { return all[static_cast<size_t>(rank) * own.size() + k]; };
   double sum = 0;
@@ -153,7 +155,10 @@ void Stepper::gather_losses(std::vector<double> own, StepReport& report) {
     for (int rank = 0; rank < comm_.size(); ++rank) sum += value(rank, k);
   }
   report.loss = plain_nan(sum / report.loss_scale);
-  for (int rank = 0; rank < comm_.size(); ++rank) report.ends_run |= value(rank, num_losses) != 0;
+  for (int rank = 0; rank < comm_.size(); ++rank) {
+    report.ends_run |= value(rank, num_losses) != 0;
+    report.is_saving |= value(rank, num_losses + 1) != 0;
+  }
 }
 
 }  // namespace strake::training

@@ -46,7 +46,14 @@ struct StepReport {
   double squared_lengths = 0;  // of all ranks: PackedWork::squared_lengths
   double seconds = 0;
   bool ends_run = false;                          // some rank was asked to end
+  bool is_saving = false;                         // some rank still writes its part of a checkpoint
   std::optional<StepParts> parts = std::nullopt;  // if Stepper::measure_parts() was called
+};
+
+// Asked of every rank in every step, and told to all of them by its report.
+struct RankQuestions {
+  std::function<bool()> is_asked_to_end;
+  std::function<bool()> is_saving;
 };
 
 // One optimizer step over micro-batches that are spread over the ranks.
@@ -54,8 +61,8 @@ class Stepper {
  public:
   Stepper(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm, const TrainingOptions& options);
 
-  // Whether this rank was asked to end the run: asked in every step and told to all ranks by StepReport::ends_run.
-  void ask_for_end(std::function<bool()> is_asked_to_end) { is_asked_to_end_ = std::move(is_asked_to_end); }
+  // Empty functions: no.
+  void ask(RankQuestions questions) { questions_ = std::move(questions); }
 
   // From now on steps report their parts. A GPU is waited for at the end of each.
   void measure_parts() { parts_.emplace(); }
@@ -75,8 +82,8 @@ class Stepper {
   void update(const StepPlan& plan, const StepReport& report);
   // Adds the time since the part before to this one.
   void end_part(double StepParts::* part);
-  // Sum over micro-batches in global order of the losses that the ranks have in order of micro-steps; and whether some
-  // rank was asked to end.
+  // Sum over micro-batches in global order of the losses that the ranks have in order of micro-steps; and what some
+  // rank answered.
   void gather_losses(std::vector<double> own, StepReport& report);
 
   const models::Model& model_;
@@ -84,7 +91,7 @@ class Stepper {
   comm::Comm& comm_;
   TrainingOptions options_;
   GradientReducer reducer_;
-  std::function<bool()> is_asked_to_end_;
+  RankQuestions questions_;
   std::optional<StepParts> parts_;  // of the step that runs, if they are measured
   Clock::time_point part_began_;
 };

@@ -54,7 +54,8 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
              .patience = options_.early_stopping_patience,
              .data = inputs_.evaluation_data}) {
   if (options_.precision() == Precision::kFp16) scaler_.emplace(options_.loss_scaling);
-  stepper_.ask_for_end(inputs_.is_asked_to_end);
+  stepper_.ask({.is_asked_to_end = inputs_.is_asked_to_end,
+                .is_saving = [this] { return pending_save_ && !pending_save_->is_over(); }});
   if (inputs_.measures_parts) stepper_.measure_parts();
   if (inputs_.resume_from) resume();
   plan_length();
@@ -86,12 +87,12 @@ TrainReport Trainer::run() {
   while (state_.step < total_steps_ && !stop_) {
     const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
     const int64_t updates = state_.step - state_.skipped_steps;
-    const StepReport step = stepper_.run(inputs_.train, global,
-                                         {.number = state_.step + 1,
-                                          .skipped = state_.skipped_steps,
-                                          .learning_rate = schedule_->at(updates),
-                                          .betas = schedule_->betas_at(updates),
-                                          .loss_scale = scaler_ ? scaler_->scale() : 1});
+    const StepReport step = run_step(global, {.number = state_.step + 1,
+                                              .skipped = state_.skipped_steps,
+                                              .learning_rate = schedule_->at(updates),
+                                              .betas = schedule_->betas_at(updates),
+                                              .loss_scale = scaler_ ? scaler_->scale() : 1});
+    if (!step.is_saving) finish_save();
     const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
     state_.step = step.step;
     state_.cursor = global.next;
@@ -101,13 +102,24 @@ TrainReport Trainer::run() {
     if (scaler_) update_loss_scale(step);
     const bool is_saved = after_step(step, epoch_ended);
     if (!step.ends_run || state_.step == total_steps_ || stop_) continue;
-    if (!is_saved) save();
+    if (!is_saved) save(TensorFiles::Write::kNow);
+    finish_save();
     report_.is_interrupted = true;
     report_.steps = state_.step;
     return report_;
   }
+  finish_save();
   finish(seconds_since(start));
   return report_;
+}
+
+StepReport Trainer::run_step(const data::GlobalStep& global, const StepPlan& plan) {
+  try {
+    return stepper_.run(inputs_.train, global, plan);
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kNumeric) finish_save();  // of a step before; all ranks have this error
+    throw;
+  }
 }
 
 void Trainer::update_loss_scale(const StepReport& step) {
@@ -146,7 +158,8 @@ bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
   if (evaluated) track_best(is_due || (is_last && saving != Interval::kNo));
   const bool saves = is_due || ((is_last || stop_) && saving != Interval::kNo);
-  if (saves) save();
+  const bool goes_on = !is_last && !stop_;
+  if (saves) save(options_.async_save && goes_on ? TensorFiles::Write::kLater : TensorFiles::Write::kNow);
   return saves;
 }
 

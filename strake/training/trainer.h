@@ -14,6 +14,7 @@
 #include "strake/optim/learning_rate.h"
 #include "strake/training/best_model.h"
 #include "strake/training/evaluator.h"
+#include "strake/training/pending_save.h"
 #include "strake/training/run_checkpoint.h"
 #include "strake/training/stepper.h"
 
@@ -89,6 +90,8 @@ class Trainer {
 
  private:
   void plan_length();
+  // Where the run breaks off because numbers are not finite, what is being saved is finished.
+  StepReport run_step(const data::GlobalStep& global, const StepPlan& plan);
   // fp16: counts a skipped step and sets the scale of the next.
   void update_loss_scale(const StepReport& report);
   // Returns whether the step's checkpoint was saved.
@@ -102,7 +105,10 @@ class Trainer {
   void verify_best(const std::filesystem::path& folder) const;
   void warn_of_later_checkpoints() const;
   void tell_of_changes(const std::string& changes) const;  // of step_settings; "" if nothing changed
-  void save();
+  // Where it is to be written later, goes on before it is.
+  void save(TensorFiles::Write when);
+  // Waits for the checkpoint that is being written, if there is one, and makes it one that counts. Collective.
+  void finish_save();
   void write_final_model();
   void finish(double seconds);
   void log_entry(Json entry);
@@ -118,6 +124,7 @@ class Trainer {
   RunState state_;
   BestModel best_;
   std::filesystem::path best_folder_;  // checkpoint of the best model kept
+  std::optional<PendingSave> pending_save_;
   monitor::TrainerState history_;
   int64_t total_steps_ = 0;
   std::optional<optim::LearningRateSchedule> schedule_;

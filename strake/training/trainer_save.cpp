@@ -1,5 +1,6 @@
 // What a Trainer writes: checkpoints on its way, and the model at its end.
 #include "strake/checkpoint/checkpoint_folder.h"
+#include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
@@ -39,37 +40,57 @@ FileSums sums_of_all(const FileSums& own, comm::Comm& comm) {
 
 }  // namespace
 
-void Trainer::save() {
+void Trainer::save(TensorFiles::Write when) {
+  finish_save();
   stepper_.release_buffers();  // room for the blocks that are gathered to be written
-  std::optional<checkpoint::CheckpointWriter> writer;
-  if (comm_.rank() == 0) writer.emplace(inputs_.output_dir, state_.step);
+  std::unique_ptr<checkpoint::CheckpointWriter> writer;
+  if (comm_.rank() == 0) writer = std::make_unique<checkpoint::CheckpointWriter>(inputs_.output_dir, state_.step);
   comm_.barrier();  // the folder is there
-  const fs::path folder = checkpoint::temporary_folder(inputs_.output_dir, state_.step);
-  FileSums sums;
-  try {
-    sums = write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, folder);
-  } catch (...) {
-    // Others still write into it, and would report as the error that it is gone.
-    if (writer && comm_.size() > 1) writer->leave();
-    throw;
-  }
-  sums = sums_of_all(sums, comm_);  // all parts are there
+  TensorFiles files(checkpoint::temporary_folder(inputs_.output_dir, state_.step), when);
   const bool keeps_best = options_.keeps_best() && state_.best_model.kept && !best_folder_.empty();
   if (keeps_best) history_.best_model_checkpoint = best_folder_.string();
   history_.global_step = state_.step;
   history_.epoch = epoch_now();
   history_.total_flos = state_.flops;
-  if (writer) {
-    inputs_.write_companions(folder);
-    write_file_atomically(folder / kHistoryFile, monitor::to_json_text(history_));
-    checkpoint::remove_later_checkpoints(inputs_.output_dir, state_.step);
-    const fs::path saved = writer->commit(sums);
-    log::info("saved {}", saved.string());
-    if (options_.save_total_limit > 0) {
-      checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit,
-                                    keeps_best ? std::optional(best_folder_) : std::nullopt);
+  const auto start = Clock::now();
+  try {
+    write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, files);
+    if (writer) {
+      inputs_.write_companions(files.folder());
+      write_file_atomically(files.folder() / kHistoryFile, monitor::to_json_text(history_));
     }
+  } catch (...) {
+    // Others still write into it, and would report as the error that it is gone.
+    if (writer && comm_.size() > 1) writer->leave();
+    throw;
   }
+  pending_save_.emplace(std::move(files), std::move(writer),
+                        keeps_best ? std::optional(best_folder_) : std::nullopt);
+  if (when == TensorFiles::Write::kNow) return finish_save();
+  if (comm_.rank() == 0) {
+    log::info("{} is copied in {:.2f} s and written while training goes on", checkpoint::folder_name(state_.step),
+              seconds_since(start));
+  }
+}
+
+void Trainer::finish_save() {
+  if (!pending_save_) return;
+  checkpoint::CheckpointWriter* const writer = pending_save_->writer();
+  try {
+    const FileSums sums = sums_of_all(pending_save_->finish(), comm_);  // all parts are there
+    if (writer != nullptr) {
+      checkpoint::remove_later_checkpoints(inputs_.output_dir, writer->step());
+      const fs::path saved = writer->commit(sums);
+      log::info("saved {}", saved.string());
+      if (options_.save_total_limit > 0) {
+        checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit, pending_save_->best());
+      }
+    }
+  } catch (...) {
+    if (writer != nullptr && comm_.size() > 1) writer->leave();
+    throw;
+  }
+  pending_save_.reset();
   comm_.barrier();
 }
 
@@ -84,7 +105,8 @@ void Trainer::write_final_model() {
     sync_directory(inputs_.output_dir);
   }
   comm_.barrier();
-  write_model(inputs_.model, parameters_, inputs_.output_dir);
+  TensorFiles files(inputs_.output_dir, TensorFiles::Write::kNow);
+  write_model(inputs_.model, parameters_, files);
   if (comm_.rank() != 0) return;
   remove_other_weights(inputs_.output_dir);
   inputs_.write_companions(inputs_.output_dir);

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "strake/checkpoint/checkpoint_folder.h"
+#include "strake/training/tensor_files.h"
+
+namespace strake::training {
+
+// One rank's part of a checkpoint on its way to the disk: a thread writes what `files` has copied, while the rank goes
+// on. The destructor waits for it.
+class PendingSave {
+ public:
+  // `writer`: on rank 0. `best`: the checkpoint that --save_total_limit spares, as it was when this one was made.
+  PendingSave(TensorFiles files, std::unique_ptr<checkpoint::CheckpointWriter> writer,
+              std::optional<std::filesystem::path> best);
+  PendingSave(const PendingSave&) = delete;
+  PendingSave& operator=(const PendingSave&) = delete;
+
+  // True when this rank's files are there, or cannot be written.
+  bool is_over() const { return is_over_; }
+  // Waits for it. Error as SafetensorsWriter, of the thread.
+  const FileSums& finish();
+
+  checkpoint::CheckpointWriter* writer() { return writer_.get(); }
+  const std::optional<std::filesystem::path>& best() const { return best_; }
+
+ private:
+  TensorFiles files_;
+  std::unique_ptr<checkpoint::CheckpointWriter> writer_;
+  std::optional<std::filesystem::path> best_;
+  std::exception_ptr error_;
+  std::atomic<bool> is_over_ = true;
+  std::jthread thread_;  // last: it uses the others
+};
+
+}  // namespace strake::training
