@@ -11,6 +11,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "strake/core/direct_output.h"
 #include "strake/core/error.h"
 
 namespace strake {
@@ -137,23 +138,21 @@ void AtomicFile::reserve(uint64_t bytes) {
   const int result = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
   require(result == 0 || result == EOPNOTSUPP || result == EINVAL, ErrorKind::kIo, "cannot reserve {} bytes for {}: {}",
           bytes, path_.string(), std::strerror(result));
+  constexpr uint64_t kLarge = uint64_t{16} << 20;
+  if (bytes >= kLarge) direct_ = std::make_unique<DirectOutput>(descriptor_, path_);
 }
 
 void AtomicFile::write(const void* data, uint64_t bytes) {
-  const char* next = static_cast<const char*>(data);
-  const FileSum with{.bytes = sum_.bytes + bytes, .crc = crc32c(data, bytes, sum_.crc)};
-  while (bytes > 0) {
-    const ssize_t put = ::write(descriptor_, next, bytes);
-    if (put < 0 && errno == EINTR) continue;
-    require(put > 0, ErrorKind::kIo, "cannot write {}: {}; the previous file is unchanged", path_.string(),
-            std::strerror(errno));
-    next += put;
-    bytes -= static_cast<uint64_t>(put);
+  if (direct_ != nullptr) {
+    direct_->append(data, bytes);
+  } else {
+    write_whole(descriptor_, path_, data, bytes);
   }
-  sum_ = with;
+  sum_ = {.bytes = sum_.bytes + bytes, .crc = crc32c(data, bytes, sum_.crc)};
 }
 
 void AtomicFile::commit() {
+  if (direct_ != nullptr) direct_->finish();
   const bool is_synced = ::fsync(descriptor_) == 0;
   require(is_synced, ErrorKind::kIo, "cannot sync {}: {}; the previous file is unchanged", path_.string(),
           std::strerror(errno));

@@ -2,12 +2,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "strake/core/crc32c.h"
 
 namespace strake {
+
+class DirectOutput;
 
 // Whole content of a regular file. Errors (kIo) name the path: missing, not a regular file (FIFOs and devices are
 // refused without blocking), or larger than `max_bytes`.
@@ -37,7 +40,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Reserves disk space now, so that a full disk is an error before anything is written.
+  // Reserves disk space now, so that a full disk is an error before anything is written. A large file then goes past
+  // the page cache (DirectOutput). Before anything is written.
   void reserve(uint64_t bytes);
   void write(const void* data, uint64_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
@@ -51,6 +55,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
+  std::unique_ptr<DirectOutput> direct_;  // of a large file
   FileSum sum_;
 };
 

@@ -9,7 +9,9 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <vector>
 
+#include "strake/core/direct_output.h"
 #include "strake/core/error.h"
 #include "strake/core/mapped_file.h"
 
@@ -62,6 +64,37 @@ TEST_F(FileTest, FailedWriteLeavesTheOldFile) {
   EXPECT_NE(message.find("previous file is unchanged"), std::string::npos) << message;
   EXPECT_EQ(read_file(folder_ / "a", 100), "old");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+// In pieces of this size.
+void expect_written(const fs::path& path, std::string_view content, uint64_t piece) {
+  AtomicFile file(path);
+  file.reserve(content.size());
+  for (uint64_t done = 0; done < content.size(); done += piece) file.write(content.substr(done, piece));
+  file.commit();
+  EXPECT_EQ(read_file(path, content.size()), content) << path << " " << piece;
+  EXPECT_EQ(file.sum().bytes, content.size());
+  EXPECT_EQ(file.sum().crc, crc32c(content.data(), content.size()));
+}
+
+// From where pages begin and from elsewhere; on tmpfs, too, which may not know O_DIRECT.
+TEST_F(FileTest, LargeFilesAreWhatWasWritten) {
+  constexpr uint64_t kBytes = (uint64_t{21} << 20) + 777;
+  constexpr size_t kPage = DirectOutput::kPage;
+  std::vector<char> memory(kBytes + 2 * kPage);
+  for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<char>(i * 2654435761U >> 13);
+  const char* const page = memory.data() + (kPage - reinterpret_cast<uintptr_t>(memory.data()) % kPage);
+  const fs::path shared_memory = fs::path("/dev/shm") / folder_.filename();
+  std::error_code error;
+  fs::create_directories(shared_memory, error);
+  for (const uint64_t piece : {kBytes, uint64_t{5} << 20, uint64_t{kPage}, uint64_t{100'003}}) {
+    for (const size_t offset : {0, 8}) {
+      expect_written(folder_ / "large", {page + offset, kBytes}, piece);
+      if (!error) expect_written(shared_memory / "large", {page + offset, kBytes}, piece);
+    }
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+  fs::remove_all(shared_memory, error);
 }
 
 TEST_F(FileTest, TemporaryFilesAreKnownByTheirNames) {

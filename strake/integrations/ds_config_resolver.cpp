@@ -15,7 +15,7 @@ namespace strake::integrations {
 namespace {
 
 bool is_of_optional_section(std::string_view key) {
-  constexpr std::array<std::string_view, 6> kSections{"optimizer.",     "tensorboard.",  "csv_monitor.",
+  constexpr std::array<std::string_view, 6> kSections{"optimizer.",      "tensorboard.",  "csv_monitor.",
                                                       "flops_profiler.", "comms_logger.", "nebula."};
   return std::ranges::any_of(kSections, [&](std::string_view section) { return key.starts_with(section); });
 }

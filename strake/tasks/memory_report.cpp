@@ -13,7 +13,7 @@ namespace {
 using training::ShardingStage;
 
 constexpr std::array<const char*, models::kMemoryUses> kUseNames{
-    "parameters",          "fp32 master weights",     "gradients",  "optimizer states",
+    "parameters",          "fp32 master weights",     "gradients",   "optimizer states",
     "gathered parameters", "gradients being reduced", "activations", "copies being saved"};
 
 std::string mebibytes(int64_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)); }

@@ -7,8 +7,10 @@
 #include <cstring>
 #include <set>
 
+#include "strake/core/direct_output.h"
 #include "strake/core/error.h"
 #include "strake/core/json.h"
+#include "strake/core/threads.h"
 #include "strake/tensors/dtype.h"
 
 namespace strake::tensors {
@@ -160,16 +162,34 @@ at::Tensor SafetensorsFile::view(const Info& part) const {
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<Entry> entries,
-                                     const std::map<std::string, std::string>& metadata)
-    : entries_(std::move(entries)), file_(path) {
+                                     const std::map<std::string, std::string>& metadata, Write when)
+    : path_(path), entries_(std::move(entries)) {
   std::string header = header_of(entries_, metadata).dump();
   header.resize((kLengthBytes + header.size() + kLine - 1) / kLine * kLine - kLengthBytes, ' ');
-  uint64_t total = kLengthBytes + header.size();
-  for (const Entry& entry : entries_) total += bytes_of(entry);
-  file_.reserve(total);
+  bytes_ = kLengthBytes + header.size();
+  for (const Entry& entry : entries_) bytes_ += bytes_of(entry);
+  if (when == Write::kNow) {
+    file_.emplace(path);
+    file_->reserve(bytes_);
+  } else {
+    constexpr uint64_t kPage = DirectOutput::kPage;
+    memory_ = at::empty({static_cast<int64_t>(bytes_ + kPage)}, at::kByte);
+    auto* const begin = memory_.mutable_data_ptr<uint8_t>();
+    image_ = reinterpret_cast<std::byte*>(begin) + (kPage - reinterpret_cast<uintptr_t>(begin) % kPage);
+  }
   const uint64_t length = header.size();
-  file_.write(&length, kLengthBytes);
-  file_.write(header);
+  put(&length, kLengthBytes);
+  put(header.data(), header.size());
+}
+
+void SafetensorsWriter::put(const void* data, uint64_t bytes) {
+  if (file_) return file_->write(data, bytes);
+  const auto* const from = static_cast<const std::byte*>(data);
+  std::byte* const to = image_ + filled_;
+  parallel_for(static_cast<int64_t>(bytes), int64_t{1} << 20, [&](int64_t begin, int64_t end) {
+    std::memcpy(to + begin, from + begin, static_cast<size_t>(end - begin));
+  });
+  filled_ += bytes;
 }
 
 void SafetensorsWriter::write(const at::Tensor& tensor) {
@@ -178,7 +198,7 @@ void SafetensorsWriter::write(const at::Tensor& tensor) {
   require(tensor.sizes() == at::IntArrayRef(entry.shape) && tensor.scalar_type() == entry.dtype, ErrorKind::kInternal,
           "tensor '{}' is not as announced", entry.name);
   if (tensor.dim() == 0 || tensor.is_contiguous()) {
-    file_.write(tensor.const_data_ptr(), tensor.nbytes());
+    put(tensor.const_data_ptr(), tensor.nbytes());
     return;
   }
   // What is transposed is put in order a few rows at a time, so that there is no second whole tensor in memory.
@@ -187,14 +207,19 @@ void SafetensorsWriter::write(const at::Tensor& tensor) {
   const auto rows_at_a_time = static_cast<int64_t>(kChunk * static_cast<size_t>(rows) / tensor.nbytes() + 1);
   for (int64_t row = 0; row < rows; row += rows_at_a_time) {
     const at::Tensor ordered = tensor.narrow(0, row, std::min(rows_at_a_time, rows - row)).contiguous();
-    file_.write(ordered.const_data_ptr(), ordered.nbytes());
+    put(ordered.const_data_ptr(), ordered.nbytes());
   }
 }
 
 FileSum SafetensorsWriter::commit() {
   require(next_ == entries_.size(), ErrorKind::kInternal, "{} of {} tensors were written", next_, entries_.size());
-  file_.commit();
-  return file_.sum();
+  if (image_ != nullptr) {
+    file_.emplace(path_);
+    file_->reserve(bytes_);
+    file_->write(image_, bytes_);
+  }
+  file_->commit();
+  return file_->sum();
 }
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,

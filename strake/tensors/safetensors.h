@@ -2,9 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,9 +55,11 @@ class SafetensorsFile {
 };
 
 // Writes a file whose tensors come one by one, so that they need not all be in memory: the header is given first, then
-// every tensor in its order. The file appears, atomically and durably, at commit().
+// every tensor in its order. The file appears, atomically and durably, at commit(). kLater: until then it is only in
+// memory, and another thread may call commit().
 class SafetensorsWriter {
  public:
+  enum class Write { kNow, kLater };
   struct Entry {
     std::string name;
     c10::ScalarType dtype;
@@ -63,16 +67,24 @@ class SafetensorsWriter {
   };
 
   SafetensorsWriter(const std::filesystem::path& path, std::vector<Entry> entries,
-                    const std::map<std::string, std::string>& metadata);
+                    const std::map<std::string, std::string>& metadata, Write when = Write::kNow);
 
   // The next tensor; kInternal if its dtype or shape is not what was announced.
   void write(const at::Tensor& tensor);
   FileSum commit();  // of the whole file
 
  private:
+  void put(const void* data, uint64_t bytes);
+
+  std::filesystem::path path_;
   std::vector<Entry> entries_;
   size_t next_ = 0;
-  AtomicFile file_;
+  uint64_t bytes_ = 0;              // of the whole file
+  std::optional<AtomicFile> file_;  // kNow
+  // kLater: the file from a page's beginning on, and what of it is there.
+  at::Tensor memory_;
+  std::byte* image_ = nullptr;
+  uint64_t filled_ = 0;
 };
 
 // Writes the tensors in the given order, atomically and durably; data starts on a 64-byte boundary.

@@ -7,11 +7,11 @@ namespace strake::training {
 PendingSave::PendingSave(TensorFiles files, std::unique_ptr<checkpoint::CheckpointWriter> writer,
                          std::optional<std::filesystem::path> best)
     : files_(std::move(files)), writer_(std::move(writer)), best_(std::move(best)) {
-  if (!files_.has_copies()) return;
+  if (!files_.is_in_memory()) return;
   is_over_ = false;
   thread_ = std::jthread([this] {
     try {
-      files_.write_copies();
+      files_.write_all();
     } catch (...) {
       error_ = std::current_exception();
     }

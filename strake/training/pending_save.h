@@ -12,8 +12,8 @@
 
 namespace strake::training {
 
-// One rank's part of a checkpoint on its way to the disk: a thread writes what `files` has copied, while the rank goes
-// on. The destructor waits for it.
+// One rank's part of a checkpoint on its way to the disk: a thread writes what `files` has in memory, while the
+// rank goes on. The destructor waits for it.
 class PendingSave {
  public:
   // `writer`: on rank 0. `best`: the checkpoint that --save_total_limit spares, as it was when this one was made.

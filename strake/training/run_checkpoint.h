@@ -29,9 +29,10 @@ struct RunState {
   Json settings = {};  // step_settings; null of a checkpoint that does not say
 };
 
-// Each rank writes its part into the folder of `files`, which exists: the model (write_model_parts), optimizer-0000R-of-0000W
-// .safetensors with its piece of the optimizer's state, and rank 0 strake_state.json. With these a run goes on bit for
-// bit, on any number of ranks and in any ZeRO stage. `fingerprint` names what must be the same on resuming. Collective.
+// Each rank writes its part into the folder of `files`, which exists: the model (write_model_parts),
+// optimizer-0000R-of-0000W.safetensors with its piece of the optimizer's state, and rank 0 strake_state.json. With
+// these a run goes on bit for bit, on any number of ranks and in any ZeRO stage. `fingerprint` names what must be the
+// same on resuming. Collective.
 void write_run(const models::Model& model, ShardedParameters& parameters, const RunState& state,
                const Json& fingerprint, TensorFiles& files);
 

@@ -49,11 +49,11 @@ TEST_F(SavedTensors, AreThoseOfTheTimeWhenTheyWereCopied) {
   write_two(now);
   TensorFiles copies(later, TensorFiles::Write::kLater);
   write_two(copies);
-  EXPECT_FALSE(now.has_copies());
-  EXPECT_TRUE(copies.has_copies());
+  EXPECT_FALSE(now.is_in_memory());
+  EXPECT_TRUE(copies.is_in_memory());
   EXPECT_TRUE(fs::is_empty(later));
   EXPECT_TRUE(copies.sums().empty());
-  copies.write_copies();
+  copies.write_all();
   EXPECT_EQ(read_file(later / kName, 1 << 20), read_file(at_once / kName, 1 << 20));
   ASSERT_EQ(copies.sums().size(), 1U);
   EXPECT_EQ(copies.sums().at(kName).crc, now.sums().at(kName).crc);

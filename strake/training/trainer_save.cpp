@@ -64,8 +64,7 @@ void Trainer::save(TensorFiles::Write when) {
     if (writer && comm_.size() > 1) writer->leave();
     throw;
   }
-  pending_save_.emplace(std::move(files), std::move(writer),
-                        keeps_best ? std::optional(best_folder_) : std::nullopt);
+  pending_save_.emplace(std::move(files), std::move(writer), keeps_best ? std::optional(best_folder_) : std::nullopt);
   if (when == TensorFiles::Write::kNow) return finish_save();
   if (comm_.rank() == 0) {
     log::info("{} is copied in {:.2f} s and written while training goes on", checkpoint::folder_name(state_.step),

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+namespace strake {
+
+// Writes all of it. Error (kIo) with the path and reason.
+void write_whole(int descriptor, const std::filesystem::path& path, const void* data, uint64_t bytes);
+
+// Appends to a large file past the page cache (O_DIRECT), where the file system can: of a disk that takes gigabytes a
+// second, copying into fresh pages leaves a quarter. Data that begins on a page goes to the disk from where it is,
+// other data by way of a buffer of 4 MiB. Errors as write_whole().
+class DirectOutput {
+ public:
+  static constexpr size_t kPage = 4096;
+
+  // The file is empty; it stays the caller's.
+  DirectOutput(int descriptor, const std::filesystem::path& path);
+  DirectOutput(const DirectOutput&) = delete;
+  DirectOutput& operator=(const DirectOutput&) = delete;
+
+  void append(const void* data, uint64_t bytes);
+  // Writes what is no whole page. Nothing is appended afterwards.
+  void finish();
+
+ private:
+  static constexpr size_t kBufferBytes = size_t{4} << 20;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+
+  void set_direct(bool is_direct);
+  void put(const std::byte* data, size_t bytes);
+
+  int descriptor_;
+  const std::filesystem::path& path_;
+  bool is_direct_ = false;
+  std::unique_ptr<std::byte, Free> buffer_;
+  size_t filled_ = 0;
+};
+
+}  // namespace strake
