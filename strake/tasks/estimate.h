@@ -45,6 +45,7 @@ struct EstimateConfig {
     visit("bf16", options.bf16, "compute in bfloat16, with fp32 master weights");
     visit("fp16", options.fp16, "compute in binary16, with fp32 master weights");
     visit("gradient_checkpointing", options.gradient_checkpointing, "compute blocks again in the backward pass");
+    visit("async_save", options.async_save, "write checkpoints from copies in memory while training goes on");
     visit("freeze", options.frozen.freeze, "parameters that keep their values, as strake train takes them");
     visit("train_only", options.frozen.train_only, "freeze all parameters but these");
     visit("ranks", train.ranks, "data-parallel ranks; under mpirun as many as it started");

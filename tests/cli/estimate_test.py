@@ -46,6 +46,22 @@ def test_processes_of_one_machine_have_parameters_in_common():
     assert common["zero-3"] < apart["zero-3"] < apart["zero-2"]
 
 
+def test_copies_of_checkpoints_are_planned_and_the_first_that_must_go():
+    config = {"zero_optimization": {"stage": 2}, "nebula": {"enabled": True}}
+    flags = FOUR_PROCESSES | {"deepspeed": json.dumps(config)}
+    told = strake("estimate", **flags).out
+    of_all = 4 * number(told, "copies being saved")
+    assert of_all == pytest.approx(number(told, "MiB of disk a checkpoint"), rel=0.15), "ranks write whole blocks"
+    assert "recommended: zero-0\n" in told
+    without = number(strake("estimate", **FOUR_PROCESSES).out, "total of a rank")
+    assert number(told, "total of a rank") == pytest.approx(without + of_all / 4, abs=1)
+    outcome = run(command("estimate", **(flags | {"memory_limit": 4 * (without + 300) / 1024})))
+    assert outcome.code == USAGE
+    assert re.search(r"the nearest plan that fits takes [\d.]+ GiB: zero-\d without --async_save", outcome.err), (
+        outcome.err
+    )
+
+
 def test_a_setting_of_shared_memory_that_is_none_is_refused(folder):
     line = command("estimate", model_name_or_path=folder / "bert", ranks=2, processes=True)
     outcome = run(line, env=environment(STRAKE_SHARED_MEMORY="off"))
