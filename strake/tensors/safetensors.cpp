@@ -211,12 +211,16 @@ void SafetensorsWriter::write(const at::Tensor& tensor) {
   }
 }
 
-FileSum SafetensorsWriter::commit() {
+FileSum SafetensorsWriter::commit(const std::stop_token& stop) {
   require(next_ == entries_.size(), ErrorKind::kInternal, "{} of {} tensors were written", next_, entries_.size());
   if (image_ != nullptr) {
     file_.emplace(path_);
     file_->reserve(bytes_);
-    file_->write(image_, bytes_);
+    constexpr uint64_t kPiece = uint64_t{64} << 20;  // whole pages
+    for (uint64_t done = 0; done < bytes_; done += kPiece) {
+      require(!stop.stop_requested(), ErrorKind::kInterrupted, "{} is not needed any more", path_.string());
+      file_->write(image_ + done, std::min(kPiece, bytes_ - done));
+    }
   }
   file_->commit();
   return file_->sum();

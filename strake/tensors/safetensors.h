@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,7 +72,8 @@ class SafetensorsWriter {
 
   // The next tensor; kInternal if its dtype or shape is not what was announced.
   void write(const at::Tensor& tensor);
-  FileSum commit();  // of the whole file
+  // Returns the sum of the whole file. kLater: Error (kInterrupted) soon after it is told to stop.
+  FileSum commit(const std::stop_token& stop = {});
 
  private:
   void put(const void* data, uint64_t bytes);

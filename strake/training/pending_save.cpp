@@ -1,28 +1,58 @@
 #include "strake/training/pending_save.h"
 
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <stop_token>
 #include <utility>
+
+#include "strake/core/clock.h"
 
 namespace strake::training {
 
+struct PendingSave::Work {
+  explicit Work(TensorFiles given) : files(std::move(given)) {}
+  TensorFiles files;
+  std::exception_ptr error;
+  std::atomic<bool> is_over = true;
+  std::stop_source stop;
+};
+
 PendingSave::PendingSave(TensorFiles files, std::unique_ptr<checkpoint::CheckpointWriter> writer,
                          std::optional<std::filesystem::path> best)
-    : files_(std::move(files)), writer_(std::move(writer)), best_(std::move(best)) {
-  if (!files_.is_in_memory()) return;
-  is_over_ = false;
-  thread_ = std::jthread([this] {
+    : work_(std::make_shared<Work>(std::move(files))), writer_(std::move(writer)), best_(std::move(best)) {
+  if (!work_->files.is_in_memory()) return;
+  work_->is_over = false;
+  thread_ = std::thread([work = work_] {
     try {
-      files_.write_all();
+      work->files.write_all(work->stop.get_token());
     } catch (...) {
-      error_ = std::current_exception();
+      work->error = std::current_exception();
     }
-    is_over_ = true;
+    work->is_over = true;
   });
 }
 
+PendingSave::~PendingSave() {
+  if (!thread_.joinable()) return;
+  constexpr double kPatience = 0.5;  // seconds: other ranks wait for this one's end
+  work_->stop.request_stop();
+  for (const auto start = Clock::now(); !is_over() && seconds_since(start) < kPatience;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (is_over()) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+}
+
+bool PendingSave::is_over() const { return work_->is_over; }
+
 const FileSums& PendingSave::finish() {
   if (thread_.joinable()) thread_.join();
-  if (error_) std::rethrow_exception(error_);
-  return files_.sums();
+  if (work_->error) std::rethrow_exception(work_->error);
+  return work_->files.sums();
 }
 
 }  // namespace strake::training

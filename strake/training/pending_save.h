@@ -1,7 +1,5 @@
 #pragma once
 
-#include <atomic>
-#include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,18 +10,20 @@
 
 namespace strake::training {
 
-// One rank's part of a checkpoint on its way to the disk: a thread writes what `files` has in memory, while the
-// rank goes on. The destructor waits for it.
+// One rank's part of a checkpoint on its way to the disk: a thread writes what `files` has in memory, while the rank
+// goes on. Where that is not finished, because the run ends with an error, the destructor has it stopped; it does not
+// wait for a disk that does not answer.
 class PendingSave {
  public:
   // `writer`: on rank 0. `best`: the checkpoint that --save_total_limit spares, as it was when this one was made.
   PendingSave(TensorFiles files, std::unique_ptr<checkpoint::CheckpointWriter> writer,
               std::optional<std::filesystem::path> best);
+  ~PendingSave();
   PendingSave(const PendingSave&) = delete;
   PendingSave& operator=(const PendingSave&) = delete;
 
   // True when this rank's files are there, or cannot be written.
-  bool is_over() const { return is_over_; }
+  bool is_over() const;
   // Waits for it. Error as SafetensorsWriter, of the thread.
   const FileSums& finish();
 
@@ -31,12 +31,12 @@ class PendingSave {
   const std::optional<std::filesystem::path>& best() const { return best_; }
 
  private:
-  TensorFiles files_;
+  struct Work;  // of the thread, which may outlive this object
+
+  std::shared_ptr<Work> work_;
   std::unique_ptr<checkpoint::CheckpointWriter> writer_;
   std::optional<std::filesystem::path> best_;
-  std::exception_ptr error_;
-  std::atomic<bool> is_over_ = true;
-  std::jthread thread_;  // last: it uses the others
+  std::thread thread_;
 };
 
 }  // namespace strake::training

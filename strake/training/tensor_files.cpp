@@ -16,8 +16,8 @@ void TensorFiles::end() {
   files_.clear();
 }
 
-void TensorFiles::write_all() {
-  for (const NamedFile& file : files_) sums_[file.name] = file.writer->commit();
+void TensorFiles::write_all(const std::stop_token& stop) {
+  for (const NamedFile& file : files_) sums_[file.name] = file.writer->commit(stop);
 }
 
 }  // namespace strake::training

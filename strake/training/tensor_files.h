@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,9 @@ class TensorFiles {
   void end();
 
   bool is_in_memory() const { return when_ == Write::kLater; }
-  // Brings the files to the disk that are in memory, where they stay. May be called by another thread.
-  void write_all();
+  // Brings the files to the disk that are in memory, where they stay. May be called by another thread. Error
+  // (kInterrupted) soon after it is told to stop.
+  void write_all(const std::stop_token& stop = {});
   // Of all files. After write_all().
   const FileSums& sums() const { return sums_; }
 

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <stop_token>
+#include <utility>
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
@@ -67,6 +69,18 @@ TEST_F(SavedTensors, AreWrittenByAThread) {
   EXPECT_EQ(save.finish().count(kName), 1U);
   EXPECT_TRUE(save.is_over());
   EXPECT_TRUE(fs::exists(folder_ / kName));
+}
+
+TEST_F(SavedTensors, AreGivenUpByTheOneWhoGoes) {
+  TensorFiles files(folder_, TensorFiles::Write::kLater);
+  write_two(files);
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_THROW(files.write_all(stop.get_token()), Error);
+  EXPECT_TRUE(files.sums().empty());
+  EXPECT_FALSE(fs::exists(folder_ / kName));
+  std::exchange(files, TensorFiles(folder_, TensorFiles::Write::kLater));
+  EXPECT_TRUE(fs::is_empty(folder_));
 }
 
 TEST_F(SavedTensors, ThatCannotBeWrittenAreAnErrorOfTheOneWhoFinishes) {

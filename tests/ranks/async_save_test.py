@@ -115,6 +115,19 @@ def test_a_run_that_is_asked_to_end_finishes_what_is_being_written(inputs, whole
 
 
 @needs_slow_disk
+def test_a_rank_that_dies_ends_the_others_although_the_disk_hangs(inputs, tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in on_slow_disk(60).items():
+            patch.setenv(name, value)
+        job = Job("processes", 2, inputs, tmp_path / "run", **RUN, async_save=True)
+        job.wait_for(lambda folder: is_writing(folder, 4))
+    os.kill(job.processes()[-1], signal.SIGKILL)
+    code, log = job.end()  # long before the disk
+    assert code != 0, log
+    assert not list((tmp_path / "run").glob("checkpoint-*"))
+
+
+@needs_slow_disk
 def test_a_loss_that_is_not_finite_does_not_take_a_checkpoint_along(inputs, tmp_path):
     flags = RUN | {"save_steps": 1, "eval_steps": 1, "learning_rate": 1e30, "warmup_steps": 0, "async_save": True}
     outcome = run(train_command(inputs, tmp_path, **flags), env=environment(**on_slow_disk(0.3)))
