@@ -32,9 +32,9 @@ def test_losses_and_metrics_are_those_of_the_processor(inputs, on_gpu, tmp_path)
 
 
 @pytest.mark.parametrize("precision", [{}, {"bf16": True}, {"fp16": True}])
-@pytest.mark.parametrize("how", ["again", "gradient_checkpointing", "offload"])
+@pytest.mark.parametrize("how", ["again", "gradient_checkpointing", "async_save", "offload"])
 def test_the_same_bits_however_it_is_run(inputs, tmp_path, precision, how):
-    flags = {"again": {}, "gradient_checkpointing": {"gradient_checkpointing": True}}.get(how, {})
+    flags = {} if how in ("again", "offload") else {how: True}
     if how == "offload":
         batches = dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), "auto")
         types = {name: {"enabled": True} for name in precision}
