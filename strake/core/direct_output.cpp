@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
+#include <utility>
 
 #include "strake/core/error.h"
 
@@ -23,10 +25,12 @@ void write_whole(int descriptor, const std::filesystem::path& path, const void* 
   }
 }
 
-DirectOutput::DirectOutput(int descriptor, const std::filesystem::path& path)
-    : descriptor_(descriptor), path_(path), buffer_(static_cast<std::byte*>(std::aligned_alloc(kPage, kBufferBytes))) {
-  require(buffer_ != nullptr, ErrorKind::kIo, "cannot write {}: no memory for a buffer of {} bytes", path.string(),
-          kBufferBytes);
+DirectOutput::DirectOutput(int descriptor, const std::filesystem::path& path) : descriptor_(descriptor), path_(path) {
+  for (auto* buffer : {&filling_, &writing_}) {
+    buffer->reset(static_cast<std::byte*>(std::aligned_alloc(kPage, kBufferBytes)));
+    require(*buffer != nullptr, ErrorKind::kIo, "cannot write {}: no memory for a buffer of {} bytes", path.string(),
+            kBufferBytes);
+  }
   set_direct(true);
 }
 
@@ -35,25 +39,38 @@ void DirectOutput::append(const void* data, uint64_t bytes) {
   while (bytes > 0) {
     if (filled_ == 0 && bytes >= kPage && reinterpret_cast<uintptr_t>(next) % kPage == 0) {
       const size_t pages = std::min<uint64_t>(bytes, 2 * kBufferBytes) / kPage * kPage;
+      wait();
       put(next, pages);
       next += pages;
       bytes -= pages;
       continue;
     }
     const size_t part = std::min<uint64_t>(bytes, kBufferBytes - filled_);
-    std::memcpy(buffer_.get() + filled_, next, part);
+    std::memcpy(filling_.get() + filled_, next, part);
     next += part;
     bytes -= part;
     filled_ += part;
     if (filled_ < kBufferBytes) continue;
-    put(buffer_.get(), filled_);
+    wait();
+    std::swap(filling_, writing_);
     filled_ = 0;
+    const auto write = [this] { put(writing_.get(), kBufferBytes); };
+    try {
+      written_ = std::async(std::launch::async, write);
+    } catch (const std::system_error&) {  // no thread is to be had
+      write();
+    }
   }
 }
 
+void DirectOutput::wait() {
+  if (written_.valid()) written_.get();
+}
+
 void DirectOutput::finish() {
+  wait();
   set_direct(false);
-  write_whole(descriptor_, path_, buffer_.get(), filled_);
+  write_whole(descriptor_, path_, filling_.get(), filled_);
   filled_ = 0;
 }
 

@@ -143,12 +143,18 @@ void AtomicFile::reserve(uint64_t bytes) {
 }
 
 void AtomicFile::write(const void* data, uint64_t bytes) {
-  if (direct_ != nullptr) {
-    direct_->append(data, bytes);
-  } else {
-    write_whole(descriptor_, path_, data, bytes);
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const uint64_t piece = std::min<uint64_t>(bytes, DirectOutput::kBufferBytes);
+    if (direct_ != nullptr) {
+      direct_->append(next, piece);
+    } else {
+      write_whole(descriptor_, path_, next, piece);
+    }
+    sum_ = {.bytes = sum_.bytes + piece, .crc = crc32c(next, piece, sum_.crc)};
+    next += piece;
+    bytes -= piece;
   }
-  sum_ = {.bytes = sum_.bytes + bytes, .crc = crc32c(data, bytes, sum_.crc)};
 }
 
 void AtomicFile::commit() {
