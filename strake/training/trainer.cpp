@@ -83,43 +83,43 @@ void Trainer::plan_length() {
 TrainReport Trainer::run() {
   const auto start = Clock::now();
   return_freed_memory();  // of what was loaded
-  const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
-  while (state_.step < total_steps_ && !stop_) {
-    const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
-    const int64_t updates = state_.step - state_.skipped_steps;
-    const StepReport step = run_step(global, {.number = state_.step + 1,
-                                              .skipped = state_.skipped_steps,
-                                              .learning_rate = schedule_->at(updates),
-                                              .betas = schedule_->betas_at(updates),
-                                              .loss_scale = scaler_ ? scaler_->scale() : 1});
-    if (!step.is_saving) finish_save();
-    const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
-    state_.step = step.step;
-    state_.cursor = global.next;
-    state_.flops += inputs_.training_flops({.tokens = static_cast<double>(step.tokens),
-                                            .sequences = static_cast<double>(step.sequences),
-                                            .squared_lengths = step.squared_lengths});
-    if (scaler_) update_loss_scale(step);
-    const bool is_saved = after_step(step, epoch_ended);
-    if (!step.ends_run || state_.step == total_steps_ || stop_) continue;
-    if (!is_saved) save(TensorFiles::Write::kNow);
-    finish_save();
-    report_.is_interrupted = true;
-    report_.steps = state_.step;
-    return report_;
-  }
-  finish_save();
-  finish(seconds_since(start));
-  return report_;
-}
-
-StepReport Trainer::run_step(const data::GlobalStep& global, const StepPlan& plan) {
   try {
-    return stepper_.run(inputs_.train, global, plan);
+    while (state_.step < total_steps_ && !stop_ && !report_.is_interrupted) take_step();
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kNumeric) finish_save();  // of a step before; all ranks have this error
     throw;
   }
+  finish_save();
+  if (report_.is_interrupted) {
+    report_.steps = state_.step;
+  } else {
+    finish(seconds_since(start));
+  }
+  return report_;
+}
+
+void Trainer::take_step() {
+  const int64_t per_step = comm_.size() * options_.gradient_accumulation_steps;
+  const data::GlobalStep global = plan_.next_step(state_.cursor, per_step);
+  const int64_t updates = state_.step - state_.skipped_steps;
+  const StepReport step = stepper_.run(inputs_.train, global,
+                                       {.number = state_.step + 1,
+                                        .skipped = state_.skipped_steps,
+                                        .learning_rate = schedule_->at(updates),
+                                        .betas = schedule_->betas_at(updates),
+                                        .loss_scale = scaler_ ? scaler_->scale() : 1});
+  if (!step.is_saving) finish_save();
+  const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
+  state_.step = step.step;
+  state_.cursor = global.next;
+  state_.flops += inputs_.training_flops({.tokens = static_cast<double>(step.tokens),
+                                          .sequences = static_cast<double>(step.sequences),
+                                          .squared_lengths = step.squared_lengths});
+  if (scaler_) update_loss_scale(step);
+  const bool is_saved = after_step(step, epoch_ended);
+  if (!step.ends_run || state_.step == total_steps_ || stop_) return;
+  if (!is_saved) save(TensorFiles::Write::kNow);
+  report_.is_interrupted = true;
 }
 
 void Trainer::update_loss_scale(const StepReport& step) {

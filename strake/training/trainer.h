@@ -90,8 +90,8 @@ class Trainer {
 
  private:
   void plan_length();
-  // Where the run breaks off because numbers are not finite, what is being saved is finished.
-  StepReport run_step(const data::GlobalStep& global, const StepPlan& plan);
+  // A step and what is due after it.
+  void take_step();
   // fp16: counts a skipped step and sets the scale of the next.
   void update_loss_scale(const StepReport& report);
   // Returns whether the step's checkpoint was saved.
