@@ -34,6 +34,7 @@ DsSettings DsResolver::run() {
   link("gradient_clipping", {"max_grad_norm", options.max_grad_norm}, Missing::kFlag);
   link("fp16.enabled", {"fp16", options.fp16}, Missing::kFlag);
   link("bf16.enabled", {"bf16", options.bf16}, Missing::kFlag);
+  link("checkpoint.writer.decoupled", {"async_save", options.async_save}, Missing::kFlag);
   resolve_optimizer();
   resolve_scheduler();
   resolve_zero();

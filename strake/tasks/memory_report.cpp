@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "strake/core/error.h"
@@ -94,6 +96,18 @@ std::string name_of_layout(const PlannedRun& run, const ShardingStage& stage) {
   return keeps_groups ? stage.name : fmt::format("{} without {}", stage.name, run.stages.group_key);
 }
 
+// All as the rank with most, but for copies, of which ranks have parts of different size.
+int64_t bytes_of_processes(const training::MemoryPlan& plan, int ranks_per_machine) {
+  const int64_t copied = plan.rank[static_cast<size_t>(models::MemoryUse::kCheckpointCopies)];
+  int64_t of_machine = 0;
+  for (size_t first = 0; first < plan.copied_bytes.size(); first += static_cast<size_t>(ranks_per_machine)) {
+    const auto begin = plan.copied_bytes.begin() + static_cast<std::ptrdiff_t>(first);
+    const size_t count = std::min(plan.copied_bytes.size() - first, static_cast<size_t>(ranks_per_machine));
+    of_machine = std::max(of_machine, std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(count), int64_t{0}));
+  }
+  return (plan.rank_bytes() - copied) * ranks_per_machine + of_machine;
+}
+
 RunVariant variant_of(PlannedRun run, const Change& change) {
   std::string name = name_of_layout(run, change.stage);
   run.options.sharding.stage = change.stage;
@@ -116,7 +130,8 @@ RunVariant variant_of(PlannedRun run, const Change& change) {
   if (change.divisor > 1) variant.name += name_of_smaller_batches(run.options, change.divisor);
   if (cuts_evaluation) variant.name += fmt::format(", --per_device_eval_batch_size {}", sequences);
   const bool is_threads = run.placement == training::RankPlacement::kThreads;
-  variant.machine_bytes = is_threads ? variant.plan.process_bytes : variant.plan.rank_bytes() * run.ranks_per_machine;
+  variant.machine_bytes =
+      is_threads ? variant.plan.process_bytes : bytes_of_processes(variant.plan, run.ranks_per_machine);
   variant.disk_bytes = variant.plan.disk_bytes * (is_threads ? run.num_ranks : run.ranks_per_machine);
   variant.options = std::move(run.options);
   variant.batch = run.batch;
@@ -253,7 +268,7 @@ std::optional<RunVariant> cheapest_fit(const PlannedRun& run, const MemoryLimit&
     PlannedRun without = run;
     without.options.async_save = false;
     auto variant = cheapest_fit(without, limit);
-    if (variant) variant->name += " without --async_save";
+    if (variant) variant->name += ", without --async_save, checkpoint.writer.decoupled and nebula";
     return variant;
   }
   for (const OnDisk disk : {OnDisk::kNothing, OnDisk::kStates, OnDisk::kAll}) {

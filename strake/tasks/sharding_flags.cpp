@@ -135,7 +135,8 @@ void settle_async_save(TrainConfig& config, const std::string& source, std::vect
           source);
   config.training.async_save = false;
   notices.push_back(
-      "checkpoints are written before training goes on: what is offloaded to nvme is not copied into memory");
+      "all the same, checkpoints of this run are written before training goes on: what is offloaded to nvme is not "
+      "copied into memory");
 }
 
 ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
@@ -149,8 +150,7 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
   require(!optimizer || config.training.optim_args.empty(), ErrorKind::kConfig,
           "{}: optimizer.params and --optim_args contradict each other; leave one of them out", resolved.source);
   require(!resolved.config.async_save || config.training.async_save || !config.given.contains("async_save"),
-          ErrorKind::kConfig, "{}: checkpoint.writer.decoupled or nebula.enabled contradicts --async_save false",
-          resolved.source);
+          ErrorKind::kConfig, "{}: nebula.enabled contradicts --async_save false", resolved.source);
   integrations::apply(resolved.config, config.training);
   try {
     config.training.validate();

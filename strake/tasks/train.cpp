@@ -313,6 +313,7 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
                  .shares_memory = launch.mpi && launch.mpi->shares_memory(),
                  .data_bytes = bytes_of(job.train_data()),
                  .stages = sharding.stages};
+  run.options.async_save &= training::saves_before_the_end(config.training, job.train_data(), launch.num_ranks);
   if (job.has_evaluation()) {
     run.evaluation = evaluation_batch(job.eval_batch_size());
     run.evaluation_rows = job.evaluation_data().size();

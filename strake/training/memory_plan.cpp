@@ -1,11 +1,13 @@
 #include "strake/training/memory_plan.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "strake/models/planned_graph.h"
 #include "strake/training/evaluator.h"
+#include "strake/training/model_files.h"
 #include "strake/training/planned_parameters.h"
 #include "strake/training/planned_reducer.h"
 #include "strake/training/units.h"
@@ -29,13 +31,13 @@ int64_t element_size(const TrainingOptions& options) { return element_size(optio
 // Stepper and Tape.
 class PlannedRank {
  public:
-  PlannedRank(const MemoryPlanRequest& request, int rank)
+  PlannedRank(const MemoryPlanRequest& request, int rank, int64_t copied)
       : request_(request),
         units_(request.model),
         first_(request.model.first_trained_block()),
         parameters_(request, units_, rank, meter_),
         reducer_(request, units_, meter_) {
-    const auto copies = meter_.lend(MemoryUse::kCheckpointCopies, parameters_.copied_bytes(request, rank));
+    const auto copies = meter_.lend(MemoryUse::kCheckpointCopies, copied);
     micro_step(PlannedFold::kOverwrite);
     if (request.options.gradient_accumulation_steps > 1) micro_step(PlannedFold::kAdd);
     reducer_.finish();
@@ -161,18 +163,39 @@ class PlannedRank {
   std::vector<Record> records_;
 };
 
+// Of each rank's part of a checkpoint, in memory while it is written.
+std::vector<int64_t> copied_bytes(const MemoryPlanRequest& request) {
+  std::vector<int64_t> bytes(static_cast<size_t>(request.num_ranks));
+  if (!request.options.keeps_copies()) return bytes;
+  const Units units(request.model);
+  const std::vector<UnitPlacement> placements = place_units(request, units, 0);
+  for (int rank = 0; rank < request.num_ranks; ++rank) {
+    int64_t trained = 0;
+    for (const UnitPlacement& unit : placements) trained += unit.is_frozen ? 0 : unit.layout.size(rank);
+    bytes[static_cast<size_t>(rank)] =
+        elements_of_part(request.model, rank, request.num_ranks) * 4 + trained * state_bytes(request.options);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const MemoryPlanRequest& request) {
-  // Ranks differ by the pieces of blocks that do not divide evenly; the first has the largest ones.
-  const PlannedRank first(request, 0);
-  MemoryPlan plan{.rank = first.peak(),
-                  .shared_bytes = first.shared_bytes(),
-                  .process_bytes = models::total(first.peak()),
-                  .disk_bytes = first.disk_bytes()};
+  // Ranks differ by the pieces of blocks that do not divide evenly, of which the first has the largest ones, and by the
+  // blocks of which they write the weights.
+  const std::vector<int64_t> copied = copied_bytes(request);
+  const auto most = static_cast<int>(std::ranges::max_element(copied) - copied.begin());
+  const PlannedRank largest(request, most, copied[static_cast<size_t>(most)]);
+  MemoryPlan plan{.rank = largest.peak(),
+                  .shared_bytes = largest.shared_bytes(),
+                  .process_bytes = models::total(largest.peak()),
+                  .disk_bytes = largest.disk_bytes(),
+                  .copied_bytes = copied};
   if (request.placement == RankPlacement::kProcesses) return plan;
-  for (int rank = 1; rank < request.num_ranks; ++rank) {
-    plan.process_bytes += models::total(PlannedRank(request, rank).peak()) - plan.shared_bytes;
+  for (int rank = 0; rank < request.num_ranks; ++rank) {
+    if (rank == most) continue;
+    const PlannedRank other(request, rank, copied[static_cast<size_t>(rank)]);
+    plan.process_bytes += models::total(other.peak()) - plan.shared_bytes;
   }
   return plan;
 }

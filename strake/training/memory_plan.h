@@ -31,6 +31,7 @@ struct MemoryPlan {
   int64_t shared_bytes = 0;    // part of rank[kParameters] that all threads have together; a process counts its part
   int64_t process_bytes = 0;   // of all ranks of a process, highest moments at the same time
   int64_t disk_bytes = 0;      // of the rank's scratch files
+  std::vector<int64_t> copied_bytes = {};  // by rank: what --async_save copies
 
   int64_t rank_bytes() const { return models::total(rank); }
 };

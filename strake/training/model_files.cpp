@@ -82,14 +82,16 @@ void write_blocks(const models::Model& model, ShardedParameters& parameters, con
   if (writes) files.end();
 }
 
-void write_index(const models::Model& model, const std::vector<int>& writers, int ranks, const fs::path& folder) {
+void write_index(const models::Model& model, const std::vector<int>& writers, int ranks, TensorFiles& files) {
   Json names = Json::object();
   for (int rank = 0; rank < ranks; ++rank) {
     for (const auto& entry : entries_of(model, writers, rank)) names[entry.name] = part_name(rank, ranks);
   }
   const auto bytes = model.num_parameters() * static_cast<int64_t>(sizeof(float));
   const Json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", names}};
-  write_file_atomically(folder / tensors::kWeightsIndexFile, json_text(index, 2) + "\n");
+  files.add([path = files.folder() / tensors::kWeightsIndexFile, text = json_text(index, 2) + "\n"] {
+    write_file_atomically(path, text);
+  });
 }
 
 }  // namespace
@@ -103,7 +105,7 @@ void write_model_parts(const models::Model& model, ShardedParameters& parameters
   if (ranks == 1) return write_model(model, parameters, files);
   const std::vector<int> writers = block_writers(model, ranks);
   write_blocks(model, parameters, writers, part_name(parameters.rank(), ranks), files);
-  if (parameters.rank() == 0) write_index(model, writers, ranks, files.folder());
+  if (parameters.rank() == 0) write_index(model, writers, ranks, files);
 }
 
 int64_t elements_of_part(const models::Model& model, int rank, int num_ranks) {

@@ -4,7 +4,6 @@
 #include <array>
 #include <span>
 
-#include "strake/training/model_files.h"
 #include "strake/training/offloaded_states.h"
 #include "strake/training/replica_copies.h"
 
@@ -16,13 +15,12 @@ using models::MemoryUse;
 
 constexpr int64_t kFp32 = sizeof(float);
 
-// Of a parameter.
+}  // namespace
+
 int64_t state_bytes(const TrainingOptions& options) {
   const optim::Optimizer optimizer(options.optimizer_settings());
   return static_cast<int64_t>(optimizer.states().size()) * element_size(options.state_precision());
 }
-
-}  // namespace
 
 PlannedParameters::PlannedParameters(const MemoryPlanRequest& request, const Units& units, int rank, MemoryMeter& meter)
     : model_(request.model),
@@ -67,13 +65,6 @@ void PlannedParameters::save(const MemoryPlanRequest& request, MemoryMeter& mete
         meter.lend(MemoryUse::kGatherBuffers, units.size() > 1 ? model_.blocks()[i]->layout().numel() * kFp32 : 0);
     for (const size_t u : units) meter.lend(MemoryUse::kGatherBuffers, copied(u));
   }
-}
-
-int64_t PlannedParameters::copied_bytes(const MemoryPlanRequest& request, int rank) const {
-  if (!request.options.keeps_copies()) return 0;
-  int64_t trained = 0;
-  for (const UnitPlacement& unit : placements_) trained += unit.is_frozen ? 0 : unit.layout.size(rank);
-  return elements_of_part(model_, rank, request.num_ranks) * kFp32 + trained * state_bytes(request.options);
 }
 
 int64_t PlannedParameters::disk_bytes(const TrainingOptions& options) const {

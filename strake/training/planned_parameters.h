@@ -10,6 +10,9 @@
 
 namespace strake::training {
 
+// Of the optimizer's state of a parameter.
+int64_t state_bytes(const TrainingOptions& options);
+
 // What a plan of memory counts of ShardedParameters: what a rank keeps, and what it gathers for passes. The constructor
 // goes through loading the weights. Of the request it keeps the model.
 class PlannedParameters {
@@ -20,9 +23,6 @@ class PlannedParameters {
   void release(size_t i);
   // Writing a checkpoint.
   void save(const MemoryPlanRequest& request, models::MemoryMeter& meter);
-
-  // Of the rank's part of a checkpoint, in memory while it is written.
-  int64_t copied_bytes(const MemoryPlanRequest& request, int rank) const;
 
   // Of what is kept, the part that all ranks of a process have together.
   int64_t shared_bytes() const { return shared_bytes_; }

@@ -215,7 +215,9 @@ void write_run(const models::Model& model, ShardedParameters& parameters, const 
   if (parameters.rank() != 0) return;
   Json document{{"state", to_json(state)}, {"fingerprint", fingerprint}};
   if (const auto frozen = frozen_names(model); !frozen.empty()) document["frozen_parameters"] = frozen;
-  write_file_atomically(files.folder() / kStateFile, json_text(document, 2) + "\n");
+  files.add([path = files.folder() / kStateFile, text = json_text(document, 2) + "\n"] {
+    write_file_atomically(path, text);
+  });
 }
 
 monitor::TrainerState read_history(const fs::path& folder) {

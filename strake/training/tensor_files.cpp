@@ -16,7 +16,13 @@ void TensorFiles::end() {
   files_.clear();
 }
 
+void TensorFiles::add(std::function<void()> write) {
+  if (when_ == Write::kNow) return write();
+  others_.push_back(std::move(write));
+}
+
 void TensorFiles::write_all(const std::stop_token& stop) {
+  for (const auto& write : others_) write();
   for (const NamedFile& file : files_) sums_[file.name] = file.writer->commit(stop);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <stop_token>
@@ -14,8 +15,8 @@ namespace strake::training {
 
 using FileSums = std::map<std::string, FileSum>;  // of files that a rank has written, by name
 
-// The tensor files that one rank writes into a folder, one after the other: at once, or first into this process's
-// memory and to the disk by another thread (torch.distributed.checkpoint.async_save).
+// The files that one rank writes into a folder, one after the other: at once, or first into this process's memory and
+// to the disk by another thread (torch.distributed.checkpoint.async_save).
 class TensorFiles {
  public:
   using Write = tensors::SafetensorsWriter::Write;
@@ -24,7 +25,10 @@ class TensorFiles {
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  // The next file's name, tensors and metadata; then its tensors in their order, on the CPU. See SafetensorsWriter.
+  // Writes other files than those of tensors; later, if it is to be so.
+  void add(std::function<void()> write);
+  // The next file of tensors: its name, tensors and metadata; then its tensors in their order, on the CPU. See
+  // SafetensorsWriter.
   void begin(const std::string& name, std::vector<tensors::SafetensorsWriter::Entry> entries,
              const std::map<std::string, std::string>& metadata);
   void write(const at::Tensor& tensor) { files_.back().writer->write(tensor); }
@@ -34,7 +38,7 @@ class TensorFiles {
   // Brings the files to the disk that are in memory, where they stay. May be called by another thread. Error
   // (kInterrupted) soon after it is told to stop.
   void write_all(const std::stop_token& stop = {});
-  // Of all files. After write_all().
+  // Of the files of tensors. After write_all().
   const FileSums& sums() const { return sums_; }
 
  private:
@@ -46,6 +50,7 @@ class TensorFiles {
   std::filesystem::path folder_;
   Write when_;
   std::vector<NamedFile> files_;  // kNow: the one at hand
+  std::vector<std::function<void()>> others_;
   FileSums sums_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/clock.h"
@@ -39,6 +40,19 @@ RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan
 
 int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
   return run_length(options, data::BatchPlan(train.offsets(), batch_options(options)), num_ranks).total_steps;
+}
+
+bool saves_before_the_end(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
+  const RunLength length = run_length(options, data::BatchPlan(train.offsets(), batch_options(options)), num_ranks);
+  switch (parse_interval(options.save_strategy, "save_strategy")) {
+    case Interval::kNo:
+      return false;
+    case Interval::kSteps:
+      return options.step_intervals(length.total_steps).saving < length.total_steps;
+    case Interval::kEpoch:
+      return length.steps_per_epoch < length.total_steps;
+  }
+  return false;
 }
 
 Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm& comm, TrainingOptions options)
@@ -86,7 +100,7 @@ TrainReport Trainer::run() {
   try {
     while (state_.step < total_steps_ && !stop_ && !report_.is_interrupted) take_step();
   } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kNumeric) finish_save();  // of a step before; all ranks have this error
+    keep_saved(error);
     throw;
   }
   finish_save();
@@ -96,6 +110,17 @@ TrainReport Trainer::run() {
     finish(seconds_since(start));
   }
   return report_;
+}
+
+void Trainer::keep_saved(const Error& error) {
+  // Of other errors not all ranks know yet, and a save is finished by all of them together.
+  const bool all_know = comm_.size() == 1 || error.kind() == ErrorKind::kNumeric;
+  if (!all_know) return;
+  try {
+    finish_save();
+  } catch (const Error& second) {
+    if (std::string_view(second.what()) != error.what()) log::warning("{}", second.what());
+  }
 }
 
 void Trainer::take_step() {
@@ -158,7 +183,7 @@ bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
   if (evaluated) track_best(is_due || (is_last && saving != Interval::kNo));
   const bool saves = is_due || ((is_last || stop_) && saving != Interval::kNo);
-  const bool goes_on = !is_last && !stop_;
+  const bool goes_on = !is_last && !stop_ && !step.ends_run;
   if (saves) save(options_.async_save && goes_on ? TensorFiles::Write::kLater : TensorFiles::Write::kNow);
   return saves;
 }

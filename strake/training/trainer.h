@@ -6,6 +6,7 @@
 #include <string>
 
 #include "strake/comm/comm.h"
+#include "strake/core/error.h"
 #include "strake/data/batch_plan.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/model.h"
@@ -73,6 +74,8 @@ struct RunLength {
 // Optimizer steps of a whole run. Error (kUsage) if the data is too little for one.
 RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan, int64_t num_ranks);
 int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
+// Whether there are checkpoints on its way that are due.
+bool saves_before_the_end(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
 
 // Fine-tunes a model: steps, logs, evaluations, checkpoints, early stopping, in the order of Hugging Face's Trainer. As
 // there with DeepSpeed, a step that fp16 skips counts as a step of the data and of the run, but neither the optimizer
@@ -92,6 +95,8 @@ class Trainer {
   void plan_length();
   // A step and what is due after it.
   void take_step();
+  // Where the run breaks off with an error: finishes what is being saved, if it can.
+  void keep_saved(const Error& error);
   // fp16: counts a skipped step and sets the scale of the next.
   void update_loss_scale(const StepReport& report);
   // Returns whether the step's checkpoint was saved.

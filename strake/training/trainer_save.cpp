@@ -56,8 +56,10 @@ void Trainer::save(TensorFiles::Write when) {
   try {
     write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, files);
     if (writer) {
-      inputs_.write_companions(files.folder());
-      write_file_atomically(files.folder() / kHistoryFile, monitor::to_json_text(history_));
+      files.add([write = inputs_.write_companions, folder = files.folder()] { write(folder); });
+      files.add([path = files.folder() / kHistoryFile, text = monitor::to_json_text(history_)] {
+        write_file_atomically(path, text);
+      });
     }
   } catch (...) {
     // Others still write into it, and would report as the error that it is gone.

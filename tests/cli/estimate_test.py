@@ -57,9 +57,9 @@ def test_copies_of_checkpoints_are_planned_and_the_first_that_must_go():
     assert number(told, "total of a rank") == pytest.approx(without + of_all / 4, abs=1)
     outcome = run(command("estimate", **(flags | {"memory_limit": 4 * (without + 300) / 1024})))
     assert outcome.code == USAGE
-    assert re.search(r"the nearest plan that fits takes [\d.]+ GiB: zero-\d without --async_save", outcome.err), (
-        outcome.err
-    )
+    assert re.search(
+        r"the nearest plan that fits takes [\d.]+ GiB: zero-\d, without --async_save, checkpoint", outcome.err
+    ), outcome.err
 
 
 def test_a_setting_of_shared_memory_that_is_none_is_refused(folder):

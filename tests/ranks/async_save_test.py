@@ -42,8 +42,8 @@ def whole(inputs, tmp_path_factory):
 
 
 def timeless(folder):
-    """A run's files but for those that tell times, and manifests, which have their sums."""
-    names = ("metrics.jsonl", "trainer_state.json", "manifest.json")
+    """A run's files but for those that tell times or the flag, and manifests, which have their sums."""
+    names = ("metrics.jsonl", "trainer_state.json", "manifest.json", "ds_config_resolved.json")
     return {name: data for name, data in files_in(folder).items() if not name.endswith(names)}
 
 
@@ -151,6 +151,26 @@ def test_a_full_disk_ends_the_run_and_leaves_the_checkpoints_before(inputs, whol
     assert_same_end(resumed(inputs, tmp_path / "run"), whole)
 
 
+@pytest.mark.parametrize(
+    ("flags", "copies"), [({"save_steps": 8}, True), ({"save_steps": 24, "eval_steps": 24}, False)]
+)
+def test_memory_is_planned_for_copies_that_will_be_made(inputs, tmp_path, flags, copies):
+    outcome = run(train_command(inputs, tmp_path, **(RUN | flags), async_save=True, dry_run=True))
+    assert outcome.code == 0, outcome.err
+    assert ("copies being saved" in outcome.out) == copies
+
+
+def test_an_error_of_the_only_rank_does_not_take_a_checkpoint_along(inputs, tmp_path):
+    """fp16 that can scale no further: the loss scale is at its least from the first overflow on."""
+    scaling = {"enabled": True, "initial_scale_power": 1, "min_loss_scale": 2, "hysteresis": 1}
+    flags = RUN | {"save_steps": 1, "eval_steps": 1, "learning_rate": 1e4, "warmup_steps": 0, "async_save": True}
+    config = json.dumps({"fp16": scaling} | BATCHES)
+    outcome = run(train_command(inputs, tmp_path, **flags, deepspeed=config))
+    assert outcome.code == NUMERIC, outcome.err
+    assert f"saved {tmp_path}/checkpoint-1\n" in outcome.err
+    assert not list(tmp_path.glob(".checkpoint-*"))
+
+
 OFFLOADED = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}}
 
 
@@ -162,7 +182,7 @@ def test_a_ds_config_asks_for_it(inputs, whole, tmp_path, section):
     assert_same_end(tmp_path / "run", whole)
     line = train_command(inputs, tmp_path / "no", **RUN, deepspeed=json.dumps(section | BATCHES), async_save="false")
     outcome = run(line)
-    assert outcome.code == USAGE and "contradicts --async_save false" in outcome.err
+    assert outcome.code == USAGE and "--async_save" in outcome.err
 
 
 def test_states_on_disk_are_not_copied_into_memory(inputs, tmp_path):
