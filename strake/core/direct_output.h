@@ -19,13 +19,13 @@ void write_whole(int descriptor, const std::filesystem::path& path, const void* 
 class DirectOutput {
  public:
   static constexpr size_t kPage = 4096;
+  static constexpr size_t kBufferBytes = size_t{4} << 20;
 
-  // The file is empty; it stays the caller's.
+  // The file is empty; it stays the caller's, and open as long as this object.
   DirectOutput(int descriptor, const std::filesystem::path& path);
   DirectOutput(const DirectOutput&) = delete;
   DirectOutput& operator=(const DirectOutput&) = delete;
 
-  static constexpr size_t kBufferBytes = size_t{4} << 20;
   void append(const void* data, uint64_t bytes);
   // Writes what is no whole page. Nothing is appended afterwards.
   void finish();

@@ -129,6 +129,7 @@ AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
+  direct_.reset();  // a buffer may still be on its way to the descriptor
   ::close(descriptor_);
   ::unlink(temporary_.c_str());
 }

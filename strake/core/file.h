@@ -40,8 +40,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  // Reserves disk space now, so that a full disk is an error before anything is written. A large file then goes past
-  // the page cache (DirectOutput). Before anything is written.
+  // Before anything is written: reserves disk space, so that a full disk is an error now. A large file then goes past
+  // the page cache (DirectOutput).
   void reserve(uint64_t bytes);
   void write(const void* data, uint64_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }

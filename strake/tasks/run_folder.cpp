@@ -114,7 +114,7 @@ Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ran
                    {"train_tokens", job.train_data().total_tokens()},
                    // After the counts, which say more, in the alphabet.
                    {"training_data_crc32c", job.train_data().fingerprint()},
-                   {"tokenizer", job.tokenizer().fingerprint()}};
+                   {"tokenizer", job.tokenizer()->fingerprint()}};
   fingerprint.update(job.fingerprint());
   // These say nothing of what the model computes.
   constexpr std::array<std::string_view, 4> kDescriptions{"architectures", "dtype", "transformers_version",

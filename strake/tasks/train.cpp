@@ -170,12 +170,13 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .fingerprint = start.fingerprint,
       .kernels = kernels_of(config),
       .write_companions =
-          [&](const fs::path& folder) {
+          [tokenizer = job.tokenizer(), weights = job.weights(),
+           config_json = job.config_json()](const fs::path& folder) {
             std::error_code ignored;
             fs::remove(folder / kPrecisionFile, ignored);  // it tells of an earlier model
-            job.tokenizer().save(folder);
-            take_along_generation_config(job.weights(), folder);
-            write_file_atomically(folder / "config.json", job.config_json());
+            tokenizer->save(folder);
+            take_along_generation_config(weights, folder);
+            write_file_atomically(folder / "config.json", config_json);
           },
       .listener = run_log.get(),
       .measures_parts = config.wall_clock_breakdown};
@@ -313,7 +314,9 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
                  .shares_memory = launch.mpi && launch.mpi->shares_memory(),
                  .data_bytes = bytes_of(job.train_data()),
                  .stages = sharding.stages};
-  run.options.async_save &= training::saves_before_the_end(config.training, job.train_data(), launch.num_ranks);
+  if (run.options.async_save) {
+    run.options.async_save = training::saves_before_the_end(config.training, job.train_data(), launch.num_ranks);
+  }
   if (job.has_evaluation()) {
     run.evaluation = evaluation_batch(job.eval_batch_size());
     run.evaluation_rows = job.evaluation_data().size();

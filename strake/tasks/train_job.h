@@ -31,7 +31,7 @@ class TrainJob {
   virtual ~TrainJob() = default;
 
   const data::TokenDataset& train_data() const { return inputs_.train; }
-  const tokenizers::Tokenizer& tokenizer() const { return *inputs_.tokenizer; }
+  const std::shared_ptr<const tokenizers::Tokenizer>& tokenizer() const { return inputs_.tokenizer; }
   // The checkpoint that training starts from; empty: from initial values.
   const std::filesystem::path& weights() const { return weights_; }
   // Of its head.

@@ -173,7 +173,8 @@ std::vector<int64_t> copied_bytes(const MemoryPlanRequest& request) {
     int64_t trained = 0;
     for (const UnitPlacement& unit : placements) trained += unit.is_frozen ? 0 : unit.layout.size(rank);
     bytes[static_cast<size_t>(rank)] =
-        elements_of_part(request.model, rank, request.num_ranks) * 4 + trained * state_bytes(request.options);
+        elements_of_part(request.model, rank, request.num_ranks) * static_cast<int64_t>(sizeof(float)) +
+        trained * state_bytes(request.options);
   }
   return bytes;
 }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "strake/core/error.h"
-#include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/core/log.h"
 #include "strake/models/weights.h"
@@ -89,9 +88,7 @@ void write_index(const models::Model& model, const std::vector<int>& writers, in
   }
   const auto bytes = model.num_parameters() * static_cast<int64_t>(sizeof(float));
   const Json index{{"metadata", {{"total_size", bytes}}}, {"weight_map", names}};
-  files.add([path = files.folder() / tensors::kWeightsIndexFile, text = json_text(index, 2) + "\n"] {
-    write_file_atomically(path, text);
-  });
+  files.add_text(tensors::kWeightsIndexFile, json_text(index, 2) + "\n");
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <set>
 
 #include "strake/core/error.h"
-#include "strake/core/file.h"
 #include "strake/core/json.h"
 #include "strake/core/parse_integer.h"
 #include "strake/tensors/safetensors.h"
@@ -215,9 +214,7 @@ void write_run(const models::Model& model, ShardedParameters& parameters, const 
   if (parameters.rank() != 0) return;
   Json document{{"state", to_json(state)}, {"fingerprint", fingerprint}};
   if (const auto frozen = frozen_names(model); !frozen.empty()) document["frozen_parameters"] = frozen;
-  files.add([path = files.folder() / kStateFile, text = json_text(document, 2) + "\n"] {
-    write_file_atomically(path, text);
-  });
+  files.add_text(kStateFile, json_text(document, 2) + "\n");
 }
 
 monitor::TrainerState read_history(const fs::path& folder) {

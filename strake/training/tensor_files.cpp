@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+
 namespace strake::training {
 
 void TensorFiles::begin(const std::string& name, std::vector<tensors::SafetensorsWriter::Entry> entries,
@@ -21,8 +24,15 @@ void TensorFiles::add(std::function<void()> write) {
   others_.push_back(std::move(write));
 }
 
+void TensorFiles::add_text(const std::string& name, std::string text) {
+  add([path = folder_ / name, text = std::move(text)] { write_file_atomically(path, text); });
+}
+
 void TensorFiles::write_all(const std::stop_token& stop) {
-  for (const auto& write : others_) write();
+  for (const auto& write : others_) {
+    require(!stop.stop_requested(), ErrorKind::kInterrupted, "{} is not needed any more", folder_.string());
+    write();
+  }
   for (const NamedFile& file : files_) sums_[file.name] = file.writer->commit(stop);
 }
 

@@ -25,8 +25,10 @@ class TensorFiles {
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  // Writes other files than those of tensors; later, if it is to be so.
+  // Writes other files than those of tensors, or keeps `write` for later, when another thread calls it: it must own
+  // what it needs.
   void add(std::function<void()> write);
+  void add_text(const std::string& name, std::string text);
   // The next file of tensors: its name, tensors and metadata; then its tensors in their order, on the CPU. See
   // SafetensorsWriter.
   void begin(const std::string& name, std::vector<tensors::SafetensorsWriter::Entry> entries,

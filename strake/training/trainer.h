@@ -43,7 +43,8 @@ struct TrainerInputs {
   std::optional<std::filesystem::path> resume_from;  // a verified checkpoint folder
   Json fingerprint;                                  // what must not change between start and resume
   std::string kernels = {};                          // that compute: others round otherwise, which a resumed run tells
-  // Rank 0: writes config.json and tokenizer files into a folder.
+  // Rank 0: writes config.json and tokenizer files into a folder. Owns what it needs: a copy of it may be called by
+  // another thread, which a run that ends with an error does not wait for.
   std::function<void(const std::filesystem::path&)> write_companions;
   RunListener* listener = nullptr;             // rank 0
   bool measures_parts = false;                 // of steps: StepReport::parts

@@ -57,9 +57,7 @@ void Trainer::save(TensorFiles::Write when) {
     write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, files);
     if (writer) {
       files.add([write = inputs_.write_companions, folder = files.folder()] { write(folder); });
-      files.add([path = files.folder() / kHistoryFile, text = monitor::to_json_text(history_)] {
-        write_file_atomically(path, text);
-      });
+      files.add_text(kHistoryFile, monitor::to_json_text(history_));
     }
   } catch (...) {
     // Others still write into it, and would report as the error that it is gone.

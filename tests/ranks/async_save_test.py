@@ -72,6 +72,13 @@ def on_slow_disk(seconds):
     return {"LD_PRELOAD": SLOW_DISK, "STRAKE_TEST_FSYNC_SECONDS": str(seconds)}
 
 
+def start_on_slow_disk(seconds, kind, ranks, inputs, folder):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in on_slow_disk(seconds).items():
+            patch.setenv(name, value)
+        return Job(kind, ranks, inputs, folder, **RUN, async_save=True)
+
+
 def is_writing(folder, step):
     """Whether a run has taken steps since a checkpoint that is not there yet."""
     return logged_steps(folder) > step + 1 and not (folder / f"checkpoint-{step}").exists()
@@ -80,10 +87,7 @@ def is_writing(folder, step):
 @pytest.fixture(params=[("threads", 1), ("threads", 2), ("processes", 2)], ids=["alone", "threads", "processes"])
 def writing(request, inputs, tmp_path):
     """A job that has gone on from step 8 while its checkpoint is being written, that of step 4 is there."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in on_slow_disk(1).items():
-            patch.setenv(name, value)
-        job = Job(*request.param, inputs, tmp_path / "run", **RUN, async_save=True)
+    job = start_on_slow_disk(1, *request.param, inputs, tmp_path / "run")
     job.wait_for(lambda folder: is_writing(folder, 8))
     assert (job.folder / "checkpoint-4" / "manifest.json").exists()
     return job
@@ -116,11 +120,8 @@ def test_a_run_that_is_asked_to_end_finishes_what_is_being_written(inputs, whole
 
 @needs_slow_disk
 def test_a_rank_that_dies_ends_the_others_although_the_disk_hangs(inputs, tmp_path):
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in on_slow_disk(60).items():
-            patch.setenv(name, value)
-        job = Job("processes", 2, inputs, tmp_path / "run", **RUN, async_save=True)
-        job.wait_for(lambda folder: is_writing(folder, 4))
+    job = start_on_slow_disk(60, "processes", 2, inputs, tmp_path / "run")
+    job.wait_for(lambda folder: is_writing(folder, 4))
     os.kill(job.processes()[-1], signal.SIGKILL)
     code, log = job.end()  # long before the disk
     assert code != 0, log
