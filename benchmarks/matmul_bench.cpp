@@ -6,8 +6,10 @@
 // engine: its "percent" is of their own rates, as that of the loop is. STRAKE_NUM_THREADS sets the threads (1 if
 // unset). Arguments after Google Benchmark's own: none. Operands are packed in each call, as in training, but for
 // "packed", which is as inference computes it: the weight is packed once and multiplied in measured blocks, each thread
-// takes its share of the rows, which lie apart, and ffn1 is activated; "layer" are all four, one after the other. In
-// int8, rows are quantized in each call; its peak is that of integers.
+// takes its share of the rows, which lie apart, and ffn1 is activated; "layer" are all four, one after the other. Int8,
+// whose peak is that of integers, is timed with the quantization of what it reads: as in an engine, ffn2 quantizes the
+// rows of ffn1 in the product, the other rows are quantized, a few at a time, when they have just been written. That
+// writing, an engine's attention and norms, is not timed.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/randn.h>
@@ -125,8 +127,9 @@ class PackedLinear {
       : activation_(activation_of(layer)), bias_(at::randn({layer.outputs}).to(kTypeOf<T>)), weight_(pack(layer)) {}
 
   int64_t scratch_floats(int64_t rows) const { return kernels::matmul_scratch<T, T>(rows, weight_); }
-  void multiply(int64_t rows, const kernels::MatrixOperand<T>& x, const at::Tensor& y, int64_t first,
-                float* scratch) const {
+  double seconds(int64_t rows, const kernels::MatrixOperand<T>& x, const at::Tensor& y, int64_t first,
+                 float* scratch) const {
+    const auto start = Clock::now();
     const kernels::MatmulResult<T, T> result{.c = storage<T>(y) + first * y.size(1),
                                              .stride = y.size(1),
                                              .bias = const_storage<T>(bias_),
@@ -134,6 +137,7 @@ class PackedLinear {
     kernels::matmul_on_thread<T, T>(
         {.rows = rows, .columns = weight_.columns(), .depth = weight_.depth(), .a = x, .b = {}, .result = result},
         weight_, scratch);
+    return seconds_since(start);
   }
 
  private:
@@ -154,20 +158,57 @@ class QuantizedLinear {
   explicit QuantizedLinear(const Layer& layer)
       : activation_(activation_of(layer)), bias_(at::randn({layer.outputs})), weight_(pack(layer)) {}
 
-  int64_t scratch_floats(int64_t rows) const { return kernels::int8_matmul_scratch(rows, weight_); }
-  void multiply(int64_t rows, const kernels::MatrixOperand<Value>& x, const at::Tensor& y, int64_t first,
-                float* scratch) const {
-    kernels::int8_matmul_on_thread<Value>({.rows = rows,
-                                           .a = x.data,
-                                           .a_stride = x.stride,
-                                           .c = storage<Value>(y) + first * y.size(1),
-                                           .c_stride = y.size(1),
-                                           .bias = bias_.const_data_ptr<float>(),
-                                           .activation = activation_},
-                                          weight_, scratch);
+  int64_t scratch_floats(int64_t rows) const {
+    return kernels::int8_matmul_scratch(rows, weight_) + whole(rows) * (quantized_stride() / 4 + 1) +
+           kRowsAtOnce * row_stride() / 2;
+  }
+  double seconds(int64_t rows, const kernels::MatrixOperand<Value>& x, const at::Tensor& y, int64_t first,
+                 float* scratch) const {
+    kernels::Int8Matmul<Value> product{.rows = rows,
+                                       .a = x.data,
+                                       .a_stride = x.stride,
+                                       .c = storage<Value>(y) + first * y.size(1),
+                                       .c_stride = y.size(1),
+                                       .bias = bias_.const_data_ptr<float>(),
+                                       .activation = activation_};
+    double seconds = 0;
+    if (weight_.depth() != kWide) {
+      const int64_t floats = whole(rows) * quantized_stride() / 4;
+      product.quantized = {reinterpret_cast<int8_t*>(scratch), quantized_stride(), scratch + floats};
+      scratch += floats + whole(rows);
+      seconds += seconds_to_quantize(rows, x, product.quantized, reinterpret_cast<Value*>(scratch));
+      scratch += kRowsAtOnce * row_stride() / 2;
+    }
+    const auto start = Clock::now();
+    kernels::int8_matmul_on_thread<Value>(product, weight_, scratch);
+    return seconds + seconds_since(start);
   }
 
  private:
+  static constexpr int64_t kRowsAtOnce = 16;
+
+  static int64_t whole(int64_t rows) {
+    return (rows + kernels::kRowsTogether - 1) / kernels::kRowsTogether * kernels::kRowsTogether;
+  }
+  int64_t quantized_stride() const { return kernels::quantized_stride(weight_.depth()); }
+  int64_t row_stride() const { return kernels::row_stride<Value>(weight_.depth()); }
+
+  // Of rows that have just been written to `written`.
+  double seconds_to_quantize(int64_t rows, const kernels::MatrixOperand<Value>& x, const kernels::QuantizedRows& to,
+                             Value* written) const {
+    double seconds = 0;
+    for (int64_t row = 0; row < rows; row += kRowsAtOnce) {
+      const int64_t some = std::min(kRowsAtOnce, rows - row);
+      for (int64_t i = 0; i < some; ++i) {
+        std::copy_n(x.data + (row + i) * x.stride, weight_.depth(), written + i * row_stride());
+      }
+      const auto start = Clock::now();
+      kernels::quantize_rows({written, row_stride(), some, weight_.depth()}, to.from(row));
+      seconds += seconds_since(start);
+    }
+    return seconds;
+  }
+
   static kernels::QuantizedMatrix pack(const Layer& layer) {
     const at::Tensor weight = at::randn({layer.outputs, layer.inputs});
     const kernels::QuantizedMatrix packed(weight.const_data_ptr<float>(), layer.inputs, layer.outputs);
@@ -199,13 +240,14 @@ void packed_forward(benchmark::State& state, std::span<const Layer> layers, c10:
     parallel_for(num_threads(), 1, [&](int64_t thread, int64_t) {
       const int64_t begin = std::min(kTokens, thread * rows);
       const int64_t count = std::min(kTokens, begin + rows) - begin;
-      const auto start = Clock::now();
+      double seconds = 0;
       for (size_t i = 0; i < linears.size(); ++i) {
         const at::Tensor& x = inputs.at(layers[i].inputs);
-        linears[i].multiply(count, {const_storage<T>(x) + begin * x.size(1), x.size(1)}, outputs.at(layers[i].outputs),
-                            begin, scratch[static_cast<size_t>(thread)].data());
+        seconds +=
+            linears[i].seconds(count, {const_storage<T>(x) + begin * x.size(1), x.size(1)},
+                               outputs.at(layers[i].outputs), begin, scratch[static_cast<size_t>(thread)].data());
       }
-      rates[static_cast<size_t>(thread)] = flops_of(layers, count) / seconds_since(start);
+      rates[static_cast<size_t>(thread)] = flops_of(layers, count) / seconds;
     });
     return std::accumulate(rates.begin(), rates.end(), 0.0);
   });

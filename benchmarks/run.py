@@ -322,7 +322,8 @@ def linears():
         rows.append(row("strake", f"{precision}, all four", f"packed_forward/layer/{precision}/strake", True))
     notes = [
         "Linear layers of RoBERTa-base at 864 tokens, with bias, in ffn1 also GELU; int8 with the quantization of its"
-        " input. All four: one after the other, ffn2 on what ffn1 gave.",
+        " input: ffn2's in the product, the others' of rows that have just been written, as in an engine. All four: one"
+        " after the other, ffn2 on what ffn1 gave.",
         "Share of the peak: of a loop of the same instruction on registers. The clock of a processor falls under its"
         " widest instructions and with what its neighbours do, so all threads run that loop for 0.2 ms behind each"
         " product, and the share is the median of these. strake's threads take rows, as an engine's do, and both are"

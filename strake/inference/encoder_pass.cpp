@@ -48,12 +48,13 @@ struct Rows {
 // Buffers of a thread, or, but for the scratch, of threads that share a chunk.
 template <typename T>
 struct Arrays {
-  Rows<T> hidden;  // [tokens, hidden_size]
-  Rows<T> first;   // [tokens, hidden_size]
-  Rows<T> second;  // [tokens, hidden_size]
-  Rows<T> wide;    // [tokens, max(3 hidden_size, intermediate_size)]
-  float* lse;      // [tokens, heads]
-  float* mean;     // [tokens], like those below
+  Rows<T> hidden;                    // [tokens, hidden_size]
+  Rows<T> first;                     // [tokens, hidden_size]
+  Rows<T> second;                    // [tokens, hidden_size]
+  Rows<T> wide;                      // [tokens, max(3 hidden_size, intermediate_size)]
+  kernels::QuantizedRows quantized;  // [tokens, hidden_size], what the next linear layer reads if that is in int8
+  float* lse;                        // [tokens, heads]
+  float* mean;                       // [tokens], like those below
   float* rstd;
   int32_t* positions;
   int32_t* types;
@@ -67,7 +68,14 @@ struct ArraySizes {
   int64_t wide;
   int64_t heads;
   int64_t scratch;  // floats
+  bool has_int8;
 };
+
+kernels::QuantizedRows cut_quantized(Cutter& cutter, int64_t tokens, int64_t columns) {
+  const int64_t rows = (tokens + kernels::kRowsTogether - 1) / kernels::kRowsTogether * kernels::kRowsTogether;
+  const int64_t stride = kernels::quantized_stride(columns);
+  return {cutter.take<int8_t>(rows * stride), stride, cutter.take<float>(tokens)};
+}
 
 template <typename T>
 Arrays<T> cut(Cutter& cutter, const ArraySizes& sizes) {
@@ -80,6 +88,7 @@ Arrays<T> cut(Cutter& cutter, const ArraySizes& sizes) {
           .first = rows(sizes.hidden),
           .second = rows(sizes.hidden),
           .wide = rows(sizes.wide),
+          .quantized = sizes.has_int8 ? cut_quantized(cutter, tokens, sizes.hidden) : kernels::QuantizedRows{},
           .lse = cutter.take<float>(tokens * sizes.heads),
           .mean = cutter.take<float>(tokens),
           .rstd = cutter.take<float>(tokens),
@@ -150,7 +159,8 @@ class TypedPass final : public EncoderPass {
                            .hidden = hidden_,
                            .wide = std::max(3 * hidden_, config.intermediate_size),
                            .heads = heads_,
-                           .scratch = scratch_floats(weights_, config, capacity)};
+                           .scratch = scratch_floats(weights_, config, capacity),
+                           .has_int8 = plan_.precision == Precision::kInt8};
     for (int i = 0; i < capacity.threads; ++i) arenas_.emplace_back(sizes);
     choose_forms();
   }
@@ -230,30 +240,42 @@ class TypedPass final : public EncoderPass {
     int64_t bad_row = Meeting::kNothing;
     const auto linear = [&](Linear which, const Rows<T>& x, const Target<T>& to) {
       const auto& weights = layer.linears[static_cast<size_t>(which)];
-      const bool in_int8 = in_int8_[static_cast<size_t>(index * kLinears) + static_cast<size_t>(which)];
-      bad_row = chunk.share.least(layer_product({x, rows, chunk.share.part()}, weights, in_int8, to));
+      const bool in_int8 = computes_in_int8(index, which);
+      const Operand operand{x, rows, chunk.share.part(),
+                            reads_quantized(which) ? arrays.quantized : kernels::QuantizedRows{}};
+      bad_row = chunk.share.least(layer_product(operand, weights, in_int8, to));
       return bad_row == Meeting::kNothing;
     };
     if (!linear(Linear::kQkv, arrays.hidden, {arrays.wide, arrays.scratch})) return Stop{Linear::kQkv, bad_row};
-    attend(chunk);
-    if (index + 1 == std::ssize(weights_.layers) && reads_first_tokens()) {
-      rows = chunk.tokens.num_sequences();
-      if (chunk.share.leads()) {
-        keep_first_tokens(rows, arrays.offsets, arrays.first);
-        keep_first_tokens(rows, arrays.offsets, arrays.hidden);
-      }
-      chunk.share.wait();
-    }
+    rows = attend(index, chunk);
     if (!linear(Linear::kAttentionOutput, arrays.first, {arrays.second, arrays.scratch})) {
       return Stop{Linear::kAttentionOutput, bad_row};
     }
-    normalize(layer.attention_norm, rows, {arrays.second, &arrays.hidden, arrays.first}, chunk);
+    normalize(layer.attention_norm, rows,
+              {arrays.second, &arrays.hidden, arrays.first, computes_in_int8(index, Linear::kIntermediate)}, chunk);
     if (!linear(Linear::kIntermediate, arrays.first, {arrays.wide, arrays.scratch, activation_})) {
       return Stop{Linear::kIntermediate, bad_row};
     }
     if (!linear(Linear::kOutput, arrays.wide, {arrays.second, arrays.scratch})) return Stop{Linear::kOutput, bad_row};
-    normalize(layer.output_norm, rows, {arrays.second, &arrays.first, arrays.hidden}, chunk);
+    normalize(layer.output_norm, rows,
+              {arrays.second, &arrays.first, arrays.hidden, computes_in_int8(index + 1, Linear::kQkv)}, chunk);
     return std::nullopt;
+  }
+
+  bool computes_in_int8(int64_t layer, Linear linear) const {
+    const auto at = static_cast<size_t>(layer * kLinears) + static_cast<size_t>(linear);
+    return at < in_int8_.size() && in_int8_[at];  // behind the last layer there is none
+  }
+
+  // What it reads is quantized by what wrote it, row by row, while that is in a near cache. The intermediate rows are
+  // whole only when they have left it, so that their product quantizes them.
+  static bool reads_quantized(Linear linear) { return linear != Linear::kOutput; }
+
+  void quantize(const Rows<T>& x, const Share::Range& rows, const Arrays<T>& arrays) const {
+    if constexpr (std::is_same_v<T, kernels::BFloat16>) {
+      kernels::quantize_rows({.data = x.row(rows.begin), .stride = x.stride, .rows = rows.size(), .depth = hidden_},
+                             arrays.quantized.from(rows.begin));
+    }
   }
 
   void classify(int64_t rows, const Chunk& chunk, float* outputs) const {
@@ -274,6 +296,7 @@ class TypedPass final : public EncoderPass {
     Rows<T> x;
     int64_t rows;
     const kernels::ThreadPart& part;
+    kernels::QuantizedRows quantized = {};  // what a layer in int8 reads instead, where it has data
   };
   template <typename Out>
   struct Target {
@@ -304,6 +327,7 @@ class TypedPass final : public EncoderPass {
         const int64_t row = kernels::int8_matmul_on_thread<T>({.rows = operand.rows,
                                                                .a = operand.x.data,
                                                                .a_stride = operand.x.stride,
+                                                               .quantized = operand.quantized,
                                                                .c = to.y.data,
                                                                .c_stride = to.y.stride,
                                                                .bias = quantized.bias.data(),
@@ -320,22 +344,29 @@ class TypedPass final : public EncoderPass {
     Rows<T> x;                // overwritten with the sum
     const Rows<T>* residual;  // may be null
     Rows<T> y;
+    bool quantized = false;  // also to arrays.quantized
   };
   void normalize(const NormWeights<T>& norm, int64_t rows, const NormOperands& operands, const Chunk& chunk) const {
+    constexpr int64_t kRowsInNearCache = 8;
     const Share::Range mine = chunk.share.range(rows);
-    kernels::residual_layer_norm_forward<T>(
-        {.x = operands.x.row(mine.begin),
-         .residual = operands.residual == nullptr ? nullptr : operands.residual->row(mine.begin),
-         .gamma = norm.gamma.data(),
-         .beta = norm.beta.data(),
-         .sum = operands.x.row(mine.begin),
-         .y = operands.y.row(mine.begin),
-         .mean = chunk.arrays.mean + mine.begin,
-         .rstd = chunk.arrays.rstd + mine.begin,
-         .tokens = mine.size(),
-         .columns = hidden_,
-         .stride = operands.y.stride,  // that of all three
-         .eps = eps_});
+    const int64_t step = operands.quantized ? kRowsInNearCache : std::max<int64_t>(mine.size(), 1);
+    for (int64_t begin = mine.begin; begin < mine.end; begin += step) {
+      const Share::Range some{begin, std::min(mine.end, begin + step)};
+      kernels::residual_layer_norm_forward<T>(
+          {.x = operands.x.row(some.begin),
+           .residual = operands.residual == nullptr ? nullptr : operands.residual->row(some.begin),
+           .gamma = norm.gamma.data(),
+           .beta = norm.beta.data(),
+           .sum = operands.x.row(some.begin),
+           .y = operands.y.row(some.begin),
+           .mean = chunk.arrays.mean + some.begin,
+           .rstd = chunk.arrays.rstd + some.begin,
+           .tokens = some.size(),
+           .columns = hidden_,
+           .stride = operands.y.stride,  // that of all three
+           .eps = eps_});
+      if (operands.quantized) quantize(operands.y, some, chunk.arrays);
+    }
     chunk.share.wait();
   }
 
@@ -377,31 +408,61 @@ class TypedPass final : public EncoderPass {
       lookup.type = table(weights_.embeddings.token_type, arrays.types + mine.begin);
     }
     kernels::embedding_forward<T>(lookup);
-    normalize(weights_.embeddings.norm, tokens.num_tokens(), {arrays.first, nullptr, arrays.hidden}, chunk);
+    normalize(weights_.embeddings.norm, tokens.num_tokens(),
+              {arrays.first, nullptr, arrays.hidden, computes_in_int8(0, Linear::kQkv)}, chunk);
   }
 
-  // arrays.first = attention(arrays.wide)
-  void attend(const Chunk& chunk) const {
+  // arrays.first = attention(arrays.wide), and quantized where the next linear layer wants it. Returns its rows: in the
+  // last layer of a head that reads no others, the first of each sequence.
+  int64_t attend(int64_t layer, const Chunk& chunk) const {
+    const Arrays<T>& arrays = chunk.arrays;
+    const bool of_first_tokens = layer + 1 == std::ssize(weights_.layers) && reads_first_tokens();
+    const bool quantizes = computes_in_int8(layer, Linear::kAttentionOutput);
+    const bool at_once = quantizes && !of_first_tokens && chunk.share.is_whole();  // else rows are not whole yet
+    for (int64_t s = 0; s < chunk.tokens.num_sequences(); ++s) {
+      attend_sequence(s, chunk);
+      if (at_once) quantize(arrays.first, {arrays.offsets[s], arrays.offsets[s + 1]}, arrays);
+    }
+    chunk.share.wait();
+    int64_t rows = chunk.tokens.num_tokens();
+    if (of_first_tokens) {
+      rows = chunk.tokens.num_sequences();
+      if (chunk.share.leads()) {
+        keep_first_tokens(rows, arrays.offsets, arrays.first);
+        keep_first_tokens(rows, arrays.offsets, arrays.hidden);
+      }
+      chunk.share.wait();
+    }
+    if (quantizes && !at_once) {
+      quantize(arrays.first, chunk.share.range(rows), arrays);
+      chunk.share.wait();
+    }
+    return rows;
+  }
+
+  // This thread's heads of a sequence.
+  void attend_sequence(int64_t sequence, const Chunk& chunk) const {
     const Arrays<T>& arrays = chunk.arrays;
     const int64_t head_dim = hidden_ / heads_;
     const Share::Range mine = chunk.share.range(heads_);
-    const T* const q = arrays.wide.data + mine.begin * head_dim;
-    if (mine.size() > 0) {
-      kernels::attention_forward_on_thread<T>({.shape = {.offsets = arrays.offsets,
-                                                         .num_sequences = chunk.tokens.num_sequences(),
-                                                         .num_heads = mine.size(),
-                                                         .head_dim = head_dim,
-                                                         .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))},
-                                               .q = q,
-                                               .k = q + hidden_,
-                                               .v = q + 2 * hidden_,
-                                               .qkv_stride = arrays.wide.stride,
-                                               .out = arrays.first.data + mine.begin * head_dim,
-                                               .out_stride = arrays.first.stride,
-                                               .lse = arrays.lse + mine.begin * chunk.tokens.num_tokens()},
-                                              arrays.scratch);
-    }
-    chunk.share.wait();
+    if (mine.size() == 0) return;
+    const int64_t row = arrays.offsets[sequence];
+    const int32_t offsets[] = {0, arrays.offsets[sequence + 1] - arrays.offsets[sequence]};
+    const T* const q = arrays.wide.row(row) + mine.begin * head_dim;
+    kernels::attention_forward_on_thread<T>(
+        {.shape = {.offsets = offsets,
+                   .num_sequences = 1,
+                   .num_heads = mine.size(),
+                   .head_dim = head_dim,
+                   .scale = 1.0F / std::sqrt(static_cast<float>(head_dim))},
+         .q = q,
+         .k = q + hidden_,
+         .v = q + 2 * hidden_,
+         .qkv_stride = arrays.wide.stride,
+         .out = arrays.first.row(row) + mine.begin * head_dim,
+         .out_stride = arrays.first.stride,
+         .lse = arrays.lse + mine.begin * chunk.tokens.num_tokens() + row * mine.size()},
+        arrays.scratch);
   }
 
   // Sums in the order of the tokens: a sequence's result depends on nothing else.

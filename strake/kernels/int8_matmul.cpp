@@ -125,12 +125,20 @@ std::string QuantizedMatrix::layout(Isa highest) {
                      kLayoutVersion);
 }
 
+void quantize_rows(const RowsToQuantize& from, const QuantizedRows& to, Isa highest) {
+  require(from.stride >= from.depth && to.stride == quantized_stride(from.depth), ErrorKind::kInternal,
+          "rows of {} numbers, {} apart, are quantized to rows {} bytes apart", from.depth, from.stride, to.stride);
+  pick(kLadder<BFloat16>, highest).quantize(from, to);
+}
+
 template <typename Out>
 int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix& b, float* scratch,
                               const ThreadPart& part) {
-  require(args.rows >= 0 && args.a_stride >= b.depth() && args.c_stride >= b.columns(), ErrorKind::kInternal,
-          "int8 product of {} rows with strides {} and {} and B[{}, {}]", args.rows, args.a_stride, args.c_stride,
-          b.depth(), b.columns());
+  const bool quantizes = args.quantized.data == nullptr;
+  const bool holds_rows = quantizes ? args.a_stride >= b.depth() : args.quantized.stride == quantized_stride(b.depth());
+  require(args.rows >= 0 && holds_rows && args.c_stride >= b.columns(), ErrorKind::kInternal,
+          "int8 product of {} rows with strides {} and {} and B[{}, {}]", args.rows,
+          quantizes ? args.a_stride : args.quantized.stride, args.c_stride, b.depth(), b.columns());
   if (args.rows == 0 || b.columns() == 0) return kAllRowsFinite;
   const auto& rung = pick(kLadder<Out>, b.isa());
   const ThreadGrid grid(part.count, pieces_of(args.rows, rung.tile.rows), pieces_of(b.columns(), rung.tile.columns));
@@ -139,7 +147,11 @@ int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix
   const auto [panel_begin, panel_end] = grid.panels_of(part.index);
   Int8Matmul<Out> mine = args;
   mine.rows = std::min(args.rows, grid.rows_of(part.index).end * rung.tile.rows) - first_row;
-  mine.a += first_row * args.a_stride;
+  if (quantizes) {
+    mine.a += first_row * args.a_stride;
+  } else {
+    mine.quantized = args.quantized.from(first_row);
+  }
   mine.c += first_row * args.c_stride;
   const int64_t bad = rung.multiply({.args = mine,
                                      .b = b,

@@ -12,10 +12,10 @@
 #include "strake/kernels/thread_part.h"
 
 // Linear layers in int8. Both operands are quantized symmetrically, without zero points: weights once, with a scale for
-// each output column, activations while they are packed, with a scale for each row (the scheme of Dettmers et al.,
-// "LLM.int8()", 2022, section 2, without its outliers). Sums of products are exact 32-bit integers, so that their order
-// does not matter: an element of the result depends on its row, its column and the depth alone, and all rungs give the
-// same bits, but for an activation: the reference computes that one with the standard library.
+// each output column, activations by quantize_rows() or in the product, with a scale for each row (the scheme of
+// Dettmers et al., "LLM.int8()", 2022, section 2, without its outliers). Sums of products are exact 32-bit integers, so
+// that their order does not matter: an element of the result depends on its row, its column and the depth alone, and
+// all rungs give the same bits, but for an activation: the reference computes that one with the standard library.
 //
 // A row's largest magnitude becomes 127: scale = largest / 127, q = x times (127 / largest), rounded to nearest even
 // (of a row once, by a fused multiply-add; of a column after the product). A row or column whose largest magnitude is
@@ -64,12 +64,39 @@ class QuantizedMatrix {
   CacheBlocks blocks_;
 };
 
+// Rows of activations in int8, each on cache lines and filled up with 0 to whole ones. A scale is NaN where a number of
+// its row was not finite. Products read whole tiles of rows: there is memory for a multiple of kRowsTogether of them.
+struct QuantizedRows {
+  int8_t* data = nullptr;   // [rows, depth]
+  int64_t stride = 0;       // bytes, quantized_stride(depth)
+  float* scales = nullptr;  // [rows]
+
+  QuantizedRows from(int64_t row) const { return {data + row * stride, stride, scales + row}; }
+};
+
+inline constexpr int64_t kRowsTogether = 32;
+
+// An odd number of cache lines, as row_stride().
+constexpr int64_t quantized_stride(int64_t depth) { return row_stride<int8_t>(depth); }
+
+struct RowsToQuantize {
+  const BFloat16* data;
+  int64_t stride;
+  int64_t rows;
+  int64_t depth;
+  int64_t rows_after = 0;  // that lie behind them and are wanted next: they are asked for
+};
+
+// Cheap while the rows are in a near cache, that is just behind what wrote them. All rungs give the same bits.
+void quantize_rows(const RowsToQuantize& from, const QuantizedRows& to, Isa highest = best_isa());
+
 // C[rows, columns] = activation(A[rows, depth] B + bias), where B is a QuantizedMatrix. Rows of A and C are contiguous.
 template <typename Out>
 struct Int8Matmul {
   int64_t rows = 0;
-  const BFloat16* a = nullptr;
+  const BFloat16* a = nullptr;  // quantized by the product, block by block
   int64_t a_stride = 0;
+  QuantizedRows quantized = {};  // instead of `a`, where it has data
   Out* c = nullptr;
   int64_t c_stride = 0;
   const float* bias = nullptr;  // [columns], or null: none

@@ -7,6 +7,9 @@ namespace strake::kernels {
 // Added to a small number it leaves an integer, the nearest and of two the even one, in the sum's lowest bits.
 inline constexpr float kRoundingAddend = 12'582'912;  // 1.5 * 2^23
 
+// Quantized rows are filled up with 0 to whole cache lines.
+constexpr int64_t filled_bytes(int64_t depth) { return (depth + 63) / 64 * 64; }
+
 // How a rung packs. A panel of B is [units, columns of the tile, depth_per_unit] numbers; depths up to the next
 // multiple of depth_step, and columns beyond the last, are 0.
 struct Int8Tile {
@@ -32,6 +35,7 @@ struct Int8MatmulRung {
   Int8Tile tile;
   int64_t (*scratch)(int64_t rows, const QuantizedMatrix& b);  // floats; grows with the rows
   int64_t (*multiply)(const Int8MatmulPart<Out>&);
+  void (*quantize)(const RowsToQuantize&, const QuantizedRows&);
 };
 
 namespace reference {

@@ -61,28 +61,58 @@ struct Product {
   int64_t first_bad = kAllRowsFinite;
 };
 
+// Rows with their memory, in which there is something else before they are quantized.
+class QuantizedArray {
+ public:
+  QuantizedArray(const Shape& shape, const Operands& operands, Isa isa)
+      : capacity_((shape.rows + kRowsTogether - 1) / kRowsTogether * kRowsTogether),
+        memory_(capacity_ * (quantized_stride(shape.depth) / 4 + 1)) {
+    std::fill_n(memory_.data(), memory_.count(), 5.0F);
+    quantize_rows({operands.a.data(), shape.depth + kGap, shape.rows, shape.depth}, rows(shape), isa);
+  }
+  QuantizedRows rows(const Shape& shape) {
+    const int64_t stride = quantized_stride(shape.depth);
+    return {reinterpret_cast<int8_t*>(memory_.data()), stride, memory_.data() + capacity_ * stride / 4};
+  }
+
+ private:
+  int64_t capacity_;
+  AlignedFloats memory_;
+};
+
 template <typename Out>
-Product<Out> multiply(const Shape& shape, const Operands& operands, const QuantizedMatrix& b,
-                      std::optional<Activation> activation = std::nullopt, int parts = 1) {
+Product<Out> multiply_parts(const Shape& shape, const QuantizedMatrix& b, Int8Matmul<Out> args, int parts) {
   const int64_t stride = shape.columns + kGap;
   Product<Out> result{std::vector<Out>(static_cast<size_t>(shape.rows * stride), from_float<Out>(77))};
+  args.c = result.c.data();
+  args.c_stride = stride;
   constexpr int64_t kGuard = 16;
   for (int i = 0; i < parts; ++i) {
     AlignedFloats scratch(int8_matmul_scratch(shape.rows, b) + kGuard);
     float* const guard = scratch.data() + int8_matmul_scratch(shape.rows, b);
     std::fill_n(guard, kGuard, 5.0F);
-    const int64_t bad = int8_matmul_on_thread<Out>({.rows = shape.rows,
-                                                    .a = operands.a.data(),
-                                                    .a_stride = shape.depth + kGap,
-                                                    .c = result.c.data(),
-                                                    .c_stride = stride,
-                                                    .bias = operands.bias.data(),
-                                                    .activation = activation},
-                                                   b, scratch.data(), {.index = i, .count = parts});
+    const int64_t bad = int8_matmul_on_thread<Out>(args, b, scratch.data(), {.index = i, .count = parts});
     const bool first = bad != kAllRowsFinite && (result.first_bad == kAllRowsFinite || bad < result.first_bad);
     if (first) result.first_bad = bad;
     EXPECT_EQ(std::count(guard, guard + kGuard, 5.0F), kGuard) << "more scratch was used than asked for";
   }
+  return result;
+}
+
+// With rows that the product quantizes, and the same with rows that were quantized before.
+template <typename Out>
+Product<Out> multiply(const Shape& shape, const Operands& operands, const QuantizedMatrix& b,
+                      std::optional<Activation> activation = std::nullopt, int parts = 1) {
+  Int8Matmul<Out> args{.rows = shape.rows, .bias = operands.bias.data(), .activation = activation};
+  QuantizedArray quantized(shape, operands, b.isa());
+  args.quantized = quantized.rows(shape);
+  const auto from_quantized = multiply_parts<Out>(shape, b, args, parts);
+  args.quantized = {};
+  args.a = operands.a.data();
+  args.a_stride = shape.depth + kGap;
+  const auto result = multiply_parts<Out>(shape, b, args, parts);
+  EXPECT_TRUE(same_bits(from_quantized.c, result.c)) << text(shape, b.isa());
+  EXPECT_EQ(from_quantized.first_bad, result.first_bad) << text(shape, b.isa());
   return result;
 }
 
@@ -315,6 +345,8 @@ TEST(Int8Matmul, RefusesWeightsThatAreNotFiniteAndWrongStrides) {
   std::vector<BFloat16> a(20), c(3);
   const Int8Matmul<BFloat16> narrow{.rows = 1, .a = a.data(), .a_stride = 19, .c = c.data(), .c_stride = 3};
   EXPECT_THROW(int8_matmul_on_thread(narrow, b, nullptr), Error);
+  EXPECT_THROW(quantize_rows({a.data(), 20, 1, 20}, {nullptr, 20, nullptr}), Error);
+  EXPECT_THROW(quantize_rows({a.data(), 19, 1, 20}, {nullptr, quantized_stride(20), nullptr}), Error);
   const Int8Matmul<BFloat16> short_rows{.rows = 1, .a = a.data(), .a_stride = 20, .c = c.data(), .c_stride = 2};
   EXPECT_THROW(int8_matmul_on_thread(short_rows, b, nullptr), Error);
   EXPECT_THROW(QuantizedMatrix(nullptr, kMostInt8Depth + 1, 0), Error);

@@ -5,14 +5,13 @@
 #include "strake/kernels/simd/lanes.h"
 #include "strake/kernels/simd/matmul_pack.h"
 
-// A block of rows is quantized and packed, then multiplied by one panel of B after the other, tile by tile. U is what a
-// rung's instructions take at a time: a unit is kDepthPerUnit numbers that follow each other in depth, in 32 bits of a
-// packed row. A Tiler packs and multiplies tiles.
+// A block of rows is quantized, if it is not, and packed, then multiplied by one panel of B after the other, tile by
+// tile. U is what a rung's instructions take at a time: a unit is kDepthPerUnit numbers that follow each other in
+// depth, in 32 bits of a packed row. A Tiler packs and multiplies tiles.
 namespace strake::kernels {
 namespace {
 
 constexpr int64_t kPackedBlockBytes = int64_t{256} << 10;  // of A at a time, if not said otherwise
-constexpr int64_t kRowAlign = 64;                          // bytes of quantized rows that are read at once, at most
 
 struct Int8TileProduct {
   const float* a;             // a tile's rows, as Tiler::pack leaves them
@@ -74,7 +73,7 @@ inline int64_t int8_units(int64_t depth) {
   return round_up(depth, U::kDepthStep) / U::kDepthPerUnit;
 }
 
-// A packed block of rows.
+// A block of rows, packed, or quantized where a Tiler multiplies those.
 struct Int8Rows {
   const float* a;
   int64_t rows;
@@ -115,25 +114,15 @@ struct Int8Results {
   }
 };
 
-// Where a tile of rows is packed: by way of rows in row-major order, or in place.
-struct Int8PackedTile {
-  int8_t* quantized;  // [kRowsApart of a Tiler, row_bytes]
-  int64_t row_bytes;
-  int64_t units;
-  float* to;
-};
-
 // Tiles of vectors. A tile's rows are packed as [units, rows] units.
 template <class U>
 struct VectorTiler {
   static constexpr int64_t kSums = U::kTileRows * kInt8TileColumns<U>;
-  static constexpr int64_t kRowsApart = U::kTileRows;
+  static constexpr bool kPacks = true;
 
-  static int64_t units_per_row(int64_t units) { return units; }
-  static int8_t* place_of_row(int64_t row, const Int8PackedTile& tile) { return tile.quantized + row * tile.row_bytes; }
-  static void pack(int64_t rows, const Int8PackedTile& tile) {
-    const PanelSource<int8_t> from{.data = tile.quantized, .stride = tile.row_bytes, .along_depth = true};
-    pack_lines_along<U>(from, {.lines = rows, .pitch = rows, .depth = tile.row_bytes}, 0, tile.units, tile.to);
+  static void pack(const QuantizedRows& from, int64_t rows, int64_t units, float* to) {
+    const PanelSource<int8_t> source{.data = from.data, .stride = from.stride, .along_depth = true};
+    pack_lines_along<U>(source, {.lines = rows, .pitch = rows, .depth = from.stride}, 0, units, to);
   }
 
   template <Activation kKind, class Results>
@@ -162,7 +151,7 @@ constexpr uint32_t kInfinityBits = 0x7F80;  // of a BFloat16's magnitude
 // Rows may come from the last-level cache, and a processor foresees no more than its page.
 constexpr int64_t kRowsAhead = 2;
 
-// Quantizes a row of `depth` numbers and fills it with 0 to a multiple of kRowAlign. Returns its scale, NaN if a number
+// Quantizes a row of `depth` numbers and fills it up with 0. Returns its scale, NaN if a number
 // is not finite. `soon` is a row to be asked for meanwhile: its first half while the largest magnitude is looked for,
 // its second half while numbers are quantized, so that memory is never without a request.
 //
@@ -173,30 +162,39 @@ float quantize_row(const BFloat16* row, int64_t depth, int8_t* to, const BFloat1
   const uint32_t bits = U::largest_magnitude(row, depth, soon);
   const float largest = __builtin_bit_cast(float, bits << 16);
   if (bits >= kInfinityBits || largest < kLeastMagnitude) {
-    for (int64_t k = 0; k < round_up(depth, kRowAlign); ++k) to[k] = 0;
+    for (int64_t k = 0; k < filled_bytes(depth); ++k) to[k] = 0;
     return bits >= kInfinityBits ? __builtin_nanf("") : 0.0F;
   }
   U::quantize(row, depth, 127.0F / largest, to, soon + depth / 2);
-  for (int64_t k = depth; k < round_up(depth, kRowAlign); ++k) to[k] = 0;
+  for (int64_t k = depth; k < filled_bytes(depth); ++k) to[k] = 0;
   return largest / 127.0F;
 }
 
-// How a product's scratch is cut, in floats.
+template <class U>
+void quantize_rows_of(const RowsToQuantize& from, const QuantizedRows& to) {
+  for (int64_t row = 0; row < from.rows; ++row) {
+    const BFloat16* const x = from.data + row * from.stride;
+    const BFloat16* const soon = x + smaller(kRowsAhead, from.rows - 1 - row + from.rows_after) * from.stride;
+    to.scales[row] = quantize_row<U>(x, from.depth, to.data + row * to.stride, soon);
+  }
+}
+
+// How a product's scratch is cut, in floats: packed rows, quantized ones and the scales of a block, the sums of tiles.
 template <class U, class Tiler>
 struct Int8Scratch {
   Int8Scratch(int64_t rows, const QuantizedMatrix& b)
-      : units(int8_units<U>(b.depth())), row_units(Tiler::units_per_row(units)) {
+      : units(int8_units<U>(b.depth())), row_bytes(quantized_stride(b.depth())) {
     const int64_t tiles = (rows + U::kTileRows - 1) / U::kTileRows;
-    const int64_t tile_bytes = U::kTileRows * (row_units > 0 ? row_units : 1) * 4;
+    const int64_t unit_bytes = Tiler::kPacks ? units * 4 : row_bytes;
+    const int64_t tile_bytes = U::kTileRows * (unit_bytes > 0 ? unit_bytes : 4);
     block_rows = smaller(tiles, pieces_in(b.blocks().rows_bytes, kPackedBlockBytes, tile_bytes)) * U::kTileRows;
-    row_bytes = round_up(b.depth(), kRowAlign);
-    scales = round_up(block_rows * row_units + U::Simd::kLanes, 16);
-    quantized = scales + round_up(block_rows, 16);
-    sums = quantized + Tiler::kRowsApart * row_bytes / 4;
+    quantized = Tiler::kPacks ? round_up(block_rows * units + U::Simd::kLanes, 16) : 0;
+    scales = quantized + (Tiler::kPacks ? U::kTileRows : block_rows) * row_bytes / 4;
+    sums = scales + round_up(block_rows, 16);
     total = sums + Tiler::kSums;
   }
-  int64_t units, row_units, block_rows, row_bytes;
-  int64_t scales, quantized, sums, total;
+  int64_t units, row_bytes, block_rows;
+  int64_t quantized, scales, sums, total;
 };
 
 template <class U, class Tiler, typename Out>
@@ -205,10 +203,9 @@ class Int8Product {
   explicit Int8Product(const Int8MatmulPart<Out>& part)
       : part_(part),
         cut_(part.args.rows, part.b),
-        packed_(part.scratch),
-        scales_(part.scratch + cut_.scales),
-        results_{part.args, part.b, scales_},
-        quantized_(reinterpret_cast<int8_t*>(part.scratch + cut_.quantized)) {}
+        in_scratch_{reinterpret_cast<int8_t*>(part.scratch + cut_.quantized), cut_.row_bytes,
+                    part.scratch + cut_.scales},
+        results_{part.args, part.b, nullptr} {}
 
   int64_t run() {
     return with_activation(part_.args.activation.value_or(Activation::kIdentity),
@@ -226,32 +223,51 @@ class Int8Product {
     const int64_t step = equal_pieces(tiles, cut_.block_rows / U::kTileRows) * U::kTileRows;
     for (int64_t begin = 0; begin < part_.args.rows; begin += step) {
       const int64_t end = smaller(begin + step, part_.args.rows);
-      pack_rows(begin, end);
+      const Int8Rows rows = take_rows(begin, end);
       results_.first_row = begin;
       for (int64_t column = part_.column_begin; column < part_.column_end; column += kInt8TileColumns<U>) {
-        walk.multiply({packed_, end - begin, cut_.units}, panel_at(column));
+        walk.multiply(rows, panel_at(column));
       }
       walk.finish_all();
     }
     return first_bad_;
   }
 
-  void pack_rows(int64_t begin, int64_t end) {
-    const int64_t depth = part_.b.depth();
-    float* to = packed_;
-    for (int64_t row = begin; row < end; row += U::kTileRows) {
-      const int64_t rows = smaller(U::kTileRows, end - row);
-      const Int8PackedTile tile{quantized_, cut_.row_bytes, cut_.units, to};
-      for (int64_t r = 0; r < rows; ++r) {
-        const BFloat16* const a = part_.args.a + (row + r) * part_.args.a_stride;
-        const BFloat16* const soon = a + smaller(kRowsAhead, part_.args.rows - 1 - row - r) * part_.args.a_stride;
-        const float scale = quantize_row<U>(a, depth, Tiler::place_of_row(r, tile), soon);
-        if (scale != scale && first_bad_ == kAllRowsFinite) first_bad_ = row + r;
-        scales_[row - begin + r] = scale;
+  bool quantizes() const { return part_.args.quantized.data == nullptr; }
+
+  // The block as the tiler multiplies it.
+  Int8Rows take_rows(int64_t begin, int64_t end) {
+    results_.row_scales = quantizes() ? in_scratch_.scales : part_.args.quantized.scales + begin;
+    const float* rows = part_.scratch;
+    if constexpr (Tiler::kPacks) {
+      float* to = part_.scratch;
+      for (int64_t row = begin; row < end; row += U::kTileRows) {
+        const int64_t of_tile = smaller(U::kTileRows, end - row);
+        const QuantizedRows place{in_scratch_.data, in_scratch_.stride, in_scratch_.scales + row - begin};
+        Tiler::pack(quantized(row, of_tile, place), of_tile, cut_.units, to);
+        to += of_tile * cut_.units;
       }
-      Tiler::pack(rows, tile);
-      to += rows * cut_.row_units;
+    } else {
+      rows = reinterpret_cast<const float*>(quantized(begin, end - begin, in_scratch_).data);
     }
+    for (int64_t row = begin; row < end && first_bad_ == kAllRowsFinite; ++row) {
+      const float scale = results_.row_scales[row - begin];
+      if (scale != scale) first_bad_ = row;
+    }
+    return {rows, end - begin, cut_.units};
+  }
+
+  // Rows of A in int8: where they are, or quantized to this place.
+  QuantizedRows quantized(int64_t row, int64_t rows, const QuantizedRows& place) const {
+    const Int8Matmul<Out>& args = part_.args;
+    if (!quantizes()) return args.quantized.from(row);
+    quantize_rows_of<U>({.data = args.a + row * args.a_stride,
+                         .stride = args.a_stride,
+                         .rows = rows,
+                         .depth = part_.b.depth(),
+                         .rows_after = args.rows - row - rows},
+                        place);
+    return place;
   }
 
   Int8Panel panel_at(int64_t column) const {
@@ -263,10 +279,8 @@ class Int8Product {
 
   const Int8MatmulPart<Out>& part_;
   Int8Scratch<U, Tiler> cut_;
-  float* packed_;
-  float* scales_;
+  QuantizedRows in_scratch_;  // of a block, or of a tile that is packed from them
   Results results_;
-  int8_t* quantized_;
   int64_t first_bad_ = kAllRowsFinite;
 };
 
@@ -285,7 +299,8 @@ constexpr Int8MatmulRung<Out> int8_rung(Isa isa) {
   return {isa,
           {U::kTileRows, kInt8TileColumns<U>, U::kDepthPerUnit, U::kDepthStep, U::kOffset},
           &int8_scratch<U, Tiler>,
-          &int8_multiply<U, Tiler, Out>};
+          &int8_multiply<U, Tiler, Out>,
+          &quantize_rows_of<U>};
 }
 
 }  // namespace

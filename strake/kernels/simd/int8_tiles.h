@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstring>
-
 #include "strake/kernels/simd/avx512_bf16.h"
 #include "strake/kernels/simd/int8_avx512.h"
 #include "strake/kernels/simd/int8_matmul.h"
@@ -19,30 +17,22 @@ struct Int8TileUnits : Int8Avx512 {
   static constexpr int32_t kOffset = 0;
 };
 
-// Rows are packed one after the other, a cache line further apart than they are long: the rows of a tile would share
-// one set of the cache if that were a power of two. Rows beyond the last are 0.
+// Multiplies quantized rows as they lie: the rows of a tile are an odd number of cache lines apart, or they would share
+// one set of the cache.
 template <class Tiles>
 class Int8Tiler {
  public:
   static constexpr int64_t kSums = kWalkSums;
-  static constexpr int64_t kRowsApart = 0;
-
-  static int64_t units_per_row(int64_t units) { return units + 16; }
-  static int8_t* place_of_row(int64_t row, const Int8PackedTile& tile) {
-    return reinterpret_cast<int8_t*>(tile.to + row * units_per_row(tile.units));
-  }
-  static void pack(int64_t rows, const Int8PackedTile& tile) {
-    for (int64_t row = rows; row < Int8TileUnits::kTileRows; ++row) {
-      std::memset(place_of_row(row, tile), 0, static_cast<size_t>(tile.units * 4));
-    }
-  }
+  static constexpr bool kPacks = false;
+  static_assert(kRowsTogether % kTiledRows == 0);
 
   template <Activation kKind, class Results>
   class Walk {
    public:
-    Walk(int32_t* sums, const Results& results) : sink_{results}, walk_(sums, sink_) {}
+    Walk(int32_t* sums, const Results& results)
+        : sink_{results}, walk_(sums, sink_), stride_(quantized_stride(results.b.depth())) {}
     void multiply(const Int8Rows& block, const Int8Panel& panel) {
-      const TiledLines lines{reinterpret_cast<const char*>(block.a), units_per_row(block.units) * 4};
+      const TiledLines lines{reinterpret_cast<const char*>(block.a), stride_};
       walk_.multiply(packed_rows(lines, block.rows, block.units / kTileSide),
                      {.b = reinterpret_cast<const char*>(panel.b),
                       .next = reinterpret_cast<const char*>(panel.next),
@@ -67,6 +57,7 @@ class Int8Tiler {
     };
     Sink sink_;
     TileWalk<Int8Numbers, Tiles, Sink> walk_;
+    const int64_t stride_;
   };
 };
 
