@@ -24,7 +24,6 @@ constexpr const char* kOnTheProcessor = "strake trains on the processor unless t
 constexpr const char* kNoDownload = "nothing is downloaded; give a file: --train_file";
 constexpr const char* kNoDownloadedModel = "no model is downloaded and no code of one is run; leave it out";
 constexpr const char* kRowsOfFile = "all rows of a file are used; give a file of those that you want";
-constexpr const char* kNoSplit = "no rows are split off; give a --validation_file";
 constexpr const char* kNoTracker = "logs and metrics are written into --output_dir; leave it out";
 constexpr const char* kOfPyTorch = "it is about PyTorch, which does not run here; leave it out";
 constexpr const char* kPrecision = "the computation is in fp32 unless told --bf16 or --fp16; leave it out";
@@ -69,10 +68,8 @@ constexpr auto kKnownElsewhere = std::to_array<std::pair<std::string_view, std::
     {"--use_cpu", kOnTheProcessor},
     {"--no_cuda", kOnTheProcessor},
     {"--local_rank", kRanks},
-    {"--max_train_samples", kRowsOfFile},
     {"--max_eval_samples", kRowsOfFile},
     {"--max_predict_samples", kRowsOfFile},
-    {"--validation_split_percentage", kNoSplit},
     {"--overwrite_cache", "nothing is cached; leave it out"},
     {"--streaming", "leave it out, or prepare the data once: strake prepare"},
     {"--keep_linebreaks", "a line of a text file is a document, without its line break; leave it out"},

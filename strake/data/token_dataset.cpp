@@ -64,6 +64,26 @@ void TokenDataset::set_num_classes(int64_t count) {
   num_classes_ = count;
 }
 
+void TokenDataset::keep_first(int64_t count) {
+  if (count >= size()) return;
+  tokens_.resize(index(offsets_[index(count)]));
+  offsets_.resize(index(count) + 1);
+  rows_.resize(index(count));
+  if (has_pairs()) {
+    second_begin_.resize(index(count));
+    int64_t pairs = 0;
+    for (int64_t i = 0; i < count; ++i) pairs += second_begin(i) < length(i) ? 1 : 0;
+    if (pairs == 0) second_begin_.clear();
+  }
+  if (label_kind_ == TokenLabelKind::kClass) class_labels_.resize(index(count));
+  if (label_kind_ == TokenLabelKind::kClasses) {
+    class_labels_.resize(index(class_offsets_[index(count)]));
+    class_offsets_.resize(index(count) + 1);
+  }
+  if (label_kind_ == TokenLabelKind::kNumber) number_labels_.resize(index(count));
+  max_token_id_ = tokens_.empty() ? -1 : std::ranges::max(tokens_);
+}
+
 uint32_t TokenDataset::fingerprint() const {
   const auto kind = static_cast<uint32_t>(label_kind_);
   uint32_t crc = crc32c(&kind, sizeof(kind));

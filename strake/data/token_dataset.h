@@ -45,6 +45,8 @@ class TokenDataset {
   // kClasses: how many there are. Error (kData) for a row with another one.
   void set_num_classes(int64_t count);
   int64_t num_classes() const { return num_classes_; }  // 0 until it is set
+  // Leaves out what comes behind the first `count` sequences, as if they had never been added.
+  void keep_first(int64_t count);
   // CRC-32C of all of it: equal for equal datasets, whether made from text or from token files. Reads every byte.
   uint32_t fingerprint() const;
   // Row of the input that the sequence was made from.

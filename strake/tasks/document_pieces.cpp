@@ -1,7 +1,9 @@
 #include "strake/tasks/document_pieces.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
+#include <optional>
 
 #include "strake/core/error.h"
 #include "strake/core/log.h"
@@ -11,12 +13,13 @@
 namespace strake::tasks {
 
 void DocumentPieces::append(std::span<const int32_t> document) {
+  if (is_full()) return;
   num_documents_ += 1;
   if (document.size() < 2) {
     num_short_documents_ += 1;
     return;
   }
-  while (!document.empty()) {
+  while (!document.empty() && !is_full()) {
     const size_t length = std::min(document.size(), static_cast<size_t>(block_size_));
     if (length < 2) {
       num_short_ends_ += 1;
@@ -31,18 +34,23 @@ void DocumentPieces::append(std::span<const int32_t> document) {
 void DocumentPieces::append_texts(data::TableReader& texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                                   const std::string& text_column, int workers) {
   const TextOptions options{.text_column = text_column, .max_seq_length = std::numeric_limits<int32_t>::max()};
-  for_each_encoded(texts, {std::move(tokenizer), options}, workers, [&](const EncodedRows& rows) {
+  std::atomic<bool> has_enough = false;  // what is on its way then is read for nothing
+  const auto next = [&] { return has_enough ? std::nullopt : texts.next(); };
+  for_each_encoded(next, {std::move(tokenizer), options}, workers, [&](const EncodedRows& rows) {
     for (int64_t i = 0; i < rows.num_rows(); ++i) append(rows.token_row(i).ids);
+    has_enough = is_full();
   });
 }
 
-void DocumentPieces::append_token_files(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer) {
+void DocumentPieces::append_token_files(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
+                                        const RowRange& rows) {
   const data::LoadedTokens loaded = data::load_token_files({paths.begin(), paths.end()});
   require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
           "{} was prepared with another tokenizer than the model's", source_);
   require(!loaded.info.has_pairs, ErrorKind::kData, "{} holds pairs of texts, not documents", source_);
   max_length_ = loaded.info.max_length;
-  for (int64_t i = 0; i < loaded.dataset.size(); ++i) {
+  const int64_t end = std::min(rows.end, loaded.dataset.size());
+  for (int64_t i = rows.begin; i < end && !is_full(); ++i) {
     const std::span<const int32_t> document = loaded.dataset.tokens(i);
     if (std::ssize(document) >= max_length_) num_full_ += 1;
     append(document);

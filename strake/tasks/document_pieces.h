@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,21 +13,30 @@
 
 namespace strake::tasks {
 
+inline constexpr int64_t kAllRows = std::numeric_limits<int64_t>::max();
+
+// Rows [begin, end) of files.
+struct RowRange {
+  int64_t begin = 0;
+  int64_t end = kAllRows;
+};
+
 // The training sequences of a causal language model: every document (row of the input) on its own, cut into pieces of
 // `block_size` tokens if it is longer. Nothing is padded or joined, so no document sees another one. Pieces of fewer
 // than two tokens predict nothing: they are left out and counted.
 class DocumentPieces {
  public:
-  // `source` is named in messages.
-  DocumentPieces(std::string source, int64_t block_size)
-      : source_(std::move(source)), block_size_(block_size), builder_(source_) {}
+  // `source` is named in messages. What comes behind `most` pieces is left out.
+  DocumentPieces(std::string source, int64_t block_size, int64_t most = kAllRows)
+      : source_(std::move(source)), block_size_(block_size), most_(most), builder_(source_) {}
 
   void append(std::span<const int32_t> document);
   // Tokenizes a column on `workers` threads.
   void append_texts(data::TableReader& texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
                     const std::string& text_column, int workers);
-  // Files made by strake prepare. Error (kData) if it had another tokenizer.
-  void append_token_files(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer);
+  // Some documents of files made by strake prepare. Error (kData) if it had another tokenizer.
+  void append_token_files(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
+                          const RowRange& rows = {});
 
   int64_t num_documents() const { return num_documents_; }
   int64_t num_short_documents() const { return num_short_documents_; }  // fewer than two tokens
@@ -36,8 +46,11 @@ class DocumentPieces {
   data::TokenDataset build() { return builder_.build(); }
 
  private:
+  bool is_full() const { return num_pieces_ >= most_; }
+
   std::string source_;
   int64_t block_size_;
+  int64_t most_;
   data::TokenDatasetBuilder builder_;
   int64_t num_documents_ = 0;
   int64_t num_short_documents_ = 0;

@@ -260,9 +260,14 @@ data::TokenRow EncodedRows::token_row(int64_t i) const {
 
 void for_each_encoded(data::TableReader& input, const RowEncoding& encoding, int workers,
                       const std::function<void(EncodedRows)>& sink) {
+  for_each_encoded([&] { return input.next(); }, encoding, workers, sink);
+}
+
+void for_each_encoded(const std::function<std::optional<data::Table>()>& next, const RowEncoding& encoding, int workers,
+                      const std::function<void(EncodedRows)>& sink) {
   EncoderPool pool(encoding.tokenizer, encoding.places);
   const auto work = [&](const data::Table& table) { return pool.encode(table, encoding.options, encoding.labels); };
-  data::ordered_parallel_map([&] { return input.next(); }, work, sink, {.workers = workers});
+  data::ordered_parallel_map(next, work, sink, {.workers = workers});
 }
 
 data::TableSource make_source(const std::vector<std::string>& files, const std::string& encoding) {

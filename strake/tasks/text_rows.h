@@ -99,7 +99,10 @@ struct RowEncoding {
   Places places = Places::kNone;
 };
 
-// Reads, tokenizes on `workers` threads and hands over rows in their order, in constant memory.
+// Reads, tokenizes on `workers` threads and hands over rows in their order, in constant memory. `next` gives tables
+// until there are none, on a thread of its own.
+void for_each_encoded(const std::function<std::optional<data::Table>()>& next, const RowEncoding& encoding, int workers,
+                      const std::function<void(EncodedRows)>& sink);
 void for_each_encoded(data::TableReader& input, const RowEncoding& encoding, int workers,
                       const std::function<void(EncodedRows)>& sink);
 

@@ -24,6 +24,9 @@ struct TrainConfig {
   std::string config_overrides;
   std::vector<std::string> train_file;
   std::vector<std::string> validation_file;
+  int64_t max_train_samples = 0;  // sequences; 0: all
+  int64_t max_eval_samples = 0;
+  int64_t validation_split_percentage = 0;  // of the training data; 0: none
   TextOptions text{.label_column = "label"};
   int64_t block_size = 0;  // 0: as many as the model has positions, at most 1024
   std::string problem_type;
@@ -60,6 +63,12 @@ struct TrainConfig {
     visit("train_file", self.train_file,
           "text (Parquet, CSV, TSV, JSONL; for causal-lm also .txt), with labels for classification; or token Parquet");
     visit("validation_file", self.validation_file, "the same, for evaluation");
+    visit("max_train_samples", self.max_train_samples,
+          "train on the first so many rows, for causal-lm pieces, of the files; 0: all");
+    visit("max_eval_samples", self.max_eval_samples, "evaluate on the first so many; 0: all");
+    visit("validation_split_percentage", self.validation_split_percentage,
+          "causal-lm: without a validation_file evaluate on the first documents of the train_file, which are not "
+          "trained on then; 0: off");
     visit("text_column", self.text.text_column, "column with the text");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
     visit("label_column", self.text.label_column, "column with the label");
@@ -97,6 +106,7 @@ struct TrainConfig {
   bool trains_on_gpus() const;
   // Error (kUsage) for an unknown task.
   bool trains_language_model() const;
+  bool has_evaluation_data() const { return !validation_file.empty() || validation_split_percentage > 0; }
 
  private:
   void validate_classifier() const;

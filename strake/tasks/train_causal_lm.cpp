@@ -22,19 +22,17 @@ int64_t choose_block_size(const TrainConfig& config, const models::Gpt2Config& m
   return config.block_size > 0 ? config.block_size : default_block_size(model_config);
 }
 
-// `input`: none of files that were prepared.
-data::TokenDataset load_split(const std::vector<std::string>& paths, std::optional<data::TableReader> input,
-                              const TrainConfig& config, const Setup& setup, int workers) {
-  DocumentPieces pieces(paths.front(), setup.block_size);
-  if (input) {
-    pieces.append_texts(*input, setup.inputs.tokenizer, config.text.text_column, workers);
+data::TokenDataset load_split(Split& split, const TrainConfig& config, const Setup& setup, int workers) {
+  DocumentPieces pieces(split.paths.front(), setup.block_size, split.most_sequences);
+  if (split.tables) {
+    pieces.append_texts(*split.tables, setup.inputs.tokenizer, config.text.text_column, workers);
   } else {
-    pieces.append_token_files(paths, *setup.inputs.tokenizer);
+    pieces.append_token_files(split.paths, *setup.inputs.tokenizer, split.rows);
   }
   pieces.log_counts();
   data::TokenDataset dataset = pieces.build();
-  require(dataset.size() > 0, ErrorKind::kData, "{} has no document of two tokens or more", paths.front());
-  require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
+  require(dataset.size() > 0, ErrorKind::kData, "{} has no document of two tokens or more", split.paths.front());
+  require_known_tokens(dataset, setup.model_config.vocab_size, split.paths.front());
   return dataset;
 }
 
@@ -59,11 +57,10 @@ Setup load_setup(const TrainConfig& config, int workers) {
     take_special_ids(setup.model_config, *setup.inputs.tokenizer, config.config_overrides);
   }
   const TextOptions text{.text_column = config.text.text_column, .encoding = config.text.encoding};
-  std::optional<data::TableReader> train = open_split(config.train_file, text);
-  std::optional<data::TableReader> evaluation = open_split(config.validation_file, text);
-  setup.inputs.train = load_split(config.train_file, std::move(train), config, setup, workers);
-  if (!config.validation_file.empty()) {
-    setup.inputs.evaluation = load_split(config.validation_file, std::move(evaluation), config, setup, workers);
+  Splits splits = open_splits(config, text);
+  setup.inputs.train = load_split(splits.train, config, setup, workers);
+  if (!splits.evaluation.paths.empty()) {
+    setup.inputs.evaluation = load_split(splits.evaluation, config, setup, workers);
   }
   return setup;
 }

@@ -107,11 +107,13 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
   return std::move(loaded.dataset);
 }
 
-// `input`: none of files that were prepared.
-data::TokenDataset load_split(const std::vector<std::string>& paths, std::optional<data::TableReader> input,
-                              const Setup& setup, const LabelMap& labels) {
-  data::TokenDataset dataset = input ? encode_all(*input, setup.inputs.tokenizer, setup.text, &labels, setup.workers)
-                                     : load_tokens(paths, *setup.inputs.tokenizer, labels);
+data::TokenDataset load_split(Split& split, const Setup& setup, const LabelMap& labels) {
+  const std::vector<std::string>& paths = split.paths;
+  if (split.tables) split.tables->limit_to(0, split.most_sequences);  // a row is a sequence
+  data::TokenDataset dataset =
+      split.tables ? encode_all(*split.tables, setup.inputs.tokenizer, setup.text, &labels, setup.workers)
+                   : load_tokens(paths, *setup.inputs.tokenizer, labels);
+  dataset.keep_first(split.most_sequences);
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
   if (dataset.label_kind() == data::TokenLabelKind::kClasses) dataset.set_num_classes(std::ssize(labels.names()));
   require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
@@ -169,15 +171,12 @@ Setup load_setup(const TrainConfig& config, int workers) {
   require_length_of_tokens(config);
   require(!reads_text(config) || setup.text.max_seq_length <= positions, ErrorKind::kUsage,
           "--max_seq_length {} is more than the model's {} positions", setup.text.max_seq_length, positions);
-  std::optional<data::TableReader> train = open_split(config.train_file, config.text);
-  std::optional<data::TableReader> evaluation = open_split(config.validation_file, config.text);
+  Splits splits = open_splits(config, config.text);
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
   require_metric_of(labels.problem(), config.training);
-  setup.inputs.train = load_split(config.train_file, std::move(train), setup, labels);
-  if (!config.validation_file.empty()) {
-    setup.inputs.evaluation = load_split(config.validation_file, std::move(evaluation), setup, labels);
-  }
+  setup.inputs.train = load_split(splits.train, setup, labels);
+  if (!splits.evaluation.paths.empty()) setup.inputs.evaluation = load_split(splits.evaluation, setup, labels);
   return setup;
 }
 

@@ -50,9 +50,17 @@ void TrainConfig::validate() const {
   require(ddp_timeout >= 1 && ddp_timeout <= kMostSeconds, ErrorKind::kUsage, "--ddp_timeout {} is not in [1, {}]",
           ddp_timeout, kMostSeconds);
   check_tracker_flags(*this);
-  require(validation_file.empty() == (training.eval_strategy == "no"), ErrorKind::kUsage,
-          "--validation_file and --eval_strategy {} contradict each other: {}", training.eval_strategy,
-          validation_file.empty() ? "evaluation needs a file" : "say steps or epoch, or leave the file out");
+  require(has_evaluation_data() != (training.eval_strategy == "no"), ErrorKind::kUsage,
+          "--{} and --eval_strategy {} contradict each other: {}",
+          validation_file.empty() && has_evaluation_data() ? "validation_split_percentage" : "validation_file",
+          training.eval_strategy,
+          has_evaluation_data() ? "say steps or epoch, or leave it out" : "evaluation needs a file");
+  for (const auto& [flag, value] :
+       {std::pair("max_train_samples", max_train_samples), std::pair("max_eval_samples", max_eval_samples)}) {
+    require(value >= 0, ErrorKind::kUsage, "--{} {} is negative", flag, value);
+  }
+  require(validation_split_percentage >= 0 && validation_split_percentage < 100, ErrorKind::kUsage,
+          "--validation_split_percentage {} is not in [0, 99]", validation_split_percentage);
   require(training.max_tokens_per_batch == 0 || !given.contains("per_device_train_batch_size"), ErrorKind::kUsage,
           "--max_tokens_per_batch {} and --per_device_train_batch_size {} contradict each other: a batch has as many "
           "sequences as fit",
@@ -72,6 +80,7 @@ void TrainConfig::validate_classifier() const {
     require(value == unset, ErrorKind::kUsage, "--{} {} belongs to --task causal-lm", flag, value);
   };
   refuse(block_size, 0, "block_size");
+  refuse(validation_split_percentage, 0, "validation_split_percentage");
   refuse(model_type, "", "model_type");
   refuse(config_name, "", "config_name");
   refuse(config_overrides, "", "config_overrides");
@@ -118,8 +127,12 @@ std::vector<std::string> flags_without_effect(const TrainConfig& config) {
     tell("metric_for_best_model", printable(options.metric_for_best_model), why);
     tell("greater_is_better", options.greater_is_better.value_or(false), why);
     tell("eval_steps", options.eval_steps, why);
+    tell("max_eval_samples", config.max_eval_samples, why);
   } else if (evaluation == training::Interval::kEpoch) {
     tell("eval_steps", options.eval_steps, "--eval_strategy is epoch");
+  }
+  if (!config.validation_file.empty()) {
+    tell("validation_split_percentage", config.validation_split_percentage, "there is a --validation_file");
   }
   if (options.configured_optimizer) return told;
   const optim::Optimizer optimizer(options.optimizer_settings());

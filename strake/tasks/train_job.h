@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "strake/core/json.h"
+#include "strake/tasks/document_pieces.h"
 #include "strake/tasks/train.h"
 #include "strake/training/evaluator.h"
 
@@ -71,8 +72,19 @@ std::unique_ptr<TrainJob> make_causal_lm_job(const TrainConfig& config, int work
 // True if the first file is made by strake prepare; the others must be as well then.
 bool are_token_files(const std::vector<std::string>& paths);
 
-// The tables of a split with the columns of `text`; none for token files, and for no files.
-std::optional<data::TableReader> open_split(const std::vector<std::string>& paths, const TextOptions& text);
+// What a run trains on or is evaluated on: the first sequences of some rows.
+struct Split {
+  std::vector<std::string> paths;                          // none: there is no such split
+  std::optional<data::TableReader> tables = std::nullopt;  // of the rows; none of files that were prepared
+  RowRange rows = {};
+  int64_t most_sequences = kAllRows;
+};
+struct Splits {
+  Split train;
+  Split evaluation;
+};
+// With the columns of `text`. Error (kData) if --validation_split_percentage leaves one of them without a row.
+Splits open_splits(const TrainConfig& config, const TextOptions& text);
 
 // Error (kUsage) if a flag that says how text is read was given, and no file has any: it was read and cut when token
 // files were made.

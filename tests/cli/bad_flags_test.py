@@ -85,7 +85,7 @@ def test_misspelt_flag(tmp_path, verb, flag, nearest):
         ("--dataset_name", "--train_file"),
         ("--push_to_hub", "nothing is uploaded"),
         ("--no_cuda", "--device cuda"),
-        ("--max_train_samples", "give a file of those that you want"),
+        ("--max_predict_samples", "give a file of those that you want"),
         ("--label_smoothing_factor", "strake does not have this"),
         ("--remove_unused_columns", "columns that no flag names are not read"),
         ("--shuffle_train_dataset", "shuffled anew in every epoch"),

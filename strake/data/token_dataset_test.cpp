@@ -1,0 +1,54 @@
+#include "strake/data/token_dataset.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace strake::data {
+namespace {
+
+constexpr int64_t kRows = 12;
+
+// Pairs and the largest ids are in the last rows. `label` is what a row has.
+template <typename Label>
+TokenDataset rows_before(int64_t end, const Label& label) {
+  TokenDatasetBuilder builder("test");
+  for (int64_t row = 0; row < end; ++row) {
+    const auto number = static_cast<int32_t>(row);
+    const std::vector<int32_t> ids(static_cast<size_t>(row % 5), 7 * number);
+    const std::vector<int32_t> classes(static_cast<size_t>(row % 2), number % 3);
+    TokenRow one{.ids = ids, .row = 2 * row};
+    if (row > 7 && !ids.empty()) one.second_begin = 0;
+    label(one, number, classes);
+    builder.append(one);
+  }
+  return builder.build();
+}
+
+template <typename Label>
+void expect_first_as_if_alone(const Label& label) {
+  for (const int64_t count : {1, 4, 9, 11, 12, 13}) {
+    TokenDataset first = rows_before(kRows, label);
+    first.keep_first(count);
+    const TokenDataset alone = rows_before(std::min(count, kRows), label);
+    EXPECT_EQ(first.size(), alone.size());
+    EXPECT_EQ(first.fingerprint(), alone.fingerprint()) << "the first " << count;
+    EXPECT_EQ(first.max_token_id(), alone.max_token_id()) << "the first " << count;
+    EXPECT_EQ(first.has_pairs(), alone.has_pairs()) << "the first " << count;
+  }
+}
+
+TEST(TokenDataset, KeepsItsFirstSequencesAsIfThereHadBeenNoOthers) {
+  using Classes = std::vector<int32_t>;
+  expect_first_as_if_alone([](TokenRow&, int32_t, const Classes&) {});
+  expect_first_as_if_alone([](TokenRow& row, int32_t number, const Classes&) { row.label = number; });
+  expect_first_as_if_alone(
+      [](TokenRow& row, int32_t number, const Classes&) { row.label = static_cast<float>(number); });
+  expect_first_as_if_alone(
+      [](TokenRow& row, int32_t, const Classes& classes) { row.label = std::span<const int32_t>(classes); });
+}
+
+}  // namespace
+}  // namespace strake::data
