@@ -159,7 +159,7 @@ class QuantizedLinear {
       : activation_(activation_of(layer)), bias_(at::randn({layer.outputs})), weight_(pack(layer)) {}
 
   int64_t scratch_floats(int64_t rows) const {
-    return kernels::int8_matmul_scratch(rows, weight_) + whole(rows) * (quantized_stride() / 4 + 1) +
+    return kernels::int8_matmul_scratch(rows, weight_) + kernels::whole_tiles(rows) * (quantized_stride() / 4 + 1) +
            kRowsAtOnce * row_stride() / 2;
   }
   double seconds(int64_t rows, const kernels::MatrixOperand<Value>& x, const at::Tensor& y, int64_t first,
@@ -173,9 +173,9 @@ class QuantizedLinear {
                                        .activation = activation_};
     double seconds = 0;
     if (weight_.depth() != kWide) {
-      const int64_t floats = whole(rows) * quantized_stride() / 4;
+      const int64_t floats = kernels::whole_tiles(rows) * quantized_stride() / 4;
       product.quantized = {reinterpret_cast<int8_t*>(scratch), quantized_stride(), scratch + floats};
-      scratch += floats + whole(rows);
+      scratch += floats + kernels::whole_tiles(rows);
       seconds += seconds_to_quantize(rows, x, product.quantized, reinterpret_cast<Value*>(scratch));
       scratch += kRowsAtOnce * row_stride() / 2;
     }
@@ -187,9 +187,6 @@ class QuantizedLinear {
  private:
   static constexpr int64_t kRowsAtOnce = 16;
 
-  static int64_t whole(int64_t rows) {
-    return (rows + kernels::kRowsTogether - 1) / kernels::kRowsTogether * kernels::kRowsTogether;
-  }
   int64_t quantized_stride() const { return kernels::quantized_stride(weight_.depth()); }
   int64_t row_stride() const { return kernels::row_stride<Value>(weight_.depth()); }
 

@@ -72,9 +72,8 @@ struct ArraySizes {
 };
 
 kernels::QuantizedRows cut_quantized(Cutter& cutter, int64_t tokens, int64_t columns) {
-  const int64_t rows = (tokens + kernels::kRowsTogether - 1) / kernels::kRowsTogether * kernels::kRowsTogether;
   const int64_t stride = kernels::quantized_stride(columns);
-  return {cutter.take<int8_t>(rows * stride), stride, cutter.take<float>(tokens)};
+  return {cutter.take<int8_t>(kernels::whole_tiles(tokens) * stride), stride, cutter.take<float>(tokens)};
 }
 
 template <typename T>

@@ -65,7 +65,7 @@ class QuantizedMatrix {
 };
 
 // Rows of activations in int8, each on cache lines and filled up with 0 to whole ones. A scale is NaN where a number of
-// its row was not finite. Products read whole tiles of rows: there is memory for a multiple of kRowsTogether of them.
+// its row was not finite. Products read whole tiles of rows: there is memory for whole_tiles() of them.
 struct QuantizedRows {
   int8_t* data = nullptr;   // [rows, depth]
   int64_t stride = 0;       // bytes, quantized_stride(depth)
@@ -75,6 +75,7 @@ struct QuantizedRows {
 };
 
 inline constexpr int64_t kRowsTogether = 32;
+constexpr int64_t whole_tiles(int64_t rows) { return (rows + kRowsTogether - 1) / kRowsTogether * kRowsTogether; }
 
 // An odd number of cache lines, as row_stride().
 constexpr int64_t quantized_stride(int64_t depth) { return row_stride<int8_t>(depth); }

@@ -65,8 +65,7 @@ struct Product {
 class QuantizedArray {
  public:
   QuantizedArray(const Shape& shape, const Operands& operands, Isa isa)
-      : capacity_((shape.rows + kRowsTogether - 1) / kRowsTogether * kRowsTogether),
-        memory_(capacity_ * (quantized_stride(shape.depth) / 4 + 1)) {
+      : capacity_(whole_tiles(shape.rows)), memory_(capacity_ * (quantized_stride(shape.depth) / 4 + 1)) {
     std::fill_n(memory_.data(), memory_.count(), 5.0F);
     quantize_rows({operands.a.data(), shape.depth + kGap, shape.rows, shape.depth}, rows(shape), isa);
   }
