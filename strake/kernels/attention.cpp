@@ -19,9 +19,9 @@ template <>
 constexpr Ladder<AttentionRung<float>, 3> kLadder<float>{&avx512::kAttentionFloat, &avx2::kAttentionFloat,
                                                          &reference::kAttentionFloat};
 template <>
-constexpr Ladder<AttentionRung<BFloat16>, 4> kLadder<BFloat16>{&avx512::kAttentionBFloat16Conversion,
-                                                               &avx512::kAttentionBFloat16, &avx2::kAttentionBFloat16,
-                                                               &reference::kAttentionBFloat16};
+constexpr Ladder<AttentionRung<BFloat16>, 5> kLadder<BFloat16>{
+    &amx::kAttentionBFloat16, &avx512::kAttentionBFloat16Conversion, &avx512::kAttentionBFloat16,
+    &avx2::kAttentionBFloat16, &reference::kAttentionBFloat16};
 template <>
 constexpr Ladder<AttentionRung<Half>, 3> kLadder<Half>{&avx512::kAttentionHalf, &avx2::kAttentionHalf,
                                                        &reference::kAttentionHalf};
@@ -45,10 +45,10 @@ int64_t longest_sequence(const AttentionShape& shape) {
   return longest;
 }
 
-// Calls run(item, scratch) for every head of every sequence. Threads get consecutive items of about equal total cost:
-// an item belongs to the thread in whose range of the cost axis it starts.
+// Calls run(heads, scratch) for all heads of all sequences. Threads get consecutive heads of about equal total cost: a
+// head belongs to the thread in whose range of the cost axis it starts.
 template <typename Run>
-void for_each_item(const AttentionShape& shape, int64_t scratch_floats, const Run& run) {
+void for_each_heads(const AttentionShape& shape, int64_t scratch_floats, const Run& run) {
   std::vector<int64_t> start(static_cast<size_t>(shape.num_sequences) + 1, 0);  // on the cost axis
   for (int64_t s = 0; s < shape.num_sequences; ++s) {
     const int64_t cost = length(shape, s) * (length(shape, s) + 32);  // copies are worth about 32 keys
@@ -59,11 +59,12 @@ void for_each_item(const AttentionShape& shape, int64_t scratch_floats, const Ru
     float* const piece = scratch.take();
     const auto first = std::upper_bound(start.begin(), start.end(), begin) - start.begin() - 1;
     for (int64_t s = first; s < shape.num_sequences && start[static_cast<size_t>(s)] < end; ++s) {
-      const int64_t cost = (start[static_cast<size_t>(s) + 1] - start[static_cast<size_t>(s)]) / shape.num_heads;
-      for (int64_t head = 0; head < shape.num_heads; ++head) {
-        const int64_t at = start[static_cast<size_t>(s)] + head * cost;
-        if (cost > 0 && at >= begin && at < end) run({shape.offsets[s], length(shape, s), head}, piece);
-      }
+      const int64_t from = start[static_cast<size_t>(s)];
+      const int64_t cost = (start[static_cast<size_t>(s) + 1] - from) / shape.num_heads;
+      const auto heads_before = [&](int64_t at) {
+        return std::clamp<int64_t>((at - from + cost - 1) / cost, 0, shape.num_heads);
+      };
+      if (cost > 0) run({shape.offsets[s], length(shape, s), heads_before(begin), heads_before(end)}, piece);
     }
   });
 }
@@ -75,8 +76,8 @@ void attention_forward(const AttentionForward<T>& args, Isa highest) {
   const AttentionRung<T>& rung = pick(kLadder<T>, highest);
   const int64_t longest = longest_sequence(args.shape);
   const KeepRule keep = keep_rule(args.shape.dropout, args.shape.index);
-  for_each_item(args.shape, rung.forward_scratch(longest, args.shape.head_dim),
-                [&](const AttentionItem& item, float* scratch) { rung.forward(args, keep, item, scratch); });
+  for_each_heads(args.shape, rung.forward_scratch(longest, args.shape.head_dim),
+                 [&](const AttentionHeads& heads, float* scratch) { rung.forward(args, keep, heads, scratch); });
 }
 
 template <typename T>
@@ -86,9 +87,7 @@ void attention_forward_on_thread(const AttentionForward<T>& args, float* scratch
   const KeepRule keep = keep_rule(args.shape.dropout, args.shape.index);
   for (int64_t s = 0; s < args.shape.num_sequences; ++s) {
     if (length(args.shape, s) == 0) continue;
-    for (int64_t head = 0; head < args.shape.num_heads; ++head) {
-      rung.forward(args, keep, {args.shape.offsets[s], length(args.shape, s), head}, scratch);
-    }
+    rung.forward(args, keep, {args.shape.offsets[s], length(args.shape, s), 0, args.shape.num_heads}, scratch);
   }
 }
 
@@ -102,8 +101,8 @@ void attention_backward(const AttentionBackward<T>& args, Isa highest) {
   const AttentionRung<T>& rung = pick(kLadder<T>, highest);
   const int64_t longest = longest_sequence(args.shape);
   const KeepRule keep = keep_rule(args.shape.dropout, args.shape.index);
-  for_each_item(args.shape, rung.backward_scratch(longest, args.shape.head_dim),
-                [&](const AttentionItem& item, float* scratch) { rung.backward(args, keep, item, scratch); });
+  for_each_heads(args.shape, rung.backward_scratch(longest, args.shape.head_dim),
+                 [&](const AttentionHeads& heads, float* scratch) { rung.backward(args, keep, heads, scratch); });
 }
 
 template void attention_forward(const AttentionForward<float>&, Isa);

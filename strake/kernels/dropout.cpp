@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "strake/core/error.h"
 #include "strake/core/threads.h"
 #include "strake/kernels/dropout_rungs.h"
 #include "strake/kernels/ladder.h"
@@ -24,6 +25,15 @@ constexpr Ladder<DropoutRung<Half>, 3> kLadder<Half>{&avx512::kDropoutHalf, &avx
 constexpr int64_t kGrain = 8;  // tokens
 
 }  // namespace
+
+KeepRule keep_rule(const Dropout& dropout, const TokenIndex& index) {
+  require(dropout.p >= 0 && dropout.p < 1, ErrorKind::kInternal, "dropout probability {} is not in [0, 1)", dropout.p);
+  require(dropout.site < 65536, ErrorKind::kInternal, "dropout site {} is not below 65536", dropout.site);
+  const bool active = dropout.p > 0;
+  require(!active || (index.row != nullptr && index.position != nullptr), ErrorKind::kInternal,
+          "dropout needs to know the row and position of each token");
+  return {dropout.key, dropout.site, dropout_threshold(dropout.p), 1.0F / (1.0F - dropout.p), active, index};
+}
 
 template <typename T>
 void dropout(const DropoutArgs<T>& args, Isa highest) {

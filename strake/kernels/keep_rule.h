@@ -1,6 +1,5 @@
 #pragma once
 
-#include "strake/core/error.h"
 #include "strake/kernels/dropout.h"
 
 namespace strake::kernels {
@@ -15,15 +14,8 @@ struct KeepRule {
   TokenIndex index;
 };
 
-// kInternal if p, the site or the index make no sense.
-inline KeepRule keep_rule(const Dropout& dropout, const TokenIndex& index) {
-  require(dropout.p >= 0 && dropout.p < 1, ErrorKind::kInternal, "dropout probability {} is not in [0, 1)", dropout.p);
-  require(dropout.site < 65536, ErrorKind::kInternal, "dropout site {} is not below 65536", dropout.site);
-  const bool active = dropout.p > 0;
-  require(!active || (index.row != nullptr && index.position != nullptr), ErrorKind::kInternal,
-          "dropout needs to know the row and position of each token");
-  return {dropout.key, dropout.site, dropout_threshold(dropout.p), 1.0F / (1.0F - dropout.p), active, index};
-}
+// Error (kInternal) if p, the site or the index make no sense.
+KeepRule keep_rule(const Dropout& dropout, const TokenIndex& index);
 
 // The definition that vector code must reproduce bit by bit.
 inline bool keeps(const KeepRule& rule, int64_t token, int64_t element) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "strake/core/error.h"
 #include "strake/core/threads.h"
 #include "strake/kernels/ladder.h"
 #include "strake/kernels/residual_layer_norm_rungs.h"

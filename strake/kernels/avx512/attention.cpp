@@ -4,14 +4,15 @@
 
 namespace strake::kernels::avx512 {
 
-const AttentionRung<float> kAttentionFloat{Isa::kAvx512, &attention_forward_scratch<Avx512>,
-                                           &attention_backward_scratch<Avx512>, &attention_forward_item<Avx512, float>,
-                                           &attention_backward_item<Avx512, float>};
-const AttentionRung<BFloat16> kAttentionBFloat16{
+const AttentionRung<float> kAttentionFloat{
     Isa::kAvx512, &attention_forward_scratch<Avx512>, &attention_backward_scratch<Avx512>,
-    &attention_forward_item<Avx512, BFloat16>, &attention_backward_item<Avx512, BFloat16>};
-const AttentionRung<Half> kAttentionHalf{Isa::kAvx512, &attention_forward_scratch<Avx512>,
-                                         &attention_backward_scratch<Avx512>, &attention_forward_item<Avx512, Half>,
-                                         &attention_backward_item<Avx512, Half>};
+    &for_each_head<&attention_forward_item<Avx512, float>>, &for_each_head<&attention_backward_item<Avx512, float>>};
+const AttentionRung<BFloat16> kAttentionBFloat16{Isa::kAvx512, &attention_forward_scratch<Avx512>,
+                                                 &attention_backward_scratch<Avx512>,
+                                                 &for_each_head<&attention_forward_item<Avx512, BFloat16>>,
+                                                 &for_each_head<&attention_backward_item<Avx512, BFloat16>>};
+const AttentionRung<Half> kAttentionHalf{
+    Isa::kAvx512, &attention_forward_scratch<Avx512>, &attention_backward_scratch<Avx512>,
+    &for_each_head<&attention_forward_item<Avx512, Half>>, &for_each_head<&attention_backward_item<Avx512, Half>>};
 
 }  // namespace strake::kernels::avx512

@@ -99,11 +99,12 @@ void backward(const AttentionBackward<T>& args, const KeepRule& keep, const Atte
 
 }  // namespace
 
-const AttentionRung<float> kAttentionFloat{Isa::kReference, &forward_scratch, &backward_scratch, &forward<float>,
-                                           &backward<float>};
+const AttentionRung<float> kAttentionFloat{Isa::kReference, &forward_scratch, &backward_scratch,
+                                           &for_each_head<&forward<float>>, &for_each_head<&backward<float>>};
 const AttentionRung<BFloat16> kAttentionBFloat16{Isa::kReference, &forward_scratch, &backward_scratch,
-                                                 &forward<BFloat16>, &backward<BFloat16>};
-const AttentionRung<Half> kAttentionHalf{Isa::kReference, &forward_scratch, &backward_scratch, &forward<Half>,
-                                         &backward<Half>};
+                                                 &for_each_head<&forward<BFloat16>>,
+                                                 &for_each_head<&backward<BFloat16>>};
+const AttentionRung<Half> kAttentionHalf{Isa::kReference, &forward_scratch, &backward_scratch,
+                                         &for_each_head<&forward<Half>>, &for_each_head<&backward<Half>>};
 
 }  // namespace strake::kernels::reference
