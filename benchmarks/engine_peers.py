@@ -3,7 +3,8 @@
 Run:  python benchmarks/engine_peers.py ROW WORKLOAD_DIR
 
 The model is exported or compiled first, into WORKLOAD_DIR where it can be kept; neither that nor a first pass over all
-reviews is timed. "texts" rows score the reviews in batches sorted by length; "latency" rows score one after the other.
+texts is timed. "texts" rows score the reviews in batches sorted by length, "long" rows texts of 512 tokens; "latency"
+rows score one review after the other.
 """
 
 import json
@@ -26,9 +27,9 @@ def padded(sequences):
     return {"input_ids": ids, "attention_mask": (ids != peers.PADDING).astype(numpy.int64)}
 
 
-def measure_texts(run):
+def measure_texts(run, file="test.parquet", longest=peers.LONGEST):
     """`run` takes a list of batches, each a list of token id lists."""
-    sequences = peers.tokenize(peers.read_column("test.parquet"))
+    sequences = peers.tokenize(peers.read_column(file), longest)
     ordered = sorted(sequences, key=len, reverse=True)
     batches = [ordered[first : first + peers.BATCH] for first in range(0, len(ordered), peers.BATCH)]
     run(batches)
@@ -37,6 +38,10 @@ def measure_texts(run):
     seconds = time.perf_counter() - start
     rows = sum(map(len, logits))
     return {"rate": rows / seconds, "tokens": sum(map(len, sequences)), "seconds": seconds}
+
+
+def measure_long_texts(run):
+    return measure_texts(run, "long.parquet", 512)
 
 
 def measure_latency(run):
@@ -189,6 +194,22 @@ def texts_zentorch_bf16():
     return measure_texts(zentorch(torch.bfloat16))
 
 
+def long_onnx_runtime_int8():
+    return measure_long_texts(onnx_runtime(onnx_graph_int8()))
+
+
+def long_openvino_fp32():
+    return measure_long_texts(openvino(openvino_model(), "f32"))
+
+
+def long_openvino_bf16():
+    return measure_long_texts(openvino(openvino_model(), "bf16"))
+
+
+def long_openvino_int8():
+    return measure_long_texts(openvino(openvino_model_int8(), "bf16"))
+
+
 def latency_onnx_runtime_fp32():
     return measure_latency(onnx_runtime(onnx_graph()))
 
@@ -210,6 +231,7 @@ def latency_openvino_int8():
 
 
 ROWS = [texts_onnx_runtime_int8, texts_openvino_fp32, texts_openvino_bf16, texts_openvino_int8, texts_zentorch_bf16]
+ROWS += [long_onnx_runtime_int8, long_openvino_fp32, long_openvino_bf16, long_openvino_int8]
 ROWS += [latency_onnx_runtime_fp32, latency_onnx_runtime_int8]
 ROWS += [latency_openvino_fp32, latency_openvino_bf16, latency_openvino_int8]
 

@@ -31,12 +31,12 @@ def read_column(file, column="text"):
     return pq.read_table(FOLDER / file, columns=[column])[column].to_pylist()
 
 
-def tokenize(texts):
+def tokenize(texts, longest=LONGEST):
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(FOLDER / "roberta-base/tokenizer.json"))
     tokenizer.no_padding()
-    tokenizer.enable_truncation(LONGEST)
+    tokenizer.enable_truncation(longest)
     return [encoding.ids for encoding in tokenizer.encode_batch_fast(texts)]
 
 

@@ -1,7 +1,7 @@
 """Runs strake and its peers in turn, and writes a dated report of the comparison.
 
 Run:  .venv/bin/python benchmarks/run.py [THEME] [--repeat N]      (`make bench BENCH=THEME`)
-THEME: all, training, ranks, language, collectives, states, linears, inference, latency or prepare.
+THEME: all, training, ranks, language, collectives, states, linears, inference, long, latency or prepare.
 
 Each measurement is a process of its own; one round measures every row of a theme once, so that a machine that slows
 down slows all of them, and the table holds medians over the rounds. Both sides get two threads (one for `prepare`).
@@ -99,8 +99,8 @@ def strake_train(name, group, *more, batch=32):
     return strake(name, group, arguments, out / "metrics.jsonl")
 
 
-def strake_predict(name, group, *more):
-    arguments = ["predict", "--model_name_or_path", WORK / "roberta-base", "--input", WORK / "test.parquet"]
+def strake_predict(name, group, *more, file="test.parquet"):
+    arguments = ["predict", "--model_name_or_path", WORK / "roberta-base", "--input", WORK / file]
     arguments += ["--output", WORK / f"predictions-{group}.parquet", "--text_column", "text", "--summary_json", *more]
     return strake(name, group, arguments)
 
@@ -161,6 +161,27 @@ def inference():
         " tokenizing and writing included, loading the model not; no warm-up.",
     ]
     return Theme("Scoring", "reviews/s", 2, rows, notes)
+
+
+def long():
+    def row(precision):
+        flags = ["--precision", precision, "--max_seq_length", 512]
+        return strake_predict("strake", precision, *flags, file="long.parquet")
+
+    rows = [
+        engine_peer("OpenVINO", "long_openvino_fp32", "fp32"),
+        row("fp32"),
+        engine_peer("OpenVINO", "long_openvino_bf16", "bf16"),
+        row("bf16"),
+        engine_peer("ONNX Runtime, dynamic int8", "long_onnx_runtime_int8", "int8"),
+        engine_peer("OpenVINO, static int8 and bf16", "long_openvino_int8", "int8"),
+        row("int8"),
+    ]
+    notes = [
+        "64 texts, reviews one after the other, cut to 512 tokens each; RoBERTa-base shape, random weights, batch 32.",
+        "What is timed is as in scoring (`inference`).",
+    ]
+    return Theme("Scoring of long texts", "texts/s", 2, rows, notes)
 
 
 def latency():
@@ -349,6 +370,7 @@ THEMES = {
     "states": states,
     "linears": linears,
     "inference": inference,
+    "long": long,
     "latency": latency,
     "prepare": prepare,
 }

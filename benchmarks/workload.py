@@ -9,6 +9,7 @@ and, nearly, of tokens a row, and the tokenizer is a byte-level BPE trained on t
 OUT_DIR/train.parquet, test.parquet, test256.parquet, all8.parquet: columns text (string), label (string)
 OUT_DIR/mixed.parquet: text (string); all reviews and, from STRAKE_TEST_DATA, paragraphs of articles and bills
 OUT_DIR/documents.parquet: one long text (string) for language models
+OUT_DIR/long.parquet: 64 texts (string) of more than 512 tokens each
 OUT_DIR/roberta-base: the model with its tokenizer; OUT_DIR/bert-base-uncased: a tokenizer (not for synthetic text)
 OUT_DIR/facts.json: {"texts": what they are, "source": folder}; written last, so it says that the rest is complete
 """
@@ -29,6 +30,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CLASSES = ("neg", "pos")
 TEST_ROWS = 533  # of each class
 REVIEWS = 5331  # of each class
+LONG_TEXTS = 64
+LONG_REVIEWS = 40  # in a long text
 WORDS = 20_000
 WORDS_A_REVIEW = (23.0, 10.0)  # mean and standard deviation
 SPECIAL_TOKENS = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]  # in the order of RoBERTa's ids
@@ -96,6 +99,13 @@ def write_document(path, texts):
     pq.write_table(pa.table({"text": [" ".join(text for rows in texts.values() for text in rows[:1000])]}), path)
 
 
+def write_long_texts(path, texts):
+    """Reviews one after the other, each text of others."""
+    reviews = [text for rows in texts.values() for text in rows]
+    pieces = [" ".join(reviews[first : first + LONG_REVIEWS]) for first in range(0, len(reviews), LONG_REVIEWS)]
+    pq.write_table(pa.table({"text": pieces[:LONG_TEXTS]}), path, compression="zstd")
+
+
 def train_tokenizer(path, texts):
     from tokenizers import ByteLevelBPETokenizer
     from tokenizers.processors import RobertaProcessing
@@ -124,7 +134,7 @@ def write_model(folder):
 def main():
     out, source = pathlib.Path(sys.argv[1]), data_folder()
     real = (source / "rotten_tomatoes").is_dir()
-    facts = {"version": 3, "texts": "Rotten Tomatoes" if real else "synthetic text", "source": str(source)}
+    facts = {"version": 4, "texts": "Rotten Tomatoes" if real else "synthetic text", "source": str(source)}
     if (out / "facts.json").exists() and json.loads((out / "facts.json").read_text()) == facts:
         return
     (out / "facts.json").unlink(missing_ok=True)
@@ -134,6 +144,7 @@ def main():
     write_all_texts(out, texts)
     write_mixed(out / "mixed.parquet", texts, read_lines(source) if real else [])
     write_document(out / "documents.parquet", texts)
+    write_long_texts(out / "long.parquet", texts)
     if real:
         shutil.copyfile(source / "tokenizers/roberta-base/tokenizer.json", out / "roberta-base/tokenizer.json")
         (out / "bert-base-uncased").mkdir(exist_ok=True)

@@ -68,7 +68,8 @@ struct AttentionBackward {
   int64_t grad_stride = 0;  // of dq, dk and dv
 };
 
-// T is float, BFloat16 or Half; arithmetic is fp32. kInternal if the shape makes no sense.
+// T is float, BFloat16 or Half; arithmetic is fp32. With AMX the forward pass of BFloat16 multiplies bf16, adding up in
+// fp32: probabilities are rounded before they are multiplied by values. kInternal if the shape makes no sense.
 template <typename T>
 void attention_forward(const AttentionForward<T>& args, Isa highest = best_isa());
 

@@ -182,11 +182,11 @@ inline RowSum exp_row_to_bfloat16(const ScoreRow& row) {
     const __m512 first = exponential(key, sums[0], Full{});
     S::store_two(row.p + key, first, exponential(key + S::kLanes, sums[1], Full{}));
   }
-  for (; key < row.keys; key += S::kLanes) {
-    const int64_t left = row.visible - key;
-    const Part lanes{static_cast<int>(left < 0 ? 0 : smaller(left, S::kLanes))};
+  for (; key < row.visible; key += S::kLanes) {
+    const Part lanes{static_cast<int>(smaller(row.visible - key, S::kLanes))};
     S::store(row.p + key, exponential(key, sums[0], lanes));
   }
+  for (; key < row.keys; key += S::kLanes) S::store(row.p + key, S::zero());
   return {largest, S::sum(sums[0] + sums[1])};
 }
 
@@ -195,10 +195,14 @@ inline void store_results(const float* results, float scale, const BlockSums& su
   using S = Avx512Bf16;
   for (int64_t i = 0; i < to.count; ++i) {
     const __m512 factor = S::set(scale / sums.sum[i]);
-    for_each_vector<S>(to.dim, [&](int64_t d, auto lanes) {
+    const auto product = [&](int64_t d) {
       const int64_t at = (d / kTiledColumns * kTiledRows + i) * kTiledColumns + d % kTiledColumns;
-      S::store(to.data + i * to.stride + d, S::load(results + at) * factor, lanes);
-    });
+      return S::load(results + at) * factor;
+    };
+    BFloat16* const row = to.data + i * to.stride;
+    for_each_two_vectors<S>(
+        to.dim, [&](int64_t d) { S::store_two(row + d, product(d), product(d + S::kLanes)); },
+        [&](int64_t d, auto lanes) { S::store(row + d, product(d), lanes); });
   }
 }
 
