@@ -39,7 +39,7 @@ constexpr int64_t kThreadFlops = 2'000'000;         // less than this a thread i
 int64_t pieces_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 DepthBlocks depth_blocks(const MatmulTile& tile, int64_t depth) {
-  return DepthBlocks(pieces_of(depth, tile.depth_per_unit));
+  return DepthBlocks(pieces_of(depth, tile.depth_per_unit * tile.depth_step) * tile.depth_step);
 }
 
 int threads_for(double flops) {
@@ -167,7 +167,7 @@ MatmulPart<T, Out> part_of(const Matmul<T, Out>& args, const PackedMatrix<T>& b,
           .blocks = b.blocks()};
 }
 
-constexpr int kLayoutVersion = 1;  // raise it where pack() puts numbers elsewhere with the same tile
+constexpr int kLayoutVersion = 2;  // raise it where pack() puts numbers elsewhere with the same tile
 
 template <typename T>
 SharedFloats pack(const MatrixOperand<T>& b, int64_t depth, int64_t columns, Isa highest) {
@@ -223,8 +223,8 @@ PackedMatrix<T> PackedMatrix<T>::in_blocks(const CacheBlocks& blocks) const {
 template <typename T>
 std::string PackedMatrix<T>::layout(Isa highest) {
   const MatmulRung<T, T>& rung = pick_rung<T, T>(highest);
-  return fmt::format("{}, panels of {} columns, units of {}, version {}", to_string(rung.isa), rung.tile.columns,
-                     rung.tile.depth_per_unit, kLayoutVersion);
+  return fmt::format("{}, panels of {} columns, units of {} in steps of {}, version {}", to_string(rung.isa),
+                     rung.tile.columns, rung.tile.depth_per_unit, rung.tile.depth_step, kLayoutVersion);
 }
 
 template <typename T, typename Out>

@@ -7,13 +7,14 @@ namespace strake::kernels {
 // Operands are packed as units of 32 bits: a number as fp32, or two bf16 that follow each other in depth.
 inline constexpr int64_t kDepthBlock = 512;  // units
 
-// How the depth is cut. Depends on nothing else, for the order of additions does not either. Functions are inlined
-// because objects of every instruction set use them.
+// How the depth is cut: of several blocks all but the last have whole steps of 16 units, as tiles take them. Depends on
+// nothing else, for the order of additions does not either. Functions are inlined because objects of every instruction
+// set use them.
 struct DepthBlocks {
   [[gnu::always_inline]] explicit DepthBlocks(int64_t all_units)
       : units(all_units),
         count(units <= kDepthBlock ? 1 : (units + kDepthBlock - 1) / kDepthBlock),
-        size((units + count - 1) / count) {}
+        size(count == 1 ? units : (units + 16 * count - 1) / (16 * count) * 16) {}
   [[gnu::always_inline]] int64_t begin(int64_t block) const { return block * size < units ? block * size : units; }
   int64_t units, count, size;
 };
@@ -23,6 +24,7 @@ struct MatmulTile {
   int64_t rows;
   int64_t columns;         // of a panel of B
   int64_t depth_per_unit;  // 1 or 2
+  int64_t depth_step = 1;  // units, of which the depth is filled up to whole ones
 };
 
 // A piece of B: panels [columns / tile.columns] of [units, tile.columns] floats; columns beyond the last are undefined.

@@ -323,9 +323,9 @@ TYPED_TEST(MatmulOf, RowsThatNeedNoPackingGiveTheSameBits) {
 TYPED_TEST(MatmulOf, NeitherThreadsNorPackingOnceChangeABit) {
   using In = typename TypeParam::In;
   using Out = typename TypeParam::Out;
-  for (const Shape& shape :
-       {Shape{200, 275, 900}, Shape{200, 275, 960}, Shape{200, 275, 1696},
-        Shape{3, 1000, 2000, Order::kRows, Order::kColumns}, Shape{1500, 8, 400}, Shape{40, 260, 8290}}) {
+  for (const Shape& shape : {Shape{200, 275, 900}, Shape{200, 275, 960}, Shape{200, 275, 1696},
+                             Shape{3, 1000, 2000, Order::kRows, Order::kColumns}, Shape{1500, 8, 400},
+                             Shape{40, 260, 8290}, Shape{33, 260, 16'650}}) {
     const Operands<In> operands(shape);
     const Matmul<In, Out> args = product<In, Out>(shape, operands);
     for (const Isa isa : rungs()) {

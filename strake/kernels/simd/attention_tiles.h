@@ -76,14 +76,10 @@ inline void pack_keys(const Rows<const BFloat16>& keys, const TiledAttentionSize
 // Panels of 32 numbers of each value; the values behind the last are 0.
 inline void pack_values(const Rows<const BFloat16>& values, const TiledAttentionSizes& sizes, float* to) {
   const PanelSource<BFloat16> all{values.data, values.stride, false};
-  const int64_t units = units_of<BFloat16Pairs>(values.count);
-  const int64_t end = sizes.key_steps * kStepUnits;
-  for (int64_t d = 0; d < values.dim; d += kTiledColumns, to += end * kTiledColumns) {
+  const int64_t units = sizes.key_steps * kStepUnits;
+  for (int64_t d = 0; d < values.dim; d += kTiledColumns, to += units * kTiledColumns) {
     const PanelShape shape{smaller(kTiledColumns, values.dim - d), kTiledColumns, values.count};
     pack_lines_across<BFloat16Pairs>(all.from(d), shape, 0, units, to);
-    for (int64_t i = units * kTiledColumns; i < end * kTiledColumns; i += Avx512::kLanes) {
-      Avx512::store(to + i, Avx512::zero());
-    }
   }
 }
 

@@ -10,6 +10,7 @@ struct BFloat16Pairs {
   using Simd = Avx512;
   using Float = __m512;
   static constexpr int kDepthPerUnit = 2;
+  static constexpr int64_t kDepthStep = 1;
 
   static Float along(const BFloat16* p, int64_t left) {
     if (left >= 32) return _mm512_loadu_ps(p);

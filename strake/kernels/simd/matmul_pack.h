@@ -16,6 +16,7 @@ struct Singles {
   static constexpr int kTileRows = S::kLanes == 16 ? 12 : 6;  // with two vectors of B, 24 or 12 sums in registers
   static constexpr int kRowTiles = 12;                        // A in half of a second-level cache of 512 KiB
   static constexpr int kDepthPerUnit = 1;
+  static constexpr int64_t kDepthStep = 1;
 
   static Float multiply_add(Float a, Float b, Float sum) { return S::fma(a, b, sum); }
   // Successive units of a line; `left` numbers of it are left.
@@ -30,9 +31,10 @@ struct Singles {
   }
 };
 
+// Whole steps of U::kDepthStep units; what is not of the depth is packed as 0.
 template <class U>
 inline int64_t units_of(int64_t depth) {
-  return (depth + U::kDepthPerUnit - 1) / U::kDepthPerUnit;
+  return round_up((depth + U::kDepthPerUnit - 1) / U::kDepthPerUnit, U::kDepthStep);
 }
 
 // The largest size <= most into which `count` falls in equal pieces, but for the last; at least 1.
@@ -110,7 +112,8 @@ void pack_lines_across(const PanelSource<T>& from, const PanelShape& shape, int6
     const T* const row = from.data + k * from.stride;
     prefetch_unit<U>(from, shape, unit + kUnitsAcross);
     for_each_vector<S>(shape.lines, [&](int64_t line, auto lanes) {
-      const typename S::Float value = U::across(row + line, from.stride, shape.depth - k, lanes);
+      const typename S::Float value =
+          k < shape.depth ? U::across(row + line, from.stride, shape.depth - k, lanes) : S::zero();
       if (unit + 1 < end) {
         S::store(to + line, value);
       } else {

@@ -39,9 +39,10 @@ struct TiledPanel {
   const char* b;     // [steps, 16 units, 32 columns] of 32 bits
   const char* next;  // what comes after it, as long, or null
   int64_t column;
-  // Where a block of the depth is not all of it: [row tiles, a tile] of this panel, kept from block to block.
+  // Where a block of the depth is not all of it: a tile for each tile of rows, kept from block to block.
   char* sums = nullptr;
-  bool is_first = true;  // block of the depth
+  int64_t sums_stride = 0;  // bytes, from tile to tile
+  bool is_first = true;     // block of the depth
   bool is_last = true;
 };
 // Rows of sums that are whole.
@@ -149,8 +150,8 @@ class TileWalk {
       rows_left = sink_.start(last, storing);
     };
     for (int64_t row = begin; row < end; row += kTiledRows) {
-      char* const sums =
-          piece.panel.sums != nullptr ? piece.panel.sums + row / kTiledRows * kTileBytes : sums_ + waiting * kTileBytes;
+      char* const sums = piece.panel.sums != nullptr ? piece.panel.sums + row / kTiledRows * piece.panel.sums_stride
+                                                     : sums_ + waiting * kTileBytes;
       waiting = waiting + 1 < waiting_tiles_ ? waiting + 1 : 0;
       const TiledLines lines = piece.rows.from(row);
       const bool continued = piece.step > 0 || !piece.panel.is_first;
