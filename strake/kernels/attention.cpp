@@ -64,7 +64,9 @@ void for_each_heads(const AttentionShape& shape, int64_t scratch_floats, const R
       const auto heads_before = [&](int64_t at) {
         return std::clamp<int64_t>((at - from + cost - 1) / cost, 0, shape.num_heads);
       };
-      if (cost > 0) run({shape.offsets[s], length(shape, s), heads_before(begin), heads_before(end)}, piece);
+      if (cost == 0) continue;
+      const AttentionHeads heads{shape.offsets[s], length(shape, s), heads_before(begin), heads_before(end)};
+      if (heads.begin < heads.end) run(heads, piece);
     }
   });
 }
