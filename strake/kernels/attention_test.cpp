@@ -166,12 +166,8 @@ TYPED_TEST_SUITE(Attention, StorageTypes);
 
 template <typename T>
 std::vector<Isa> rungs() {
-  std::vector<Isa> levels = usable_rungs();
-  if (!std::is_same_v<T, BFloat16>) return levels;
-  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAmx}) {
-    if (usable(isa)) levels.push_back(isa);
-  }
-  return levels;
+  if (!std::is_same_v<T, BFloat16>) return usable_rungs();
+  return usable_rungs_and({Isa::kAvx512Bf16, Isa::kAmx});
 }
 
 // Tiles multiply values by probabilities that are rounded to bf16, each once.

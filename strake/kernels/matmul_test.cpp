@@ -15,13 +15,7 @@
 namespace strake::kernels {
 namespace {
 
-std::vector<Isa> rungs() {
-  std::vector<Isa> levels = usable_rungs();
-  for (const Isa isa : {Isa::kAvx512Bf16, Isa::kAmx}) {
-    if (usable(isa)) levels.push_back(isa);
-  }
-  return levels;
-}
+std::vector<Isa> rungs() { return usable_rungs_and({Isa::kAvx512Bf16, Isa::kAmx}); }
 
 // The instruction VDPBF16PS and AMX add in an order of their own.
 template <typename T>

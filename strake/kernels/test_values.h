@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -75,6 +76,15 @@ class WithThreads {
  private:
   int before_;
 };
+
+// Those of all kernels, and of the levels that only some have rungs for.
+inline std::vector<Isa> usable_rungs_and(std::initializer_list<Isa> more) {
+  std::vector<Isa> levels = usable_rungs();
+  for (const Isa isa : more) {
+    if (usable(isa)) levels.push_back(isa);
+  }
+  return levels;
+}
 
 // Rows and positions of a packed batch: rows beyond 32 bits, positions counted in each sequence.
 struct TestIndex {

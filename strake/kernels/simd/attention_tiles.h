@@ -19,19 +19,17 @@ struct TiledAttentionSizes {
         dim_steps((head_dim + kTiledColumns - 1) / kTiledColumns),
         bits_row(round_up(length, 64) / 8 + 8) {}
 
-  // A step is 32 numbers of bf16, as many as a panel has columns.
-  static constexpr int64_t kStep = kTileSide * kTiledColumns;
   // Of a panel; a cache line more than a power of two, or one row's pieces of all panels would share a set of the
   // cache.
-  static constexpr int64_t kScores = kTiledRows * kTiledColumns + 16;
+  static constexpr int64_t kScores = kTileFloats + 16;
 
   static int64_t row(int64_t steps) { return row_stride<BFloat16>(steps * kTiledColumns) / 2; }
-  int64_t panels() const { return key_steps * dim_steps * kStep; }  // of keys, or of values
+  int64_t panels() const { return key_steps * dim_steps * kStepFloats; }  // of keys, or of values
   int64_t scores() const { return key_steps * kScores; }
-  int64_t results() const { return dim_steps * kTiledRows * kTiledColumns; }
+  int64_t results() const { return dim_steps * kTileFloats; }
   int64_t bits() const { return round_up(kQueryBlock * bits_row / 4, 16); }
 
-  int64_t key_steps, dim_steps, bits_row;
+  int64_t key_steps, dim_steps, bits_row;  // a step is 32 numbers, as many as a panel has columns
 };
 
 // Cut from `memory`; without memory it is only counted.
@@ -64,22 +62,22 @@ inline int64_t tiled_attention_forward_scratch(int64_t length, int64_t head_dim)
 }
 
 // Panels of 32 keys; those behind the last are what nobody looks at, numbers behind a key's last are 0.
-inline void pack_keys(const Rows<const BFloat16>& keys, const TiledAttentionSizes& sizes, float* to) {
+inline void pack_keys(const Rows<const BFloat16>& keys, float* to) {
   const PanelSource<BFloat16> all{keys.data, keys.stride, true};
-  const int64_t units = sizes.dim_steps * kStepUnits;
+  const int64_t units = units_of<TiledPairs>(keys.dim);
   for (int64_t key = 0; key < keys.count; key += kTiledColumns, to += units * kTiledColumns) {
     const PanelShape shape{smaller(kTiledColumns, keys.count - key), kTiledColumns, keys.dim};
-    pack_lines_along<BFloat16Pairs>(all.from(key), shape, 0, units, to);
+    pack_lines_along<TiledPairs>(all.from(key), shape, 0, units, to);
   }
 }
 
 // Panels of 32 numbers of each value; the values behind the last are 0.
-inline void pack_values(const Rows<const BFloat16>& values, const TiledAttentionSizes& sizes, float* to) {
+inline void pack_values(const Rows<const BFloat16>& values, float* to) {
   const PanelSource<BFloat16> all{values.data, values.stride, false};
-  const int64_t units = sizes.key_steps * kStepUnits;
+  const int64_t units = units_of<TiledPairs>(values.count);
   for (int64_t d = 0; d < values.dim; d += kTiledColumns, to += units * kTiledColumns) {
     const PanelShape shape{smaller(kTiledColumns, values.dim - d), kTiledColumns, values.count};
-    pack_lines_across<BFloat16Pairs>(all.from(d), shape, 0, units, to);
+    pack_lines_across<TiledPairs>(all.from(d), shape, 0, units, to);
   }
 }
 
@@ -216,8 +214,8 @@ class TiledAttentionForward {
       prefetch_next_head(args_, item);
       const auto out = rows_of(args_.out, args_.out_stride, item);
       prefetch_rows(out.data, out.stride, out.count, out.dim);
-      pack_keys(rows_of(args_.k, args_.qkv_stride, item), sizes_, w_.keys);
-      pack_values(rows_of(args_.v, args_.qkv_stride, item), sizes_, w_.values);
+      pack_keys(rows_of(args_.k, args_.qkv_stride, item), w_.keys);
+      pack_values(rows_of(args_.v, args_.qkv_stride, item), w_.values);
       for (int64_t first = 0; first < item.length; first += kQueryBlock) {
         const QueryBlock block = query_block(args_.shape, item.length, first);
         compute_scores(item, block);
@@ -249,7 +247,7 @@ class TiledAttentionForward {
                              .rows = block.rows,
                              .steps = sizes_.dim_steps,
                              .b = w_.keys,
-                             .b_panel = sizes_.dim_steps * TiledAttentionSizes::kStep,
+                             .b_panel = sizes_.dim_steps * kStepFloats,
                              .panels = key_steps(block),
                              .to = w_.scores,
                              .pitch = TiledAttentionSizes::kScores});
@@ -281,10 +279,10 @@ class TiledAttentionForward {
                              .rows = block.rows,
                              .steps = key_steps(block),
                              .b = w_.values,
-                             .b_panel = sizes_.key_steps * TiledAttentionSizes::kStep,
+                             .b_panel = sizes_.key_steps * kStepFloats,
                              .panels = sizes_.dim_steps,
                              .to = w_.results,
-                             .pitch = kTiledRows * kTiledColumns});
+                             .pitch = kTileFloats});
     auto out = rows_of(args_.out, args_.out_stride, item);
     out.data += block.first * out.stride;
     out.count = block.rows;

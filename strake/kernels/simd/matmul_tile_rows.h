@@ -4,11 +4,17 @@
 #include "strake/kernels/simd/matmul_pack.h"
 #include "strake/kernels/simd/tiles.h"
 
-// Rows of bf16 that tiles are loaded from, packed from an operand of either order.
+// How bf16 is packed for tiles: panels of B filled up with 0 to whole steps, rows of A from an operand of either order.
 namespace strake::kernels {
 namespace {
 
 constexpr int64_t kStepUnits = kTileSide;
+constexpr int64_t kStepFloats = kStepUnits * kTiledColumns;  // of a panel of B
+constexpr int64_t kTileFloats = kTiledRows * kTiledColumns;  // of sums
+
+struct TiledPairs : BFloat16Pairs {
+  static constexpr int64_t kDepthStep = kStepUnits;
+};
 
 // Packs up to 16 rows of units [begin, end); other rows, and units up to the next multiple of a step, are 0.
 inline void pack_contiguous_rows(const PanelSource<BFloat16>& from, const PanelShape& shape, int64_t begin, int64_t end,

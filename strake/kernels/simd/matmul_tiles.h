@@ -11,19 +11,12 @@ namespace strake::kernels {
 namespace {
 
 constexpr int64_t kTiledBlockBytes = int64_t{1} << 20;  // of A at a time, if not said otherwise
-constexpr int64_t kStepFloats = kStepUnits * kTiledColumns;
-constexpr int64_t kTileFloats = kTiledRows * kTiledColumns;
 // A depth of more steps is walked through in blocks, so that enough rows stay in the second-level cache; the sums of
 // all panels wait there meanwhile.
 constexpr int64_t kWholeDepthSteps = 48;
 constexpr int64_t kDepthBlockSteps = 24;
 constexpr int64_t kKeptSumsFloats = int64_t{352} << 10;  // of 2 MiB, which every processor with AMX has
 constexpr int64_t kLeastKeptTiles = 4;                   // of rows
-
-// A panel of B is filled up with 0 to whole steps.
-struct TiledPairs : BFloat16Pairs {
-  static constexpr int64_t kDepthStep = kStepUnits;
-};
 
 struct Range {
   int64_t begin;
