@@ -26,13 +26,13 @@ struct AttentionShape {
   Dropout dropout = {};  // of the probabilities: element = head * 2^20 + key position, token = query
   TokenIndex index = {};
   // GPUs only: which probabilities are kept, as a training forward pass writes it and the backward pass needs it if
-  // there is dropout. uint16 [num_heads, num_tokens, kept_words], bit k % 16 of word k / 16 being key k of the
-  // sequence.
-  uint16_t* kept = nullptr;
-  int64_t kept_words = 0;  // words for the keys of the longest sequence
+  // there is dropout. uint8 [num_heads, num_tokens, kept_bytes], 8-byte aligned, a bit for every key of the sequence in
+  // the kernels' own order.
+  uint8_t* kept = nullptr;
+  int64_t kept_bytes = 0;  // kept_bytes_of() of the longest sequence
 };
 
-inline constexpr int64_t kKeysOfKeptWord = 16;
+constexpr int64_t kept_bytes_of(int64_t length) { return (length + 63) / 64 * 8; }
 
 // Keys of one head that have a counter of their own when dropout is on.
 inline constexpr int64_t kMaxAttentionKeysWithDropout = int64_t{1} << 20;

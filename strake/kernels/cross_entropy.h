@@ -20,6 +20,7 @@ struct CrossEntropyArgs {
   int64_t tokens = 0;
   int64_t classes = 0;
   int64_t stride = classes;  // of the rows of logits and gradient; what lies between rows may be overwritten
+  const int32_t* host_targets = nullptr;  // GPUs only: the targets once more, in memory of the host, or null (HostIds)
 };
 
 // T is float, BFloat16 or Half; arithmetic is fp32. A logit that is NaN or +infinity makes its token's numbers NaN.

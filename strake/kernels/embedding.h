@@ -7,12 +7,20 @@
 
 namespace strake::kernels {
 
+// GPUs only: ids in memory of the host, among them every one that a kernel gets in memory of the device. Those are
+// looked at, as looking at the device's waits until it has done all that it was given. None: the device's.
+struct HostIds {
+  const int32_t* ids = nullptr;
+  int64_t count = 0;
+};
+
 // One table of embeddings (or of their gradients) and the row that each token reads.
 template <typename T>
 struct EmbeddingTable {
   T* table = nullptr;  // [rows, columns]; null: no such table
   int64_t rows = 0;
   const int32_t* ids = nullptr;  // [tokens], each in [0, rows)
+  HostIds on_host = {};
 };
 
 template <typename T>

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "strake/kernels/cuda/attention_kept.cuh"
 #include "strake/kernels/cuda/attention_tiles.cuh"
 #include "strake/kernels/cuda/device.cuh"
 #include "strake/kernels/cuda/launchers.cuh"
@@ -31,39 +32,34 @@ __device__ float max_of_lanes(float value) {
   return fmaxf(value, __shfl_xor_sync(0xFFFFFFFFU, value, 2));
 }
 
-// use(element, row of the tile, column), row_of() and column_of() telling which.
+// use(element, n, i): row_of(i) and column_of(n, i) tell which it is.
 template <int kColumns, typename Use>
 __device__ void for_each(Fragment<kColumns>& fragment, const Use& use) {
 #pragma unroll
   for (int n = 0; n < Fragment<kColumns>::kCount; ++n) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) use(fragment.at[n][i], first_row_of_warp() + row_of(i), column_of(n, i));
+    for (int i = 0; i < 4; ++i) use(fragment.at[n][i], n, i);
   }
 }
 
 // Scores of keys that a query of the tile does not see become those of probability 0.
-template <typename Size>
-__device__ void hide_keys(const AttentionShape& shape, const Rows& queries, int64_t first_key,
-                          Fragment<Size::kTile>& scores) {
+template <int kKeys>
+__device__ void hide_keys(const AttentionShape& shape, const Rows& queries, int first_key, Fragment<kKeys>& scores) {
   const bool is_causal = shape.mask == AttentionMask::kCausal;
-  const auto keys = static_cast<int>(std::min(queries.length - first_key, int64_t{Size::kTile}));
-  const auto diagonal = static_cast<int>(std::min(queries.begin - first_key, int64_t{Size::kTile}));
-  if (keys == Size::kTile && (!is_causal || diagonal == Size::kTile)) return;
-  for_each(scores, [&](float& score, int query, int key) {
-    if (key >= keys || (is_causal && key > query + diagonal)) score = -INFINITY;
+  const int keys = queries.length - first_key;
+  const int diagonal = queries.begin - first_key;
+  if (keys >= kKeys && (!is_causal || diagonal >= kKeys)) return;
+  for_each(scores, [&](float& score, int n, int i) {
+    const int key = column_of(n, i);
+    if (key >= keys || (is_causal && key > first_row_of_warp() + row_of(i) + diagonal)) score = -INFINITY;
   });
 }
 
 // How many keys some query of a tile sees.
 template <typename Size>
-__device__ int64_t keys_of(const AttentionShape& shape, const Rows& queries) {
-  const int64_t last = queries.begin + Size::kTile;
-  return shape.mask == AttentionMask::kCausal && last < queries.length ? last : queries.length;
-}
-
-template <typename Size>
-__device__ float factor_of(const Kept<Size>& kept, const Keep& keep, int query, int key) {
-  return (kept.of[query][key / kRowsOfWarp] >> (key % kRowsOfWarp) & 1) != 0 ? keep.scale : 0.0F;
+__device__ int keys_of(const AttentionShape& shape, const Rows& queries) {
+  const int left = queries.length - queries.begin;
+  return shape.mask == AttentionMask::kCausal && left > Size::kTile ? queries.begin + Size::kTile : queries.length;
 }
 
 // The softmax of a lane's two rows as far as their keys were seen. Every row sees the first key of the first tile.
@@ -97,48 +93,67 @@ struct OnlineSoftmax {
   }
 };
 
-// The block's rows of a head, as far as there are rows and elements.
-template <int kDim, typename T>
-__device__ void store_rows(const Fragment<kDim>& sums, const float (&factors)[2], const Rows& rows, const Head<T>& to) {
+// The warp's rows of a head, as far as there are rows and elements: by way of a tile that no warp uses any more, as
+// whole chunks beside each other.
+template <typename Size, typename T = typename Size::T>
+__device__ void store_rows(const Fragment<Size::kDim>& sums, const float (&factors)[2], const Rows& rows,
+                           const Head<T>& to, Tile<Size>& tile) {
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = first_row_of_warp() + row_of(2 * half);
-    if (rows.begin + row >= rows.length) continue;
+  for (int n = 0; n < Size::kDim / 8; ++n) {
 #pragma unroll
-    for (int n = 0; n < kDim / 8; ++n) {
-      const int d = column_of(n, 0);
-      const Pair<T> pair{
+    for (int half = 0; half < 2; ++half) {
+      *reinterpret_cast<Pair<T>*>(&tile.at[first_row_of_warp() + row_of(2 * half)][column_of(n, 0)]) = {
           {narrow<T>(sums.at[n][2 * half] * factors[half]), narrow<T>(sums.at[n][2 * half + 1] * factors[half])}};
-      store_chunk(to.head + (rows.first_token + rows.begin + row) * to.stride + d, pair, to.dim - d, to.aligned);
     }
+  }
+  __syncwarp();
+  constexpr int kChunks = Size::kDim / Chunk<T>::kCount;
+#pragma unroll
+  for (int i = lane_of_warp(); i < kRowsOfWarp * kChunks; i += kWarp) {
+    const int row = first_row_of_warp() + i / kChunks;
+    const int d = i % kChunks * Chunk<T>::kCount;
+    if (rows.begin + row >= rows.length) continue;
+    store_chunk(to.head + (rows.first_token + rows.begin + row) * to.stride + d,
+                *reinterpret_cast<const Chunk<T>*>(&tile.at[row][d]), to.dim - d, to.aligned);
   }
 }
 
 template <typename Size, typename T = typename Size::T>
 __global__ void __launch_bounds__(Size::kThreads, Size::kForwardBlocks)
     forward_kernel(AttentionForward<T> args, Keep keep, bool is_aligned) {
+  using Products = WarpProducts<Size, T>;
   __shared__ Tile<Size> q, k[2], v[2];  // the next keys come while the present ones are used
-  __shared__ Kept<Size> kept;
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
   const int64_t dim = Size::kWhole ? Size::kDim : args.shape.head_dim;
   const bool aligned = Size::kWhole || is_aligned;
   const int64_t head = blockIdx.y;
-  const int64_t keys = keys_of<Size>(args.shape, rows);
-  const auto load_keys = [&](int64_t begin) {
-    const int place = begin / Size::kTile % 2;
-    load_tile<Size>(k[place], head_of_block(args.k, args.qkv_stride, dim, aligned), rows, begin);
-    load_tile<Size>(v[place], head_of_block(args.v, args.qkv_stride, dim, aligned), rows, begin);
+  const int64_t first_token = rows.first_token + rows.begin;
+  const int keys = keys_of<Size>(args.shape, rows);
+  const TileLoader<Size> keys_there(head_of_block(args.k, args.qkv_stride, dim, aligned), rows);
+  const TileLoader<Size> values_there(head_of_block(args.v, args.qkv_stride, dim, aligned), rows);
+  const auto load_keys = [&](int begin) {
+    keys_there.load(k[begin / Size::kTile % 2], begin);
+    values_there.load(v[begin / Size::kTile % 2], begin);
     end_copies();
   };
-  load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, rows.begin);
+  TileLoader<Size>(head_of_block(args.q, args.qkv_stride, dim, aligned), rows).load(q, rows.begin);
   load_keys(0);
+  const bool has_word = rows.begin + KeptRows::row() < rows.length;
+  const TokenCounter counter = counter_of(keep, first_token + (has_word ? KeptRows::row() : 0));
   OnlineSoftmax softmax{.scale = args.shape.scale * kLog2E};
   Fragment<Size::kDim> sums = {};
-  for (int64_t begin = 0; begin < keys; begin += Size::kTile) {
+  for (int begin = 0; begin < keys; begin += Size::kTile) {
     const bool is_last = begin + Size::kTile >= keys;
     if (!is_last) load_keys(begin + Size::kTile);
-    draw_kept(kept, keep, args.shape, rows, rows.begin, begin);
+    uint32_t word = 0;
+    if (keep.active) {
+      word = draw_kept<Size>(keep, counter, rows, begin);
+      if (args.shape.kept != nullptr && has_word) {
+        kept_word<Size>(args.shape, first_token + KeptRows::row(), begin, KeptRows::word()) =
+            static_cast<KeptWord<Size>>(word);
+      }
+    }
     if (is_last) {
       wait_for_copies();
     } else {
@@ -147,18 +162,19 @@ __global__ void __launch_bounds__(Size::kThreads, Size::kForwardBlocks)
     __syncthreads();
     const int place = begin / Size::kTile % 2;
     Fragment<Size::kTile> weights;
-    WarpProducts<Size, T>::multiply(q, k[place], dim, weights);
-    hide_keys<Size>(args.shape, rows, begin, weights);
+    Products::multiply(typename Products::Left(q), k[place], 0, dim, weights);
+    hide_keys(args.shape, rows, begin, weights);
     softmax.take(weights, sums);
     if (keep.active) {
-      for_each(weights, [&](float& weight, int query, int key) { weight *= factor_of(kept, keep, query, key); });
+      const KeptRows kept(word);
+      for_each(weights, [&](float& weight, int n, int i) { weight = kept.has(n, i) ? weight : 0.0F; });
     }
-    WarpProducts<Size, T>::add(weights, v[place], dim, sums);
+    Products::add(weights, v[place], 0, dim, sums);
     __syncthreads();  // before these keys' places are taken again
   }
   const float totals[2] = {sum_of_lanes(softmax.total[0]), sum_of_lanes(softmax.total[1])};
-  const int64_t first_token = rows.first_token + rows.begin;
-  store_rows(sums, {1.0F / totals[0], 1.0F / totals[1]}, rows, head_of_block(args.out, args.out_stride, dim, aligned));
+  store_rows(sums, {keep.scale / totals[0], keep.scale / totals[1]}, rows,
+             head_of_block(args.out, args.out_stride, dim, aligned), q);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = first_row_of_warp() + row_of(2 * half);
@@ -183,119 +199,210 @@ __device__ float row_dot_of(const Tile<Size>& dout, const Head<const T>& out, co
   return sum;
 }
 
-// dq of a tile of queries, and row_dots = rowsum(dout out).
+// A block's four tiles in the backward pass: those of its own rows, and two of the rows of the other side through which
+// it goes. Where a warp holds its own rows in registers, the next two come to their places while the present ones are
+// used.
+template <typename Size>
+class BackwardTiles {
+ public:
+  using T = typename Size::T;
+  using Loader = TileLoader<Size>;
+  using Left = typename WarpProducts<Size, T>::Left;
+
+  __device__ BackwardTiles(Tile<Size> (&places)[4], const Loader& first, const Loader& second)
+      : places_(places), first_(first), second_(second) {}
+
+  // The block's own rows, and the first ones of the other side; both are there when this returns.
+  __device__ void load(const Loader& own_first, const Loader& own_second, int own, int begin) {
+    own_first.load(places_[2], own);
+    own_second.load(places_[3], own);
+    load_others(begin);
+    wait_for_copies();
+    __syncthreads();
+  }
+  __device__ const Tile<Size>& own_first() const { return places_[2]; }
+  __device__ const Tile<Size>& own_second() const { return places_[3]; }
+
+  // use(begin, tile, tile) of the other side's rows [begin, end). stage(begin) is called before: what it writes to
+  // shared memory is there for use().
+  template <typename Stage, typename Use>
+  __device__ void for_each(int begin, int end, const Stage& stage, const Use& use) {
+    for (; begin < end; begin += Size::kTile) {
+      __syncthreads();  // before places are taken again
+      const bool is_last = begin + Size::kTile >= end;
+      const int place = place_;
+      if (kHoldsRows && !is_last) {
+        place_ ^= 2;
+        load_others(begin + Size::kTile);
+      }
+      stage(begin);
+      if (kHoldsRows && !is_last) {
+        wait_for_copies<1>();
+      } else {
+        wait_for_copies();
+      }
+      __syncthreads();
+      use(begin, places_[place], places_[place + 1]);
+      if (!kHoldsRows && !is_last) {
+        __syncthreads();
+        load_others(begin + Size::kTile);
+      }
+    }
+  }
+
+ private:
+  static constexpr bool kHoldsRows = WarpProducts<Size, T>::kHoldsRows;
+
+  __device__ void load_others(int begin) {
+    first_.load(places_[place_], begin);
+    second_.load(places_[place_ + 1], begin);
+    end_copies();
+  }
+
+  Tile<Size> (&places_)[4];
+  Loader first_, second_;
+  int place_ = 0;
+};
+
+// dq of a tile of queries, and row_dots = rowsum(dout out) / keep.scale.
 template <typename Size, typename T = typename Size::T>
 __global__ void __launch_bounds__(Size::kThreads, Size::kQueryBlocks)
     query_gradient_kernel(AttentionBackward<T> args, Keep keep, float* row_dots, bool is_aligned) {
-  __shared__ Tile<Size> q, k, v, dout;
-  __shared__ Kept<Size> kept;
+  using Products = WarpProducts<Size, T>;
+  using Loader = TileLoader<Size>;
+  __shared__ Tile<Size> places[4];
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
   const int64_t dim = Size::kWhole ? Size::kDim : args.shape.head_dim;
   const bool aligned = Size::kWhole || is_aligned;
-  const int64_t head = blockIdx.y;
-  const int64_t keys = keys_of<Size>(args.shape, rows);
-  load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, rows.begin);
-  load_tile<Size>(dout, head_of_block(args.dout, args.out_stride, dim, aligned), rows, rows.begin);
+  BackwardTiles<Size> tiles(places, Loader(head_of_block(args.k, args.qkv_stride, dim, aligned), rows),
+                            Loader(head_of_block(args.v, args.qkv_stride, dim, aligned), rows));
+  tiles.load(Loader(head_of_block(args.q, args.qkv_stride, dim, aligned), rows),
+             Loader(head_of_block(args.dout, args.out_stride, dim, aligned), rows), rows.begin, 0);
+  const typename Products::Left q(tiles.own_first());
+  const typename Products::Left dout(tiles.own_second());
   float row_dot[2];
   float lse[2];  // of powers of two
-  Fragment<Size::kDim> dq = {};
-  for (int64_t begin = 0; begin < keys; begin += Size::kTile) {
-    if (begin > 0) __syncthreads();
-    load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, begin);
-    load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, begin);
-    end_copies();
-    load_kept(kept, keep, args.shape, rows, rows.begin, begin);
-    wait_for_copies();
-    __syncthreads();
-    if (begin == 0) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = first_row_of_warp() + row_of(2 * half);
-        const int64_t at = (rows.first_token + rows.begin + row) * args.shape.num_heads + head;
-        row_dot[half] =
-            sum_of_lanes(row_dot_of<Size>(dout, head_of_block(args.out, args.out_stride, dim, aligned), rows, row));
-        const bool is_there = rows.begin + row < rows.length;
-        lse[half] = is_there ? args.lse[at] * kLog2E : INFINITY;
-        if (is_there && column_of(0, 0) == 0) row_dots[at] = row_dot[half];
-      }
-    }
-    Fragment<Size::kTile> scores, gradient;
-    WarpProducts<Size, T>::multiply(q, k, dim, scores);
-    WarpProducts<Size, T>::multiply(dout, v, dim, gradient);
-    hide_keys<Size>(args.shape, rows, begin, scores);
-    if (keep.active) {
-      for_each(gradient, [&](float& value, int query, int key) { value *= factor_of(kept, keep, query, key); });
-    }
-#pragma unroll
-    for (int n = 0; n < Size::kTile / 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float probability = exp2_approximately(fmaf(scores.at[n][i], args.shape.scale * kLog2E, -lse[i / 2]));
-        gradient.at[n][i] = probability * (gradient.at[n][i] - row_dot[i / 2]);
-      }
-    }
-    WarpProducts<Size, T>::add(gradient, k, dim, dq);
+  for (int half = 0; half < 2; ++half) {
+    const int row = first_row_of_warp() + row_of(2 * half);
+    const int64_t at = (rows.first_token + rows.begin + row) * args.shape.num_heads + blockIdx.y;
+    row_dot[half] = sum_of_lanes(row_dot_of<Size>(tiles.own_second(),
+                                                  head_of_block(args.out, args.out_stride, dim, aligned), rows, row)) /
+                    keep.scale;
+    const bool is_there = rows.begin + row < rows.length;
+    lse[half] = is_there ? args.lse[at] * kLog2E : INFINITY;
+    if (is_there && column_of(0, 0) == 0) row_dots[at] = row_dot[half];
   }
-  store_rows(dq, {args.shape.scale, args.shape.scale}, rows, head_of_block(args.dq, args.grad_stride, dim, aligned));
+  const auto load_word = [&](int begin) {
+    return load_kept<Size>(keep, args.shape, rows, rows.begin + KeptRows::row(), begin, KeptRows::word());
+  };
+  const int keys = keys_of<Size>(args.shape, rows);
+  uint32_t word = 0;
+  uint32_t next_word = load_word(0);
+  Fragment<Size::kDim> dq = {};
+  const auto stage = [&](int begin) {
+    word = next_word;
+    if (begin + Size::kTile < keys) next_word = load_word(begin + Size::kTile);
+  };
+  tiles.for_each(0, keys, stage, [&](int begin, const Tile<Size>& k, const Tile<Size>& v) {
+    const KeptRows kept(word);
+#pragma unroll
+    for (int first = 0; first < Size::kTile; first += Size::kQueryColumns) {
+      Fragment<Size::kQueryColumns> scores, gradient;
+      Products::multiply(q, k, first, dim, scores);
+      Products::multiply(dout, v, first, dim, gradient);
+      hide_keys(args.shape, rows, begin + first, scores);
+      for_each(gradient, [&](float& value, int n, int i) {
+        const float probability = exp2_approximately(fmaf(scores.at[n][i], args.shape.scale * kLog2E, -lse[i / 2]));
+        value = probability * ((kept.has(first / 8 + n, i) ? value : 0.0F) - row_dot[i / 2]);
+      });
+      Products::add(gradient, k, first, dim, dq);
+    }
+  });
+  const float scale = args.shape.scale * keep.scale;
+  __syncthreads();
+  store_rows(dq, {scale, scale}, rows, head_of_block(args.dq, args.grad_stride, dim, aligned), places[0]);
 }
+
+// What the kernel below needs to know of the tile's queries: of each two beside each other
+// log-sum-exps (of powers of two), then row_dots.
+template <typename Size>
+struct QueryTile {
+  alignas(16) float of[Size::kTile / 2][4];
+};
 
 // dk and dv of a tile of keys. Fragments have its keys as rows and queries as columns.
 template <typename Size, typename T = typename Size::T>
 __global__ void __launch_bounds__(Size::kThreads, Size::kKeyBlocks)
     key_gradient_kernel(AttentionBackward<T> args, Keep keep, const float* row_dots, bool is_aligned) {
-  __shared__ Tile<Size> q, k, v, dout;
-  __shared__ Kept<Size> kept;
-  __shared__ float lse[Size::kTile];  // of powers of two
-  __shared__ float dots[Size::kTile];
+  using Products = WarpProducts<Size, T>;
+  using Loader = TileLoader<Size>;
+  __shared__ Tile<Size> places[4];
+  __shared__ KeptTile<Size> kept_tile;
+  __shared__ QueryTile<Size> query_tile;
   Rows rows;
   if (!find_rows<Size::kTile>(args.shape, blockIdx.x, rows)) return;
   const int64_t dim = Size::kWhole ? Size::kDim : args.shape.head_dim;
   const bool aligned = Size::kWhole || is_aligned;
-  const int64_t head = blockIdx.y;
   const bool is_causal = args.shape.mask == AttentionMask::kCausal;
-  load_tile<Size>(k, head_of_block(args.k, args.qkv_stride, dim, aligned), rows, rows.begin);
-  load_tile<Size>(v, head_of_block(args.v, args.qkv_stride, dim, aligned), rows, rows.begin);
+  const int first_query = is_causal ? rows.begin : 0;
+  BackwardTiles<Size> tiles(places, Loader(head_of_block(args.q, args.qkv_stride, dim, aligned), rows),
+                            Loader(head_of_block(args.dout, args.out_stride, dim, aligned), rows));
+  tiles.load(Loader(head_of_block(args.k, args.qkv_stride, dim, aligned), rows),
+             Loader(head_of_block(args.v, args.qkv_stride, dim, aligned), rows), rows.begin, first_query);
+  const typename Products::Left k(tiles.own_first());
+  const typename Products::Left v(tiles.own_second());
+  // Of each query two threads have a part.
+  const int query = static_cast<int>(threadIdx.x) / 2;
+  const int part = static_cast<int>(threadIdx.x) % 2;
+  uint32_t word = 0;
+  float number = 0;
+  const auto load_parts = [&](int begin) {
+    word = load_kept<Size>(keep, args.shape, rows, begin + query, rows.begin, part);
+    const int64_t at = (rows.first_token + begin + query) * args.shape.num_heads + blockIdx.y;
+    const bool is_there = begin + query < rows.length;
+    if (part == 0) number = is_there ? args.lse[at] * kLog2E : INFINITY;
+    if (part == 1) number = is_there ? row_dots[at] : 0.0F;
+  };
+  load_parts(first_query);
+  const auto stage = [&](int begin) {
+    kept_tile.put(word);
+    query_tile.of[query / 2][2 * part + query % 2] = number;
+    if (begin + Size::kTile < rows.length) load_parts(begin + Size::kTile);
+  };
   Fragment<Size::kDim> dk = {};
   Fragment<Size::kDim> dv = {};
-  const int64_t first_query = is_causal ? rows.begin : 0;
-  for (int64_t begin = first_query; begin < rows.length; begin += Size::kTile) {
-    if (begin > first_query) __syncthreads();
-    load_tile<Size>(q, head_of_block(args.q, args.qkv_stride, dim, aligned), rows, begin);
-    load_tile<Size>(dout, head_of_block(args.dout, args.out_stride, dim, aligned), rows, begin);
-    end_copies();
-    load_kept(kept, keep, args.shape, rows, begin, rows.begin);
-    for (int query = threadIdx.x; query < Size::kTile; query += Size::kThreads) {
-      const bool is_there = begin + query < rows.length;
-      const int64_t at = (rows.first_token + begin + query) * args.shape.num_heads + head;
-      lse[query] = is_there ? args.lse[at] * kLog2E : INFINITY;
-      dots[query] = is_there ? row_dots[at] : 0.0F;
-    }
-    wait_for_copies();
-    __syncthreads();
+  tiles.for_each(first_query, rows.length, stage, [&](int begin, const Tile<Size>& q, const Tile<Size>& dout) {
     Fragment<Size::kTile> probabilities, gradient;
-    WarpProducts<Size, T>::multiply(k, q, dim, probabilities);
-    WarpProducts<Size, T>::multiply(v, dout, dim, gradient);
+    Products::multiply(k, q, 0, dim, probabilities);
+    Products::multiply(v, dout, 0, dim, gradient);
     if (is_causal && begin == rows.begin) {
-      for_each(probabilities, [](float& score, int key, int query) { score = key > query ? -INFINITY : score; });
+      for_each(probabilities, [](float& score, int n, int i) {
+        score = first_row_of_warp() + row_of(i) > column_of(n, i) ? -INFINITY : score;
+      });
     }
+    const typename KeptTile<Size>::Columns kept(kept_tile);
 #pragma unroll
     for (int n = 0; n < Size::kTile / 8; ++n) {
+      const auto of_queries = *reinterpret_cast<const Chunk<float>*>(query_tile.of[column_of(n, 0) / 2]);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int query = column_of(n, i);
         float& probability = probabilities.at[n][i];
-        const float factor = keep.active ? factor_of(kept, keep, query, first_row_of_warp() + row_of(i)) : 1.0F;
-        probability = exp2_approximately(fmaf(probability, args.shape.scale * kLog2E, -lse[query]));
-        gradient.at[n][i] = probability * (factor * gradient.at[n][i] - dots[query]);
-        probability *= factor;
+        float& value = gradient.at[n][i];
+        const bool is_kept = kept.has(n, i);
+        probability = exp2_approximately(fmaf(probability, args.shape.scale * kLog2E, -of_queries.at[i % 2]));
+        value = probability * ((is_kept ? value : 0.0F) - of_queries.at[2 + i % 2]);
+        probability = is_kept ? probability : 0.0F;
       }
     }
-    WarpProducts<Size, T>::add(probabilities, dout, dim, dv);
-    WarpProducts<Size, T>::add(gradient, q, dim, dk);
-  }
-  store_rows(dk, {args.shape.scale, args.shape.scale}, rows, head_of_block(args.dk, args.grad_stride, dim, aligned));
-  store_rows(dv, {1.0F, 1.0F}, rows, head_of_block(args.dv, args.grad_stride, dim, aligned));
+    Products::add(probabilities, dout, 0, dim, dv);
+    Products::add(gradient, q, 0, dim, dk);
+  });
+  const float scale = args.shape.scale * keep.scale;
+  __syncthreads();
+  store_rows(dk, {scale, scale}, rows, head_of_block(args.dk, args.grad_stride, dim, aligned), places[0]);
+  store_rows(dv, {keep.scale, keep.scale}, rows, head_of_block(args.dv, args.grad_stride, dim, aligned), places[1]);
 }
 
 template <typename Size, typename T = typename Size::T>

@@ -8,7 +8,6 @@
 namespace strake::kernels::cuda {
 
 inline constexpr int kRowsOfWarp = 16;  // those of a tensor core's product
-static_assert(kRowsOfWarp == kKeysOfKeptWord);
 
 inline constexpr int kNarrowDim = 64;
 
@@ -16,7 +15,8 @@ inline constexpr int kNarrowDim = 64;
 // as many.
 enum class Heads { kWhole, kAny };
 
-// Five tiles take at most 45 KiB, of 48 that every device lets a block have. Each warp has kRowsOfWarp rows of a tile.
+// Five tiles take at most 45 KiB, of 48 that every device lets a block have. Each warp has kRowsOfWarp rows of a tile,
+// so that a block has two threads for every row.
 template <typename T_, int kDim_, Heads kHeads>
 struct Tiling {
   using T = T_;
@@ -29,6 +29,7 @@ struct Tiling {
   static constexpr int kForwardBlocks = kIsNarrow ? 384 / kThreads : 1;
   static constexpr int kQueryBlocks = kIsNarrow ? 384 / kThreads : 1;
   static constexpr int kKeyBlocks = kIsNarrow ? 256 / kThreads : 1;
+  static constexpr int kQueryColumns = kTile < 32 ? kTile : 32;  // keys whose scores are there at once for dq; likewise
 };
 
 // A chunk more than kDim to a row moves each row four banks on, so that eight rows' chunks meet no bank twice.
@@ -41,8 +42,8 @@ struct alignas(16) Tile {
 // Which rows a block has: [begin, begin + kTile) of a sequence, as far as it has them.
 struct Rows {
   int64_t first_token;  // of the sequence
-  int64_t length;       // of the sequence
-  int64_t begin;
+  int length;           // of the sequence
+  int begin;
 };
 
 // Sequence s owns places [offsets[s] / kTile + s, offsets[s + 1] / kTile + s + 1), which are at least as many as it has
@@ -50,10 +51,12 @@ struct Rows {
 template <int kTile>
 __device__ bool find_rows(const AttentionShape& shape, int64_t place, Rows& rows) {
   // The last sequence that begins at or before the place. The lanes of a warp look at once, as a look is a wait for
-  // memory.
+  // memory: of few sequences, each at kOwn and their ends.
+  constexpr int kOwn = 4;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   int64_t low = 0;
-  for (int64_t count = shape.num_sequences; count > 1;) {
+  int64_t count = shape.num_sequences;
+  while (count > kOwn * kWarp) {
     const int64_t step = (count + kWarp - 1) / kWarp;
     const int64_t own = low + lane * step;
     const bool begins = lane * step < count && shape.offsets[own] / kTile + own <= place;
@@ -61,9 +64,30 @@ __device__ bool find_rows(const AttentionShape& shape, int64_t place, Rows& rows
     count = step < count - last * step ? step : count - last * step;
     low += last * step;
   }
-  rows.first_token = shape.offsets[low];
-  rows.length = shape.offsets[low + 1] - rows.first_token;
-  rows.begin = (place - (rows.first_token / kTile + low)) * kTile;
+  int32_t ends[kOwn + 1];  // of the lane's sequences, after the first one's begin
+#pragma unroll
+  for (int i = 0; i <= kOwn; ++i) {
+    const int64_t own = low + lane * kOwn + i;
+    ends[i] = shape.offsets[own < low + count ? own : low + count];
+  }
+  int begun = 0;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    const int64_t own = lane * kOwn + i;
+    begun += own < count && ends[i] / kTile + low + own <= place ? 1 : 0;
+  }
+  const int last = warp_sum(begun) - 1;
+  int32_t begin = 0;
+  int32_t end = 0;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    const int32_t of_lane = __shfl_sync(0xFFFFFFFFU, ends[i], last / kOwn);
+    const int32_t next = __shfl_sync(0xFFFFFFFFU, ends[i + 1], last / kOwn);
+    if (i == last % kOwn) begin = of_lane, end = next;
+  }
+  rows.first_token = begin;
+  rows.length = end - begin;
+  rows.begin = static_cast<int>(place - (begin / kTile + low + last)) * kTile;
   return rows.begin < rows.length;
 }
 template <int kTile>
@@ -86,76 +110,46 @@ __device__ Head<T> head_of_block(T* first, int64_t stride, int64_t dim, bool ali
   return {first + blockIdx.y * dim, stride, dim, aligned};
 }
 
-// Rows [begin, begin + kTile) of a sequence; zeros behind the sequence and behind the head. They are there when the
-// block's threads have waited for their copies and met.
+// Brings tiles of a head's rows to shared memory: what a thread knows of its chunks, which are those of one column.
 template <typename Size>
-__device__ void load_tile(Tile<Size>& tile, const Head<const typename Size::T>& from, const Rows& rows, int64_t begin) {
-  using Part = Chunk<typename Size::T>;
-  constexpr int kChunks = Size::kDim / Part::kCount;
-  static_assert(Size::kTile * kChunks % Size::kThreads == 0);
+class TileLoader {
+ public:
+  using T = typename Size::T;
+
+  __device__ TileLoader(const Head<const T>& from, const Rows& rows)
+      : from_(from),
+        rows_left_(rows.length - row()),
+        own_(from.head + (rows.first_token + row()) * from.stride + d()) {}
+
+  // Rows [begin, begin + kTile) of the sequence; zeros behind the sequence and behind the head. They are there when the
+  // block's threads have waited for their copies and met.
+  __device__ void load(Tile<Size>& tile, int begin) const {
 #pragma unroll
-  for (int i = 0; i < Size::kTile * kChunks / Size::kThreads; ++i) {
-    const int n = i * Size::kThreads + static_cast<int>(threadIdx.x);
-    const int row = n / kChunks;
-    const int d = n % kChunks * Part::kCount;
-    const int64_t count = begin + row < rows.length ? from.dim - d : 0;
-    const auto* there = from.head + (count > 0 ? (rows.first_token + begin + row) * from.stride + d : 0);
-    if (from.aligned) {
-      copy_beside(&tile.at[row][d], there, count > 0);
-    } else {
-      *reinterpret_cast<Part*>(&tile.at[row][d]) = load_chunk<Part>(there, count, false);
+    for (int i = 0; i < Size::kTile / kRows; ++i) {
+      const int first = begin + i * kRows;
+      const int64_t count = first < rows_left_ ? from_.dim - d() : 0;
+      T* there = &tile.at[row() + i * kRows][d()];
+      const T* source = own_ + first * from_.stride;
+      if (from_.aligned) {
+        copy_beside(there, source, count > 0);
+      } else {
+        *reinterpret_cast<Part*>(there) = load_chunk<Part>(source, count, false);
+      }
     }
   }
-}
 
-// Which probabilities of a tile of queries and keys dropout keeps: bit k % 16 of of[q][k / 16].
-template <typename Size>
-struct Kept {
-  uint16_t of[Size::kTile][Size::kTile / kRowsOfWarp];
+ private:
+  using Part = Chunk<T>;
+  static constexpr int kChunks = Size::kDim / Part::kCount;
+  static constexpr int kRows = Size::kThreads / kChunks;  // that the block's threads bring at once
+  static_assert(Size::kThreads % kChunks == 0 && Size::kTile % kRows == 0);
+
+  static __device__ int row() { return static_cast<int>(threadIdx.x) / kChunks; }
+  static __device__ int d() { return static_cast<int>(threadIdx.x) % kChunks * Part::kCount; }
+
+  Head<const T> from_;
+  int rows_left_;
+  const T* own_;
 };
-
-// use(query, word of its keys) for the words of a tile that have keys, each by one thread.
-template <typename Size, typename Use>
-__device__ void for_each_word(const Rows& rows, int64_t first_query, int64_t first_key, const Use& use) {
-  constexpr int kWords = Size::kTile / kRowsOfWarp;
-  for (int n = threadIdx.x; n < Size::kTile * kWords; n += Size::kThreads) {
-    const int query = n / kWords;
-    const int word = n % kWords;
-    if (first_query + query < rows.length && first_key + kRowsOfWarp * word < rows.length) use(query, word);
-  }
-}
-
-__device__ inline uint16_t& kept_word(const AttentionShape& shape, int64_t token, int64_t first_key) {
-  return shape.kept[(blockIdx.y * shape.num_tokens + token) * shape.kept_words + first_key / kKeysOfKeptWord];
-}
-
-// Of a tile that begins with these tokens of the sequence; kept for the backward pass if that is wanted.
-template <typename Size>
-__device__ void draw_kept(Kept<Size>& kept, const Keep& keep, const AttentionShape& shape, const Rows& rows,
-                          int64_t first_query, int64_t first_key) {
-  if (!keep.active) return;
-  const int64_t first = blockIdx.y * kMaxAttentionKeysWithDropout + first_key;
-  for_each_word<Size>(rows, first_query, first_key, [&](int query, int word) {
-    const int64_t token = rows.first_token + first_query + query;
-    const TokenCounter counter = counter_of(keep, token);
-    uint32_t bits = 0;
-#pragma unroll
-    for (int quad = 0; quad < 4; ++quad) {
-      bits |= kept_of_quad(keep, counter, first / 4 + 4 * word + quad) << (4 * quad);
-    }
-    kept.of[query][word] = static_cast<uint16_t>(bits);
-    if (shape.kept != nullptr) kept_word(shape, token, first_key + kRowsOfWarp * word) = kept.of[query][word];
-  });
-}
-
-// What draw_kept() kept.
-template <typename Size>
-__device__ void load_kept(Kept<Size>& kept, const Keep& keep, const AttentionShape& shape, const Rows& rows,
-                          int64_t first_query, int64_t first_key) {
-  if (!keep.active) return;
-  for_each_word<Size>(rows, first_query, first_key, [&](int query, int word) {
-    kept.of[query][word] = kept_word(shape, rows.first_token + first_query + query, first_key + kRowsOfWarp * word);
-  });
-}
 
 }  // namespace strake::kernels::cuda

@@ -139,6 +139,17 @@ TYPED_TEST(CudaKernels, RefuseIdsOutsideTheirTable) {
     EXPECT_EQ(error.kind(), ErrorKind::kData);
     EXPECT_THAT(error.what(), testing::HasSubstr("token id 10 of token 290"));
   }
+  const std::vector<int32_t> good(300, 9);  // not looked at where the host has ids
+  const auto good_there = this->put(good);
+  const EmbeddingTable<const T> word{table.data(), 10, good_there.data(), {ids.data(), 300}};
+  EXPECT_THROW(embedding_forward<T>({.word = word, .out = out.data(), .tokens = 300, .columns = 3}, this->place_),
+               Error);
+  const auto nll = this->template fresh<float>(300);
+  CrossEntropyArgs<T> args{
+      .logits = table.data(), .targets = good_there.data(), .nll = nll.data(), .tokens = 3, .classes = 10};
+  cross_entropy<T>(args, this->place_);
+  args.host_targets = ids.data() + 288;
+  EXPECT_THROW(cross_entropy<T>(args, this->place_), Error);
 }
 
 // Few rows have runs over many chunks, many rows have some within one and some over a border.
@@ -352,6 +363,8 @@ std::vector<AttentionCase> attention_cases() {
       cases.push_back({{33}, 1, 64, 0, mask, p});
       cases.push_back({{16, 19}, 2, 65, 0, mask, p});
       cases.push_back({{40}, 1, 128, 8, mask, p});
+      cases.push_back({{150, 70}, 1, 64, 0, mask, p});  // several tiles of heads that are known when it is compiled
+      cases.push_back({{70}, 2, 128, 0, mask, p});
       std::vector<int32_t> many;  // more sequences than a warp has lanes
       for (int32_t i = 0; i < 70; ++i) many.push_back(i % 9 * (i % 3));
       cases.push_back({many, 1, 8, 0, mask, p});
@@ -409,10 +422,10 @@ TYPED_TEST(CudaKernels, Attend) {
     attention_backward<T>(backward(qkv.data(), out.data(), dout.data(), lse.data(), grad.data()), Isa::kReference);
 
     const auto offsets_there = this->put(offsets);
-    const int64_t words = (*std::ranges::max_element(c.lengths) + kKeysOfKeptWord - 1) / kKeysOfKeptWord;
-    const OnDevice<uint16_t> kept(*this->table_, std::vector<uint16_t>(static_cast<size_t>(c.heads * tokens * words)));
+    const int64_t bytes = kept_bytes_of(*std::ranges::max_element(c.lengths));
+    const OnDevice<uint8_t> kept(*this->table_, std::vector<uint8_t>(static_cast<size_t>(c.heads * tokens * bytes)));
     shape.offsets = offsets_there.data(), shape.index = index.device();
-    shape.kept = kept.data(), shape.kept_words = words;
+    shape.kept = kept.data(), shape.kept_bytes = bytes;
     const auto qkv_there = this->put(qkv), dout_there = this->put(dout);
     const OnDevice<T> out_there(*this->table_, zeros<T>(tokens * out_stride));  // gaps stay as they are
     const OnDevice<T> grad_there(*this->table_, zeros<T>(tokens * stride));
@@ -492,7 +505,7 @@ TYPED_TEST(CudaKernels, MakeNanOfLogitsThatAreNotFinite) {
 TYPED_TEST(CudaKernels, SumColumns) {
   using T = TypeParam;
   for (const int64_t columns : {1, 130}) {
-    for (const int64_t tokens : {0, 1, 64, 200, 2049, 4160}) {
+    for (const int64_t tokens : {0, 1, 64, 200, 2049, 4160, 16500}) {
       const int64_t stride = columns + 3;
       const auto x = random_values<T>(tokens * stride, 1);
       auto want = zeros<float>(columns);

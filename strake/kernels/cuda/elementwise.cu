@@ -19,9 +19,9 @@ __global__ void dropout_kernel(DropoutArgs<T> args, Keep keep, bool aligned) {
   const int64_t row = token * args.columns;
   const TokenCounter counter = counter_of(keep, token);
   for (int64_t quad = threadIdx.x; 4 * quad < args.columns; quad += kThreads) {
-    const KeepFactors factors = keep_factors(keep, counter, quad);
     const int64_t count = args.columns - 4 * quad;
-    auto values = load_chunk<Quad<T>>(args.x + row + 4 * quad, count, aligned);
+    auto values = load_chunk<Quad<T>>(args.x + row + 4 * quad, count, aligned);  // on its way while factors are drawn
+    const KeepFactors factors = keep_factors(keep, counter, quad);
     for (int i = 0; i < 4; ++i) values.at[i] = narrow<T>(wide(values.at[i]) * factors.of[i]);
     store_chunk(args.y + row + 4 * quad, values, count, aligned);
   }

@@ -22,17 +22,32 @@ const cuda::TypedTable<T>& typed(const OnCuda& place) {
 
 void check(const OnCuda& place, int error, const char* what) { cuda::check(*place.table, error, what); }
 
-void check_ids(const OnCuda& place, const int32_t* ids, int64_t count, int64_t rows, const char* name) {
-  int64_t first = -1;
-  int32_t id = 0;
-  check(place, place.table->first_outside(ids, count, rows, &first, &id, place.stream), "checking ids");
-  require(first < 0, ErrorKind::kData, "{} id {} of token {} is outside its embedding table of {} rows", name, id,
-          first, rows);
+// An id outside [0, rows).
+struct OutsideId {
+  int64_t place;  // -1: there is none
+  int32_t id;
+};
+
+OutsideId first_outside(const HostIds& ids, int64_t rows) {
+  for (int64_t i = 0; i < ids.count; ++i) {
+    if (ids.ids[i] < 0 || ids.ids[i] >= rows) return {i, ids.ids[i]};
+  }
+  return {-1, 0};
+}
+
+OutsideId first_outside(const OnCuda& place, const int32_t* ids, int64_t count, int64_t rows) {
+  OutsideId outside{-1, 0};
+  check(place, place.table->first_outside(ids, count, rows, &outside.place, &outside.id, place.stream), "checking ids");
+  return outside;
 }
 
 template <typename T>
 void check_table(const OnCuda& place, const EmbeddingTable<const T>& table, int64_t tokens, const char* name) {
-  if (table.table != nullptr) check_ids(place, table.ids, tokens, table.rows, name);
+  if (table.table == nullptr) return;
+  const OutsideId outside = table.on_host.ids != nullptr ? first_outside(table.on_host, table.rows)
+                                                         : first_outside(place, table.ids, tokens, table.rows);
+  require(outside.place < 0, ErrorKind::kData, "{} id {} of token {} is outside its embedding table of {} rows", name,
+          outside.id, outside.place, table.rows);
 }
 
 void check_shape(const AttentionShape& shape) {
@@ -112,11 +127,11 @@ void attention_backward(const AttentionBackward<T>& args, const OnCuda& place) {
 
 template <typename T>
 void cross_entropy(const CrossEntropyArgs<T>& args, const OnCuda& place) {
-  int64_t first = -1;
-  int32_t target = 0;
-  check(place, place.table->first_outside(args.targets, args.tokens, args.classes, &first, &target, place.stream),
-        "checking targets");
-  require(first < 0, ErrorKind::kData, "target {} of token {} is not one of {} classes", target, first, args.classes);
+  const OutsideId outside = args.host_targets != nullptr
+                                ? first_outside(HostIds{args.host_targets, args.tokens}, args.classes)
+                                : first_outside(place, args.targets, args.tokens, args.classes);
+  require(outside.place < 0, ErrorKind::kData, "target {} of token {} is not one of {} classes", outside.id,
+          outside.place, args.classes);
   check(place, typed<T>(place).cross_entropy(args, place.stream), "cross entropy");
 }
 

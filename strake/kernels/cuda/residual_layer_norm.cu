@@ -130,11 +130,102 @@ __global__ void __launch_bounds__(Team::kRows* Team::kThreads)
       dx.at[i] = narrow<T>(dsum * factors.of[i]);
     }
     store_chunk(args.dsum + row + c, all, count, aligned);
-    store_chunk(args.dx + row + c, dx, count, aligned);
+    if (args.dx != args.dsum) store_chunk(args.dx + row + c, dx, count, aligned);
   }
 }
 
-// partials[chunk][0] of dgamma, [chunk][1] of dbeta; a thread has a column.
+// partials[0][chunk] of dgamma, [1][chunk] of dbeta.
+__device__ inline float* partial_of(float* partials, int64_t which, int64_t columns) {
+  return partials + (which * gridDim.x + blockIdx.x) * columns;
+}
+
+constexpr int kRowsTogether = 4;  // whose loads are under way together
+static_assert(4 * kThreads == Team<kWarp>::kMostColumns);
+
+// Both in one, for rows that a warp could have, as memory is then read once: a block has a chunk of tokens, a thread
+// four columns.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    chunk_backward_kernel(ResidualLayerNormBackward<T> args, Keep keep, float* partials, bool aligned) {
+  constexpr int kWarps = kThreads / kWarp;
+  __shared__ float shared[kRowsTogether][2][kWarps];
+  const int64_t begin = int64_t{blockIdx.x} * kTokenChunk;
+  const int64_t end = begin + kTokenChunk < args.tokens ? begin + kTokenChunk : args.tokens;
+  const int64_t c = int64_t{4} * threadIdx.x;
+  const int64_t count = args.columns - c;
+  const auto gamma = load_chunk<Quad<T>>(args.gamma + c, count, aligned);
+  Quad<float> dgamma{}, dbeta{};
+  for (int64_t first = begin; first < end; first += kRowsTogether) {
+    Quad<T> dy[kRowsTogether], sums[kRowsTogether], above[kRowsTogether];
+    float mean[kRowsTogether], rstd[kRowsTogether];
+    TokenCounter counters[kRowsTogether];
+#pragma unroll
+    for (int r = 0; r < kRowsTogether; ++r) {
+      const bool is_there = first + r < end;
+      const int64_t at = (first + r) * args.columns + c;
+      dy[r] = load_chunk<Quad<T>>(args.dy + at, is_there ? count : 0, aligned);
+      sums[r] = load_chunk<Quad<T>>(args.sum + at, is_there ? count : 0, aligned);
+      above[r] =
+          args.dsum_in == nullptr ? Quad<T>{} : load_chunk<Quad<T>>(args.dsum_in + at, is_there ? count : 0, aligned);
+      mean[r] = is_there ? args.mean[first + r] : 0.0F;
+      rstd[r] = is_there ? args.rstd[first + r] : 0.0F;
+      counters[r] = counter_of(keep, is_there ? first + r : first);
+    }
+    __syncthreads();  // before `shared` is used again
+#pragma unroll
+    for (int r = 0; r < kRowsTogether; ++r) {
+      float sum_g = 0;
+      float sum_gn = 0;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float value = wide(dy[r].at[i]);  // zeros behind the row
+        const float normal = (wide(sums[r].at[i]) - mean[r]) * rstd[r];
+        dgamma.at[i] += value * normal;
+        dbeta.at[i] += value;
+        const float g = value * wide(gamma.at[i]);
+        sum_g += g;
+        sum_gn += g * normal;
+      }
+      sum_g = warp_sum(sum_g);
+      sum_gn = warp_sum(sum_gn);
+      if (threadIdx.x % kWarp == 0) {
+        shared[r][0][threadIdx.x / kWarp] = sum_g;
+        shared[r][1][threadIdx.x / kWarp] = sum_gn;
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < kRowsTogether; ++r) {
+      if (first + r >= end || count <= 0) break;
+      float mean_g = 0;
+      float mean_gn = 0;
+#pragma unroll
+      for (int warp = 0; warp < kWarps; ++warp) {
+        mean_g += shared[r][0][warp];
+        mean_gn += shared[r][1][warp];
+      }
+      mean_g /= static_cast<float>(args.columns);
+      mean_gn /= static_cast<float>(args.columns);
+      const KeepFactors factors = keep_factors(keep, counters[r], c / 4);
+      Quad<T> all, dx;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float g = wide(dy[r].at[i]) * wide(gamma.at[i]);
+        const float normal = (wide(sums[r].at[i]) - mean[r]) * rstd[r];
+        const float dsum = rstd[r] * (g - mean_g - normal * mean_gn) + wide(above[r].at[i]);
+        all.at[i] = narrow<T>(dsum);
+        dx.at[i] = narrow<T>(dsum * factors.of[i]);
+      }
+      const int64_t at = (first + r) * args.columns + c;
+      store_chunk(args.dsum + at, all, count, aligned);
+      if (args.dx != args.dsum) store_chunk(args.dx + at, dx, count, aligned);
+    }
+  }
+  store_chunk(partial_of(partials, 0, args.columns) + c, dgamma, count, args.columns % 4 == 0);
+  store_chunk(partial_of(partials, 1, args.columns) + c, dbeta, count, args.columns % 4 == 0);
+}
+
+// Beside backward_kernel; a thread has a column.
 template <typename T>
 __global__ void parameters_kernel(ResidualLayerNormBackward<T> args, float* partials) {
   const int64_t c = int64_t{blockIdx.y} * kColumnThreads + threadIdx.x;
@@ -149,9 +240,8 @@ __global__ void parameters_kernel(ResidualLayerNormBackward<T> args, float* part
     dgamma += dy * ((wide(args.sum[at]) - args.mean[token]) * args.rstd[token]);
     dbeta += dy;
   }
-  float* const partial = partials + int64_t{blockIdx.x} * args.columns + c;
-  partial[0] = dgamma;
-  partial[int64_t{gridDim.x} * args.columns] = dbeta;
+  partial_of(partials, 0, args.columns)[c] = dgamma;
+  partial_of(partials, 1, args.columns)[c] = dbeta;
 }
 
 // use.template operator()<Team>()
@@ -181,19 +271,22 @@ int residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, void*
   const int64_t chunks = ceil_div(args.tokens, kTokenChunk);
   const Workspace<float> partials(2 * chunks * args.columns, stream);
   if (partials.error() != 0) return partials.error();
-  // First of all: dsum may go over dy.
-  int error = launch(&parameters_kernel<T>, {chunks, ceil_div(args.columns, kColumnThreads)}, kColumnThreads, stream,
-                     args, partials.data());
-  if (error == 0) {
-    error = join_partials(partials.data(), chunks, args.columns, {2, {args.dgamma, args.dbeta}}, stream);
-  }
-  if (error != 0) return error;
   const bool aligned =
       are_aligned<Quad<T>>({args.columns}, args.dy, args.sum, args.gamma, args.dsum_in, args.dsum, args.dx);
-  return with_team(args.columns, [&]<typename Team>() {
-    return launch(&backward_kernel<T, Team>, {ceil_div(args.tokens, Team::kRows)}, Team::kRows * Team::kThreads, stream,
-                  args, keep_of(args.dropout, args.index), aligned);
+  const Keep keep = keep_of(args.dropout, args.index);
+  const int error = with_team(args.columns, [&]<typename Team>() {
+    if constexpr (Team::kThreads == kWarp) {
+      return launch(&chunk_backward_kernel<T>, {chunks}, kThreads, stream, args, keep, partials.data(), aligned);
+    } else {
+      // The parameters first: dsum may go over dy.
+      const Grid grid{chunks, ceil_div(args.columns, kColumnThreads)};
+      const int first_error = launch(&parameters_kernel<T>, grid, kColumnThreads, stream, args, partials.data());
+      if (first_error != 0) return first_error;
+      return launch(&backward_kernel<T, Team>, {args.tokens}, Team::kThreads, stream, args, keep, aligned);
+    }
   });
+  if (error != 0) return error;
+  return join_partials(partials.data(), chunks, args.columns, {2, {args.dgamma, args.dbeta}}, stream);
 }
 
 #define STRAKE_INSTANTIATE(T)                                                          \

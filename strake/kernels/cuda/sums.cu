@@ -35,24 +35,37 @@ __global__ void column_sum_kernel(ColumnSumArgs<T> args, int64_t stride, float* 
   partials[blockIdx.x * args.columns + place.column] = sum;
 }
 
-constexpr int kPartialsAtOnce = 32;  // whose loads are under way together
+constexpr int kPartialsAtOnce = 256;  // whose loads are under way together
 
-// Adds each sum's partials in order; blockIdx.y says which sum.
+// Adds each sum's partials in order; blockIdx.y says which sum. A block has a warp's columns: all its warps bring
+// partials, the first adds them up.
 __global__ void join_kernel(const float* partials, int64_t chunks, int64_t width, JoinedSums to) {
-  const int64_t column = int64_t{blockIdx.x} * kColumnThreads + threadIdx.x;
-  if (column >= width) return;
+  constexpr int kWarps = kThreads / kWarp;
+  constexpr int kPerWarp = kPartialsAtOnce / kWarps;
+  __shared__ float brought[kPartialsAtOnce][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int64_t column = int64_t{blockIdx.x} * kWarp + lane;
+  const bool is_there = column < width;
   const float* const own = partials + int64_t{blockIdx.y} * chunks * width + column;
   float sum = 0;
-  int64_t c = 0;
-  for (; c + kPartialsAtOnce <= chunks; c += kPartialsAtOnce) {
-    float values[kPartialsAtOnce];
+  for (int64_t begin = 0; begin < chunks; begin += kPartialsAtOnce) {
+    __syncthreads();  // before what was brought is overwritten
+    float values[kPerWarp];
 #pragma unroll
-    for (int i = 0; i < kPartialsAtOnce; ++i) values[i] = own[(c + i) * width];
+    for (int i = 0; i < kPerWarp; ++i) {
+      const int64_t c = begin + i * kWarps + warp;
+      values[i] = is_there && c < chunks ? own[c * width] : 0.0F;
+    }
 #pragma unroll
-    for (const float value : values) sum += value;
+    for (int i = 0; i < kPerWarp; ++i) brought[i * kWarps + warp][lane] = values[i];
+    __syncthreads();
+    if (warp != 0) continue;
+    const int64_t count = chunks - begin < kPartialsAtOnce ? chunks - begin : kPartialsAtOnce;
+#pragma unroll 16
+    for (int64_t c = 0; c < count; ++c) sum += brought[c][lane];
   }
-  for (; c < chunks; ++c) sum += own[c * width];
-  (blockIdx.y == 0 ? to.out[0] : to.out[1])[column] = sum;
+  if (warp == 0 && is_there) (blockIdx.y == 0 ? to.out[0] : to.out[1])[column] = sum;
 }
 
 // Of e^(x - largest), of the x that a thread has seen. Begins with a finite number: +infinity must give a NaN.
@@ -121,8 +134,7 @@ __global__ void squares_kernel(const T* x, int64_t count, double* partial) {
 }  // namespace
 
 int join_partials(const float* partials, int64_t chunks, int64_t width, const JoinedSums& to, void* stream) {
-  return launch(&join_kernel, {ceil_div(width, kColumnThreads), to.count}, kColumnThreads, stream, partials, chunks,
-                width, to);
+  return launch(&join_kernel, {ceil_div(width, kWarp), to.count}, kThreads, stream, partials, chunks, width, to);
 }
 
 template <typename T>

@@ -51,11 +51,13 @@ EmbeddingsBlock::EmbeddingsBlock(const EncoderConfig& config, const EncoderNames
 
 at::Tensor EmbeddingsBlock::forward(const Parameters& parameters, const at::Tensor& /*input*/,
                                     const StepContext& context) const {
+  const at::Tensor rows = position_rows(context.batch);
   const at::Tensor sum =
       layers::embedding_sum({.word = parameters[word_],
                              .position = parameters[position_],
                              .token_type = token_type_ ? std::optional(parameters[*token_type_]) : std::nullopt,
-                             .position_rows = position_rows(context.batch)},
+                             .position_rows = rows.to(context.batch.positions.device()),
+                             .host_position_rows = rows},
                             context.batch);
   const at::Tensor normed =
       layers::layer_norm(sum, {parameters[norm_weight_], parameters[norm_bias_], layer_norm_eps_}, context);
@@ -73,7 +75,7 @@ at::Tensor EmbeddingsBlock::position_rows(const tensors::PackedBatch& placed) co
   }
   // Tokens that fill the batch up are its first.
   for (int64_t t = batch.num_tokens(); t < placed.num_tokens(); ++t) out[t] = out[0];
-  return rows.to(placed.positions.device());
+  return rows;
 }
 
 PlannedTensor EmbeddingsBlock::plan(PlannedGraph& graph, const PlannedTensor& /*input*/) const {

@@ -28,7 +28,7 @@ class EmbeddingsBlock final : public Block {
   PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
 
  private:
-  at::Tensor position_rows(const tensors::PackedBatch& batch) const;
+  at::Tensor position_rows(const tensors::PackedBatch& batch) const;  // in memory of the host
 
   PositionRule positions_;
   double layer_norm_eps_;

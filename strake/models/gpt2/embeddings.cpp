@@ -22,7 +22,8 @@ at::Tensor Gpt2EmbeddingsBlock::forward(const Parameters& parameters, const at::
   const at::Tensor sum = layers::embedding_sum({.word = parameters[word_],
                                                 .position = parameters[position_],
                                                 .token_type = std::nullopt,
-                                                .position_rows = context.batch.positions},
+                                                .position_rows = context.batch.positions,
+                                                .host_position_rows = context.batch.on_host().positions},
                                                context.batch);
   return layers::dropout(sum, context.dropout(site_, dropout_), context);
 }

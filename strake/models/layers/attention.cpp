@@ -18,8 +18,8 @@ at::Tensor empty_kept(const at::Tensor& qkv, const AttentionOptions& options, co
   const auto* offsets = host.offsets.const_data_ptr<int32_t>();
   int64_t longest = batch.num_tokens() - host.num_tokens();  // of those that fill it up
   for (int64_t s = 0; s < host.num_sequences(); ++s) longest = std::max<int64_t>(longest, offsets[s + 1] - offsets[s]);
-  const int64_t words = (longest + kernels::kKeysOfKeptWord - 1) / kernels::kKeysOfKeptWord;
-  return at::empty({options.num_heads, batch.num_tokens(), words}, qkv.options().dtype(at::kShort));
+  return at::empty({options.num_heads, batch.num_tokens(), kernels::kept_bytes_of(longest)},
+                   qkv.options().dtype(at::kByte));
 }
 
 kernels::AttentionShape shape_of(const at::Tensor& qkv, const AttentionOptions& options,
@@ -34,8 +34,8 @@ kernels::AttentionShape shape_of(const at::Tensor& qkv, const AttentionOptions& 
           .mask = options.mask,
           .dropout = options.dropout,
           .index = token_index(batch),
-          .kept = kept.defined() ? storage<uint16_t>(kept) : nullptr,
-          .kept_words = kept.defined() ? kept.size(2) : 0};
+          .kept = kept.defined() ? storage<uint8_t>(kept) : nullptr,
+          .kept_bytes = kept.defined() ? kept.size(2) : 0};
 }
 
 struct AttentionNode final : torch::autograd::Node {

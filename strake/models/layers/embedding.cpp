@@ -9,8 +9,10 @@ namespace strake::models::layers {
 namespace {
 
 template <typename T>
-kernels::EmbeddingTable<const T> table(const Parameter& parameter, const at::Tensor& ids) {
-  return {const_storage<T>(parameter.value), parameter.value.size(0), ids.const_data_ptr<int32_t>()};
+kernels::EmbeddingTable<const T> table(const Parameter& parameter, const at::Tensor& ids, const at::Tensor& on_host) {
+  return {
+      const_storage<T>(parameter.value), parameter.value.size(0), ids.const_data_ptr<int32_t>(),
+      on_host.defined() ? kernels::HostIds{on_host.const_data_ptr<int32_t>(), on_host.numel()} : kernels::HostIds{}};
 }
 
 struct EmbeddingNode final : torch::autograd::Node {
@@ -46,13 +48,15 @@ struct EmbeddingNode final : torch::autograd::Node {
 at::Tensor embedding_sum(const EmbeddingTables& tables, const tensors::PackedBatch& batch) {
   const at::Tensor& word = tables.word.value;
   at::Tensor out = at::empty({batch.num_tokens(), word.size(1)}, word.options());
+  const tensors::PackedBatch& host = batch.on_host();
   dispatch_storage(word, [&]<typename T>(T*, const auto& place) {
-    kernels::EmbeddingForward<T> args{.word = table<T>(tables.word, batch.input_ids),
-                                      .position = table<T>(tables.position, tables.position_rows),
-                                      .out = storage<T>(out),
-                                      .tokens = out.size(0),
-                                      .columns = out.size(1)};
-    if (tables.token_type) args.type = table<T>(*tables.token_type, batch.token_type_ids);
+    kernels::EmbeddingForward<T> args{
+        .word = table<T>(tables.word, batch.input_ids, host.input_ids),
+        .position = table<T>(tables.position, tables.position_rows, tables.host_position_rows),
+        .out = storage<T>(out),
+        .tokens = out.size(0),
+        .columns = out.size(1)};
+    if (tables.token_type) args.type = table<T>(*tables.token_type, batch.token_type_ids, host.token_type_ids);
     kernels::embedding_forward<T>(args, place);
   });
   const bool types_are_trained = tables.token_type && is_trained(*tables.token_type);

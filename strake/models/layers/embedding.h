@@ -11,6 +11,7 @@ struct EmbeddingTables {
   Parameter position;                   // [max_positions, H]
   std::optional<Parameter> token_type;  // [type_vocab_size, H]
   at::Tensor position_rows;             // int32 [T]: the position table's row for each token
+  at::Tensor host_position_rows = {};   // in memory of the host, those of the batch's on_host(); undefined: none
 };
 
 // Sum of the tables' rows for each token: [T, H]. Ids, positions and types outside a table are errors (kData).

@@ -11,20 +11,19 @@
 namespace strake::models::layers {
 namespace {
 
-at::Tensor column_sum(const at::Tensor& x_nc) {
-  const at::Tensor sum = at::empty({x_nc.size(1)}, x_nc.options().dtype(at::kFloat));
-  dispatch_storage(x_nc, [&]<typename T>(T*, const auto& place) {
-    kernels::column_sum<T>(
-        {.x = const_storage<T>(x_nc), .out = storage<float>(sum), .tokens = x_nc.size(0), .columns = x_nc.size(1)},
-        place);
+void hand_over_bias_gradient(const Parameter& bias, const at::Tensor& dy) {
+  const ComputedGradient sum(bias, dy);
+  dispatch_storage(dy, [&]<typename T>(T*, const auto& place) {
+    kernels::column_sum<T>({.x = const_storage<T>(dy), .out = sum.data(), .tokens = dy.size(0), .columns = dy.size(1)},
+                           place);
   });
-  return sum;
+  sum.hand_over();
 }
 
 // Straight into the sum where the matrix library can.
 void hand_over_weight_gradient(const Parameter& weight, const at::Tensor& dy, const at::Tensor& x) {
   const MatmulLibrary library = matmul_library_for(x);
-  if (!can_multiply_in_place(x.scalar_type(), library)) {
+  if (!x.is_cuda() && !can_multiply_in_place(x.scalar_type(), library)) {
     weight.sink->accept(weight.index, linear_weight_gradient(dy, x, library));
     return;
   }
@@ -36,7 +35,7 @@ struct LinearNode final : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
     const at::Tensor dy = gradients[0].contiguous();
     if (is_trained(weight)) hand_over_weight_gradient(weight, dy, x);
-    if (is_trained(bias)) bias.sink->accept(bias.index, column_sum(dy));
+    if (is_trained(bias)) hand_over_bias_gradient(bias, dy);
     if (!task_should_compute_output(0)) return {at::Tensor()};
     return {linear_input_gradient(dy, weight.value, matmul_library_for(dy), weight.pack)};
   }
@@ -50,21 +49,21 @@ struct LinearActivationNode final : torch::autograd::Node {
   variable_list apply(variable_list&& gradients) override {
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor dproduct = at::empty_like(product);
-    const at::Tensor dbias = at::empty({product.size(1)}, product.options().dtype(at::kFloat));
+    const ComputedGradient dbias(bias, dy);
     dispatch_storage(product, [&]<typename T>(T*, const auto& place) {
       kernels::bias_activation_backward<T>({.dy = const_storage<T>(dy),
                                             .x = const_storage<T>(product),
                                             .bias = const_storage<T>(bias.value),
                                             .dx = storage<T>(dproduct),
-                                            .dbias = storage<float>(dbias),
+                                            .dbias = dbias.data(),
                                             .tokens = product.size(0),
                                             .columns = product.size(1),
                                             .activation = activation},
                                            place);
     });
     product.reset();
+    dbias.hand_over();
     if (is_trained(weight)) hand_over_weight_gradient(weight, dproduct, x);
-    if (is_trained(bias)) bias.sink->accept(bias.index, dbias);
     if (!task_should_compute_output(0)) return {at::Tensor()};
     return {linear_input_gradient(dproduct, weight.value, matmul_library_for(dy), weight.pack)};
   }

@@ -37,7 +37,8 @@ at::Tensor linear_input_gradient(const at::Tensor& dy_to, const at::Tensor& weig
 // [O, I] = dy[T, O]^T x[T, I]
 at::Tensor linear_weight_gradient(const at::Tensor& dy_to, const at::Tensor& x_ti, MatmulLibrary library);
 
-// The same product, in fp32, over what is in `sum` or added to it once it is complete. Only if can_multiply_in_place.
+// The same product, in fp32, over what is in `sum` or added to it once it is complete. Only if can_multiply_in_place,
+// or on GPUs.
 void linear_weight_gradient_into(const at::Tensor& dy_to, const at::Tensor& x_ti, const at::Tensor& sum_oi,
                                  kernels::Store store);
 bool can_multiply_in_place(c10::ScalarType dtype, MatmulLibrary library);

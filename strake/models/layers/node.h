@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
@@ -31,6 +32,28 @@ auto without_recording(const Compute& compute) {
 
 // A layer is part of the graph if a parameter is trained or an input needs a gradient.
 inline bool is_trained(const Parameter& parameter) { return parameter.sink != nullptr; }
+
+// Where a layer computes the gradient of a parameter: where the sink wants it, unless it has to be added to what is
+// there, or the parameter is not trained.
+class ComputedGradient {
+ public:
+  ComputedGradient(const Parameter& parameter, const at::Tensor& like) {
+    if (is_trained(parameter)) target_ = parameter.sink->target(parameter.index);
+    in_place_ = target_ && target_->store == kernels::Store::kOverwrite;
+    gradient_ = in_place_ ? target_->gradient : at::empty(parameter.value.sizes(), like.options().dtype(at::kFloat));
+  }
+
+  float* data() const { return gradient_.mutable_data_ptr<float>(); }
+  // It is computed.
+  void hand_over() const {
+    if (target_ && !in_place_) target_->gradient.add_(gradient_);
+  }
+
+ private:
+  std::optional<GradientSink::Target> target_;
+  bool in_place_ = false;
+  at::Tensor gradient_;  // fp32, of the parameter's shape
+};
 
 // Makes `node` the origin of `output` in the graph. `inputs` are the tensors whose gradients node->apply returns, in
 // order; ones that need none are allowed.

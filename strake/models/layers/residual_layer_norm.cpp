@@ -15,9 +15,8 @@ struct LayerNormNode final : torch::autograd::Node {
     const at::Tensor dsum_in = gradients.size() > 1 ? gradients.front().contiguous() : at::Tensor();
     const at::Tensor dsum = at::empty_like(dy);
     const at::Tensor dx = dropout.p > 0 ? at::empty_like(dy) : dsum;
-    const auto fp32 = dy.options().dtype(at::kFloat);
-    const at::Tensor dgamma = at::empty({dy.size(1)}, fp32);
-    const at::Tensor dbeta = at::empty({dy.size(1)}, fp32);
+    const ComputedGradient dgamma(norm.weight, dy);
+    const ComputedGradient dbeta(norm.bias, dy);
     dispatch_storage(dy, [&]<typename T>(T*, const auto& place) {
       kernels::residual_layer_norm_backward<T>({.dy = const_storage<T>(dy),
                                                 .sum = const_storage<T>(sum),
@@ -27,16 +26,16 @@ struct LayerNormNode final : torch::autograd::Node {
                                                 .dsum_in = dsum_in.defined() ? const_storage<T>(dsum_in) : nullptr,
                                                 .dsum = storage<T>(dsum),
                                                 .dx = storage<T>(dx),
-                                                .dgamma = storage<float>(dgamma),
-                                                .dbeta = storage<float>(dbeta),
+                                                .dgamma = dgamma.data(),
+                                                .dbeta = dbeta.data(),
                                                 .tokens = dy.size(0),
                                                 .columns = dy.size(1),
                                                 .dropout = dropout,
                                                 .index = token_index(batch)},
                                                place);
     });
-    if (is_trained(norm.weight)) norm.weight.sink->accept(norm.weight.index, dgamma);
-    if (is_trained(norm.bias)) norm.bias.sink->accept(norm.bias.index, dbeta);
+    dgamma.hand_over();
+    dbeta.hand_over();
     if (has_residual) return {dx, dsum};
     return {dx};
   }

@@ -27,9 +27,10 @@ constexpr int64_t kMultipleOfFilled = 64;
 
 // What is predicted, and from which tokens; on the batch's device.
 struct Predictions {
-  int64_t count;       // N
-  at::Tensor rows;     // int64 [N or more]: the token before; any token behind the N
-  at::Tensor targets;  // int32 [N]
+  int64_t count;            // N
+  at::Tensor rows;          // int64 [N or more]: the token before; any token behind the N
+  at::Tensor targets;       // int32 [N]
+  at::Tensor host_targets;  // the same in memory of the host
 };
 
 Predictions predictions_of(const tensors::PackedBatch& placed) {
@@ -38,11 +39,11 @@ Predictions predictions_of(const tensors::PackedBatch& placed) {
   const bool is_filled = placed.num_tokens() > batch.num_tokens();
   const int64_t missing = is_filled ? (kMultipleOfFilled - count % kMultipleOfFilled) % kMultipleOfFilled : 0;
   const Predictions result{
-      .count = count, .rows = at::zeros({count + missing}, at::kLong), .targets = at::empty({count}, at::kInt)};
+      .count = count, .rows = at::zeros({count + missing}, at::kLong), .host_targets = at::empty({count}, at::kInt)};
   const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
   const auto* offsets = batch.offsets.const_data_ptr<int32_t>();
   auto* row = result.rows.mutable_data_ptr<int64_t>();
-  auto* target = result.targets.mutable_data_ptr<int32_t>();
+  auto* target = result.host_targets.mutable_data_ptr<int32_t>();
   for (int64_t s = 0; s < batch.num_sequences(); ++s) {
     for (int64_t t = offsets[s]; t + 1 < offsets[s + 1]; ++t) {
       *row++ = t;
@@ -50,7 +51,10 @@ Predictions predictions_of(const tensors::PackedBatch& placed) {
     }
   }
   const at::Device device = placed.input_ids.device();
-  return {.count = count, .rows = result.rows.to(device), .targets = result.targets.to(device)};
+  return {.count = count,
+          .rows = result.rows.to(device),
+          .targets = result.host_targets.to(device),
+          .host_targets = result.host_targets};
 }
 
 struct TokenNllNode final : torch::autograd::Node {
@@ -134,7 +138,8 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
                                    .scale = static_cast<float>(node->scale),
                                    .tokens = count,
                                    .classes = logits.size(1),
-                                   .stride = logits.stride(0)},
+                                   .stride = logits.stride(0),
+                                   .host_targets = predictions.host_targets.const_data_ptr<int32_t>() + begin},
                                   place);
       });
       if (recording && count < rows) logits.narrow(0, count, rows - count).zero_();
