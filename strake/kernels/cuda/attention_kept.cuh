@@ -43,9 +43,11 @@ class KeptRows {
   uint32_t of_[2];
 };
 
-// The lane's word for a tile of queries and keys of a sequence. Words of rows behind the sequence are not used.
+// The lane's word for the block's tile of queries and a tile of keys, kept for the backward pass if that is wanted.
+// `counter` is that of row KeptRows::row(), or of any if the sequence has none there: its words are not used.
 template <typename Size>
-__device__ uint32_t draw_kept(const Keep& keep, const TokenCounter& counter, const Rows& queries, int first_key) {
+__device__ uint32_t draw_kept(const Keep& keep, const TokenCounter& counter, const AttentionShape& shape,
+                              const Rows& queries, int first_key) {
   const int64_t first = blockIdx.y * kMaxAttentionKeysWithDropout + first_key;
   constexpr int kAtOnce = 4;
   uint32_t bits = 0;
@@ -56,6 +58,11 @@ __device__ uint32_t draw_kept(const Keep& keep, const TokenCounter& counter, con
     for (int n = begin; n < begin + kAtOnce && n < Size::kTile / 8; ++n) {
       bits |= kept_of_quad(keep, counter, first / 4 + 2 * n + KeptRows::word()) << (4 * n);
     }
+  }
+  const int query = queries.begin + KeptRows::row();
+  if (shape.kept != nullptr && query < queries.length) {
+    kept_word<Size>(shape, queries.first_token + query, first_key, KeptRows::word()) =
+        static_cast<KeptWord<Size>>(bits);
   }
   return bits;
 }

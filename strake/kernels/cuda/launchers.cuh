@@ -13,7 +13,7 @@ template <typename T>
 int embedding_backward(const EmbeddingBackward<T, float>& args, void* stream);
 int first_outside(const int32_t* ids, int64_t count, int64_t rows, int64_t* first, int32_t* id, void* stream);
 
-// residual_layer_norm.cu
+// residual_layer_norm_forward.cu, residual_layer_norm_backward.cu
 template <typename T>
 int residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, void* stream);
 template <typename T>
@@ -49,7 +49,7 @@ struct JoinedSums {
 // out[s][c] = partials[s][0][c] + partials[s][1][c] + ..., added to 0 in this order; partials is [count, chunks, width]
 int join_partials(const float* partials, int64_t chunks, int64_t width, const JoinedSums& to, void* stream);
 
-// attention.cu
+// attention_forward.cu, attention_backward.cu
 template <typename T>
 int attention_forward(const AttentionForward<T>& args, int64_t tokens, void* stream);
 template <typename T>

@@ -122,17 +122,6 @@ at::Tensor own_product(const at::Tensor& a, const at::Tensor& b, const kernels::
   return c;
 }
 
-// `sum` is fp32 whatever the factors are: cuBLAS need not round before.
-void multiply_on_gpu(const at::Tensor& a, const at::Tensor& b, at::Tensor sum, kernels::Store store) {
-  if (store == kernels::Store::kAdd) {
-    sum.add_(a.element_size() < 4 ? at::mm(a, b, at::kFloat) : at::mm(a, b));
-  } else if (a.element_size() < 4) {
-    at::mm_out(sum, a, b, at::kFloat);
-  } else {
-    at::mm_out(sum, a, b);
-  }
-}
-
 bool is_widened(const at::Tensor& operand) { return operand.scalar_type() == at::kHalf && !operand.is_cuda(); }
 
 at::Tensor wide(const at::Tensor& half) { return half.to(at::kFloat); }
@@ -210,7 +199,14 @@ void linear_weight_gradient_into(const at::Tensor& dy_to, const at::Tensor& x_ti
               sum_oi.size(1) == x_ti.size(1),
           ErrorKind::kInternal, "a weight gradient's sum is fp32, [outputs, inputs] and contiguous");
   if (dy_to.is_cuda()) {
-    multiply_on_gpu(dy_to.t(), x_ti, sum_oi, store);
+    at::Tensor sum = sum_oi;
+    if (store == kernels::Store::kAdd) {
+      sum.add_(linear_weight_gradient(dy_to, x_ti, MatmulLibrary::kAten));
+    } else if (dy_to.element_size() < 4) {
+      at::mm_out(sum, dy_to.t(), x_ti, at::kFloat);
+    } else {
+      at::mm_out(sum, dy_to.t(), x_ti);
+    }
     return;
   }
   multiply_own(dy_to.t(), x_ti, {}, [&]<typename T>(T*) {
