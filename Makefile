@@ -22,7 +22,8 @@ demo: build ## Fine-tune a pretrained encoder on real text and score a held-back
 test: build ## Set up, build and run every test
 	@tools/setup.sh test
 	@$(COMPILE)
-	@ctest --test-dir build --output-on-failure -j $(JOBS)
+	@# Tests share the cores: threads that wait for each other leave theirs to the test beside them.
+	@OMP_WAIT_POLICY=passive ctest --test-dir build --output-on-failure -j $(JOBS)
 
 bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, linears, inference, long, latency, prepare, memory, accuracy or all)
 	@tools/setup.sh test bench
