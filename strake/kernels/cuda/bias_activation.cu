@@ -30,8 +30,7 @@ constexpr int kTokensAtOnce = 4;  // whose loads are under way together
 template <typename T, Activation kActivation>
 __global__ void __launch_bounds__(kColumnThreads)
     bias_activation_backward_kernel(BiasActivationBackward<T> args, float* partials, bool aligned) {
-  const int64_t begin = int64_t{blockIdx.x} * kTokenChunk;
-  const int64_t end = begin + kTokenChunk < args.tokens ? begin + kTokenChunk : args.tokens;
+  const auto [begin, end] = chunk_of_block(args.tokens);
   const int64_t column = 4 * (int64_t{blockIdx.y} * kColumnThreads + threadIdx.x);
   const int64_t count = args.columns - column;
   if (count <= 0) return;

@@ -88,6 +88,17 @@ __device__ void store_chunk(T* to, const Chunk<T, kCount>& chunk, int64_t count,
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// Tokens [begin, end) of the blockIdx.x-th chunk.
+struct TokenChunk {
+  int64_t begin;
+  int64_t end;
+};
+__device__ inline TokenChunk chunk_of_block(int64_t tokens) {
+  const int64_t begin = int64_t{blockIdx.x} * kTokenChunk;
+  const int64_t end = begin + kTokenChunk;
+  return {begin, end < tokens ? end : tokens};
+}
+
 // KeepRule for devices; the host has checked it.
 struct Keep {
   PhiloxKey key;

@@ -4,12 +4,12 @@ namespace strake::kernels::cuda {
 namespace {
 
 // With n = (sum - mean) rstd and g = dy gamma: dsum = rstd (g - mean(g) - n mean(g n)).
+// For rows that a block has.
 template <typename T, typename Team>
-__global__ void __launch_bounds__(Team::kRows* Team::kThreads)
+__global__ void __launch_bounds__(Team::kThreads)
     backward_kernel(ResidualLayerNormBackward<T> args, Keep keep, bool aligned) {
   __shared__ float shared[2][kWarp];
-  const int64_t token = Team::row();
-  if (token >= args.tokens) return;
+  const int64_t token = blockIdx.x;
   const int64_t row = token * args.columns;
   const float mean = args.mean[token];
   const float rstd = args.rstd[token];
@@ -148,8 +148,7 @@ __global__ void __launch_bounds__(kThreads)
     chunk_backward_kernel(ResidualLayerNormBackward<T> args, Keep keep, float* partials, bool aligned) {
   constexpr int kWarps = kThreads / kWarp;
   __shared__ RowSums shared[kRowsTogether][kWarps];
-  const int64_t begin = int64_t{blockIdx.x} * kTokenChunk;
-  const int64_t end = begin + kTokenChunk < args.tokens ? begin + kTokenChunk : args.tokens;
+  const auto [begin, end] = chunk_of_block(args.tokens);
   RowGroup<T> rows(args, keep, aligned);
   Quad<float> dgamma{}, dbeta{};
   for (int64_t first = begin; first < end; first += kRowsTogether) {
@@ -183,8 +182,7 @@ template <typename T>
 __global__ void parameters_kernel(ResidualLayerNormBackward<T> args, float* partials) {
   const int64_t c = int64_t{blockIdx.y} * kColumnThreads + threadIdx.x;
   if (c >= args.columns) return;
-  const int64_t begin = int64_t{blockIdx.x} * kTokenChunk;
-  const int64_t end = begin + kTokenChunk < args.tokens ? begin + kTokenChunk : args.tokens;
+  const auto [begin, end] = chunk_of_block(args.tokens);
   float dgamma = 0;
   float dbeta = 0;
   for (int64_t token = begin; token < end; ++token) {

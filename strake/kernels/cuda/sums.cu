@@ -13,26 +13,15 @@ Grid chunks_and_columns(int64_t tokens, int64_t columns) {
   return {ceil_div(tokens, kTokenChunk), ceil_div(columns, kColumnThreads)};
 }
 
-// The tokens of a block, and its thread's column.
-struct Place {
-  int64_t begin;
-  int64_t end;
-  int64_t column;
-};
-__device__ Place place_of(int64_t tokens) {
-  const int64_t begin = int64_t{blockIdx.x} * kTokenChunk;
-  const int64_t end = begin + kTokenChunk;
-  return {begin, end < tokens ? end : tokens, int64_t{blockIdx.y} * kColumnThreads + threadIdx.x};
-}
-
 template <typename T>
 __global__ void column_sum_kernel(ColumnSumArgs<T> args, int64_t stride, float* partials) {
-  const Place place = place_of(args.tokens);
-  if (place.column >= args.columns) return;
+  const auto [begin, end] = chunk_of_block(args.tokens);
+  const int64_t column = int64_t{blockIdx.y} * kColumnThreads + threadIdx.x;
+  if (column >= args.columns) return;
   float sum = 0;
 #pragma unroll 8
-  for (int64_t t = place.begin; t < place.end; ++t) sum += wide(args.x[t * stride + place.column]);
-  partials[blockIdx.x * args.columns + place.column] = sum;
+  for (int64_t t = begin; t < end; ++t) sum += wide(args.x[t * stride + column]);
+  partials[blockIdx.x * args.columns + column] = sum;
 }
 
 constexpr int kPartialsAtOnce = 256;  // whose loads are under way together
