@@ -30,8 +30,9 @@ inline constexpr int64_t kAddressesBesideTensors = int64_t{800} << 20;
 // The most memory that this process may ever have.
 struct MemoryLimit {
   enum class Of {
-    kMachine,      // what processes have in memory, all of them together
-    kAddressSpace  // of each process
+    kMachine,       // what processes have in memory, all of them together
+    kAddressSpace,  // of each process
+    kGpu            // of each rank, on a GPU of its own
   };
   int64_t bytes = 0;
   std::string source;  // "the machine's memory", the file of the control group that sets it, or "ulimit -v"

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "strake/core/threads.h"
+#include "strake/kernels/cuda/call.h"
+#include "strake/kernels/cuda/on_cuda.h"
 #include "strake/kernels/flat_runs.h"
 #include "strake/kernels/ladder.h"
 #include "strake/kernels/lamb_rungs.h"
@@ -13,9 +15,14 @@ namespace {
 
 constexpr Ladder<LambRung, 3> kLadder{&avx512::kLamb, &avx2::kLamb, &reference::kLamb};
 
+// Of the tensor's sums, that over the chunk with this element.
+int64_t chunk_of(const TensorSegment& tensor, int64_t element) {
+  return element / kSquaresChunk - tensor.begin / kSquaresChunk;
+}
+
 int64_t num_chunks(const TensorSegment& tensor) {
   if (tensor.begin == tensor.end) return 0;
-  return (tensor.end - 1) / kSquaresChunk - tensor.begin / kSquaresChunk + 1;
+  return chunk_of(tensor, tensor.end - 1) + 1;
 }
 
 // Where each tensor's sums begin.
@@ -42,7 +49,11 @@ LambFactors factors_of(const UpdateStep& step, const Lamb& rule, double weight_d
           .step_size = static_cast<float>(step.learning_rate * correction * coefficient)};
 }
 
-void check_chunks(const FlatWindow& window) {
+// That the window can be summed up, into as many sums as its buffer has.
+void check_sums(const FlatWindow& window, const UpdateStep& step, std::span<const LambSums> sums) {
+  check_window(window, step, 2);
+  require(std::ssize(sums) == num_lamb_sums(window.segments), ErrorKind::kInternal, "{} sums for {} of LAMB",
+          sums.size(), num_lamb_sums(window.segments));
   if (window.count == 0) return;
   const int64_t end = window.begin + window.count;
   const int64_t last = window.segments.empty() ? 0 : window.segments.back().end;
@@ -64,6 +75,29 @@ void for_each_tensor_part(const FlatWindow& window, const Visit& visit) {
   });
 }
 
+// For a device: what the window has of each tensor, with factors(first element, tensor).
+template <typename Factors, typename FactorsOfTensor>
+std::vector<cuda::PassPart<Factors>> parts_of(const FlatWindow& window, const FactorsOfTensor& factors) {
+  std::vector<cuda::PassPart<Factors>> parts;
+  for_each_part(
+      window.segments, window.begin, window.begin + window.count, [&](int64_t begin, int64_t end, int64_t tensor) {
+        if (tensor < 0) return;
+        parts.push_back({begin - window.begin, end - window.begin, factors(begin, static_cast<size_t>(tensor))});
+      });
+  return parts;
+}
+
+PassRun whole_of(const FlatWindow& window, const UpdateStep& step) {
+  return run_of(window, step, window.begin, window.begin + window.count);
+}
+
+// That every tensor has its coefficient.
+void check_coefficients(const FlatWindow& window, const UpdateStep& step, std::span<const double> coefficients) {
+  check_window(window, step, 2);
+  require(coefficients.size() == window.segments.size(), ErrorKind::kInternal, "{} coefficients for {} tensors",
+          coefficients.size(), window.segments.size());
+}
+
 }  // namespace
 
 int64_t num_lamb_sums(std::span<const TensorSegment> tensors) {
@@ -74,18 +108,27 @@ int64_t num_lamb_sums(std::span<const TensorSegment> tensors) {
 
 void lamb_moments(const FlatWindow& window, const UpdateStep& step, const Lamb& rule, std::span<LambSums> sums,
                   Isa highest) {
-  check_window(window, step, 2);
-  check_chunks(window);
-  require(std::ssize(sums) == num_lamb_sums(window.segments), ErrorKind::kInternal, "{} sums for {} of LAMB",
-          sums.size(), num_lamb_sums(window.segments));
+  check_sums(window, step, sums);
   const auto moments = function_for(window, pick(kLadder, highest).moments);
   const std::vector<int64_t> first = first_sums(window.segments);
   for_each_tensor_part(window, [&](int64_t begin, int64_t end, size_t tensor) {
     const TensorSegment& segment = window.segments[tensor];
-    const LambRunSums part = moments(run_of(window, step, begin, end), factors_of(step, rule, segment.weight_decay, 1));
-    const int64_t chunk = begin / kSquaresChunk - segment.begin / kSquaresChunk;
-    sums[static_cast<size_t>(first[tensor] + chunk)] = {part.parameter, part.update};
+    sums[static_cast<size_t>(first[tensor] + chunk_of(segment, begin))] =
+        moments(run_of(window, step, begin, end), factors_of(step, rule, segment.weight_decay, 1));
   });
+}
+void lamb_moments(const FlatWindow& window, const UpdateStep& step, const Lamb& rule, std::span<LambSums> sums,
+                  const OnCuda& place) {
+  check_sums(window, step, sums);
+  const auto moments = function_for(window, place.table->lamb_moments);
+  const std::vector<int64_t> first = first_sums(window.segments);
+  const auto parts = parts_of<cuda::LambMoments>(window, [&](int64_t begin, size_t tensor) {
+    const TensorSegment& segment = window.segments[tensor];
+    return cuda::LambMoments{.tensor = factors_of(step, rule, segment.weight_decay, 1),
+                             .first_sum = first[tensor] + chunk_of(segment, begin)};
+  });
+  cuda::check(*place.table, moments(whole_of(window, step), parts.data(), std::ssize(parts), sums.data(), place.stream),
+              "LAMB");
 }
 
 std::vector<double> lamb_coefficients(std::span<const TensorSegment> tensors, std::span<const LambSums> sums,
@@ -109,9 +152,7 @@ std::vector<double> lamb_coefficients(std::span<const TensorSegment> tensors, st
 
 void lamb_apply(const FlatWindow& window, const UpdateStep& step, const Lamb& rule,
                 std::span<const double> coefficients, Isa highest) {
-  check_window(window, step, 2);
-  require(coefficients.size() == window.segments.size(), ErrorKind::kInternal, "{} coefficients for {} tensors",
-          coefficients.size(), window.segments.size());
+  check_coefficients(window, step, coefficients);
   const auto& table = pick(kLadder, highest).apply;
   require(window.parameters.index() < std::size(table), ErrorKind::kInternal, "LAMB has no kernel for fp16 parameters");
   const auto apply = table[window.parameters.index()];
@@ -125,6 +166,15 @@ void lamb_apply(const FlatWindow& window, const UpdateStep& step, const Lamb& ru
         },
         window.gradients);
   });
+}
+void lamb_apply(const FlatWindow& window, const UpdateStep& step, const Lamb& rule,
+                std::span<const double> coefficients, const OnCuda& place) {
+  check_coefficients(window, step, coefficients);
+  const auto apply = function_for(window, place.table->lamb_apply);
+  const auto parts = parts_of<LambFactors>(window, [&](int64_t, size_t tensor) {
+    return factors_of(step, rule, window.segments[tensor].weight_decay, coefficients[tensor]);
+  });
+  cuda::check(*place.table, apply(whole_of(window, step), parts.data(), std::ssize(parts), place.stream), "LAMB");
 }
 
 }  // namespace strake::kernels

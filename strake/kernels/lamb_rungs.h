@@ -1,5 +1,6 @@
 #pragma once
 
+#include "strake/kernels/lamb.h"
 #include "strake/kernels/optimizer_pass_rungs.h"
 
 namespace strake::kernels {
@@ -15,14 +16,9 @@ struct LambFactors {
   float step_size;  // with the tensor's coefficient
 };
 
-struct LambRunSums {
-  double parameter;
-  double update;
-};
-
 struct LambRung {
   Isa isa;
-  LambRunSums (*moments[4])(const PassRun&, const LambFactors&);  // as in OptimizerPassRung
+  LambSums (*moments[4])(const PassRun&, const LambFactors&);  // as in OptimizerPassRung
   // By type of parameters and states: float, BFloat16. Does not touch the gradient.
   void (*apply[2])(const PassRun&, const LambFactors&);
 };

@@ -9,15 +9,16 @@ namespace strake::models {
 // What memory of a training run is for.
 enum class MemoryUse {
   kParameters,
-  kMasterWeights,    // fp32 copies of bf16 parameters
-  kGradients,        // the sum over a step's micro-batches
-  kOptimizer,        // its states
-  kGatherBuffers,    // parameters that are whole while a block is at work
-  kGradientBuffers,  // gradients of a micro-batch on their way to the sum
-  kActivations,      // all that belongs to a micro-batch
-  kCheckpointCopies  // of what is written while training goes on
+  kMasterWeights,     // fp32 copies of bf16 parameters
+  kGradients,         // the sum over a step's micro-batches
+  kOptimizer,         // its states
+  kGatherBuffers,     // parameters that are whole while a block is at work
+  kGradientBuffers,   // gradients of a micro-batch on their way to the sum
+  kActivations,       // all that belongs to a micro-batch
+  kCheckpointCopies,  // of what is written while training goes on
+  kLibraries          // what matrix products on GPUs work in
 };
-inline constexpr size_t kMemoryUses = 8;
+inline constexpr size_t kMemoryUses = 9;
 
 using MemoryByUse = std::array<int64_t, kMemoryUses>;  // bytes
 

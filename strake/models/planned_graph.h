@@ -8,6 +8,7 @@
 
 #include "strake/models/memory_meter.h"
 #include "strake/models/trained.h"
+#include "strake/tensors/packed_batch.h"
 
 // Memory and arithmetic of a block's forward and backward pass without computing them. Every layer has a planned twin
 // beside it, of the same name, that allocates what the layer does, saves what its node saves and lives as long; a
@@ -20,6 +21,7 @@ struct BatchShape {
   int64_t tokens = 0;
   int64_t sequences = 0;
   double squared_lengths = 0;  // sum over sequences of length squared: for arithmetic only
+  int64_t longest = 0;         // tokens of a sequence: for memory of GPUs only
   bool operator==(const BatchShape&) const = default;
 };
 
@@ -40,6 +42,9 @@ struct PlannedTensor {
   bool defined() const { return memory != nullptr; }
 };
 
+// Layers allocate more than their results in other ways on GPUs.
+enum class PlannedDevice { kProcessor, kGpu };
+
 enum class PlannedGradients { kTaken, kNone };
 
 enum class PlannedDropout { kOn, kOff };  // off: an evaluation
@@ -59,12 +64,16 @@ class PlannedGraph {
     PlannedFold fold = PlannedFold::kOverwrite;
     PlannedProducts products = PlannedProducts::kDirect;
     PlannedDropout dropout = PlannedDropout::kOn;
+    PlannedDevice device = PlannedDevice::kProcessor;
   };
   PlannedGraph(MemoryMeter& meter, const Options& options) : meter_(meter), options_(options) {}
 
   int64_t element_size() const { return options_.element_size; }
   const BatchShape& batch() const { return options_.batch; }
+  // Of the batch where it is computed with.
+  int64_t tokens() const { return is_on_gpu() ? tensors::tokens_on_gpu(batch().tokens) : batch().tokens; }
   bool widens_products() const { return options_.products == PlannedProducts::kWidened; }
+  bool is_on_gpu() const { return options_.device == PlannedDevice::kGpu; }
   bool drops_out() const { return options_.dropout == PlannedDropout::kOn; }
   bool takes_gradients() const { return options_.gradients == PlannedGradients::kTaken; }
 
@@ -88,6 +97,8 @@ class PlannedGraph {
 
   // A layer hands the gradient of a parameter to its sink.
   void accept(const PlannedTensor& gradient);
+  // Whether such gradients are added to what is there.
+  bool adds_gradients() const { return options_.fold == PlannedFold::kAdd; }
 
   // Runs all nodes in autograd's order: the newest first. Undefined if the beginning of the graph needs no gradient.
   PlannedTensor backward(const PlannedTensor& output, const PlannedTensor& output_gradient);

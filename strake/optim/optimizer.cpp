@@ -112,8 +112,8 @@ void Optimizer::update_at(const FlatWindow& window, const UpdateStep& step, cons
 }
 
 void Optimizer::prepare(const FlatWindow& window, const UpdateStep& step, std::span<LambSums> sums,
-                        const std::optional<Betas>& betas) const {
-  kernels::lamb_moments(window, step, lamb(betas), sums);
+                        const std::optional<Betas>& betas, const kernels::Place& place) const {
+  std::visit([&](const auto& where) { kernels::lamb_moments(window, step, lamb(betas), sums, where); }, place);
 }
 
 std::vector<double> Optimizer::trust_ratios(std::span<const kernels::TensorSegment> tensors,
@@ -122,8 +122,8 @@ std::vector<double> Optimizer::trust_ratios(std::span<const kernels::TensorSegme
 }
 
 void Optimizer::apply(const FlatWindow& window, const UpdateStep& step, std::span<const double> ratios,
-                      const std::optional<Betas>& betas) const {
-  kernels::lamb_apply(window, step, lamb(betas), ratios);
+                      const std::optional<Betas>& betas, const kernels::Place& place) const {
+  std::visit([&](const auto& where) { kernels::lamb_apply(window, step, lamb(betas), ratios, where); }, place);
 }
 
 }  // namespace strake::optim

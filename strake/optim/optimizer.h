@@ -83,14 +83,14 @@ class Optimizer {
   //   prepare(window, step, sums, betas) into kernels::num_lamb_sums(tensors) zeroed sums;
   //   add up the sums of all ranks that have windows of the buffer;
   //   apply(window, step, trust_ratios(tensors, sums), betas).
-  // On the processor only.
+  // On a device, prepare's sums are its memory, those of trust_ratios the host's.
   bool needs_trust_ratios() const { return settings_.rule == OptimizerRule::kLamb; }
   void prepare(const kernels::FlatWindow& window, const kernels::UpdateStep& step, std::span<kernels::LambSums> sums,
-               const std::optional<Betas>& betas = std::nullopt) const;
+               const std::optional<Betas>& betas = std::nullopt, const kernels::Place& place = best_isa()) const;
   std::vector<double> trust_ratios(std::span<const kernels::TensorSegment> tensors,
                                    std::span<const kernels::LambSums> sums) const;
   void apply(const kernels::FlatWindow& window, const kernels::UpdateStep& step, std::span<const double> ratios,
-             const std::optional<Betas>& betas = std::nullopt) const;
+             const std::optional<Betas>& betas = std::nullopt, const kernels::Place& place = best_isa()) const;
 
  private:
   Betas betas_or(const std::optional<Betas>& betas) const;

@@ -14,7 +14,9 @@
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/sharding_flags.h"
+#include "strake/tensors/cuda_libtorch.h"
 #include "strake/tensors/tracked_memory.h"
+#include "strake/training/device.h"
 #include "strake/training/training_flops.h"
 
 namespace strake::tasks {
@@ -91,20 +93,21 @@ void print_step(std::ostream& out, const PlannedRun& run) {
   row("MiB of disk a checkpoint", fmt::format("{:.1f}", static_cast<double>(checkpoint_bytes(run)) / (1 << 20)));
 }
 
-models::BatchShape batch_of(const char* flag, int64_t sequences, double length) {
+models::BatchShape batch_of(const char* flag, int64_t sequences, double length, int64_t longest) {
   const double tokens = std::ceil(static_cast<double>(sequences) * length);
   require(tokens <= INT32_MAX, ErrorKind::kUsage, "--{} {}: a batch of {:.0f} tokens is too large", flag, sequences,
           tokens);
   return {.tokens = static_cast<int64_t>(tokens),
           .sequences = sequences,
-          .squared_lengths = static_cast<double>(sequences) * length * length};
+          .squared_lengths = static_cast<double>(sequences) * length * length,
+          .longest = longest};
 }
 
 // A run, with what it refers to.
 struct Plan {
   Subject subject;
   PlannedRun run;
-  MemoryLimit machine;
+  MemoryLimits limits;
   std::vector<std::string> notices;  // of --deepspeed and --fsdp
 };
 
@@ -114,11 +117,33 @@ int64_t ranks_per_machine(const EstimateConfig& config, const LaunchedRanks& ran
   return config.train.ranks;
 }
 
-// Tokens of a sequence.
-double mean_length(const EstimateConfig& config, const Subject& subject) {
+// Of another machine, which a flag speaks of, no more is known than that.
+MemoryLimits limits_of(const EstimateConfig& given) {
+  const bool is_on_gpus = given.train.trains_on_gpus();
+  if (given.memory_limit > 0) {
+    return {{static_cast<int64_t>(given.memory_limit * (int64_t{1} << 30)), "--memory_limit",
+             is_on_gpus ? MemoryLimit::Of::kGpu : MemoryLimit::Of::kMachine}};
+  }
+  if (!is_on_gpus) return {memory_limit()};
+  try {
+    training::open_gpus();
+  } catch (Error& error) {
+    error.add_context("--device cuda without --memory_limit, which says how much memory a GPU has");
+    throw;
+  }
+  return {{tensors::gpu_memory(0).total, "the memory of GPU 0", MemoryLimit::Of::kGpu}, memory_limit()};
+}
+
+// Tokens of the longest sequence.
+int64_t longest_sequence(const EstimateConfig& config, const Subject& subject) {
   const int64_t longest = config.max_seq_length > 0 ? config.max_seq_length : subject.default_length;
   require(longest <= subject.max_length, ErrorKind::kUsage, "--max_seq_length {} is more than the model's {} positions",
           longest, subject.max_length);
+  return longest;
+}
+
+// Tokens of a sequence.
+double mean_length(const EstimateConfig& config, int64_t longest) {
   const double length = config.mean_length > 0 ? config.mean_length : static_cast<double>(longest);
   require(length >= 1 && length <= static_cast<double>(longest), ErrorKind::kUsage,
           "--mean_length {} is not in [1, {}], the longest sequence", length, longest);
@@ -146,13 +171,14 @@ Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
                                                            .total_steps = {}});
   const training::TrainingOptions& options = config.training;
   options.validate();
-  const double length = mean_length(given, subject);
+  const int64_t longest = longest_sequence(given, subject);
+  const double length = mean_length(given, longest);
   const models::Model& model = *subject.model;
-  const auto micro_batch = [length](const training::TrainingOptions& of) {
-    return batch_of("per_device_train_batch_size", of.per_device_train_batch_size, length);
+  const auto micro_batch = [length, longest](const training::TrainingOptions& of) {
+    return batch_of("per_device_train_batch_size", of.per_device_train_batch_size, length, longest);
   };
-  const auto evaluation_batch = [length](int64_t sequences) {
-    return batch_of("per_device_eval_batch_size", sequences, length);
+  const auto evaluation_batch = [length, longest](int64_t sequences) {
+    return batch_of("per_device_eval_batch_size", sequences, length, longest);
   };
   return {
       .subject = std::move(subject),
@@ -165,16 +191,15 @@ Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
               .ranks_per_machine = static_cast<int>(per_machine),
               .placement = given.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads,
               .shares_memory = shares_memory(given, launched, per_machine),
-              .stages = sharding.stages},
-      .machine = given.memory_limit > 0
-                     ? MemoryLimit{static_cast<int64_t>(given.memory_limit * (int64_t{1} << 30)), "--memory_limit", {}}
-                     : memory_limit(),
+              .stages = sharding.stages,
+              .device = config.planned_device()},
+      .limits = limits_of(given),
       .notices = std::move(sharding.notices)};
 }
 
-void print_recommendation(std::ostream& out, const PlannedRun& run, const MemoryLimit& machine) {
-  const auto fit = cheapest_fit(run, machine);
-  out << fmt::format("limit: {:.2f} GiB ({})\n", static_cast<double>(machine.bytes) / (1 << 30), machine.source);
+void print_recommendation(std::ostream& out, const PlannedRun& run, const MemoryLimits& limits) {
+  const auto fit = cheapest_fit(run, limits);
+  print_limits(out, limits);
   if (fit) out << fmt::format("recommended: {}\n", fit->name);
 }
 
@@ -238,13 +263,13 @@ void estimate(const EstimateConfig& config, LaunchedRanks& ranks, std::ostream& 
     if (!ranks.speaks()) return;
     print_time(out, run, speeds);
     out << "\nall stages\n";
-    print_variants(out, run, plan->machine, speeds.rank());
+    print_variants(out, run, plan->limits, speeds.rank());
     out << "\n";
-    print_recommendation(out, run, plan->machine);
+    print_recommendation(out, run, plan->limits);
     out << "Training data, which is not known here, comes on top; so does the time of reading, evaluating and "
            "saving.\n";
     out.flush();
-    require_fit(run, *asked, plan->machine);
+    require_fit(run, *asked, plan->limits);
   });
 }
 

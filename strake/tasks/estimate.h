@@ -55,7 +55,9 @@ struct EstimateConfig {
     visit("deepspeed", train.deepspeed, "a ds_config.json (file or inline JSON)");
     visit("fsdp", train.fsdp, "full_shard, shard_grad_op, hybrid_shard or no_shard");
     visit("fsdp_config", train.fsdp_config, "details of --fsdp, a JSON file or inline JSON");
-    visit("memory_limit", self.memory_limit, "GiB that a machine has; 0: what this one has");
+    visit("device", train.device, "cpu, or cuda: one GPU for each rank");
+    visit("memory_limit", self.memory_limit,
+          "GiB that a machine has, with --device cuda that a GPU has; 0: what is here");
     SpeedFlags::visit_fields(self.speeds, visit);
   }
   void validate() const;

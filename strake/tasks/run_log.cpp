@@ -126,8 +126,8 @@ void RunLog::close(const training::TrainReport& report) {
 
 void tell_collectives(const CommsLog& log) { log.print(std::cout); }
 
-void tell_plan(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine) {
-  print_plan(std::cout, run, variant, machine);
+void tell_plan(const PlannedRun& run, const RunVariant& variant, const MemoryLimits& limits) {
+  print_plan(std::cout, run, variant, limits);
 }
 
 }  // namespace strake::tasks

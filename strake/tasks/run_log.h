@@ -43,6 +43,6 @@ class RunLog final : public training::RunListener {
 void tell_collectives(const CommsLog& log);
 
 // --dry_run: the run's memory, on standard output.
-void tell_plan(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& machine);
+void tell_plan(const PlannedRun& run, const RunVariant& variant, const MemoryLimits& limits);
 
 }  // namespace strake::tasks

@@ -73,7 +73,9 @@ training::OffloadOptions offload_of(const DsConfig& config, bool on_gpus, const 
                                    .parameters_to_host = on_gpus && parameters.device == DsDevice::kCpu,
                                    .pins_windows = optimizer.pin_memory,
                                    .pins_parameters = parameters.pin_memory};
-  if (!offload.optimizer && !offload.parameters && !offload.optimizer_to_host) return offload;
+  if (!offload.optimizer && !offload.parameters && !offload.optimizer_to_host && !offload.parameters_to_host) {
+    return offload;
+  }
   require(
       offload.optimizer || !offload.parameters, ErrorKind::kConfig,
       "{}: offload_param to nvme needs offload_optimizer to nvme too: master weights in memory would be larger than "
@@ -96,18 +98,6 @@ training::OffloadOptions offload_of(const DsConfig& config, bool on_gpus, const 
       within("aio.block_size", config.aio.block_size, kPage, int64_t{1} << 28, notices) / kPage * kPage);
   offload.file.depth = static_cast<int>(within("aio.queue_depth", config.aio.queue_depth, 1, 32, notices));
   return offload;
-}
-
-// Before a GPU is looked for.
-void refuse_offload_of_gpus(const integrations::CheckedValues& file) {
-  const auto device = [&](const char* what) -> Json {
-    const auto found = file.values.find(fmt::format("zero_optimization.{}.device", what));
-    return found == file.values.end() ? Json("none") : found->second;
-  };
-  require(device("offload_param") != "cpu" || device("offload_optimizer") != "none", ErrorKind::kConfig,
-          "{}: zero_optimization.offload_param.device = \"cpu\" with --device cuda needs offload_optimizer to cpu or "
-          "nvme: the host would have the parameters and not what updates them",
-          file.source);
 }
 
 // A scheduler waits for the number of steps, which follows from the batch sizes that the file resolves to.
@@ -213,10 +203,7 @@ void check_sharding_flags(const TrainConfig& config) {
   require(config.deepspeed.empty() || config.fsdp.empty(), ErrorKind::kUsage,
           "--deepspeed and --fsdp contradict each other");
   require(config.fsdp_config.empty() || !config.fsdp.empty(), ErrorKind::kUsage, "--fsdp_config needs --fsdp");
-  if (!config.deepspeed.empty()) {
-    const integrations::CheckedValues file = integrations::parse_ds_config(config.deepspeed);
-    if (config.trains_on_gpus()) refuse_offload_of_gpus(file);
-  }
+  if (!config.deepspeed.empty()) integrations::parse_ds_config(config.deepspeed);
   if (!config.fsdp.empty()) integrations::parse_fsdp(config.fsdp, config.fsdp_config);
 }
 

@@ -141,6 +141,30 @@ std::optional<SpeedFigure> speed_of_disk(const PlannedRun& run, const SpeedFlags
   }
 }
 
+bool has_state_on_host(const PlannedRun& run) {
+  const training::OffloadOptions& offload = run.options.sharding.offload;
+  return offload.optimizer_to_host || offload.parameters_to_host;
+}
+
+// GPUs are not measured: all is as flags say, or nothing is known.
+RunSpeeds speeds_of_gpus(const PlannedRun& run, const SpeedFlags& flags, const LaunchedRanks& ranks) {
+  const bool are_known = flags.gflops && flags.memory_bandwidth && (flags.bandwidth || run.num_ranks == 1);
+  if (!are_known || has_state_on_host(run)) return {};
+  RunSpeeds speeds{.arithmetic = SpeedFigure{*flags.gflops * kGiga, "--gflops"},
+                   .memory = {*flags.memory_bandwidth * kGiga, "--memory_bandwidth"}};
+  if (flags.bandwidth) speeds.communication = speeds.in_group = {*flags.bandwidth * kGiga, "--bandwidth"};
+  if (ranks.speaks()) speeds.disk = speed_of_disk(run, flags);
+  return speeds;
+}
+
+const char* why_not_estimated(const PlannedRun& run) {
+  if (!run.is_on_gpus()) {
+    return "as a layer is too large to be measured in a quarter of this machine's memory; say --gflops";
+  }
+  if (has_state_on_host(run)) return "as copies between GPUs and the host's memory are not counted yet";
+  return "as GPUs are not measured; say --gflops, --memory_bandwidth and, of several ranks, --bandwidth";
+}
+
 // Rounded first: what rounds to -0 is 0.
 std::string seconds_text(double seconds) { return fmt::format("{:.4f}", std::round(seconds * 1e4) / 1e4 + 0.0); }
 
@@ -164,6 +188,7 @@ std::optional<training::RankSpeed> RunSpeeds::rank() const {
 }
 
 RunSpeeds find_speeds(const PlannedRun& run, const SpeedFlags& flags, LaunchedRanks& ranks) {
+  if (run.is_on_gpus()) return speeds_of_gpus(run, flags, ranks);
   std::optional<Measuring> processes;
   if (ranks.are_several()) {
     processes = choose_processes(ranks, run);
@@ -187,8 +212,7 @@ RunSpeeds find_speeds(const PlannedRun& run, const SpeedFlags& flags, LaunchedRa
 void print_time(std::ostream& out, const PlannedRun& run, const RunSpeeds& speeds) {
   const auto rank = speeds.rank();
   if (!rank) {
-    out << "time of a step: not estimated, as a layer is too large to be measured in a quarter of this machine's "
-           "memory; say --gflops\n";
+    out << "time of a step: not estimated, " << why_not_estimated(run) << "\n";
     return;
   }
   const auto row = [&](const char* name, const std::string& value, const std::string& source = {}) {
@@ -213,8 +237,8 @@ void print_time(std::ostream& out, const PlannedRun& run, const RunSpeeds& speed
   const auto figure = [&](const char* name, const SpeedFigure& speed) {
     row(name, fmt::format("{:.2f}", speed.per_second / kGiga), speed.source);
   };
-  out << fmt::format("\nspeeds of a rank, with {} thread{} and all ranks at work\n", speeds.threads,
-                     speeds.threads == 1 ? "" : "s");
+  const std::string threads = fmt::format(", with {} thread{}", speeds.threads, speeds.threads == 1 ? "" : "s");
+  out << fmt::format("\nspeeds of a rank{} and all ranks at work\n", run.is_on_gpus() ? ", its GPU" : threads);
   figure("arithmetic, GFLOP/s", *speeds.arithmetic);
   if (run.num_ranks > 1) figure("communication, GB/s", speeds.communication);
   if (is_hybrid(run)) figure("  within a group, GB/s", speeds.in_group);

@@ -40,7 +40,7 @@ struct SpeedFigure {
 };
 
 struct RunSpeeds {
-  std::optional<SpeedFigure> arithmetic;  // none: not even measured
+  std::optional<SpeedFigure> arithmetic;  // none: not even measured; of GPUs, flags do not say all
   SpeedFigure communication;
   SpeedFigure in_group;  // hybrid: between ranks that share parameters
   SpeedFigure memory;
@@ -52,7 +52,8 @@ struct RunSpeeds {
   std::optional<training::RankSpeed> rank() const;
 };
 
-// Takes flags first, and about a second for what they do not say; another one or two for a disk. Collective: launched
+// Takes flags first, and about a second for what they do not say; another one or two for a disk. Of GPUs flags alone.
+// Collective: launched
 // ranks measure together, but no more of them than the run has on its machines. Rank 0 gets the result.
 RunSpeeds find_speeds(const PlannedRun& run, const SpeedFlags& flags, LaunchedRanks& ranks);
 

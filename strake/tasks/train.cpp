@@ -34,6 +34,7 @@
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/compute_threads.h"
+#include "strake/tensors/cuda_libtorch.h"
 #include "strake/tensors/tracked_memory.h"
 #include "strake/training/device.h"
 #include "strake/training/run_checkpoint.h"
@@ -140,7 +141,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   std::unique_ptr<comm::Comm> nccl;
   if (config.trains_on_gpus()) {
     // Batch systems may let each process see but its own.
-    options.gpu = training::open_gpus() == 1 ? 0 : ranks.rank() - start.first_rank;
+    options.gpu = training::gpu_of_rank(ranks.rank() - start.first_rank);
     nccl = take_gpu(*options.gpu, ranks);
   }
   comm::Comm& collectives = nccl ? *nccl : ranks;
@@ -221,7 +222,6 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
   const int64_t steps = total_steps(config.training);
   config.training.step_intervals(steps);
   check_schedule(config, steps, request);
-  if (config.trains_on_gpus()) training::require_gpus_can(config.training);
   check_offload_folder(config.training.sharding.offload, request.source);
   for (const std::string& notice : request.notices) log::info("{}", notice);
   if (log::rank() == 0) {
@@ -259,7 +259,7 @@ void require_gpus(const Launch& launch) {
     throw;
   }
   const bool has_own = launch.launched && gpus == 1;
-  require(has_own || launch.ranks_here() <= gpus, ErrorKind::kUsage,
+  require(has_own || launch.ranks_here() <= gpus || training::ranks_may_share_gpus(), ErrorKind::kUsage,
           "--device cuda: {} ranks on this machine, which has {} GPU{}", launch.ranks_here(), gpus,
           gpus == 1 ? "" : "s");
 }
@@ -293,11 +293,24 @@ void warn_of_other_kernels(const TrainConfig& config, comm::Comm& ranks) {
       own, of_first);
 }
 
+// Of this machine, and of its GPU that has least free.
+MemoryLimits memory_limits(const TrainConfig& config, const Launch& launch) {
+  if (!config.trains_on_gpus()) return {memory_limit()};
+  // A process looks at its own only: asking takes memory there.
+  const int first = launch.launched ? launch.launched->local_rank : 0;
+  const int count = launch.launched ? 1 : launch.num_ranks;
+  MemoryLimit least{.bytes = INT64_MAX, .source = {}, .of = MemoryLimit::Of::kGpu};
+  for (int rank = first; rank < first + count; ++rank) {
+    const int gpu = training::gpu_of_rank(rank);
+    const int64_t free = tensors::gpu_memory(gpu).free;
+    if (free < least.bytes) least = {free, fmt::format("free memory of GPU {}", gpu), MemoryLimit::Of::kGpu};
+  }
+  return {least, memory_limit()};
+}
+
 // Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.
-// Of GPUs' memory nothing is known beforehand yet.
 void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& launch,
                   const ShardingRequest& sharding) {
-  if (config.trains_on_gpus()) return log::info("the memory of a run on GPUs is not planned yet");
   const auto micro_batch = [&](const training::TrainingOptions& options) {
     return largest_batch(job.train_data(), options, launch.num_ranks);
   };
@@ -313,7 +326,8 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
                  .placement = launch.mpi ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads,
                  .shares_memory = launch.mpi && launch.mpi->shares_memory(),
                  .data_bytes = bytes_of(job.train_data()),
-                 .stages = sharding.stages};
+                 .stages = sharding.stages,
+                 .device = config.planned_device()};
   if (run.options.async_save) {
     run.options.async_save = training::saves_before_the_end(config.training, job.train_data(), launch.num_ranks);
   }
@@ -324,9 +338,9 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
     run.data_bytes += bytes_of(job.evaluation_data());
   }
   const RunVariant variant = plan_of(run);
-  const MemoryLimit machine = memory_limit();
-  if (config.dry_run && log::rank() == 0) tell_plan(run, variant, machine);
-  require_fit(run, variant, machine);
+  const MemoryLimits limits = memory_limits(config, launch);
+  if (config.dry_run && log::rank() == 0) tell_plan(run, variant, limits);
+  require_fit(run, variant, limits);
   check_offload_room(variant, sharding.source);
   check_output_room(config, run, variant);
 }

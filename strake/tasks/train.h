@@ -7,6 +7,7 @@
 
 #include "strake/comm/comm.h"
 #include "strake/integrations/ds_config.h"
+#include "strake/models/planned_graph.h"
 #include "strake/tasks/text_rows.h"
 #include "strake/training/options.h"
 #include "strake/training/trainer.h"
@@ -104,6 +105,9 @@ struct TrainConfig {
   void validate() const;
   // Error (kUsage) for an unknown device.
   bool trains_on_gpus() const;
+  models::PlannedDevice planned_device() const {
+    return trains_on_gpus() ? models::PlannedDevice::kGpu : models::PlannedDevice::kProcessor;
+  }
   // Error (kUsage) for an unknown task.
   bool trains_language_model() const;
   bool has_evaluation_data() const { return !validation_file.empty() || validation_split_percentage > 0; }

@@ -7,7 +7,6 @@
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tasks/trackers.h"
 #include "strake/tasks/train_job.h"
-#include "strake/training/device.h"
 
 namespace strake::tasks {
 
@@ -69,7 +68,6 @@ void TrainConfig::validate() const {
           "--overwrite_output_dir and --resume_from_checkpoint {} contradict each other", resume_from_checkpoint);
   check_sharding_flags(*this);
   training.validate();
-  if (trains_on_gpus()) training::require_gpus_can(training);
 }
 
 void TrainConfig::validate_classifier() const {

@@ -58,4 +58,10 @@ int64_t peak_gpu_bytes() {
   return most;
 }
 
+GpuMemory gpu_memory(int gpu) {
+  open_cuda_libtorch();
+  const auto [free, total] = c10::getDeviceAllocator(c10::kCUDA)->getMemoryInfo(static_cast<c10::DeviceIndex>(gpu));
+  return {.free = static_cast<int64_t>(free), .total = static_cast<int64_t>(total)};
+}
+
 }  // namespace strake::tensors

@@ -12,4 +12,11 @@ int open_cuda_libtorch();
 // The most bytes that tensors of this process had on one of its GPUs at a time. After open_cuda_libtorch().
 int64_t peak_gpu_bytes();
 
+// Of a GPU, in bytes.
+struct GpuMemory {
+  int64_t free = 0;
+  int64_t total = 0;
+};
+GpuMemory gpu_memory(int gpu);
+
 }  // namespace strake::tensors

@@ -13,7 +13,14 @@ namespace {
 constexpr int64_t kMultipleOnGpu = 64;
 constexpr int64_t kSmallBatch = 4096;  // tokens
 
+int64_t multiple_on_gpu(int64_t tokens) { return tokens < kSmallBatch ? kMultipleOnGpu : 1; }
+
 }  // namespace
+
+int64_t tokens_on_gpu(int64_t tokens) {
+  const int64_t multiple = multiple_on_gpu(tokens);
+  return (tokens + multiple - 1) / multiple * multiple;
+}
 
 PackedBatch filled_up(const PackedBatch& batch, int64_t multiple) {
   const int64_t missing = (multiple - batch.num_tokens() % multiple) % multiple;
@@ -34,7 +41,7 @@ PackedBatch filled_up(const PackedBatch& batch, int64_t multiple) {
 
 PackedBatch to_device(PackedBatch batch, at::Device device) {
   if (batch.input_ids.device() == device) return batch;
-  const PackedBatch filled = filled_up(batch, batch.num_tokens() < kSmallBatch ? kMultipleOnGpu : 1);
+  const PackedBatch filled = filled_up(batch, multiple_on_gpu(batch.num_tokens()));
   const auto copy = [device](const at::Tensor& values) { return values.defined() ? values.to(device) : values; };
   return {.input_ids = copy(filled.input_ids),
           .token_type_ids = copy(filled.token_type_ids),

@@ -29,7 +29,10 @@ struct PackedBatch {
 // 0.
 PackedBatch filled_up(const PackedBatch& batch, int64_t multiple);
 
-// The batch on a device; itself if it is there. A small one is filled up on its way.
+// Tokens that a batch of so many has on a GPU: small ones are filled up on their way.
+int64_t tokens_on_gpu(int64_t tokens);
+
+// The batch on a device; itself if it is there.
 PackedBatch to_device(PackedBatch batch, at::Device device);
 
 }  // namespace strake::tensors

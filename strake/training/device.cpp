@@ -3,7 +3,9 @@
 #include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include "strake/core/error.h"
+#include <cstdlib>
+#include <string_view>
+
 #include "strake/kernels/cuda/call.h"
 #include "strake/kernels/cuda/library.h"
 #include "strake/tensors/cuda_libtorch.h"
@@ -26,23 +28,17 @@ int open_gpus() {
   return count;
 }
 
+int gpu_of_rank(int rank_of_machine) { return rank_of_machine % open_gpus(); }
+
+bool ranks_may_share_gpus() {
+  const char* const setting = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return setting != nullptr && std::string_view(setting) == "1";
+}
+
 void use_gpu(int number) {
   const kernels::cuda::CudaTable& table = kernels::cuda::library();
   kernels::cuda::check(table, table.set_device(number), "choosing a GPU");
   c10::impl::getDeviceGuardImpl(at::kCUDA)->setDevice(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(number)));
-}
-
-void require_gpus_can(const TrainingOptions& options) {
-  const optim::OptimizerSettings settings = options.optimizer_settings();
-  require(settings.rule != optim::OptimizerRule::kLamb, ErrorKind::kConfig,
-          "--device cuda: the optimizer Lamb has no kernel for GPUs yet; AdamW, Adam, Adagrad, Lion and SGD have");
-  const OffloadOptions& offload = options.sharding.offload;
-  const bool is_hybrid = options.sharding.stage.parameters == Kept::kGroupShard;
-  require(!offload.parameters || !is_hybrid, ErrorKind::kConfig,
-          "--device cuda: parameters on nvme are not there yet for groups of ranks (hybrid sharding); offload_param to "
-          "cpu is");
-  require(!offload.parameters_to_host || offload.optimizer_to_host || offload.optimizer, ErrorKind::kConfig,
-          "--device cuda: offload_param to cpu needs offload_optimizer to cpu or nvme: the update writes both");
 }
 
 }  // namespace strake::training

@@ -15,10 +15,13 @@ at::Device device_of(const TrainingOptions& options);
 // (kConfig) that says what is missing.
 int open_gpus();
 
+// The GPU of the n-th rank of this machine: the n-th, from the first again where there are fewer.
+int gpu_of_rank(int rank_of_machine);
+
+// Ranks of NCCL refuse to have one GPU in common, but newer ones where NCCL_MULTI_RANK_GPU_ENABLE is 1.
+bool ranks_may_share_gpus();
+
 // Makes one of them the calling thread's current device. After open_gpus().
 void use_gpu(int number);
-
-// Error (kConfig) that names what GPUs cannot do yet: Lamb, and parameters on disk under hybrid sharding.
-void require_gpus_can(const TrainingOptions& options);
 
 }  // namespace strake::training

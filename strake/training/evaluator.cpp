@@ -118,6 +118,7 @@ models::BatchShape largest_evaluation_batch(const data::TokenDataset& dataset, i
   const std::vector<int64_t> indices = indices_by_length(dataset);
   models::BatchShape batch{.sequences = std::min(batch_size, dataset.size())};
   for (int64_t i = 0; i < batch.sequences; ++i) batch.tokens += dataset.length(indices[static_cast<size_t>(i)]);
+  if (batch.sequences > 0) batch.longest = dataset.length(indices.front());
   return batch;
 }
 

@@ -26,6 +26,10 @@ using models::PlannedTensor;
 // Of the batch itself: ids, types and positions in 32 bits, rows in 64.
 constexpr int64_t kBatchBytesPerToken = 20;
 
+// Taken from libtorch's allocator with the first products, by cuBLAS and cuBLASLt for compute capability 9.0; by others
+// less.
+constexpr int64_t kWorkspaceOfCublas = int64_t{65} << 20;
+
 int64_t element_size(const TrainingOptions& options) { return element_size(options.precision()); }
 
 // Stepper and Tape.
@@ -35,9 +39,10 @@ class PlannedRank {
       : request_(request),
         units_(request.model),
         first_(request.model.first_trained_block()),
-        parameters_(request, units_, rank, meter_),
+        parameters_(request, units_, rank, {meter_, request.is_on_gpu() ? host_ : meter_}),
         reducer_(request, units_, meter_) {
-    const auto copies = meter_.lend(MemoryUse::kCheckpointCopies, copied);
+    if (request.is_on_gpu()) meter_.take(MemoryUse::kLibraries, kWorkspaceOfCublas);
+    const auto copies = host().lend(MemoryUse::kCheckpointCopies, copied);
     micro_step(PlannedFold::kOverwrite);
     if (request.options.gradient_accumulation_steps > 1) micro_step(PlannedFold::kAdd);
     reducer_.finish();
@@ -46,10 +51,11 @@ class PlannedRank {
     reducer_.finish();
     evaluate();
     reducer_.release_buffers();
-    parameters_.save(request, meter_);
+    parameters_.save(request);
   }
 
   const models::MemoryByUse& peak() const { return meter_.peak(); }
+  const models::MemoryByUse& peak_of_host() const { return host_.peak(); }
   int64_t shared_bytes() const { return parameters_.shared_bytes(); }
   int64_t disk_bytes() const { return parameters_.disk_bytes(request_.options); }
 
@@ -72,10 +78,14 @@ class PlannedRank {
                                       .element_size = element_size(request_.options),
                                       .gradients = gradients,
                                       .fold = overwrites ? PlannedFold::kOverwrite : PlannedFold::kAdd,
-                                      .products = products()});
+                                      .products = products(),
+                                      .device = request_.device});
   }
 
+  MemoryMeter& host() { return request_.is_on_gpu() ? host_ : meter_; }
+
   PlannedProducts products() const {
+    if (request_.is_on_gpu()) return PlannedProducts::kDirect;
     return request_.options.precision() == Precision::kFp16 ? PlannedProducts::kWidened : PlannedProducts::kDirect;
   }
 
@@ -83,7 +93,7 @@ class PlannedRank {
     const models::Block& block = *request_.model.blocks()[i];
     if (i < first_) return block.plan(*graph(i, PlannedGradients::kNone, fold), input);
     if (request_.options.gradient_checkpointing && i + 1 < request_.model.blocks().size()) {
-      records_.push_back({.graph = nullptr, .input = input, .output = {}});
+      records_.push_back({.graph = nullptr, .input = kept_input(input), .output = {}});
       return block.plan(*graph(i, PlannedGradients::kNone, fold), input);
     }
     auto recorded = graph(i, PlannedGradients::kTaken, fold);
@@ -97,9 +107,19 @@ class PlannedRank {
     records_.pop_back();
     if (!record.graph) {
       record.graph = graph(i, PlannedGradients::kTaken, fold);
+      if (keeps_inputs_on_host() && record.input.defined()) record.input = record.graph->empty_like(record.input);
       record.output = request_.model.blocks()[i]->plan(*record.graph, beginning(i, record.input));
     }
     return record.graph->backward(record.output, output_gradient);
+  }
+
+  bool keeps_inputs_on_host() const { return request_.is_on_gpu() && request_.options.checkpoints_on_host; }
+
+  // Of a block that is computed again.
+  PlannedTensor kept_input(PlannedTensor input) {
+    if (!keeps_inputs_on_host() || !input.defined()) return input;
+    input.memory = host_.lend(MemoryUse::kActivations, input.rows * input.columns * input.element_size);
+    return input;
   }
 
   // Nothing is trained before the first block: its input needs no gradient.
@@ -108,7 +128,7 @@ class PlannedRank {
   }
 
   void micro_step(PlannedFold fold) {
-    const auto batch = meter_.lend(MemoryUse::kActivations, request_.batch.tokens * kBatchBytesPerToken);
+    const auto batch = meter_.lend(MemoryUse::kActivations, bytes_of(request_.batch));
     const size_t last = request_.model.blocks().size() - 1;
     PlannedTensor activations;
     for (size_t i = 0; i <= last; ++i) {
@@ -128,18 +148,22 @@ class PlannedRank {
     }
   }
 
+  int64_t bytes_of(const models::BatchShape& batch) const {
+    return (request_.is_on_gpu() ? tensors::tokens_on_gpu(batch.tokens) : batch.tokens) * kBatchBytesPerToken;
+  }
+
   // Evaluator and models::forward.
   void evaluate() {
     if (request_.evaluation.tokens == 0) return;
     const int64_t bytes_of_row = request_.outputs_of_row * static_cast<int64_t>(sizeof(float));
-    const auto outputs = meter_.lend(MemoryUse::kActivations, request_.evaluation_rows * bytes_of_row);
+    const auto outputs = host().lend(MemoryUse::kActivations, request_.evaluation_rows * bytes_of_row);
     evaluate_batch();
     const auto losses =
-        meter_.lend(MemoryUse::kActivations, std::min(request_.evaluation_rows, kRowsOfLoss) * bytes_of_row);
+        host().lend(MemoryUse::kActivations, std::min(request_.evaluation_rows, kRowsOfLoss) * bytes_of_row);
   }
 
   void evaluate_batch() {
-    const auto batch = meter_.lend(MemoryUse::kActivations, request_.evaluation.tokens * kBatchBytesPerToken);
+    const auto batch = meter_.lend(MemoryUse::kActivations, bytes_of(request_.evaluation));
     PlannedTensor activations;
     for (size_t i = 0; i < request_.model.blocks().size(); ++i) {
       parameters_.prefetch(i);
@@ -148,7 +172,8 @@ class PlannedRank {
                                   .element_size = element_size(request_.options),
                                   .gradients = PlannedGradients::kNone,
                                   .products = products(),
-                                  .dropout = models::PlannedDropout::kOff});
+                                  .dropout = models::PlannedDropout::kOff,
+                                  .device = request_.device});
       activations = request_.model.blocks()[i]->plan(graph, activations);
       parameters_.release(i);
     }
@@ -158,6 +183,7 @@ class PlannedRank {
   Units units_;
   size_t first_;  // block with anything to train
   MemoryMeter meter_;
+  MemoryMeter host_;  // of ranks on GPUs
   PlannedParameters parameters_;
   PlannedReducer reducer_;
   std::vector<Record> records_;
@@ -187,16 +213,20 @@ MemoryPlan plan_memory(const MemoryPlanRequest& request) {
   const std::vector<int64_t> copied = copied_bytes(request);
   const auto most = static_cast<int>(std::ranges::max_element(copied) - copied.begin());
   const PlannedRank largest(request, most, copied[static_cast<size_t>(most)]);
+  const auto of_host = [&](const PlannedRank& rank) {
+    return models::total(request.is_on_gpu() ? rank.peak_of_host() : rank.peak());
+  };
   MemoryPlan plan{.rank = largest.peak(),
+                  .host = largest.peak_of_host(),
                   .shared_bytes = largest.shared_bytes(),
-                  .process_bytes = models::total(largest.peak()),
+                  .process_bytes = of_host(largest),
                   .disk_bytes = largest.disk_bytes(),
                   .copied_bytes = copied};
   if (request.placement == RankPlacement::kProcesses) return plan;
   for (int rank = 0; rank < request.num_ranks; ++rank) {
     if (rank == most) continue;
     const PlannedRank other(request, rank, copied[static_cast<size_t>(rank)]);
-    plan.process_bytes += models::total(other.peak()) - plan.shared_bytes;
+    plan.process_bytes += of_host(other) - plan.shared_bytes;
   }
   return plan;
 }
@@ -206,8 +236,8 @@ std::vector<UnitPlacement> place_units(const MemoryPlanRequest& request, const U
                       .sharding = request.options.sharding,
                       .rank = rank,
                       .num_ranks = request.num_ranks,
-                      .shares_memory = request.placement == RankPlacement::kThreads || request.num_ranks == 1 ||
-                                       request.shares_memory});
+                      .shares_memory = !request.is_on_gpu() && (request.placement == RankPlacement::kThreads ||
+                                                                request.num_ranks == 1 || request.shares_memory)});
 }
 
 }  // namespace strake::training

@@ -5,6 +5,7 @@
 
 #include "strake/models/memory_meter.h"
 #include "strake/models/model.h"
+#include "strake/models/planned_graph.h"
 #include "strake/training/options.h"
 #include "strake/training/placement.h"
 
@@ -22,14 +23,18 @@ struct MemoryPlanRequest {
   int num_ranks = 1;
   RankPlacement placement = RankPlacement::kThreads;
   bool shares_memory = false;  // of processes: they are on one host and have memory in common, as threads do
+  models::PlannedDevice device = models::PlannedDevice::kProcessor;
+
+  bool is_on_gpu() const { return device == models::PlannedDevice::kGpu; }
 };
 
 // The most that tensors will hold while weights are loaded, steps are taken, a model is evaluated and checkpoints are
 // written.
 struct MemoryPlan {
-  models::MemoryByUse rank{};  // at its highest moment; of the rank with most
+  models::MemoryByUse rank{};  // at its highest moment; of the rank with most; of ranks on GPUs, of the GPU's memory
+  models::MemoryByUse host{};  // of ranks on GPUs, what the rank with most of it has in the host's memory
   int64_t shared_bytes = 0;    // part of rank[kParameters] that all threads have together; a process counts its part
-  int64_t process_bytes = 0;   // of all ranks of a process, highest moments at the same time
+  int64_t process_bytes = 0;   // of all ranks of a process, highest moments at the same time; on GPUs, of host
   int64_t disk_bytes = 0;      // of the rank's scratch files
   std::vector<int64_t> copied_bytes = {};  // by rank: what --async_save copies
 

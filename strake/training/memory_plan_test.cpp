@@ -1,217 +1,25 @@
 // The plan against the measured peak of tracked allocations.
 #include "strake/training/memory_plan.h"
 
-#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
-#include <numeric>
 
-#include "strake/comm/thread_comm.h"
 #include "strake/core/error.h"
-#include "strake/core/json.h"
-#include "strake/models/encoder/sequence_classifier.h"
-#include "strake/models/gpt2/gpt2.h"
-#include "strake/models/weights.h"
 #include "strake/tensors/tracked_memory.h"
-#include "strake/training/evaluator.h"
-#include "strake/training/freezing.h"
-#include "strake/training/run_checkpoint.h"
-#include "strake/training/stepper.h"
+#include "strake/training/memory_plan_case.h"
 
 namespace strake::training {
 namespace {
 
-constexpr int64_t kLength = 128;  // tokens of a sequence
-constexpr int64_t kHidden = 128;
-constexpr int64_t kLayers = 4;
-
 // What small tensors add, and gradient buffers that are or are not on their way at the highest moment.
 constexpr double kTolerance = 0.03;
 
-enum class OnDisk { kNothing, kStates, kAll };
-
-struct Case {
-  std::string family = "bert";
-  ShardingStage stage = kZero0;
-  int ranks = 1;
-  bool recompute = false;
-  Precision precision = Precision::kFp32;
-  int64_t accumulation = 1;
-  int64_t sequences = 12;  // of a micro-batch
-  double dropout = 0.1;
-  std::string optim = "adamw_torch";
-  Precision reduction = Precision::kFp32;
-  Precision sum = Precision::kFp32;  // of gradients
-  Precision master = Precision::kFp32;
-  FreezeRules frozen;
-  OnDisk disk = OnDisk::kNothing;
-  int64_t group = 1;  // ranks of a group, of hybrid sharding
-  int64_t vocabulary = 1500;
-  int64_t evaluated = 0;  // sequences of an evaluation's batch
-  bool async_save = false;
-
-  Case without_evaluation() const {
-    Case other = *this;
-    other.evaluated = 0;
-    return other;
-  }
-  std::string text() const {
-    return fmt::format("{}{} {}{} {} rank{} {}{}{}{}{}{}{}{}, gradients reduced in {}, added up in {}, masters of {}",
-                       family, vocabulary > 1500 ? " of many words" : "", stage.name,
-                       disk == OnDisk::kAll      ? " all on disk"
-                       : disk == OnDisk::kStates ? " states on disk"
-                                                 : "",
-                       ranks, ranks == 1 ? " " : "s", to_string(precision), recompute ? " recompute" : "",
-                       accumulation > 1 ? fmt::format(" x{}", accumulation) : "", dropout == 0 ? " no-dropout" : "",
-                       optim == "adamw_torch" ? "" : " " + optim,
-                       (evaluated > 0 ? fmt::format(" evaluates {}", evaluated) : "") + (async_save ? " async" : ""),
-                       frozen.freeze.empty() ? "" : " freeze " + frozen.freeze,
-                       frozen.train_only.empty() ? "" : " train " + frozen.train_only, to_string(reduction),
-                       to_string(sum), to_string(master));
-  }
-};
-
-std::unique_ptr<models::Model> make_whole_model(const Case& test) {
-  if (test.family == "gpt2") {
-    return std::make_unique<models::Gpt2>(models::parse_gpt2_config({{"model_type", "gpt2"},
-                                                                     {"vocab_size", test.vocabulary},
-                                                                     {"n_embd", kHidden},
-                                                                     {"n_layer", kLayers},
-                                                                     {"n_head", 4},
-                                                                     {"n_positions", kLength},
-                                                                     {"embd_pdrop", test.dropout},
-                                                                     {"attn_pdrop", test.dropout},
-                                                                     {"resid_pdrop", test.dropout}},
-                                                                    "test"));
-  }
-  models::EncoderConfig config{.model_type = test.family,
-                               .vocab_size = test.vocabulary,
-                               .hidden_size = kHidden,
-                               .num_hidden_layers = kLayers,
-                               .num_attention_heads = 4,
-                               .intermediate_size = 4 * kHidden,
-                               .max_position_embeddings = kLength + 2,
-                               .type_vocab_size = test.family == "distilbert" ? 0 : 2,
-                               .pad_token_id = 1,
-                               .hidden_dropout = test.dropout,
-                               .attention_output_dropout = test.dropout,
-                               .attention_dropout = test.dropout,
-                               .classifier_dropout = test.dropout};
-  config.set_labels({"no", "yes"}, std::nullopt);
-  return std::make_unique<models::SequenceClassifier>(config);
-}
-
-std::unique_ptr<models::Model> make_model(const Case& test) {
-  auto model = make_whole_model(test);
-  freeze_parameters(*model, test.frozen);
-  return model;
-}
-
-data::TokenDataset make_dataset(int64_t sequences) {
-  data::TokenDatasetBuilder builder("test");
-  std::vector<int32_t> ids(kLength);
-  for (int64_t s = 0; s < sequences; ++s) {
-    for (int64_t t = 0; t < kLength; ++t) ids[static_cast<size_t>(t)] = static_cast<int32_t>((7 * s + 13 * t) % 1500);
-    builder.append({.ids = ids, .label = static_cast<int32_t>(s % 2), .row = s});
-  }
-  return builder.build();
-}
-
-TrainingOptions options_of(const Case& test) {
-  return {.gradient_accumulation_steps = test.accumulation,
-          .optim = test.optim,
-          .bf16 = test.precision == Precision::kBf16,
-          .fp16 = test.precision == Precision::kFp16,
-          .gradient_checkpointing = test.recompute,
-          .sharding = {.stage = test.stage,
-                       .group_size = test.group,
-                       .share_parameters = false,
-                       .offload = {.optimizer = test.disk != OnDisk::kNothing,
-                                   .parameters = test.disk == OnDisk::kAll,
-                                   .folder = std::filesystem::temp_directory_path(),
-                                   .window_elements = 32768}},
-          .reduction = test.reduction,
-          .accumulation = test.sum,
-          .master = test.master,
-          .async_save = test.async_save};
-}
-
-void evaluate(const Case& test, const models::Model& model, ShardedParameters& parameters, comm::Comm& comm) {
-  const data::TokenDataset dataset = make_dataset(test.evaluated * test.ranks);
-  if (test.family == "gpt2") {
-    evaluate_language_model(model, parameters, comm, dataset, test.evaluated);
-  } else {
-    evaluate(dynamic_cast<const models::SequenceClassifier&>(model), parameters, comm, dataset, test.evaluated);
-  }
-}
-
-// Of rank 0, in initial weights, then two steps, an evaluation and then what is written of them, or before the last two
-// what is copied. Ranks are threads here, whose highest moments need not be at the same time: what is measured is what
-// the rank's own thread allocates.
+// Ranks are threads here, whose highest moments need not be at the same time: what is measured is what the rank's own
+// thread allocates.
 int64_t measured_peak(const Case& test) {
-  const int64_t per_step = test.ranks * test.accumulation;
-  const data::TokenDataset dataset = make_dataset(test.sequences * per_step);
-  data::GlobalStep step;
-  for (int64_t m = 0; m < per_step; ++m) {
-    data::MicroBatch batch(static_cast<size_t>(test.sequences));
-    std::iota(batch.begin(), batch.end(), m * test.sequences);
-    step.micro_batches.push_back(batch);
-  }
-  const TrainingOptions options = options_of(test);
-  int64_t peak = 0;
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("strake_memory_plan_test_{}", ::getpid());
-  std::filesystem::create_directories(folder);
-  const auto run = [&](comm::Comm& comm) {
-    tensors::reset_peak_tracked_bytes_of_thread();
-    const auto model = make_model(test);
-    ShardedParameters parameters(*model, comm, options);
-    for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-      at::Tensor whole = at::zeros({model->blocks()[i]->layout().numel()});
-      models::initialize_block(*model->blocks()[i], 0.02, 42, whole);
-      parameters.assign(i, whole);
-    }
-    Stepper stepper(*model, parameters, comm, options);
-    TensorFiles copied(folder, TensorFiles::Write::kLater);
-    const auto take_step = [&](int64_t number) {
-      stepper.run(dataset, step, {.number = number, .learning_rate = 1e-3});
-    };
-    take_step(1);
-    if (test.async_save) {
-      stepper.release_buffers();
-      write_run(*model, parameters, {}, {}, copied);
-      take_step(2);
-    }
-    take_step(3);
-    if (test.evaluated > 0) evaluate(test, *model, parameters, comm);
-    if (!test.async_save) {
-      stepper.release_buffers();
-      TensorFiles files(folder, TensorFiles::Write::kNow);
-      write_run(*model, parameters, {}, {}, files);
-    }
-    if (comm.rank() == 0) peak = tensors::peak_tracked_bytes_of_thread();
-  };
-  if (test.ranks == 1) {
-    comm::SelfComm self;
-    run(self);
-  } else {
-    comm::run_ranks(test.ranks, 1, run);
-  }
-  std::filesystem::remove_all(folder);
-  return peak;
-}
-
-MemoryPlan plan_of(const Case& test) {
-  const auto model = make_model(test);
-  const TrainingOptions options = options_of(test);
-  return plan_memory({.model = *model,
-                      .options = options,
-                      .batch = {.tokens = test.sequences * kLength, .sequences = test.sequences},
-                      .evaluation = {.tokens = test.evaluated * kLength, .sequences = test.evaluated},
-                      .num_ranks = test.ranks});
+  return measured_peak(test, &tensors::reset_peak_tracked_bytes_of_thread, &tensors::peak_tracked_bytes_of_thread);
 }
 
 double deviation(const Case& test) {

@@ -22,18 +22,20 @@ int64_t state_bytes(const TrainingOptions& options) {
   return static_cast<int64_t>(optimizer.states().size()) * element_size(options.state_precision());
 }
 
-PlannedParameters::PlannedParameters(const MemoryPlanRequest& request, const Units& units, int rank, MemoryMeter& meter)
+PlannedParameters::PlannedParameters(const MemoryPlanRequest& request, const Units& units, int rank,
+                                     const PlannedMeters& meters)
     : model_(request.model),
       units_(units),
+      meters_(meters),
       element_size_(element_size(request.options.precision())),
       is_hybrid_(request.options.sharding.stage.parameters == Kept::kGroupShard),
       placements_(place_units(request, units, rank)),
       users_(units.size()),
       requested_(request.model.blocks().size()),
-      buffers_(meter, MemoryUse::kGatherBuffers) {
-  keep(request, meter);
-  keep_windows(request.options, meter);
-  load(meter);
+      buffers_(meters.device, MemoryUse::kGatherBuffers) {
+  keep(request);
+  keep_windows(request.options);
+  load();
 }
 
 void PlannedParameters::prefetch(size_t i) {
@@ -51,9 +53,11 @@ void PlannedParameters::release(size_t i) {
 
 // Blocks are written one at a time, and their weights are complete on every rank then. Optimizer states, of which a
 // rank writes its own, take no more than that.
-void PlannedParameters::save(const MemoryPlanRequest& request, MemoryMeter& meter) {
+void PlannedParameters::save(const MemoryPlanRequest& request) {
   buffers_.clear();
+  MemoryMeter& meter = meters_.host;
   const auto copied = [&](size_t u) {
+    if (request.is_on_gpu()) return units_[u].layout.numel() * kFp32;
     const bool are_parameters = placements_[u].is_shared && !request.options.has_master_copies();
     const bool is_own = (placements_[u].owns_whole || request.num_ranks == 1) && !placements_[u].is_on_disk;
     return (are_parameters || is_own) && request.options.master == Precision::kFp32 ? 0
@@ -87,25 +91,27 @@ int64_t PlannedParameters::disk_bytes(const TrainingOptions& options) const {
   return static_cast<int64_t>(bytes);
 }
 
-void PlannedParameters::keep(const MemoryPlanRequest& request, MemoryMeter& meter) {
+void PlannedParameters::keep(const MemoryPlanRequest& request) {
   const TrainingOptions& options = request.options;
   const bool is_threads = request.placement == RankPlacement::kThreads;
   const int64_t master_size = element_size(options.master);
   for (const UnitPlacement& unit : placements_) {
     int64_t kept = unit.keeps_parameters ? unit.kept_count * element_size_ : 0;
     if (unit.is_shared && !is_threads) kept = (kept + request.num_ranks - 1) / request.num_ranks;
-    meter.take(MemoryUse::kParameters, kept);
+    (unit.is_kept_on_host ? meters_.host : meters_.device).take(MemoryUse::kParameters, kept);
     if (unit.is_shared && is_threads) shared_bytes_ += kept;
     const int64_t in_memory = unit.is_on_disk ? 0 : unit.count;
-    if (options.has_master_copies()) meter.take(MemoryUse::kMasterWeights, in_memory * master_size);
+    MemoryMeter& with_states = unit.has_states_on_host ? meters_.host : meters_.device;
+    if (options.has_master_copies()) with_states.take(MemoryUse::kMasterWeights, in_memory * master_size);
     if (unit.is_frozen) continue;
-    meter.take(MemoryUse::kGradients, unit.count * element_size(options.accumulation));
-    meter.take(MemoryUse::kOptimizer, in_memory * state_bytes(options));
+    meters_.device.take(MemoryUse::kGradients, unit.count * element_size(options.accumulation));
+    with_states.take(MemoryUse::kOptimizer, in_memory * state_bytes(options));
   }
 }
 
 // Of what is on disk: see ShardedParameters::open_disk and open_disk_of_frozen.
-void PlannedParameters::keep_windows(const TrainingOptions& options, MemoryMeter& meter) {
+void PlannedParameters::keep_windows(const TrainingOptions& options) {
+  MemoryMeter& meter = meters_.host;
   const OffloadOptions& offload = options.sharding.offload;
   if (!offload.optimizer) return;
   const int64_t master_size = element_size(options.master);
@@ -132,7 +138,7 @@ int64_t PlannedParameters::elements_in_windows(const OffloadOptions& offload, mo
 
 // Weights are loaded a whole block at a time, and copied into its units if there are two. Copies of other ranks'
 // parameters go to disk through gather buffers.
-void PlannedParameters::load(MemoryMeter& meter) {
+void PlannedParameters::load() {
   for (size_t i = 0; i < model_.blocks().size(); ++i) {
     int64_t elements = model_.blocks()[i]->layout().numel();
     int64_t largest = 0;
@@ -141,7 +147,7 @@ void PlannedParameters::load(MemoryMeter& meter) {
     for (const size_t u : units_.of_block(i)) {
       const bool goes_through_buffer = is_hybrid_ && !placements_[u].keeps_parameters;
       if (goes_through_buffer) buffers_.take(bytes(u));
-      meter.lend(MemoryUse::kGatherBuffers, elements * kFp32);
+      meters_.host.lend(MemoryUse::kGatherBuffers, elements * kFp32);
       if (goes_through_buffer) buffers_.put_back(bytes(u));
     }
   }

@@ -10,6 +10,12 @@
 
 namespace strake::training {
 
+// Of where tensors are computed with and of the host: one and the same meter if that is the processor.
+struct PlannedMeters {
+  models::MemoryMeter& device;
+  models::MemoryMeter& host;
+};
+
 // Of the optimizer's state of a parameter.
 int64_t state_bytes(const TrainingOptions& options);
 
@@ -17,12 +23,12 @@ int64_t state_bytes(const TrainingOptions& options);
 // goes through loading the weights. Of the request it keeps the model.
 class PlannedParameters {
  public:
-  PlannedParameters(const MemoryPlanRequest& request, const Units& units, int rank, models::MemoryMeter& meter);
+  PlannedParameters(const MemoryPlanRequest& request, const Units& units, int rank, const PlannedMeters& meters);
 
   void prefetch(size_t i);
   void release(size_t i);
   // Writing a checkpoint.
-  void save(const MemoryPlanRequest& request, models::MemoryMeter& meter);
+  void save(const MemoryPlanRequest& request);
 
   // Of what is kept, the part that all ranks of a process have together.
   int64_t shared_bytes() const { return shared_bytes_; }
@@ -31,10 +37,10 @@ class PlannedParameters {
   const UnitPlacement& unit(size_t u) const { return placements_[u]; }
 
  private:
-  void keep(const MemoryPlanRequest& request, models::MemoryMeter& meter);
-  void keep_windows(const TrainingOptions& options, models::MemoryMeter& meter);
+  void keep(const MemoryPlanRequest& request);
+  void keep_windows(const TrainingOptions& options);
   int64_t elements_in_windows(const OffloadOptions& offload, models::Trained trained, int buffers) const;
-  void load(models::MemoryMeter& meter);
+  void load();
   size_t unit_of(const models::TiedParameter& tied) const { return units_.place(tied.block, tied.parameter).unit; }
   int64_t bytes(size_t u) const { return units_[u].layout.numel() * element_size_; }
   void hold(size_t u);
@@ -42,6 +48,7 @@ class PlannedParameters {
 
   const models::Model& model_;
   const Units& units_;
+  PlannedMeters meters_;
   int64_t element_size_;
   bool is_hybrid_;
   int64_t shared_bytes_ = 0;

@@ -49,12 +49,13 @@ void PlannedReducer::reduce(size_t i, const PlannedParameters& parameters) {
   }
   arrive();
   if (bytes == 0) return;
-  if (request_.placement == RankPlacement::kProcesses && request_.num_ranks > 1) {
+  if ((request_.placement == RankPlacement::kProcesses || request_.is_on_gpu()) && request_.num_ranks > 1) {
     // Where every rank keeps the whole sum, each adds up a piece first.
     const int64_t piece = parameters.unit(units_.of_block(i).front()).layout.size(0);
     const int64_t window = std::min(comm::staging_window(request_.num_ranks), piece);
-    // Of embeddings the rows that a batch touches are packed to be sent.
-    const bool packs = has_sparse_gradient(request_.model, i) && unit->layout.numel() >= comm::kLeastSparse;
+    // Of embeddings the rows that a batch touches are packed to be sent, where the host knows them.
+    const bool packs =
+        !request_.is_on_gpu() && has_sparse_gradient(request_.model, i) && unit->layout.numel() >= comm::kLeastSparse;
     staging_ =
         meter_.lend(MemoryUse::kGradientBuffers, (packs ? 2 : 1) * exchanged_size() * request_.num_ranks * window);
   }

@@ -17,10 +17,10 @@ class ReplicaCopies {
   // By unit; only those with parameters on disk have copies. Reserves the disk space; Error (kIo) without room.
   ReplicaCopies(const std::vector<UnitPlacement>& placements, at::ScalarType type, const OffloadOptions& offload);
 
-  // Between the disk and a unit's whole parameters, which begin on a page and have room for whole pages
-  // (GatherBuffers). Thread-safe for different units.
-  void read(size_t u, const at::Tensor& whole);
-  void write(size_t u, const at::Tensor& whole);
+  // Between the disk and what the rank keeps of a unit's parameters, in memory of the host that begins on a page and
+  // has room for whole pages (GatherBuffers). Thread-safe for different units.
+  void read(size_t u, const at::Tensor& kept);
+  void write(size_t u, const at::Tensor& kept);
 
   uint64_t disk_bytes() const { return file_.bytes(); }
   // Of such copies, without making them.
@@ -32,7 +32,7 @@ class ReplicaCopies {
   struct Piece {
     uint64_t offset = 0;  // in the file
     uint64_t bytes = 0;   // whole pages
-    int64_t begin = 0;    // in the unit
+    int64_t begin = 0;    // in what is kept
   };
   using Pieces = std::vector<std::vector<Piece>>;  // by unit
   static Pieces pieces_of(const std::vector<UnitPlacement>& placements, size_t element_size);

@@ -75,7 +75,6 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
       units_(model),
       optimizer_(options.optimizer_settings()),
       requested_(model.blocks().size()) {
-  if (options_.gpu) require_gpus_can(options_);
   if (comm.size() > 1 && comm.is_one_process() && device_.is_cpu()) {
     const auto element = static_cast<int64_t>(c10::elementSize(scalar_type(options_.precision())));
     packed_weights_ = comm.share<kernels::PackedWeights>(kPackedWeights * largest_weight(model_) * element);
@@ -223,7 +222,7 @@ void ShardedParameters::assign_unit(size_t u, const at::Tensor& whole_fp32) {
   if (copies_ && !unit.keeps_parameters) {
     buffers_.attach(unit.whole);
     window(unit.whole, unit.kept_begin, unit.kept_count).copy_(window(whole_fp32, unit.kept_begin, unit.kept_count));
-    copies_->write(u, unit.whole);
+    with_pages(u, DiskTransfer::kWrite, [&](const at::Tensor& kept) { copies_->write(u, kept); });
     buffers_.detach(unit.whole);
   }
   if (!unit.keeps_parameters) return comm_.barrier();
@@ -267,8 +266,10 @@ void ShardedParameters::hold(size_t u) {
   unit.ticket = queue_->post([this, u] {
     UnitShard& arriving = shards_[u];
     if (!arriving.keeps_parameters) {
-      read_own(u);
-      if (copies_) copies_->read(u, arriving.whole);
+      with_pages(u, DiskTransfer::kRead, [&](const at::Tensor& kept) {
+        read_own(u, kept);
+        if (copies_) copies_->read(u, kept);
+      });
     }
     if (group_) {
       group_->all_gather(arriving.whole, group_layout(arriving.layout, group_->size()));
@@ -278,19 +279,26 @@ void ShardedParameters::hold(size_t u) {
   });
 }
 
-// From disk into the gathered parameters.
-void ShardedParameters::read_own(size_t u) {
+template <typename Use>
+void ShardedParameters::with_pages(size_t u, DiskTransfer transfer, const Use& use) {
+  UnitShard& unit = shards_[u];
+  const at::Tensor kept = window(unit.whole, unit.kept_begin, unit.kept_count);
+  if (kept.is_cpu() || unit.kept_count == 0) return use(kept);
+  const at::Tensor pages = at::empty({unit.kept_count}, kept.options().device(at::kCPU));
+  GatherBuffers::strip(pages);
+  pages_.attach(pages);
+  if (transfer == DiskTransfer::kWrite) pages.copy_(kept);
+  use(pages);
+  if (transfer == DiskTransfer::kRead) kept.copy_(pages);
+  pages_.detach(pages);
+}
+
+// From disk into what the rank keeps.
+void ShardedParameters::read_own(size_t u, const at::Tensor& kept) {
   UnitShard& unit = shards_[u];
   if (unit.count == 0) return;
   const int array = rounded_on_disk_ ? *rounded_on_disk_ : *master_on_disk_;
-  const at::Tensor own = window(unit.whole, unit.begin, unit.count);
-  if (own.is_cpu()) return disk_of(unit).read_into(u, array, own.mutable_data_ptr());
-  const at::Tensor pages = at::empty({unit.count}, own.options().device(at::kCPU));
-  GatherBuffers::strip(pages);
-  pages_.attach(pages);
-  disk_of(unit).read_into(u, array, pages.mutable_data_ptr());
-  own.copy_(pages);
-  pages_.detach(pages);
+  disk_of(unit).read_into(u, array, window(kept, unit.begin - unit.kept_begin, unit.count).mutable_data_ptr());
 }
 
 void ShardedParameters::drop(size_t u) {
@@ -352,10 +360,10 @@ void ShardedParameters::complete_replica(size_t u) {
   const ShardLayout layout = replica_layout(unit.layout, group_->size(), group_->rank());
   if (unit.keeps_parameters) return replicas_->all_gather(unit.kept, layout);
   buffers_.attach(unit.whole);
-  read_own(u);
+  with_pages(u, DiskTransfer::kRead, [&](const at::Tensor& kept) { read_own(u, kept); });
   at::Tensor kept = window(unit.whole, unit.kept_begin, unit.kept_count);
   replicas_->all_gather(kept, layout);
-  copies_->write(u, unit.whole);
+  with_pages(u, DiskTransfer::kWrite, [&](const at::Tensor& pages) { copies_->write(u, pages); });
   buffers_.detach(unit.whole);
 }
 

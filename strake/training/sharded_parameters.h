@@ -107,14 +107,28 @@ class ShardedParameters {
   void assign_unit(size_t u, const at::Tensor& whole_fp32);
   at::Tensor whole_weights_of_unit(size_t u);
   at::TensorOptions kept_type(const UnitShard& unit) const;
-  void for_each_host_window(const UnitShard& unit, const std::function<void(const UpdatedWindow&)>& use);
+  // What is done with windows: an update, or what comes before it and writes states only.
+  enum class WindowUse { kUpdate, kPrepare };
+  using UseWindow = std::function<void(const UpdatedWindow&, size_t u)>;
+  // Calls use(window, unit) for what the rank updates, brought to where it is updated: for what is on disk, several at
+  // once, and for what unit u has in memory.
+  void for_each_disk_window(WindowUse how, const UseWindow& use);
+  void for_each_window(size_t u, WindowUse how, const UseWindow& use);
+  template <typename Use>
+  void use_on_host(const UpdatedWindow& updated, WindowUse how, const Use& use) const;
+  template <typename Use>
+  void for_each_host_window(const UnitShard& unit, const Use& use) const;
   UpdatedWindow disk_window(const OffloadedStates::Window& place, std::span<void* const> arrays) const;
   void hold(size_t u);
   void drop(size_t u);
   // Calls use(u) for every unit that a pass of block i needs.
   template <typename Use>
   void for_each_needed(size_t i, const Use& use);
-  void read_own(size_t u);
+  // Where what the rank keeps of a unit is gathered, as memory of the host: on a GPU, pages that are copied to there.
+  enum class DiskTransfer { kRead, kWrite };
+  template <typename Use>
+  void with_pages(size_t u, DiskTransfer transfer, const Use& use);
+  void read_own(size_t u, const at::Tensor& kept);
   void complete(size_t u);
   void complete_replica(size_t u);
   // By unit and tensor; for optimizers that need them, whose state is then that of the step.
@@ -143,7 +157,7 @@ class ShardedParameters {
   uint64_t version_ = 0;                                    // of all parameters: steps and assignments
   std::vector<char> requested_;  // by block: its parameters are here or on their way for a pass
   GatherBuffers buffers_;
-  GatherBuffers pages_;  // GPU: by way of which parameters come from disk
+  GatherBuffers pages_;  // GPU: by way of which parameters come from disk and copies go there
 };
 
 }  // namespace strake::training

@@ -73,45 +73,62 @@ void ShardedParameters::update(const Update& update) {
   if (optimizer_.needs_trust_ratios()) ratios = trust_ratios(step, update.betas);
   const auto apply = [&](const UpdatedWindow& updated, size_t u) {
     const kernels::FlatWindow window = flat_window(updated, shards_[u].tensors);
+    const kernels::Place place = models::place_of(updated.gradients);
     if (optimizer_.needs_trust_ratios()) {
-      optimizer_.apply(window, step, ratios[u], update.betas);
+      optimizer_.apply(window, step, ratios[u], update.betas, place);
     } else {
-      optimizer_.update(window, step, update.betas, models::place_of(updated.gradients));
+      optimizer_.update(window, step, update.betas, place);
     }
   };
-  const auto apply_on_host = [&](const UpdatedWindow& updated, size_t u) {
-    const bool pins = !device_.is_cpu() && options_.sharding.offload.pins_windows;
-    const UpdatedWindow host = copy_to_host(updated, device_, pins ? HostMemory::kPinned : HostMemory::kPaged);
-    apply(host, u);
-    copy_back(host, updated);
-  };
-  if (disk_) {
-    disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
-      const UpdatedWindow updated = disk_window(window, arrays);
-      if (device_.is_cpu()) {
-        apply(updated, window.block);
-      } else {
-        apply_on_host(updated, window.block);
-      }
-    });
-  }
+  for_each_disk_window(WindowUse::kUpdate, apply);
   for (size_t u = 0; u < shards_.size(); ++u) {
-    const UnitShard& unit = shards_[u];
-    if (unit.is_frozen) continue;
-    if (unit.has_states_on_host) {
-      for_each_host_window(unit, [&](const UpdatedWindow& updated) { apply_on_host(updated, u); });
-    } else if (!unit.is_on_disk) {
-      apply(own_window(unit), u);
-    }
+    if (shards_[u].is_frozen) continue;
+    for_each_window(u, WindowUse::kUpdate, apply);
     complete(u);
   }
   ++version_;
   comm_.barrier();  // shared parameters are complete when every rank has updated its part
 }
 
+void ShardedParameters::for_each_disk_window(WindowUse how, const UseWindow& use) {
+  if (!disk_) return;
+  disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
+    use_on_host(disk_window(window, arrays), how, [&](const UpdatedWindow& host) { use(host, window.block); });
+  });
+}
+
+void ShardedParameters::for_each_window(size_t u, WindowUse how, const UseWindow& use) {
+  const UnitShard& unit = shards_[u];
+  if (unit.is_on_disk) return;
+  if (unit.has_states_on_host) {
+    for_each_host_window(unit, [&](const UpdatedWindow& updated) {
+      use_on_host(updated, how, [&](const UpdatedWindow& host) { use(host, u); });
+    });
+  } else if (unit.is_kept_on_host) {
+    const int64_t size = options_.sharding.offload.window_elements;
+    for (int64_t begin = 0; begin < unit.count; begin += size) {
+      const UpdatedWindow updated = own_window(unit, begin, std::min(size, unit.count - begin));
+      const UpdatedWindow here = copy_to_device(updated, device_);
+      use(here, u);
+      if (how == WindowUse::kUpdate) copy_back(here, updated);
+    }
+  } else {
+    use(own_window(unit), u);
+  }
+}
+
+template <typename Use>
+void ShardedParameters::use_on_host(const UpdatedWindow& updated, WindowUse how, const Use& use) const {
+  if (device_.is_cpu()) return use(updated);
+  const bool pins = options_.sharding.offload.pins_windows;
+  const UpdatedWindow host = copy_to_host(updated, device_, pins ? HostMemory::kPinned : HostMemory::kPaged);
+  use(host);
+  if (how == WindowUse::kUpdate) copy_back(host, updated);
+}
+
 // Several at once, so that one is copied while another is updated.
-void ShardedParameters::for_each_host_window(const UnitShard& unit,
-                                             const std::function<void(const UpdatedWindow&)>& use) {
+template <typename Use>
+void ShardedParameters::for_each_host_window(const UnitShard& unit, const Use& use) const {
   const int64_t size = options_.sharding.offload.window_elements;
   const int64_t num_windows = (unit.count + size - 1) / size;
   const auto threads = static_cast<int>(std::min<int64_t>(num_threads(), num_windows));
@@ -145,32 +162,40 @@ UpdatedWindow ShardedParameters::disk_window(const OffloadedStates::Window& plac
   return updated;
 }
 
+// Every sum is taken in one place, and zero in all others: adding them up is exact.
 std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::UpdateStep& step,
                                                                  const std::optional<optim::Betas>& betas) {
   static_assert(sizeof(kernels::LambSums) == 2 * sizeof(double));
   int64_t num_sums = 0;
   for (const UnitShard& unit : shards_) num_sums += kernels::num_lamb_sums(unit.tensors);
-  at::Tensor all = at::zeros({2 * num_sums}, at::kDouble);
-  std::span<kernels::LambSums> rest(static_cast<kernels::LambSums*>(all.mutable_data_ptr()),
-                                    static_cast<size_t>(num_sums));
-  std::vector<std::span<kernels::LambSums>> sums;
-  for (UnitShard& unit : shards_) {
-    sums.push_back(rest.first(static_cast<size_t>(kernels::num_lamb_sums(unit.tensors))));
-    rest = rest.subspan(sums.back().size());
-    if (unit.is_frozen || unit.is_on_disk) continue;
-    optimizer_.prepare(flat_window(own_window(unit), unit.tensors), step, sums.back(), betas);
+  const auto zeros = [&](at::Device device) {
+    return at::zeros({2 * num_sums}, at::TensorOptions(device).dtype(at::kDouble));
+  };
+  at::Tensor all = zeros(at::kCPU);
+  const at::Tensor on_device = device_.is_cpu() ? all : zeros(device_);
+  std::vector<int64_t> first;  // by unit
+  for (int64_t next = 0; const UnitShard& unit : shards_) {
+    first.push_back(next);
+    next += kernels::num_lamb_sums(unit.tensors);
   }
-  if (disk_) {
-    disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
-      optimizer_.prepare(flat_window(disk_window(window, arrays), shards_[window.block].tensors), step,
-                         sums[window.block], betas);
-    });
+  const auto sums_of = [&](size_t u, const at::Tensor& flat) {
+    return std::span(static_cast<kernels::LambSums*>(flat.mutable_data_ptr()) + first[u],
+                     static_cast<size_t>(kernels::num_lamb_sums(shards_[u].tensors)));
+  };
+  const auto prepare = [&](const UpdatedWindow& updated, size_t u) {
+    const at::Tensor& taken = updated.gradients.is_cpu() ? all : on_device;
+    optimizer_.prepare(flat_window(updated, shards_[u].tensors), step, sums_of(u, taken), betas,
+                       models::place_of(updated.gradients));
+  };
+  for_each_disk_window(WindowUse::kPrepare, prepare);
+  for (size_t u = 0; u < shards_.size(); ++u) {
+    if (!shards_[u].is_frozen) for_each_window(u, WindowUse::kPrepare, prepare);
   }
-  // Exact: each sum is taken by one rank, the others have zero. Ranks that update everything have all of them.
-  if (stage_.optimizer != Kept::kWhole) comm_.all_reduce(all);
+  if (!device_.is_cpu()) all.add_(on_device.cpu());
+  if (stage_.optimizer != Kept::kWhole) comm_.all_reduce(all);  // ranks that update everything have all of them
   std::vector<std::vector<double>> ratios;
   for (size_t u = 0; u < shards_.size(); ++u) {
-    ratios.push_back(optimizer_.trust_ratios(shards_[u].tensors, sums[u]));
+    ratios.push_back(optimizer_.trust_ratios(shards_[u].tensors, sums_of(u, all)));
   }
   return ratios;
 }

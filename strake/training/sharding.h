@@ -61,7 +61,7 @@ struct OffloadOptions {
   ScratchFile::Options file = {};
   // Of ranks on GPUs: state in the host's memory, which updates it there (ZeRO-Offload, Ren et al., USENIX ATC 2021).
   bool optimizer_to_host = false;   // master weights and the optimizer's state of `ratio` of the elements
-  bool parameters_to_host = false;  // what a rank keeps of their parameters; needs their state there or on disk
+  bool parameters_to_host = false;  // what a rank keeps of their parameters
   bool pins_windows = true;         // what is copied for an update goes by way of page-locked memory
   bool pins_parameters = true;      // parameters lie in page-locked memory
 };

@@ -39,7 +39,7 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
     }
   }
   // No more than the epoch still has: --gradient_accumulation_steps may be any number.
-  std::vector<double> losses(static_cast<size_t>((num_micro_batches + comm_.size() - 1) / comm_.size()), 0.0);
+  std::vector<at::Tensor> losses(static_cast<size_t>((num_micro_batches + comm_.size() - 1) / comm_.size()));
   for (int64_t k = 0; k * comm_.size() < num_micro_batches; ++k) {
     const int64_t contributors = std::min<int64_t>(comm_.size(), num_micro_batches - k * comm_.size());
     reducer_.begin_micro_step(k, static_cast<int>(contributors));
@@ -58,8 +58,9 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
                     .sequences = global.num_sequences(),
                     .tokens = num_tokens,
                     .squared_lengths = squared_lengths};
-  gather_losses(std::move(losses), report);
+  // GPUs are waited for here, when they have been given all the work.
   report.gradient_norm = plain_nan(parameters_.gradient_norm() / plan.loss_scale);
+  gather_losses(losses, report);
   report.skipped = options_.precision() == Precision::kFp16 && !std::isfinite(report.gradient_norm);
   if (!report.skipped) update(plan, report);
   end_part(&StepParts::update);
@@ -87,7 +88,7 @@ void Stepper::release_buffers() {
   return_freed_memory();
 }
 
-double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor) {
+at::Tensor Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor) {
   const auto blocks = model_.blocks();
   const size_t last = blocks.size() - 1;
   const size_t first = model_.first_trained_block();  // backward ends there
@@ -131,7 +132,7 @@ double Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batc
     end_part(&StepParts::reduction);
     parameters_.release(i);
   }
-  return batch ? loss.item<double>() : 0;
+  return batch ? loss.detach() : loss;
 }
 
 void Stepper::end_part(double StepParts::* part) {
@@ -143,8 +144,10 @@ void Stepper::end_part(double StepParts::* part) {
   part_began_ = now;
 }
 
-void Stepper::gather_losses(std::vector<double> own, StepReport& report) {
-  const size_t num_losses = own.size();
+void Stepper::gather_losses(const std::vector<at::Tensor>& losses, StepReport& report) {
+  const size_t num_losses = losses.size();
+  std::vector<double> own;
+  for (const at::Tensor& loss : losses) own.push_back(loss.defined() ? loss.item<double>() : 0);
   const auto answer = [](const std::function<bool()>& question) { return question && question() ? 1.0 : 0.0; };
   own.push_back(answer(questions_.is_asked_to_end));
   own.push_back(answer(questions_.is_saving));

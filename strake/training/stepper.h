@@ -75,16 +75,16 @@ class Stepper {
   void release_buffers();
 
  private:
-  // Loss of this rank's micro-batch, scaled as its gradients, which are on their way to the sum. Without a batch the
-  // rank only takes its part in the collectives.
-  double forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor);
+  // Loss of this rank's micro-batch, scaled as its gradients, which are on their way to the sum. Without a batch
+  // undefined: the rank only takes its part in the collectives.
+  at::Tensor forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor);
   // Clips and updates. Error (kNumeric) as run().
   void update(const StepPlan& plan, const StepReport& report);
   // Adds the time since the part before to this one.
   void end_part(double StepParts::* part);
   // Sum over micro-batches in global order of the losses that the ranks have in order of micro-steps; and what some
   // rank answered.
-  void gather_losses(std::vector<double> own, StepReport& report);
+  void gather_losses(const std::vector<at::Tensor>& losses, StepReport& report);
 
   const models::Model& model_;
   ShardedParameters& parameters_;

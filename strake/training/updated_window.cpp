@@ -15,6 +15,16 @@ void point(Place& place, const at::Tensor& flat) {
   });
 }
 
+// With copies of what lies on `from`. Of `rounded` too: an update does not write what it need not change.
+UpdatedWindow copied(const UpdatedWindow& window, at::Device from, const at::TensorOptions& to) {
+  UpdatedWindow copy = window;
+  for (at::Tensor* values : {&copy.parameters, &copy.gradients, &copy.rounded}) {
+    if (!values->defined() || values->device() != from) continue;
+    *values = at::empty({values->numel()}, to.dtype(values->scalar_type())).copy_(*values);
+  }
+  return copy;
+}
+
 }  // namespace
 
 kernels::FlatWindow flat_window(const UpdatedWindow& window, std::span<const kernels::TensorSegment> segments) {
@@ -26,20 +36,18 @@ kernels::FlatWindow flat_window(const UpdatedWindow& window, std::span<const ker
   return flat;
 }
 
-// Of `rounded` too: an update does not write what it need not change.
 UpdatedWindow copy_to_host(const UpdatedWindow& window, at::Device device, HostMemory memory) {
-  UpdatedWindow host = window;
-  for (at::Tensor* values : {&host.parameters, &host.gradients, &host.rounded}) {
-    if (!values->defined() || values->device() != device) continue;
-    const auto on_host = values->options().device(at::kCPU).pinned_memory(memory == HostMemory::kPinned);
-    *values = at::empty({values->numel()}, on_host).copy_(*values);
-  }
-  return host;
+  const auto host = at::TensorOptions(at::kCPU).pinned_memory(memory == HostMemory::kPinned);
+  return copied(window, device, host);
 }
 
-void copy_back(const UpdatedWindow& host, const UpdatedWindow& window) {
-  if (!host.parameters.is_same(window.parameters)) window.parameters.copy_(host.parameters);
-  if (!host.rounded.is_same(window.rounded)) window.rounded.copy_(host.rounded);
+UpdatedWindow copy_to_device(const UpdatedWindow& window, at::Device device) {
+  return copied(window, at::kCPU, at::TensorOptions(device));
+}
+
+void copy_back(const UpdatedWindow& copy, const UpdatedWindow& window) {
+  if (!copy.parameters.is_same(window.parameters)) window.parameters.copy_(copy.parameters);
+  if (!copy.rounded.is_same(window.rounded)) window.rounded.copy_(copy.rounded);
 }
 
 }  // namespace strake::training

@@ -36,7 +36,10 @@ enum class HostMemory { kPaged, kPinned };
 // lies elsewhere is the host's, and is taken as it is.
 UpdatedWindow copy_to_host(const UpdatedWindow& window, at::Device device, HostMemory memory);
 
+// The window for an update by `device`, which has gradient and states: a copy there of what the host has of the rest.
+UpdatedWindow copy_to_device(const UpdatedWindow& window, at::Device device);
+
 // What the update wrote, back to where it was copied from.
-void copy_back(const UpdatedWindow& host, const UpdatedWindow& window);
+void copy_back(const UpdatedWindow& copy, const UpdatedWindow& window);
 
 }  // namespace strake::training

@@ -49,6 +49,18 @@ TEST(UpdatedWindow, IsUpdatedInACopyAndCopiedBack) {
   EXPECT_EQ(window.rounded[5].item<float>(), 8);
 }
 
+TEST(UpdatedWindow, IsCopiedToTheDeviceThatHasTheStates) {
+  const UpdatedWindow window = window_in_bf16();
+  const UpdatedWindow here = copy_to_device(window, at::kCPU);
+  EXPECT_TRUE(here.states[0].is_same(window.states[0]));
+  here.parameters.fill_(7);
+  here.rounded.fill_(8);
+  EXPECT_EQ(window.rounded[5].item<float>(), 3);
+  copy_back(here, window);
+  EXPECT_EQ(window.parameters[5].item<float>(), 7);
+  EXPECT_EQ(window.rounded[5].item<float>(), 8);
+}
+
 TEST(UpdatedWindow, IsTakenAsItIsWhereTheHostHasIt) {
   const UpdatedWindow window = window_in_bf16();
   const UpdatedWindow host = copy_to_host(window, at::Device(at::kCUDA, 0), HostMemory::kPaged);

@@ -154,7 +154,6 @@ BAD_VALUES = [
     ("train", {"bf16=": True}, ["--bf16= has no value behind the '='"]),
     ("train", {"fsdp_transformer_layer_cls_to_wrap": "BertLayer"}, ["_to_wrap: every layer is a block of its own"]),
     ("train", {"device": "tpu"}, ["--device tpu is neither cpu nor cuda"]),
-    ("train", {"device": "cuda", "optim": "lamb"}, ["--device cuda", "Lamb has no kernel for GPUs yet"]),
     (
         "train",
         {"eval_strategy": "epochs", "validation_file": "v"},

@@ -141,11 +141,6 @@ BAD_TOGETHER = [
         [f"offload_optimizer.nvme_path: {__file__} is no folder, expected a folder on the disk to use"],
     ),
     (
-        {"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}},
-        {"device": "cuda"},
-        ['zero_optimization.offload_param.device = "cpu" with --device cuda needs offload_optimizer to cpu or nvme'],
-    ),
-    (
         {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}},
         {"ranks": 2},
         ["zero_optimization.zero_hpz_partition_size=4 does not divide 2 ranks"],

@@ -1,6 +1,7 @@
 """strake estimate and the plan that strake train makes: what is told, what is refused, and what runs really take."""
 
 import json
+import pathlib
 import re
 
 import pytest
@@ -104,6 +105,56 @@ def test_processes_take_what_was_planned_where_they_compute_again(language_model
     assert done.code == 0, done.err
     peak = number(done.out, "peak_tracked_bytes +=")
     assert number(planned.out, "total of a rank") * MIB == pytest.approx(peak, rel=0.03)
+
+
+ON_GPUS = {"task": "causal-lm", "model_type": "gpt2", "bf16": True, "device": "cuda", "per_device_train_batch_size": 16}
+
+
+def test_the_memory_of_gpus_is_planned_where_there_are_none():
+    told = strake("estimate", **ON_GPUS, memory_limit=80).out
+    assert "memory of a GPU at its highest, MiB: zero-2\n" in told
+    assert number(told, "workspace of products") == 65
+    assert "time of a step: not estimated, as GPUs are not measured; say --gflops, --memory_bandwidth" in told
+    assert "recommended: zero-0\n" in told
+    here = strake("estimate", **(ON_GPUS | {"device": "cpu"}), memory_limit=80, gflops=1, memory_bandwidth=1).out
+    kept = ["parameters", "fp32 master weights", "gradients", "optimizer states"]
+    assert [number(told, name) for name in kept] == [number(here, name) for name in kept]
+    with_speeds = strake("estimate", **ON_GPUS, memory_limit=80, gflops=3e5, memory_bandwidth=2000).out
+    assert number(with_speeds, "a step") > 0
+
+
+def test_state_that_goes_to_the_host_leaves_the_gpu():
+    told = strake("estimate", **ON_GPUS, memory_limit=80).out
+    offload = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "bf16": {"enabled": True}}
+    flags = ON_GPUS | {"bf16": None, "deepspeed": json.dumps(offload)}
+    less = strake("estimate", **flags, memory_limit=80).out
+    assert "zero-2 with offload_optimizer to cpu\n" in less
+    states = number(told, "fp32 master weights") + number(told, "optimizer states")
+    assert number(told, "total of a rank") - number(less, "total of a rank") == pytest.approx(states, rel=0.01)
+    assert number(less, "tensors in host memory") == pytest.approx(number(told, "tensors in host memory") + states)
+    assert "copies between GPUs and the host's memory are not counted yet" in less
+
+
+def test_a_gpu_that_is_too_small_is_told_the_nearest_plan_that_fits():
+    def refusal(limit):
+        outcome = run(command("estimate", **ON_GPUS, memory_limit=limit))
+        assert outcome.code == USAGE
+        return outcome.err.splitlines()[-1]
+
+    assert re.search(
+        r"bf16 zero-2 takes [\d.]+ GiB of memory on a GPU, 0\.62 GiB of it beside tensors, more than 5\.00 GiB "
+        r"\(--memory_limit\); the nearest plan that fits takes [\d.]+ GiB: zero-0 with --gradient_checkpointing$",
+        refusal(5),
+    )
+    assert re.search(r"the nearest plan that fits takes .* with offload_optimizer to cpu and --grad", refusal(2.2))
+    assert "not even micro-batches of one sequence" in refusal(1)
+
+
+@pytest.mark.skipif(pathlib.Path("/dev/nvidiactl").exists(), reason="needs a machine without a GPU")
+def test_a_gpu_that_is_not_there_has_no_memory():
+    outcome = run(command("estimate", **ON_GPUS))
+    assert outcome.code == USAGE
+    assert "--device cuda without --memory_limit, which says how much memory a GPU has" in outcome.err
 
 
 ELSEWHERE = {"gflops": 2, "bandwidth": 0.01, "memory_bandwidth": 0.1}

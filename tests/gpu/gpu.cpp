@@ -1,5 +1,6 @@
 #include "tests/gpu/gpu.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -16,6 +17,8 @@ int open_gpu() {
   training::use_gpu(0);
   return count;
 }
+
+int num_ranks_on_gpus() { return std::max(open_gpu(), training::ranks_may_share_gpus() ? 2 : 1); }
 
 namespace kernels::cuda {
 

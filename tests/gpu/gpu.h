@@ -9,4 +9,7 @@ bool has_gpu();
 // Opens the libraries and makes GPU 0 the calling thread's. Returns the number of GPUs.
 int open_gpu();
 
+// As many ranks as there are GPUs, two at least where ranks may share one.
+int num_ranks_on_gpus();
+
 }  // namespace strake

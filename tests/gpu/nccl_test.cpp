@@ -15,15 +15,15 @@ namespace {
 
 using tensors::ShardLayout;
 
-at::Device gpu(int rank) { return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(rank)); }
+at::Device gpu(int number) { return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(number)); }
 
-// As many ranks as there are GPUs, one at least.
 void run_on_gpus(const std::function<void(Comm&, at::Device)>& body) {
-  run_ranks(open_gpu(), 1, [&](Comm& host) {
-    training::use_gpu(host.rank());
+  run_ranks(num_ranks_on_gpus(), 1, [&](Comm& host) {
+    const int number = training::gpu_of_rank(host.rank());
+    training::use_gpu(number);
     const auto comm =
-        make_nccl_comm({.host = host, .nccl = nccl(), .cuda = kernels::cuda::library(), .device = gpu(host.rank())});
-    body(*comm, gpu(host.rank()));
+        make_nccl_comm({.host = host, .nccl = nccl(), .cuda = kernels::cuda::library(), .device = gpu(number)});
+    body(*comm, gpu(number));
   });
 }
 

@@ -16,6 +16,7 @@
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/weights.h"
 #include "strake/tensors/cuda_libtorch.h"
+#include "strake/training/memory_plan.h"
 #include "strake/training/stepper.h"
 #include "strake/training/training_flops.h"
 #include "tests/gpu/gpu.h"
@@ -68,11 +69,25 @@ struct Case {
 };
 void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name; }
 
+// What was planned, what libtorch's allocator was asked for, what it made of that and took from the GPU, and what the
+// GPU has less: kernels' workspaces, too, and what libraries loaded.
+void print_memory(const MemoryPlan& plan, int64_t free_before) {
+  const auto stats = c10::getDeviceAllocator(at::kCUDA)->getDeviceStats(0);
+  const auto peak = [](const c10::CachingAllocator::StatArray& stat) {
+    return stat[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+  };
+  fmt::print("  MiB: planned {}, requested {}, allocated {}, reserved {}, taken {}\n", plan.rank_bytes() >> 20,
+             peak(stats.requested_bytes) >> 20, peak(stats.allocated_bytes) >> 20, peak(stats.reserved_bytes) >> 20,
+             (free_before - tensors::gpu_memory(0).free) >> 20);
+}
+
 class GpuStepTime : public testing::TestWithParam<Case> {};
 
 TEST_P(GpuStepTime, IsPrinted) {
   if (!has_gpu()) GTEST_SKIP() << "skipped: no GPU";
   open_gpu();
+  c10::getDeviceAllocator(at::kCUDA)->emptyCache();
+  const int64_t free_before = tensors::gpu_memory(0).free;
   const auto model = GetParam().model();
   const data::TokenDataset data = dataset(GetParam().length);
   const TrainingOptions options{.weight_decay = 0.01, .bf16 = GetParam().precision == Precision::kBf16, .gpu = 0};
@@ -104,6 +119,11 @@ TEST_P(GpuStepTime, IsPrinted) {
   fmt::print("{}: {:.1f} ms a step, {:.0f} tokens/s, {:.1f} TFLOP/s in products, peak {:.1f} GiB\n", GetParam().name,
              1e3 * median, kTokens / median, flops / median / kTera,
              static_cast<double>(tensors::peak_gpu_bytes()) / kGibibyte);
+  print_memory(plan_memory({.model = *model,
+                            .options = options,
+                            .batch = {.tokens = kTokens, .sequences = data.size(), .longest = GetParam().length},
+                            .device = models::PlannedDevice::kGpu}),
+               free_before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, GpuStepTime,

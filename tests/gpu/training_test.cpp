@@ -115,7 +115,7 @@ class GpuTraining : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (!has_gpu()) GTEST_SKIP() << "skipped: no GPU";
-    num_gpus_ = open_gpu();
+    open_gpu();
     model_ = GetParam().model();
   }
   // SGD: its updates are in proportion to gradients, where AdamW makes full steps of what is nothing but rounding.
@@ -130,7 +130,6 @@ class GpuTraining : public testing::TestWithParam<Case> {
   }
 
   std::unique_ptr<models::Model> model_;
-  int num_gpus_ = 0;
 };
 
 TEST_P(GpuTraining, GivesTheLossesAndWeightsOfTheProcessor) {
@@ -150,15 +149,19 @@ TEST_P(GpuTraining, GivesTheLossesAndWeightsOfTheProcessor) {
   }
 }
 
-TEST_P(GpuTraining, LearnsWithAdamW) {
-  TrainingOptions adamw = options(Precision::kFp32, true);
-  adamw.optim = "adamw_torch";
-  adamw.optim_args = "";
-  const Outcome got = train_alone(*model_, adamw);
-  adamw.gpu.reset();
-  const Outcome want = train_alone(*model_, adamw);
-  for (size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(got.losses[i], want.losses[i], 1e-3 * want.losses[i]);
-  EXPECT_LT(got.losses[2], got.losses[0]) << "the same sequences again";
+TEST_P(GpuTraining, LearnsWithOptimizersWhoseStepsAreFull) {
+  for (const char* optim : {"adamw_torch", "lamb"}) {
+    TrainingOptions chosen = options(Precision::kFp32, true);
+    chosen.optim = optim;
+    chosen.optim_args = "";
+    const Outcome got = train_alone(*model_, chosen);
+    chosen.gpu.reset();
+    const Outcome want = train_alone(*model_, chosen);
+    for (size_t i = 0; i < want.losses.size(); ++i) {
+      EXPECT_NEAR(got.losses[i], want.losses[i], 1e-3 * want.losses[i]) << optim;
+    }
+    EXPECT_LT(got.losses[2], got.losses[0]) << optim << ": the same sequences again";
+  }
 }
 
 TEST_P(GpuTraining, GivesTheSameBitsInEveryRunAndLayout) {
@@ -180,7 +183,7 @@ TEST_P(GpuTraining, GivesTheSameBitsInEveryRunAndLayout) {
 TEST_P(GpuTraining, GivesTheSameBitsWithStateOnTheHostAndOnDisk) {
   const OffloadOptions disk{.folder = std::filesystem::temp_directory_path(), .window_elements = 16384};
   for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
-    for (const char* optim : {"sgd", "adamw_torch"}) {
+    for (const char* optim : {"sgd", "adamw_torch", "lamb"}) {
       TrainingOptions on_gpu = options(precision, true);
       on_gpu.optim = optim;
       on_gpu.optim_args = "";
@@ -191,6 +194,9 @@ TEST_P(GpuTraining, GivesTheSameBitsWithStateOnTheHostAndOnDisk) {
         expect_same_bits(first, train_alone(*model_, other), what);
       };
       OffloadOptions offload = disk;
+      offload.parameters_to_host = true;
+      expect_same("parameters on the host", kZero3, offload);
+      offload = disk;
       offload.optimizer_to_host = true;
       expect_same("states on the host", kZero2, offload);
       offload.pins_windows = false;
@@ -211,17 +217,17 @@ TEST_P(GpuTraining, GivesTheSameBitsWithStateOnTheHostAndOnDisk) {
   }
 }
 
-TEST_P(GpuTraining, GivesTheSameBitsOnTwoGpus) {
-  if (num_gpus_ < 2) GTEST_SKIP() << "skipped: one GPU";
+TEST_P(GpuTraining, GivesTheSameBitsOnTwoRanks) {
+  if (num_ranks_on_gpus() < 2) GTEST_SKIP() << "skipped: one GPU";
   const Outcome alone = train_alone(*model_, options(Precision::kFp32, true));
   for (const ShardingStage& stage : kZeroStages) {
     Outcome together;
     comm::run_ranks(2, 1, [&](comm::Comm& host) {
       TrainingOptions own = options(Precision::kFp32, true);
       own.gradient_accumulation_steps = 2;
-      own.gpu = host.rank();
+      own.gpu = gpu_of_rank(host.rank());
       own.sharding.stage = stage;
-      use_gpu(host.rank());
+      use_gpu(*own.gpu);
       const auto comm = comm::make_nccl_comm(
           {.host = host, .nccl = comm::nccl(), .cuda = kernels::cuda::library(), .device = device_of(own)});
       Outcome outcome = train(*model_, own, *comm);

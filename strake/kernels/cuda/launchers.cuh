@@ -65,4 +65,10 @@ int lion(const PassRun& whole, const PassPart<LionFactors>* parts, int64_t count
 template <typename G, typename M>
 int sgd(const PassRun& whole, const PassPart<SgdFactors>* parts, int64_t count, void* stream);
 
+// lamb.cu: gradients of type G, parameters and states of M
+template <typename G, typename M>
+int lamb_moments(const PassRun& whole, const PassPart<LambMoments>* parts, int64_t count, LambSums* sums, void* stream);
+template <typename G, typename M>
+int lamb_apply(const PassRun& whole, const PassPart<LambFactors>* parts, int64_t count, void* stream);
+
 }  // namespace strake::kernels::cuda

@@ -6,6 +6,7 @@
 #include "strake/kernels/cuda/table.h"
 #include "strake/kernels/flat_window.h"
 #include "strake/kernels/global_norm.h"
+#include "strake/kernels/lamb.h"
 #include "strake/kernels/optimizer_pass.h"
 
 // The kernels for CUDA devices: each CPU kernel again with the same arguments and the same meaning, but for where the
@@ -73,5 +74,12 @@ void adam(const FlatWindow& window, const UpdateStep& step, const Adam& rule, co
 void adagrad(const FlatWindow& window, const UpdateStep& step, const Adagrad& rule, const OnCuda& place);
 void lion(const FlatWindow& window, const UpdateStep& step, const Lion& rule, const OnCuda& place);
 void sgd(const FlatWindow& window, const UpdateStep& step, const Sgd& rule, const OnCuda& place);
+
+// Segments and coefficients are in host memory. The CPU's moments and, given the same coefficients, its parameters;
+// sums are of other roundings in double.
+void lamb_moments(const FlatWindow& window, const UpdateStep& step, const Lamb& rule, std::span<LambSums> sums,
+                  const OnCuda& place);
+void lamb_apply(const FlatWindow& window, const UpdateStep& step, const Lamb& rule,
+                std::span<const double> coefficients, const OnCuda& place);
 
 }  // namespace strake::kernels

@@ -1,63 +1,16 @@
-#include <algorithm>
-
 #include "strake/kernels/cuda/device.cuh"
 #include "strake/kernels/cuda/launchers.cuh"
+#include "strake/kernels/cuda/pass_parts.cuh"
 
 // One pass over memory; products and sums are fused where the CPU's rungs fuse them, so that results have their bits.
 // The file is compiled without fusing anything else.
 namespace strake::kernels::cuda {
 namespace {
 
-constexpr int64_t kElementsOfBlock = 16 * kThreads;
-constexpr int kMostParts = 64;                // of a launch
-constexpr size_t kMostParameterBytes = 4096;  // that every device takes
-
-// What a launch works on. As a kernel's parameter it needs no memory of the device, and as a __grid_constant__ no
-// thread copies the table to find its part in it.
-template <typename Factors>
-struct PassWork {
-  PassRun whole;
-  int count;                         // of parts, at least 1
-  unsigned first_block[kMostParts];  // of each part's blocks
-  PassPart<Factors> parts[kMostParts];
-};
-
-// The block's piece of one of the parts.
-template <typename Factors>
-__device__ PassPart<Factors> part_of_block(const PassWork<Factors>& work) {
-  int place = 0;  // of the last part that begins with this block or an earlier one
-  for (int end = work.count; end - place > 1;) {
-    const int middle = (place + end) / 2;
-    if (work.first_block[middle] <= blockIdx.x) {
-      place = middle;
-    } else {
-      end = middle;
-    }
-  }
-  PassPart<Factors> part = work.parts[place];
-  part.begin += (blockIdx.x - work.first_block[place]) * kElementsOfBlock;
-  if (part.end - part.begin > kElementsOfBlock) part.end = part.begin + kElementsOfBlock;
-  return part;
-}
-
-// Sets each parameter of the part to updated(i, p, g).
-template <typename G, typename M, typename Factors, typename Updated>
-__device__ void for_each_element(const PassRun& run, const PassPart<Factors>& part, const Updated& updated) {
-  auto* parameters = static_cast<M*>(run.parameters);
-  auto* gradients = static_cast<G*>(run.gradients);
-  for (int64_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) {
-    const float p = updated(i, wide(parameters[i]), run.gradient_scale * wide(gradients[i]));
-    parameters[i] = narrow<M>(p);
-    if (run.bfloat16 != nullptr) run.bfloat16[i] = narrow<BFloat16>(p);
-    if (run.half != nullptr) run.half[i] = narrow<Half>(p);
-    if (run.zeroes_gradients) gradients[i] = narrow<G>(0.0F);
-  }
-}
-
 template <typename G, typename M, typename T>
 __global__ void adam_kernel(const __grid_constant__ PassWork<AdamFactors> work) {
   const PassRun& run = work.whole;
-  const PassPart<AdamFactors> part = part_of_block(work);
+  const auto part = part_of_block<kElementsOfBlock>(work);
   const AdamFactors& f = part.factors;
   auto* first = static_cast<T*>(run.first);
   auto* second = static_cast<T*>(run.second);
@@ -81,7 +34,7 @@ __global__ void adam_kernel(const __grid_constant__ PassWork<AdamFactors> work) 
 template <typename G, typename M>
 __global__ void adagrad_kernel(const __grid_constant__ PassWork<AdagradFactors> work) {
   const PassRun& run = work.whole;
-  const PassPart<AdagradFactors> part = part_of_block(work);
+  const auto part = part_of_block<kElementsOfBlock>(work);
   const AdagradFactors& f = part.factors;
   auto* first = static_cast<M*>(run.first);
   for_each_element<G, M>(run, part, [&](int64_t i, float p, float gradient) {
@@ -95,7 +48,7 @@ __global__ void adagrad_kernel(const __grid_constant__ PassWork<AdagradFactors> 
 template <typename G, typename M>
 __global__ void lion_kernel(const __grid_constant__ PassWork<LionFactors> work) {
   const PassRun& run = work.whole;
-  const PassPart<LionFactors> part = part_of_block(work);
+  const auto part = part_of_block<kElementsOfBlock>(work);
   const LionFactors& f = part.factors;
   auto* first = static_cast<M*>(run.first);
   for_each_element<G, M>(run, part, [&](int64_t i, float p, float g) {
@@ -111,7 +64,7 @@ __global__ void lion_kernel(const __grid_constant__ PassWork<LionFactors> work) 
 template <typename G, typename M>
 __global__ void sgd_kernel(const __grid_constant__ PassWork<SgdFactors> work) {
   const PassRun& run = work.whole;
-  const PassPart<SgdFactors> part = part_of_block(work);
+  const auto part = part_of_block<kElementsOfBlock>(work);
   const SgdFactors& f = part.factors;
   auto* first = static_cast<M*>(run.first);
   for_each_element<G, M>(run, part, [&](int64_t i, float p, float gradient) {
@@ -123,43 +76,23 @@ __global__ void sgd_kernel(const __grid_constant__ PassWork<SgdFactors> work) {
   });
 }
 
-template <typename Factors>
-int launch_pass(void (*kernel)(PassWork<Factors>), const PassRun& whole, const PassPart<Factors>* parts, int64_t count,
-                void* stream) {
-  static_assert(sizeof(PassWork<Factors>) <= kMostParameterBytes);
-  for (int64_t done = 0; done < count; done += kMostParts) {
-    PassWork<Factors> work{.whole = whole,
-                           .count = static_cast<int>(std::min<int64_t>(count - done, kMostParts)),
-                           .first_block = {},
-                           .parts = {}};
-    int64_t blocks = 0;
-    for (int i = 0; i < work.count; ++i) {
-      work.parts[i] = parts[done + i];
-      work.first_block[i] = static_cast<unsigned>(blocks);
-      blocks += ceil_div(work.parts[i].end - work.parts[i].begin, kElementsOfBlock);
-    }
-    if (const int error = launch(kernel, {blocks}, kThreads, stream, work); error != 0) return error;
-  }
-  return 0;
-}
-
 }  // namespace
 
 template <typename G, typename M, typename T>
 int adam(const PassRun& whole, const PassPart<AdamFactors>* parts, int64_t count, void* stream) {
-  return launch_pass(&adam_kernel<G, M, T>, whole, parts, count, stream);
+  return launch_pass(&adam_kernel<G, M, T>, {whole, parts, count}, stream);
 }
 template <typename G, typename M>
 int adagrad(const PassRun& whole, const PassPart<AdagradFactors>* parts, int64_t count, void* stream) {
-  return launch_pass(&adagrad_kernel<G, M>, whole, parts, count, stream);
+  return launch_pass(&adagrad_kernel<G, M>, {whole, parts, count}, stream);
 }
 template <typename G, typename M>
 int lion(const PassRun& whole, const PassPart<LionFactors>* parts, int64_t count, void* stream) {
-  return launch_pass(&lion_kernel<G, M>, whole, parts, count, stream);
+  return launch_pass(&lion_kernel<G, M>, {whole, parts, count}, stream);
 }
 template <typename G, typename M>
 int sgd(const PassRun& whole, const PassPart<SgdFactors>* parts, int64_t count, void* stream) {
-  return launch_pass(&sgd_kernel<G, M>, whole, parts, count, stream);
+  return launch_pass(&sgd_kernel<G, M>, {whole, parts, count}, stream);
 }
 
 #define STRAKE_INSTANTIATE(G, M)                                                               \

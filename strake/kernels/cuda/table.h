@@ -9,6 +9,7 @@
 #include "strake/kernels/cross_entropy.h"
 #include "strake/kernels/dropout.h"
 #include "strake/kernels/embedding.h"
+#include "strake/kernels/lamb_rungs.h"
 #include "strake/kernels/optimizer_pass_rungs.h"
 #include "strake/kernels/residual_layer_norm.h"
 
@@ -21,7 +22,7 @@
 namespace strake::kernels::cuda {
 
 // Raised by any change of this header or of a struct that it names.
-inline constexpr uint32_t kTableVersion = 4;
+inline constexpr uint32_t kTableVersion = 5;
 inline constexpr const char* kTableSymbol = "strake_cuda_table";
 
 // Head sizes that attention has kernels for.
@@ -65,6 +66,15 @@ struct PassPart {
 template <typename Factors>
 using CudaPassFunction = int (*)(const PassRun& whole, const PassPart<Factors>* parts, int64_t count, void* stream);
 
+// Of a part of one tensor: the tensor's factors, and the place of the sums over the chunk of the window in which the
+// part begins. Those of later chunks follow.
+struct LambMoments {
+  LambFactors tensor;
+  int64_t first_sum;
+};
+using CudaLambMomentsFunction = int (*)(const PassRun& whole, const PassPart<LambMoments>* parts, int64_t count,
+                                        LambSums* sums, void* stream);
+
 struct CudaTable {
   uint32_t version;  // kTableVersion; the first members never move
   uint32_t bytes;    // sizeof(CudaTable)
@@ -79,6 +89,8 @@ struct CudaTable {
   CudaPassFunction<AdagradFactors> adagrad[4];
   CudaPassFunction<LionFactors> lion[4];
   CudaPassFunction<SgdFactors> sgd[4];
+  CudaLambMomentsFunction lamb_moments[4];  // `sums` is memory of the device
+  CudaPassFunction<LambFactors> lamb_apply[4];
 
   // Waits. *first = place of the first id outside [0, rows), -1 if there is none; *id = that id.
   int (*first_outside)(const int32_t* ids, int64_t count, int64_t rows, int64_t* first, int32_t* id, void* stream);

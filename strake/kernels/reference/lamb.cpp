@@ -10,12 +10,12 @@ float direction(float p, float m, float v, const LambFactors& f) {
 }
 
 template <class G, class M = float>
-LambRunSums moments(const PassRun& run, const LambFactors& f) {
+LambSums moments(const PassRun& run, const LambFactors& f) {
   const auto* parameters = static_cast<const M*>(run.parameters);
   auto* first = static_cast<M*>(run.first);
   auto* second = static_cast<M*>(run.second);
   const auto* gradients = static_cast<const G*>(run.gradients);
-  LambRunSums sums{};
+  LambSums sums{};
   for (int64_t i = 0; i < run.count; ++i) {
     const float g = run.gradient_scale * to_float(gradients[i]);
     first[i] = from_float<M>(std::fma(f.beta1, to_float(first[i]), f.one_minus_beta1 * g));

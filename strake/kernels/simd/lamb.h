@@ -26,7 +26,7 @@ typename S::Float store_rounded(M* target, typename S::Float values, Lanes lanes
 
 // The update whose norm is taken is the one that will be applied: of the moments as they are stored.
 template <class S, class G, class M = float>
-LambRunSums lamb_moments_run(const PassRun& run, const LambFactors& f) {
+LambSums lamb_moments_run(const PassRun& run, const LambFactors& f) {
   using Float = typename S::Float;
   const auto* const parameters = static_cast<const M*>(run.parameters);
   const auto* const gradients = static_cast<const G*>(run.gradients);

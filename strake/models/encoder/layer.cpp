@@ -68,8 +68,10 @@ at::Tensor EncoderLayerBlock::after_attention(const Parameters& p, const at::Ten
 
 PlannedTensor EncoderLayerBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
   const PlannedTensor qkv = layers::linear(graph, input, 3 * config_.hidden_size, trained(qkv_));
-  PlannedTensor attended =
-      layers::self_attention(graph, qkv, config_.num_attention_heads, kernels::AttentionMask::kFull);
+  PlannedTensor attended = layers::self_attention(graph, qkv,
+                                                  {.num_heads = config_.num_attention_heads,
+                                                   .mask = kernels::AttentionMask::kFull,
+                                                   .dropout = config_.attention_dropout});
   PlannedTensor residual = input;
   if (place_.output == Output::kFirstTokens) {
     attended = layers::select_first(graph, attended);

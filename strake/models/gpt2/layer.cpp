@@ -70,7 +70,9 @@ at::Tensor Gpt2LayerBlock::forward(const Parameters& p, const at::Tensor& input,
 PlannedTensor Gpt2LayerBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
   const PlannedTensor normed = layers::layer_norm(graph, input, trained(attention_norm_));
   const PlannedTensor qkv = layers::linear(graph, normed, 3 * config_.hidden_size, trained(qkv_));
-  const PlannedTensor attended = layers::self_attention(graph, qkv, config_.num_heads, kernels::AttentionMask::kCausal);
+  const PlannedTensor attended = layers::self_attention(
+      graph, qkv,
+      {.num_heads = config_.num_heads, .mask = kernels::AttentionMask::kCausal, .dropout = config_.attention_dropout});
   const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size, trained(attention_output_));
   const layers::PlannedNormedSum hidden =
       layers::residual_sum_and_norm(graph, projected, input, config_.residual_dropout, trained(feed_forward_norm_));

@@ -106,14 +106,17 @@ at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options
   return attach(out.detach(), node, qkv);
 }
 
-PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, int64_t num_heads,
-                             kernels::AttentionMask mask) {
+PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, const PlannedAttention& options) {
   PlannedTensor out = graph.empty(qkv.rows, qkv.columns / 3);
   // Scores and their product with the values; backward takes twice that, without the scores that it computes again.
-  const double flops = 4 * static_cast<double>(out.columns) * pairs_of(graph.batch(), mask);
+  const double flops = 4 * static_cast<double>(out.columns) * pairs_of(graph.batch(), options.mask);
   graph.compute(flops);
-  const PlannedTensor lse = graph.empty(qkv.rows, num_heads, sizeof(float));
-  graph.attach({&out}, {qkv}, {qkv, out, lse},
+  const PlannedTensor lse = graph.empty(qkv.rows, options.num_heads, sizeof(float));
+  PlannedTensor kept;
+  if (graph.is_on_gpu() && graph.drops_out() && options.dropout > 0 && graph.records({qkv})) {
+    kept = graph.empty(options.num_heads * qkv.rows, kernels::kept_bytes_of(graph.batch().longest), 1);
+  }
+  graph.attach({&out}, {qkv}, {qkv, out, lse, kept},
                [&graph, flops](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
                  graph.compute(2 * flops);
                  return {graph.empty_like(saved[0])};

@@ -18,7 +18,11 @@ struct AttentionOptions {
 at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options, const StepContext& context);
 
 // Its plan.
-PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, int64_t num_heads,
-                             kernels::AttentionMask mask);
+struct PlannedAttention {
+  int64_t num_heads;
+  kernels::AttentionMask mask;
+  double dropout;
+};
+PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, const PlannedAttention& options);
 
 }  // namespace strake::models::layers

@@ -68,7 +68,7 @@ at::Tensor embedding_sum(const EmbeddingTables& tables, const tensors::PackedBat
 }
 
 PlannedTensor embedding_sum(PlannedGraph& graph, int64_t columns, Trained any_table) {
-  PlannedTensor out = graph.empty(graph.batch().tokens, columns);
+  PlannedTensor out = graph.empty(graph.tokens(), columns);
   graph.attach(
       {&out}, {}, {}, [](PlannedGraph::Saved&, const PlannedGraph::Saved&) -> PlannedGraph::Saved { return {}; },
       any_table);

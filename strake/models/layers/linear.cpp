@@ -99,7 +99,9 @@ PlannedTensor planned_gradients(PlannedGraph& graph, const PlannedProduct& produ
   const auto& [tokens, outputs, inputs] = product.shape;
   if (product.weight == Trained::kYes) {
     graph.multiply(outputs, tokens, inputs);
-    if (!multiplies_in_place(graph)) {
+    if (graph.is_on_gpu()) {
+      if (graph.adds_gradients()) graph.empty(outputs, inputs, sizeof(float));
+    } else if (!multiplies_in_place(graph)) {
       const PlannedTensor dweight = graph.empty(outputs, inputs);
       use_weight_gradient_workspace(graph, product.shape);
       graph.accept(dweight);

@@ -25,6 +25,11 @@ constexpr int64_t kChunkTokensOnGpu = 4096;
 // As tensors::to_device() fills small batches up, their predictions are: cuBLAS then meets few numbers of rows.
 constexpr int64_t kMultipleOfFilled = 64;
 
+int64_t rows_of(int64_t predictions, bool is_filled) {
+  if (!is_filled) return predictions;
+  return (predictions + kMultipleOfFilled - 1) / kMultipleOfFilled * kMultipleOfFilled;
+}
+
 // What is predicted, and from which tokens; on the batch's device.
 struct Predictions {
   int64_t count;            // N
@@ -36,10 +41,9 @@ struct Predictions {
 Predictions predictions_of(const tensors::PackedBatch& placed) {
   const tensors::PackedBatch& batch = placed.on_host();
   const int64_t count = batch.num_tokens() - batch.num_sequences();
-  const bool is_filled = placed.num_tokens() > batch.num_tokens();
-  const int64_t missing = is_filled ? (kMultipleOfFilled - count % kMultipleOfFilled) % kMultipleOfFilled : 0;
+  const int64_t num_rows = rows_of(count, placed.num_tokens() > batch.num_tokens());
   const Predictions result{
-      .count = count, .rows = at::zeros({count + missing}, at::kLong), .host_targets = at::empty({count}, at::kInt)};
+      .count = count, .rows = at::zeros({num_rows}, at::kLong), .host_targets = at::empty({count}, at::kInt)};
   const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
   const auto* offsets = batch.offsets.const_data_ptr<int32_t>();
   auto* row = result.rows.mutable_data_ptr<int64_t>();
@@ -73,9 +77,9 @@ struct TokenNllNode final : torch::autograd::Node {
   }
   void release_variables() override { weight_gradient.reset(), state_gradient.reset(), rows.reset(); }
 
-  // Gradients were taken for this one.
+  // Gradients were taken for this one. GPUs would have to be waited for, where all is as here.
   void check_scale(const at::Tensor& output_gradient) const {
-    if (output_gradient.numel() == 0) return;
+    if (output_gradient.numel() == 0 || output_gradient.is_cuda()) return;
     const double error = output_gradient.sub(scale).abs().max().item<double>();
     require(error <= 1e-6 * std::abs(scale), ErrorKind::kInternal,
             "a token's loss has a gradient that differs from {} by {}", scale, error);
@@ -154,18 +158,22 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
 
 PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes, Trained weight) {
   const int64_t count = graph.batch().tokens - graph.batch().sequences;
+  const int64_t num_rows = rows_of(count, graph.tokens() > graph.batch().tokens);
+  const int64_t most = graph.is_on_gpu() ? kChunkTokensOnGpu : kChunkTokens;
+  const int64_t words = graph.is_on_gpu() ? VocabularyProducts::rounded(classes) : classes;
+  const int64_t of_gradient = graph.is_on_gpu() ? int64_t{sizeof(float)} : graph.element_size();
   const int64_t width = hidden.columns;
-  const PlannedTensor rows = graph.empty(count, 1, sizeof(int64_t));
+  const PlannedTensor rows = graph.empty(num_rows, 1, sizeof(int64_t));
   const PlannedTensor targets = graph.empty(count, 1, sizeof(int32_t));
   PlannedTensor nll = graph.empty(count, 1, sizeof(float));
   PlannedTensor state_gradient, weight_gradient;
   const bool takes_state_gradient = graph.records({hidden});
   const bool takes_weight_gradient = graph.takes_gradients() && weight == Trained::kYes;
   {
-    const PlannedTensor states = graph.empty(count, width);
+    const PlannedTensor states = graph.empty(num_rows, width);
     if (takes_state_gradient) state_gradient = graph.empty_like(states);
-    for (int64_t begin = 0; begin < count; begin += kChunkTokens) {
-      const PlannedTensor logits = graph.empty(std::min(kChunkTokens, count - begin), classes);
+    for (int64_t begin = 0; begin < num_rows; begin += most) {
+      const PlannedTensor logits = graph.empty(std::min(most, num_rows - begin), words);
       const ProductShape shape{.tokens = logits.rows, .outputs = classes, .inputs = width};
       use_linear_workspace(graph, shape);
       graph.multiply(logits.rows, width, classes);
@@ -176,7 +184,7 @@ PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_
       }
       if (!takes_weight_gradient) continue;
       graph.multiply(classes, logits.rows, width);
-      const PlannedTensor part = graph.empty(classes, width);
+      const PlannedTensor part = graph.empty(words, width, of_gradient);
       use_weight_gradient_workspace(graph, shape);
       add_planned_part(graph, part, weight_gradient);
     }

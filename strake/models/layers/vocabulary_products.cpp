@@ -17,7 +17,9 @@ VocabularyProducts::VocabularyProducts(const at::Tensor& weight, MatmulLibrary l
       library_(library),
       sizes_(sizes),
       whole_(weight.size(0) / kMultiple * kMultiple),
-      stride_((weight.size(0) + kMultiple - 1) / kMultiple * kMultiple) {}
+      stride_(rounded(weight.size(0))) {}
+
+int64_t VocabularyProducts::rounded(int64_t words) { return (words + kMultiple - 1) / kMultiple * kMultiple; }
 
 at::Tensor VocabularyProducts::logits(const at::Tensor& states) const {
   if (sizes_ == Sizes::kAsTheyAre) return linear_product(states, weight_, std::nullopt, library_);

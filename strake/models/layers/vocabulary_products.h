@@ -19,6 +19,9 @@ class VocabularyProducts {
       : VocabularyProducts(weight, library, weight.is_cuda() ? Sizes::kRounded : Sizes::kAsTheyAre) {}
   VocabularyProducts(const at::Tensor& weight, MatmulLibrary library, Sizes sizes);
 
+  // Of a row of logits, with the gap.
+  static int64_t rounded(int64_t words);
+
   // [N, V] of states [N, H]; rows are stride(0) apart.
   at::Tensor logits(const at::Tensor& states) const;
   // [N, H] of what logits() made, its numbers replaced by gradients.
