@@ -23,17 +23,18 @@ struct Change {
 };
 
 // What is not where ranks compute, from the cheapest to the slowest.
-enum class Offloaded { kNothing, kStatesToHost, kAllToHost, kStatesToDisk, kAllToDisk };
-constexpr std::array kOffloads{Offloaded::kNothing, Offloaded::kStatesToHost, Offloaded::kAllToHost,
-                               Offloaded::kStatesToDisk, Offloaded::kAllToDisk};
+enum class Offloaded { kNothing, kStatesToHost, kParametersToHost, kAllToHost, kStatesToDisk, kAllToDisk };
+constexpr std::array kOffloads{Offloaded::kNothing,   Offloaded::kStatesToHost, Offloaded::kParametersToHost,
+                               Offloaded::kAllToHost, Offloaded::kStatesToDisk, Offloaded::kAllToDisk};
 
-bool is_to_host(Offloaded what) { return what == Offloaded::kStatesToHost || what == Offloaded::kAllToHost; }
+bool is_to_host(Offloaded what) { return what > Offloaded::kNothing && what < Offloaded::kStatesToDisk; }
 
 Offloaded offloaded(const PlannedRun& run) {
   const training::OffloadOptions& offload = run.options.sharding.offload;
   if (offload.parameters) return Offloaded::kAllToDisk;
   if (offload.optimizer) return Offloaded::kStatesToDisk;
-  if (offload.parameters_to_host) return Offloaded::kAllToHost;
+  if (offload.parameters_to_host && offload.optimizer_to_host) return Offloaded::kAllToHost;
+  if (offload.parameters_to_host) return Offloaded::kParametersToHost;
   return offload.optimizer_to_host ? Offloaded::kStatesToHost : Offloaded::kNothing;
 }
 
@@ -42,8 +43,8 @@ PlannedRun with_offload(PlannedRun run, Offloaded what) {
   training::OffloadOptions& offload = run.options.sharding.offload;
   offload.optimizer = what == Offloaded::kStatesToDisk || what == Offloaded::kAllToDisk;
   offload.parameters = what == Offloaded::kAllToDisk;
-  offload.optimizer_to_host = is_to_host(what);
-  offload.parameters_to_host = what == Offloaded::kAllToHost;
+  offload.optimizer_to_host = what == Offloaded::kStatesToHost || what == Offloaded::kAllToHost;
+  offload.parameters_to_host = what == Offloaded::kParametersToHost || what == Offloaded::kAllToHost;
   return run;
 }
 

@@ -150,6 +150,15 @@ def test_a_gpu_that_is_too_small_is_told_the_nearest_plan_that_fits():
     assert "not even micro-batches of one sequence" in refusal(1)
 
 
+def test_parameters_that_are_offloaded_alone_may_be_followed_by_the_states():
+    offload = {"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}, "bf16": {"enabled": True}}
+    flags = ON_GPUS | {"bf16": None, "deepspeed": json.dumps(offload)}
+    assert "zero-3 with offload_param to cpu\n" in strake("estimate", **flags, memory_limit=80).out
+    outcome = run(command("estimate", **flags, memory_limit=2.2))
+    assert outcome.code == USAGE
+    assert re.search(r"fits takes .*: zero-3 with offload_optimizer and offload_param to cpu and --grad", outcome.err)
+
+
 @pytest.mark.skipif(pathlib.Path("/dev/nvidiactl").exists(), reason="needs a machine without a GPU")
 def test_a_gpu_that_is_not_there_has_no_memory():
     outcome = run(command("estimate", **ON_GPUS))
