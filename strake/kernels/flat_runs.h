@@ -82,4 +82,9 @@ inline PassRun run_of(const FlatWindow& window, const UpdateStep& step, int64_t 
           .zeroes_gradients = step.gradients == AfterUse::kZero};
 }
 
+// The window as one run, as devices take it.
+inline PassRun whole_of(const FlatWindow& window, const UpdateStep& step) {
+  return run_of(window, step, window.begin, window.begin + window.count);
+}
+
 }  // namespace strake::kernels

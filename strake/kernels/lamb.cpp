@@ -87,10 +87,6 @@ std::vector<cuda::PassPart<Factors>> parts_of(const FlatWindow& window, const Fa
   return parts;
 }
 
-PassRun whole_of(const FlatWindow& window, const UpdateStep& step) {
-  return run_of(window, step, window.begin, window.begin + window.count);
-}
-
 // That every tensor has its coefficient.
 void check_coefficients(const FlatWindow& window, const UpdateStep& step, std::span<const double> coefficients) {
   check_window(window, step, 2);

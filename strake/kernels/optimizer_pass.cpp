@@ -62,8 +62,7 @@ template <class Factors, class FactorsOf>
 void pass(const FlatWindow& window, const UpdateStep& step, cuda::CudaPassFunction<Factors> update,
           const FactorsOf& factors_of, const OnCuda& place) {
   const auto parts = parts_of<Factors>(window, factors_of);
-  const PassRun whole = run_of(window, step, window.begin, window.begin + window.count);
-  cuda::check(*place.table, update(whole, parts.data(), std::ssize(parts), place.stream), "optimizer");
+  cuda::check(*place.table, update(whole_of(window, step), parts.data(), std::ssize(parts), place.stream), "optimizer");
 }
 
 float narrow(double value) { return static_cast<float>(value); }

@@ -18,6 +18,7 @@
 #include "strake/training/memory_plan.h"
 #include "strake/training/run_checkpoint.h"
 #include "strake/training/stepper.h"
+#include "strake/training/test_dataset.h"
 
 // For tests: small runs whose memory is planned and measured.
 namespace strake::training {
@@ -114,16 +115,6 @@ inline std::unique_ptr<models::Model> make_model(const Case& test) {
   return model;
 }
 
-inline data::TokenDataset make_dataset(int64_t sequences) {
-  data::TokenDatasetBuilder builder("test");
-  std::vector<int32_t> ids(kLength);
-  for (int64_t s = 0; s < sequences; ++s) {
-    for (int64_t t = 0; t < kLength; ++t) ids[static_cast<size_t>(t)] = static_cast<int32_t>((7 * s + 13 * t) % 1500);
-    builder.append({.ids = ids, .label = static_cast<int32_t>(s % 2), .row = s});
-  }
-  return builder.build();
-}
-
 inline TrainingOptions options_of(const Case& test) {
   return {
       .gradient_accumulation_steps = test.accumulation,
@@ -149,7 +140,7 @@ inline TrainingOptions options_of(const Case& test) {
 }
 
 inline void evaluate(const Case& test, const models::Model& model, ShardedParameters& parameters, comm::Comm& comm) {
-  const data::TokenDataset dataset = make_dataset(test.evaluated * test.ranks);
+  const data::TokenDataset dataset = make_dataset(test.evaluated * test.ranks, kLength);
   if (test.family == "gpt2") {
     evaluate_language_model(model, parameters, comm, dataset, test.evaluated);
   } else {
@@ -161,7 +152,7 @@ inline void evaluate(const Case& test, const models::Model& model, ShardedParame
 // what is copied: what `peak` gives at their end of what was allocated since `reset`, each called by the rank's thread.
 inline int64_t measured_peak(const Case& test, void (*reset)(), int64_t (*peak)()) {
   const int64_t per_step = test.ranks * test.accumulation;
-  const data::TokenDataset dataset = make_dataset(test.sequences * per_step);
+  const data::TokenDataset dataset = make_dataset(test.sequences * per_step, kLength);
   data::GlobalStep step;
   for (int64_t m = 0; m < per_step; ++m) {
     data::MicroBatch batch(static_cast<size_t>(test.sequences));

@@ -13,6 +13,7 @@
 #include "strake/models/weights.h"
 #include "strake/training/freezing.h"
 #include "strake/training/stepper.h"
+#include "strake/training/test_dataset.h"
 #include "strake/training/training_flops.h"
 
 namespace strake::training {
@@ -146,20 +147,10 @@ class CountingComm final : public comm::Comm {
   std::atomic<int64_t>& bytes_;
 };
 
-data::TokenDataset make_dataset(int64_t sequences) {
-  data::TokenDatasetBuilder builder("test");
-  std::vector<int32_t> ids(kLength);
-  for (int64_t s = 0; s < sequences; ++s) {
-    for (int64_t t = 0; t < kLength; ++t) ids[static_cast<size_t>(t)] = static_cast<int32_t>((7 * s + 13 * t) % 1500);
-    builder.append({.ids = ids, .label = static_cast<int32_t>(s % 2), .row = s});
-  }
-  return builder.build();
-}
-
 // Of rank 0 in one step.
 int64_t counted_bytes(const models::Model& model, const TrainingOptions& options, int ranks) {
   const int64_t per_step = ranks * options.gradient_accumulation_steps;
-  const data::TokenDataset dataset = make_dataset(kSequences * per_step);
+  const data::TokenDataset dataset = make_dataset(kSequences * per_step, kLength);
   data::GlobalStep step;
   for (int64_t m = 0; m < per_step; ++m) {
     data::MicroBatch batch(static_cast<size_t>(kSequences));

@@ -75,7 +75,7 @@ struct PassParts {
 template <int64_t kElements = kElementsOfBlock, typename Factors, typename... More>
 int launch_pass(void (*kernel)(PassWork<Factors>, More...), const PassParts<Factors>& all, void* stream,
                 std::type_identity_t<More>... more) {
-  static_assert(sizeof(PassWork<Factors>) <= kMostParameterBytes - 64);
+  static_assert((sizeof(PassWork<Factors>) + ... + sizeof(More)) <= kMostParameterBytes);
   for (int64_t done = 0; done < all.count; done += kMostParts) {
     PassWork<Factors> work{.whole = all.whole,
                            .count = static_cast<int>(std::min<int64_t>(all.count - done, kMostParts)),

@@ -22,11 +22,9 @@ bool multiplies_in_place(const PlannedGraph& graph) {
   return can_multiply_in_place(dtype, matmul_library());
 }
 
-// cuBLAS has memory of its own.
-void use_linear_workspace(PlannedGraph& graph, const ProductShape& shape) {
-  if (!graph.is_on_gpu()) graph.use(copies(graph, shape));
-}
+void use_linear_workspace(PlannedGraph& graph, const ProductShape& shape) { graph.use(copies(graph, shape)); }
 
+// cuBLAS has memory of its own for these.
 void use_input_gradient_workspace(PlannedGraph& graph, const ProductShape& shape) {
   if (graph.is_on_gpu()) return;
   graph.use(copies(graph, shape) + linear_input_gradient_workspace(shape.tokens, shape.inputs, element_size(graph)));
