@@ -39,10 +39,17 @@ PackedBatch filled_up(const PackedBatch& batch, int64_t multiple) {
   return filled;
 }
 
+at::Tensor to_device(const at::Tensor& values, at::Device device) {
+  const bool is_sent = values.is_cpu() && device.is_cuda();
+  return is_sent ? values.pin_memory().to(device, /*non_blocking=*/true) : values.to(device);
+}
+
 PackedBatch to_device(PackedBatch batch, at::Device device) {
   if (batch.input_ids.device() == device) return batch;
   const PackedBatch filled = filled_up(batch, multiple_on_gpu(batch.num_tokens()));
-  const auto copy = [device](const at::Tensor& values) { return values.defined() ? values.to(device) : values; };
+  const auto copy = [device](const at::Tensor& values) {
+    return values.defined() ? to_device(values, device) : values;
+  };
   return {.input_ids = copy(filled.input_ids),
           .token_type_ids = copy(filled.token_type_ids),
           .positions = copy(filled.positions),

@@ -32,6 +32,10 @@ PackedBatch filled_up(const PackedBatch& batch, int64_t multiple);
 // Tokens that a batch of so many has on a GPU: small ones are filled up on their way.
 int64_t tokens_on_gpu(int64_t tokens);
 
+// Values on a device; themselves if they are there. A GPU is not waited for: it copies from page-locked memory when it
+// gets there.
+at::Tensor to_device(const at::Tensor& values, at::Device device);
+
 // The batch on a device; itself if it is there.
 PackedBatch to_device(PackedBatch batch, at::Device device);
 

@@ -88,14 +88,14 @@ __device__ void store_chunk(T* to, const Chunk<T, kCount>& chunk, int64_t count,
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Tokens [begin, end) of the blockIdx.x-th chunk.
+// Tokens [begin, end) of the blockIdx.x-th chunk of `size`.
 struct TokenChunk {
   int64_t begin;
   int64_t end;
 };
-__device__ inline TokenChunk chunk_of_block(int64_t tokens) {
-  const int64_t begin = int64_t{blockIdx.x} * kTokenChunk;
-  const int64_t end = begin + kTokenChunk;
+__device__ inline TokenChunk chunk_of_block(int64_t tokens, int64_t size = kTokenChunk) {
+  const int64_t begin = int64_t{blockIdx.x} * size;
+  const int64_t end = begin + size;
   return {begin, end < tokens ? end : tokens};
 }
 

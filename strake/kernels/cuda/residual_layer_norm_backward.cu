@@ -58,7 +58,12 @@ __device__ inline float* partial_of(float* partials, int64_t which, int64_t colu
   return partials + (which * gridDim.x + blockIdx.x) * columns;
 }
 
-constexpr int kRowsTogether = 4;  // whose loads are under way together
+// Of what was measured on an H100 (chunks of 16 to 64, 2 or 4 rows, 2 to 4 blocks on a multiprocessor): few registers
+// for each thread, so that many warps are there to wait for memory, and blocks enough for all multiprocessors.
+constexpr int64_t kNormChunk = 32;  // tokens of a block
+constexpr int kRowsTogether = 2;    // whose loads are under way together
+constexpr int kBlocksTogether = 4;  // on a multiprocessor
+constexpr int kMostWarps = kThreads / kWarp;
 static_assert(4 * kThreads == Team<kWarp>::kMostColumns);
 
 // Sums over a row of g and g n, or their means.
@@ -68,15 +73,14 @@ struct RowSums {
 };
 
 // A thread's four columns of kRowsTogether rows of a backward pass.
-template <typename T>
+template <typename T, bool kAligned>
 class RowGroup {
  public:
-  __device__ RowGroup(const ResidualLayerNormBackward<T>& args, const Keep& keep, bool aligned)
+  __device__ RowGroup(const ResidualLayerNormBackward<T>& args, const Keep& keep)
       : args_(args),
         keep_(keep),
-        aligned_(aligned),
         count_(args.columns - column()),
-        gamma_(load_chunk<Quad<T>>(args.gamma + column(), count_, aligned)) {}
+        gamma_(load_chunk<Quad<T>>(args.gamma + column(), count_, kAligned)) {}
 
   static __device__ int64_t column() { return int64_t{4} * threadIdx.x; }
   __device__ int64_t count() const { return count_; }  // of columns that are there; may be below 0
@@ -88,12 +92,11 @@ class RowGroup {
     for (int r = 0; r < kRowsTogether; ++r) {
       const bool is_there = first + r < end;
       const int64_t columns = is_there ? count() : 0;
-      dy_[r] = load_chunk<Quad<T>>(args_.dy + at(r), columns, aligned_);
-      sums_[r] = load_chunk<Quad<T>>(args_.sum + at(r), columns, aligned_);
-      above_[r] = args_.dsum_in == nullptr ? Quad<T>{} : load_chunk<Quad<T>>(args_.dsum_in + at(r), columns, aligned_);
+      dy_[r] = load_chunk<Quad<T>>(args_.dy + at(r), columns, kAligned);
+      sums_[r] = load_chunk<Quad<T>>(args_.sum + at(r), columns, kAligned);
+      above_[r] = args_.dsum_in == nullptr ? Quad<T>{} : load_chunk<Quad<T>>(args_.dsum_in + at(r), columns, kAligned);
       mean_[r] = is_there ? args_.mean[first + r] : 0.0F;
       rstd_[r] = is_there ? args_.rstd[first + r] : 0.0F;
-      counters_[r] = counter_of(keep_, is_there ? first + r : first);
     }
   }
 
@@ -113,7 +116,7 @@ class RowGroup {
   }
 
   __device__ void store(int r, const RowSums& means) const {
-    const KeepFactors factors = keep_factors(keep_, counters_[r], column() / 4);
+    const KeepFactors factors = keep_factors(keep_, counter_of(keep_, first_ + r), column() / 4);
     Quad<T> all, dx;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -122,8 +125,8 @@ class RowGroup {
       all.at[i] = narrow<T>(dsum);
       dx.at[i] = narrow<T>(dsum * factors.of[i]);
     }
-    store_chunk(args_.dsum + at(r), all, count(), aligned_);
-    if (args_.dx != args_.dsum) store_chunk(args_.dx + at(r), dx, count(), aligned_);
+    store_chunk(args_.dsum + at(r), all, count(), kAligned);
+    if (args_.dx != args_.dsum) store_chunk(args_.dx + at(r), dx, count(), kAligned);
   }
 
  private:
@@ -132,41 +135,38 @@ class RowGroup {
 
   const ResidualLayerNormBackward<T>& args_;
   const Keep& keep_;
-  bool aligned_;
   int64_t count_;
   Quad<T> gamma_;
   int64_t first_ = 0;
   Quad<T> dy_[kRowsTogether], sums_[kRowsTogether], above_[kRowsTogether];
   float mean_[kRowsTogether], rstd_[kRowsTogether];
-  TokenCounter counters_[kRowsTogether];
 };
 
 // Both in one, for rows that a warp could have, as memory is then read once: a block has a chunk of tokens, a thread
 // four columns.
-template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    chunk_backward_kernel(ResidualLayerNormBackward<T> args, Keep keep, float* partials, bool aligned) {
-  constexpr int kWarps = kThreads / kWarp;
-  __shared__ RowSums shared[kRowsTogether][kWarps];
-  const auto [begin, end] = chunk_of_block(args.tokens);
-  RowGroup<T> rows(args, keep, aligned);
+template <typename T, bool kAligned>
+__global__ void __launch_bounds__(kThreads, kBlocksTogether)
+    chunk_backward_kernel(ResidualLayerNormBackward<T> args, Keep keep, float* partials) {
+  __shared__ RowSums shared[2][kRowsTogether][kMostWarps];  // by turns, so that one barrier is enough
+  const int warps = static_cast<int>(blockDim.x) / kWarp;
+  const auto [begin, end] = chunk_of_block(args.tokens, kNormChunk);
+  RowGroup<T, kAligned> rows(args, keep);
   Quad<float> dgamma{}, dbeta{};
   for (int64_t first = begin; first < end; first += kRowsTogether) {
+    auto& sums = shared[first / kRowsTogether % 2];
     rows.load(first, end);
-    __syncthreads();  // before `shared` is used again
 #pragma unroll
     for (int r = 0; r < kRowsTogether; ++r) {
       const RowSums own = rows.take(r, dgamma, dbeta);
       const RowSums of_warp{warp_sum(own.g), warp_sum(own.gn)};
-      if (threadIdx.x % kWarp == 0) shared[r][threadIdx.x / kWarp] = of_warp;
+      if (threadIdx.x % kWarp == 0) sums[r][threadIdx.x / kWarp] = of_warp;
     }
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < kRowsTogether; ++r) {
       if (first + r >= end || rows.count() <= 0) break;
       RowSums means{};
-#pragma unroll
-      for (int warp = 0; warp < kWarps; ++warp) means.g += shared[r][warp].g, means.gn += shared[r][warp].gn;
+      for (int warp = 0; warp < warps; ++warp) means.g += sums[r][warp].g, means.gn += sums[r][warp].gn;
       means.g /= static_cast<float>(args.columns);
       means.gn /= static_cast<float>(args.columns);
       rows.store(r, means);
@@ -199,7 +199,8 @@ __global__ void parameters_kernel(ResidualLayerNormBackward<T> args, float* part
 
 template <typename T>
 int residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, void* stream) {
-  const int64_t chunks = ceil_div(args.tokens, kTokenChunk);
+  const bool in_one = args.columns <= Team<kWarp>::kMostColumns;
+  const int64_t chunks = ceil_div(args.tokens, in_one ? kNormChunk : kTokenChunk);
   const Workspace<float> partials(2 * chunks * args.columns, stream);
   if (partials.error() != 0) return partials.error();
   const bool aligned =
@@ -207,7 +208,9 @@ int residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, void*
   const Keep keep = keep_of(args.dropout, args.index);
   const int error = with_team(args.columns, [&]<typename Team>() {
     if constexpr (Team::kThreads == kWarp) {
-      return launch(&chunk_backward_kernel<T>, {chunks}, kThreads, stream, args, keep, partials.data(), aligned);
+      const int threads = static_cast<int>(ceil_div(args.columns, 4 * kWarp)) * kWarp;
+      return launch(aligned ? &chunk_backward_kernel<T, true> : &chunk_backward_kernel<T, false>, {chunks}, threads,
+                    stream, args, keep, partials.data());
     } else {
       // The parameters first: dsum may go over dy.
       const Grid grid{chunks, ceil_div(args.columns, kColumnThreads)};

@@ -56,7 +56,7 @@ at::Tensor EmbeddingsBlock::forward(const Parameters& parameters, const at::Tens
       layers::embedding_sum({.word = parameters[word_],
                              .position = parameters[position_],
                              .token_type = token_type_ ? std::optional(parameters[*token_type_]) : std::nullopt,
-                             .position_rows = rows.to(context.batch.positions.device()),
+                             .position_rows = tensors::to_device(rows, context.batch.positions.device()),
                              .host_position_rows = rows},
                             context.batch);
   const at::Tensor normed =

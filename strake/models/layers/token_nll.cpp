@@ -56,8 +56,8 @@ Predictions predictions_of(const tensors::PackedBatch& placed) {
   }
   const at::Device device = placed.input_ids.device();
   return {.count = count,
-          .rows = result.rows.to(device),
-          .targets = result.host_targets.to(device),
+          .rows = tensors::to_device(result.rows, device),
+          .targets = tensors::to_device(result.host_targets, device),
           .host_targets = result.host_targets};
 }
 
@@ -85,15 +85,6 @@ struct TokenNllNode final : torch::autograd::Node {
             "a token's loss has a gradient that differs from {} by {}", scale, error);
   }
 
-  // Adds a chunk's part.
-  void add_weight_gradient(const at::Tensor& part) {
-    if (!weight_gradient.defined()) {
-      weight_gradient = part;
-    } else {
-      weight_gradient = weight_gradient.to(at::kFloat).add_(part);
-    }
-  }
-
   Parameter weight;
   double scale = 1;
   int64_t num_tokens = 0;
@@ -102,7 +93,7 @@ struct TokenNllNode final : torch::autograd::Node {
   at::Tensor weight_gradient;  // [V, H]; undefined if the weight is frozen
 };
 
-// TokenNllNode::add_weight_gradient.
+// VocabularyProducts::add_weight_gradient.
 void add_planned_part(PlannedGraph& graph, const PlannedTensor& part, PlannedTensor& sum) {
   if (!sum.defined()) {
     sum = part;
@@ -150,7 +141,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
       if (takes_state_gradient) {
         node->state_gradient.narrow(0, begin, rows).copy_(products.state_gradient(logits));
       }
-      if (is_trained(weight)) node->add_weight_gradient(products.weight_gradient(logits, chunk));
+      if (is_trained(weight)) products.add_weight_gradient(logits, chunk, node->weight_gradient);
     }
   });
   return recording ? attach(nll, node, hidden) : nll;
@@ -184,6 +175,7 @@ PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_
       }
       if (!takes_weight_gradient) continue;
       graph.multiply(classes, logits.rows, width);
+      if (graph.is_on_gpu() && weight_gradient.defined()) continue;
       const PlannedTensor part = graph.empty(words, width, of_gradient);
       use_weight_gradient_workspace(graph, shape);
       add_planned_part(graph, part, weight_gradient);

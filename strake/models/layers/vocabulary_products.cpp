@@ -1,5 +1,6 @@
 #include "strake/models/layers/vocabulary_products.h"
 
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
@@ -40,11 +41,22 @@ at::Tensor VocabularyProducts::state_gradient(const at::Tensor& dlogits) const {
   return rest == 0 ? gradient : gradient.addmm_(last, last_words);
 }
 
-at::Tensor VocabularyProducts::weight_gradient(const at::Tensor& dlogits, const at::Tensor& states) const {
-  if (sizes_ == Sizes::kAsTheyAre) return linear_weight_gradient(dlogits, states, library_);
+void VocabularyProducts::add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& states,
+                                             at::Tensor& sum) const {
   // What is in the gap makes rows of its own, which are left out.
-  const at::Tensor with_gap = dlogits.as_strided({dlogits.size(0), stride_}, {stride_, 1});
-  return linear_weight_gradient(with_gap, states, library_).narrow(0, 0, weight_.size(0));
+  const bool has_gap = sizes_ == Sizes::kRounded;
+  const at::Tensor rows = has_gap ? dlogits.as_strided({dlogits.size(0), stride_}, {stride_, 1}) : dlogits;
+  if (sum.defined() && rows.is_cuda()) {
+    at::Tensor with_gap = sum.as_strided({rows.size(1), states.size(1)}, {states.size(1), 1});
+    if (rows.element_size() < static_cast<int64_t>(sizeof(float))) {
+      at::addmm_out(with_gap, with_gap, rows.t(), states, at::kFloat);
+    } else {
+      with_gap.addmm_(rows.t(), states);
+    }
+    return;
+  }
+  const at::Tensor part = linear_weight_gradient(rows, states, library_).narrow(0, 0, weight_.size(0));
+  sum = sum.defined() ? sum.to(at::kFloat).add_(part) : part;
 }
 
 }  // namespace strake::models::layers

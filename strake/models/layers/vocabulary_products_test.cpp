@@ -28,7 +28,11 @@ TEST(VocabularyProducts, OfRoundedSizesAreTheProducts) {
         .fill_(std::numeric_limits<float>::quiet_NaN());
     logits.copy_(gradient);
     EXPECT_LT(distance(products.state_gradient(logits), at::mm(gradient, weight)), 1e-4);
-    EXPECT_LT(distance(products.weight_gradient(logits, states), at::mm(gradient.t(), states)), 1e-5);
+    at::Tensor sum;
+    for (const int chunks : {1, 2}) {
+      products.add_weight_gradient(logits, states, sum);
+      EXPECT_LT(distance(sum, at::mm(gradient.t(), states) * chunks), 1e-5);
+    }
   }
 }
 
