@@ -264,14 +264,15 @@ class MpiComm final : public StagedComm {
 // How long ranks wait at the start for others, or until others have at least a process where they would see it.
 struct Patience {
   std::chrono::seconds rank{60};
-  std::chrono::seconds process{10};  // a busy machine, or a user with two terminals, starts them seconds apart
+  RollCallPatience process;
 };
 Patience start_patience() {
   const char* text = std::getenv("STRAKE_START_SECONDS");
   if (text == nullptr) return {};
   const std::chrono::seconds given(parse_integer<int>(text).value_or(0));
   require(given.count() > 0, ErrorKind::kUsage, "STRAKE_START_SECONDS={} is not a number of seconds", printable(text));
-  return {.rank = given, .process = std::max(given / 6, std::chrono::seconds(1))};  // as without it
+  const auto of_process = std::max(given / 6, std::chrono::seconds(1));  // as without it
+  return {.rank = given, .process = {.usual = of_process, .of_launcher = of_process}};
 }
 
 // Returns when all ranks have come.

@@ -33,6 +33,36 @@ bool is_this_program(int pid) {
   return !own.empty() && fs::read_symlink(fmt::format("/proc/{}/exe", pid), none) == own;
 }
 
+// Of which nothing but the exit code is left.
+bool has_ended(int pid) {
+  constexpr int kState = 3;
+  const std::string state = process_stat(pid, kState);
+  return state == "Z" || state == "X" || state == "0";
+}
+
+// For children to end, as a shell's `wait` and Python's Popen.wait() do; "0" where the system does not tell.
+bool is_waiting(int pid) {
+  const std::string function = read_process_file(pid, "wchan");
+  return function.starts_with("do_wait") || function.starts_with("sigsuspend");
+}
+
+// No more are to be expected: one process started these, has no child but them and waits for their end.
+bool are_all_of_launcher(const std::vector<RankProcess>& ranks) {
+  if (ranks.size() < 2) return false;
+  const int launcher = ranks.front().parent;
+  if (launcher <= 1 || std::ranges::any_of(ranks, [&](const RankProcess& rank) { return rank.parent != launcher; })) {
+    return false;
+  }
+  if (!is_waiting(launcher)) return false;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator("/proc", none)) {
+    const int pid = parse_number(entry.path().filename());
+    if (pid <= 0 || parent_of(pid) != launcher || has_ended(pid)) continue;
+    if (std::ranges::find(ranks, pid, &RankProcess::pid) == ranks.end()) return false;
+  }
+  return true;
+}
+
 // -1: no rank.
 int rank_of(int pid, const RankProcessQuery& query) {
   if (query.parent != 0 ? parent_of(pid) != query.parent : !is_this_program(pid)) return -1;
@@ -65,12 +95,14 @@ std::vector<RankProcess> find_rank_processes(const RankProcessQuery& query, cons
     const int rank = pid > 0 ? rank_of(pid, query) : -1;
     if (rank < 0 || known.contains(rank)) continue;
     const auto descriptor = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    if (descriptor >= 0) processes.push_back({.rank = rank, .pid = pid, .descriptor = descriptor});
+    if (descriptor >= 0) {
+      processes.push_back({.rank = rank, .pid = pid, .parent = parent_of(pid), .descriptor = descriptor});
+    }
   }
   return processes;
 }
 
-RankRollCall::RankRollCall(RankProcessQuery query, std::chrono::seconds patience, Clock clock)
+RankRollCall::RankRollCall(RankProcessQuery query, RollCallPatience patience, Clock clock)
     : query_(std::move(query)), patience_(patience), clock_(std::move(clock)), newest_(clock_()) {}
 
 RankRollCall::~RankRollCall() {
@@ -88,11 +120,14 @@ std::optional<std::string> RankRollCall::end_of(int rank) {
     found = std::ranges::find(processes_, rank, &RankProcess::rank);
   }
   if (found == processes_.end()) {
-    if (clock_() < newest_ + patience_) return std::nullopt;
+    const auto since_newest = clock_() - newest_;
+    if (since_newest < patience_.of_launcher) return std::nullopt;
+    const auto patience = are_all_of_launcher(processes_) ? patience_.of_launcher : patience_.usual;
+    if (since_newest < patience) return std::nullopt;
     return fmt::format(
         "it has no process on this host, {} s after the newest other rank's: killed, or crashed. A launcher that needs "
         "longer sets STRAKE_START_SECONDS",
-        patience_.count());
+        patience.count());
   }
   pollfd ended{found->descriptor, POLLIN, 0};
   if (::poll(&ended, 1, 0) != 1) return std::nullopt;

@@ -21,19 +21,27 @@ struct RankProcessQuery {
 struct RankProcess {
   int rank = 0;
   int pid = 0;
+  int parent = 0;
   int descriptor = -1;  // a pidfd, readable when the process has ended; whoever looked closes it
 };
 
 // Those of ranks not in `known`; nothing where the system has no pidfd_open.
 std::vector<RankProcess> find_rank_processes(const RankProcessQuery& query, const std::set<int>& known);
 
+// How long a rank may be without a process after the newest other rank's has come up.
+struct RollCallPatience {
+  std::chrono::seconds usual{10};  // a busy machine, or a user with two terminals, starts them seconds apart
+  // Where one process started at least two, has no other child that may still become one, and waits for their end.
+  std::chrono::seconds of_launcher{1};
+};
+
 // Looks after ranks that are on this host but have not come yet. Not thread-safe.
 class RankRollCall {
  public:
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
-  // A rank without a process counts as gone when none has come up for `patience`, by `clock`.
-  RankRollCall(RankProcessQuery query, std::chrono::seconds patience, Clock clock = std::chrono::steady_clock::now);
+  // A rank without a process counts as gone when none has come up for so long, by `clock`.
+  RankRollCall(RankProcessQuery query, RollCallPatience patience, Clock clock = std::chrono::steady_clock::now);
   ~RankRollCall();
   RankRollCall(const RankRollCall&) = delete;
   RankRollCall& operator=(const RankRollCall&) = delete;
@@ -43,7 +51,7 @@ class RankRollCall {
 
  private:
   RankProcessQuery query_;
-  std::chrono::seconds patience_;
+  RollCallPatience patience_;
   Clock clock_;
   std::chrono::steady_clock::time_point newest_;
   std::vector<RankProcess> processes_;

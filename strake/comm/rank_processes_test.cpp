@@ -6,8 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <set>
+#include <string>
 
 #include "strake/core/error.h"
 
@@ -67,7 +70,7 @@ TEST(RankProcesses, AreKnownByTheirEnvironment) {
 
 TEST(RankProcesses, ARollCallNoticesAnEnd) {
   Sleeper one("1");
-  RankRollCall calls(of_job("7"), std::chrono::seconds(60));
+  RankRollCall calls(of_job("7"), RollCallPatience{});
   wait_for_processes({});
   EXPECT_EQ(calls.end_of(1), std::nullopt);
   EXPECT_EQ(calls.end_of(2), std::nullopt);
@@ -79,7 +82,7 @@ TEST(RankProcesses, ARollCallNoticesAnEnd) {
 
 TEST(RankProcesses, ARollCallWaitsForProcessesThatComeUpOneByOne) {
   std::chrono::steady_clock::time_point now;
-  RankRollCall calls(of_job("7"), std::chrono::seconds(10), [&] { return now; });
+  RankRollCall calls(of_job("7"), RollCallPatience{}, [&] { return now; });
   now += std::chrono::seconds(8);
   const Sleeper one("1");
   wait_for_processes({});
@@ -89,6 +92,76 @@ TEST(RankProcesses, ARollCallWaitsForProcessesThatComeUpOneByOne) {
   now += std::chrono::seconds(1);
   EXPECT_TRUE(calls.end_of(2).has_value());
   EXPECT_EQ(calls.end_of(1), std::nullopt);
+}
+
+// A shell that starts the processes of ranks 0 and 1 and goes on with `rest`.
+class Launcher {
+ public:
+  explicit Launcher(const std::string& rest) {
+    std::string shell = "sh", option = "-c";
+    std::string script = "STRAKE_TEST_RANK=0 sleep 60 & STRAKE_TEST_RANK=1 sleep 60 & " + rest;
+    std::string shared = "STRAKE_TEST_JOB=8", path = "PATH=/usr/bin:/bin";
+    char* const arguments[] = {shell.data(), option.data(), script.data(), nullptr};
+    char* const variables[] = {shared.data(), path.data(), nullptr};
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    const int error = ::posix_spawnp(&pid_, "sh", nullptr, &attributes, arguments, variables);
+    ::posix_spawnattr_destroy(&attributes);
+    require(error == 0, ErrorKind::kInternal, "sh does not start");
+  }
+  ~Launcher() {
+    ::kill(-pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  RankProcessQuery query() const {
+    return {.rank_variable = "STRAKE_TEST_RANK", .shared = {"STRAKE_TEST_JOB=8"}, .parent = pid_};
+  }
+  // Until both ranks are there and the shell is in one of these of the kernel's; false where the system does not tell.
+  bool wait_until_in(const std::vector<std::string>& functions) const {
+    constexpr int kTries = 500;
+    for (int i = 0; i < kTries; ++i) {
+      std::string in;
+      std::getline(std::ifstream("/proc/" + std::to_string(pid_) + "/wchan") >> std::ws, in);
+      const auto is_in = [&](const std::string& function) { return in.starts_with(function); };
+      if (std::ranges::any_of(functions, is_in) && count() == 2) return true;
+      ::usleep(10'000);
+    }
+    return false;
+  }
+
+ private:
+  size_t count() const {
+    const std::vector<RankProcess> found = find_rank_processes(query(), {});
+    for (const RankProcess& process : found) ::close(process.descriptor);
+    return found.size();
+  }
+
+  pid_t pid_ = 0;
+};
+
+TEST(RankProcesses, ARollCallExpectsNoMoreFromALauncherThatWaits) {
+  const auto misses_rank_2 = [](const Launcher& launcher) {
+    std::chrono::steady_clock::time_point now;
+    RankRollCall calls(launcher.query(), RollCallPatience{}, [&] { return now; });
+    EXPECT_EQ(calls.end_of(2), std::nullopt);
+    now += std::chrono::seconds(2);
+    EXPECT_EQ(calls.end_of(1), std::nullopt);
+    return calls.end_of(2).has_value();
+  };
+  const std::vector<std::string> wait{"do_wait", "sigsuspend"};  // of bash and of dash
+  const Launcher waiting("wait");
+  if (!waiting.wait_until_in(wait)) GTEST_SKIP() << "skipped: this system does not tell what a process waits for";
+  EXPECT_TRUE(misses_rank_2(waiting));
+  const Launcher busy("exec sleep 60");
+  ASSERT_TRUE(busy.wait_until_in({"hrtimer_nanosleep"}));
+  EXPECT_FALSE(misses_rank_2(busy));
+  const Launcher with_another("sleep 60 & wait");  // it may become a rank
+  ASSERT_TRUE(with_another.wait_until_in(wait));
+  EXPECT_FALSE(misses_rank_2(with_another));
 }
 
 TEST(RankProcesses, OnlyALoopbackMasterHasAllRanksOnThisHost) {
