@@ -2,6 +2,7 @@
 
 #include <ucontext.h>
 
+#include <csetjmp>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -13,17 +14,23 @@ constexpr size_t kStackBytes = size_t{256} << 10;
 constexpr unsigned kWarp = 32;
 constexpr unsigned kMostBlocksInY = 65535;
 
-struct Fiber {
-  ucontext_t context{};
-  std::unique_ptr<char[]> stack;
-  Index3 thread;
-  bool is_done = false;
-};
-
 // Threads that wait for each other: those of a block or of a warp.
 struct Barrier {
   unsigned arrived = 0;
   uint64_t generation = 0;
+};
+
+struct Fiber {
+  ucontext_t beginning{};
+  std::jmp_buf place{};
+  std::unique_ptr<char[]> stack;
+  Index3 thread;
+  bool has_begun = false;
+  bool is_done = false;
+  const Barrier* waits_at = nullptr;
+  uint64_t waits_for = 0;  // a generation
+
+  bool can_go_on() const { return !is_done && (waits_at == nullptr || waits_at->generation >= waits_for); }
 };
 
 struct Block {
@@ -33,7 +40,7 @@ struct Block {
   Barrier barrier;
   std::vector<Barrier> warps;
   std::vector<WarpPointers> shared;  // by warp
-  ucontext_t scheduler{};
+  std::jmp_buf scheduler{};
   Fiber* running = nullptr;
   uint64_t progress = 0;  // counts arrivals and ends: none in a whole round is a deadlock
   Order order = Order::kUp;
@@ -42,16 +49,29 @@ struct Block {
 // Kernels call free functions without an argument that could carry it.
 Block current;
 
-void give_way() { swapcontext(&current.running->context, &current.scheduler); }
+// A fiber begins with setcontext() and goes on with longjmp(), as swapcontext() asks the system for signals each time,
+// which takes most of an emulated kernel. A function that calls setjmp() has no variables that could be lost.
+[[gnu::noinline]] void give_way() {
+  if (_setjmp(current.running->place) == 0) _longjmp(current.scheduler, 1);
+}
+[[gnu::noinline]] void go_on(Fiber& fiber) {
+  current.running = &fiber;
+  if (_setjmp(current.scheduler) != 0) return;
+  if (current.running->has_begun) _longjmp(current.running->place, 1);
+  current.running->has_begun = true;
+  setcontext(&current.running->beginning);
+}
 
 void wait_at(Barrier& barrier, unsigned members) {
   ++current.progress;
-  const uint64_t generation = barrier.generation;
   if (++barrier.arrived == members) {
     barrier.arrived = 0;
     ++barrier.generation;
+    return;
   }
-  while (barrier.generation == generation) give_way();
+  current.running->waits_at = &barrier;
+  current.running->waits_for = barrier.generation + 1;
+  give_way();
 }
 
 void run_fiber() {
@@ -62,13 +82,14 @@ void run_fiber() {
 }
 
 void start(Fiber& fiber) {
-  fiber.is_done = false;
+  fiber.has_begun = fiber.is_done = false;
+  fiber.waits_at = nullptr;
   if (!fiber.stack) fiber.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
-  getcontext(&fiber.context);
-  fiber.context.uc_stack.ss_sp = fiber.stack.get();
-  fiber.context.uc_stack.ss_size = kStackBytes;
-  fiber.context.uc_link = nullptr;
-  makecontext(&fiber.context, &run_fiber, 0);
+  getcontext(&fiber.beginning);
+  fiber.beginning.uc_stack.ss_sp = fiber.stack.get();
+  fiber.beginning.uc_stack.ss_size = kStackBytes;
+  fiber.beginning.uc_link = nullptr;
+  makecontext(&fiber.beginning, &run_fiber, 0);
 }
 
 void run_block() {
@@ -79,9 +100,8 @@ void run_block() {
     const uint64_t before = current.progress;
     for (size_t n = 0; n < count; ++n) {
       Fiber& fiber = current.fibers[current.order == Order::kUp ? n : count - 1 - n];
-      if (fiber.is_done) continue;
-      current.running = &fiber;
-      swapcontext(&current.scheduler, &fiber.context);
+      if (!fiber.can_go_on()) continue;
+      go_on(fiber);
       if (fiber.is_done) --alive;
     }
     if (current.progress == before) {
