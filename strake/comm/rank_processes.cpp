@@ -46,10 +46,17 @@ bool is_waiting(int pid) {
   return function.starts_with("do_wait") || function.starts_with("sigsuspend");
 }
 
+// Not a script: a shell, or what was started from one, on the terminal of somebody who may have another.
+bool is_of_a_person(int pid) {
+  constexpr int kSession = 6, kTerminal = 7;
+  return process_stat(pid, kTerminal) != "0" || process_stat(pid, kSession) == std::to_string(pid);
+}
+
 // No more are to be expected: one process started these, has no child but them and waits for their end.
 bool are_all_of_launcher(const std::vector<RankProcess>& ranks) {
-  if (ranks.size() < 2) return false;
+  if (ranks.empty()) return false;
   const int launcher = ranks.front().parent;
+  if (ranks.size() == 1 && is_of_a_person(launcher)) return false;
   if (launcher <= 1 || std::ranges::any_of(ranks, [&](const RankProcess& rank) { return rank.parent != launcher; })) {
     return false;
   }
@@ -103,20 +110,26 @@ std::vector<RankProcess> find_rank_processes(const RankProcessQuery& query, cons
 }
 
 RankRollCall::RankRollCall(RankProcessQuery query, RollCallPatience patience, Clock clock)
-    : query_(std::move(query)), patience_(patience), clock_(std::move(clock)), newest_(clock_()) {}
+    : query_(std::move(query)), patience_(patience), clock_(std::move(clock)), newest_(clock_()) {
+  look();
+}
 
 RankRollCall::~RankRollCall() {
   for (const RankProcess& process : processes_) ::close(process.descriptor);
 }
 
+void RankRollCall::look() {
+  std::set<int> known;
+  for (const RankProcess& process : processes_) known.insert(process.rank);
+  const std::vector<RankProcess> more = find_rank_processes(query_, known);
+  if (!more.empty()) newest_ = clock_();
+  processes_.insert(processes_.end(), more.begin(), more.end());
+}
+
 std::optional<std::string> RankRollCall::end_of(int rank) {
   auto found = std::ranges::find(processes_, rank, &RankProcess::rank);
   if (found == processes_.end()) {
-    std::set<int> known;
-    for (const RankProcess& process : processes_) known.insert(process.rank);
-    const std::vector<RankProcess> more = find_rank_processes(query_, known);
-    if (!more.empty()) newest_ = clock_();
-    processes_.insert(processes_.end(), more.begin(), more.end());
+    look();
     found = std::ranges::find(processes_, rank, &RankProcess::rank);
   }
   if (found == processes_.end()) {

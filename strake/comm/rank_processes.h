@@ -31,7 +31,8 @@ std::vector<RankProcess> find_rank_processes(const RankProcessQuery& query, cons
 // How long a rank may be without a process after the newest other rank's has come up.
 struct RollCallPatience {
   std::chrono::seconds usual{10};  // a busy machine, or a user with two terminals, starts them seconds apart
-  // Where one process started at least two, has no other child that may still become one, and waits for their end.
+  // Where a script started all that there are, at least two if it has a terminal, has no other child that may still
+  // become one, and waits for their end.
   std::chrono::seconds of_launcher{1};
 };
 
@@ -40,7 +41,7 @@ class RankRollCall {
  public:
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
-  // A rank without a process counts as gone when none has come up for so long, by `clock`.
+  // Looks for the first time. A rank without a process counts as gone when none has come up for so long, by `clock`.
   RankRollCall(RankProcessQuery query, RollCallPatience patience, Clock clock = std::chrono::steady_clock::now);
   ~RankRollCall();
   RankRollCall(const RankRollCall&) = delete;
@@ -50,6 +51,8 @@ class RankRollCall {
   std::optional<std::string> end_of(int rank);
 
  private:
+  void look();
+
   RankProcessQuery query_;
   RollCallPatience patience_;
   Clock clock_;
