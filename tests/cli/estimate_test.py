@@ -24,7 +24,11 @@ def number(text, name):
     return float(re.search(rf"^ *{name} +([\d.,]+)", text, re.MULTILINE)[1].replace(",", ""))
 
 
-FOUR_PROCESSES = {"task": "causal-lm", "model_type": "gpt2", "ranks": 4, "processes": True, "memory_limit": 256}
+# Of a rank, which are then not measured; that takes seconds.
+ELSEWHERE = {"gflops": 2, "bandwidth": 0.01, "memory_bandwidth": 0.1}
+GPT2 = {"task": "causal-lm", "model_type": "gpt2"} | ELSEWHERE
+FOUR_PROCESSES = GPT2 | {"ranks": 4, "processes": True, "memory_limit": 256}
+GPT2_BF16 = GPT2 | {"bf16": True, "per_device_train_batch_size": 1}
 
 
 def totals_of_stages(told):
@@ -169,7 +173,6 @@ def test_a_gpu_that_is_not_there_has_no_memory():
     assert "--device cuda without --memory_limit, which says how much memory a GPU has" in outcome.err
 
 
-ELSEWHERE = {"gflops": 2, "bandwidth": 0.01, "memory_bandwidth": 0.1}
 TIMES = ["arithmetic", "communication", "optimizer"]
 
 
@@ -240,7 +243,7 @@ def test_one_rank_has_no_communication(folder):
 
 
 def test_stages_cost_what_they_send():
-    told = strake("estimate", **FOUR_PROCESSES, ranks_per_machine=2, **ELSEWHERE).out
+    told = strake("estimate", **FOUR_PROCESSES, ranks_per_machine=2).out
     seconds = {match[1]: float(match[2]) for match in re.finditer(r"^  (zero-\d) +no .* ([\d.]+)$", told, re.M)}
     assert seconds["zero-0"] > seconds["zero-1"] == seconds["zero-2"], "every rank updates everything"
     assert seconds["zero-3"] > seconds["zero-2"], "parameters are gathered twice"
@@ -294,23 +297,22 @@ def test_a_plan_whose_evaluation_does_not_fit_evaluates_in_smaller_batches(folde
 
 
 NVME = {"device": "nvme", "nvme_path": "/tmp"}
-GPT2 = {"task": "causal-lm", "model_type": "gpt2", "bf16": True, "per_device_train_batch_size": 1}
 
 
 def test_the_nearest_plan_may_have_its_state_on_disk():
-    outcome = run(command("estimate", **GPT2, memory_limit=1.1))
+    outcome = run(command("estimate", **GPT2_BF16, memory_limit=1.1))
     assert outcome.code == USAGE
     plan = "zero-3 with offload_optimizer and offload_param to nvme and --gradient_checkpointing"
     assert re.search(rf"fits takes 1\.0\d GiB and 1\.\d+ GiB of disk: {plan}\n", outcome.err)
     zero = {"stage": 3, "offload_optimizer": NVME, "offload_param": NVME}
     flags = {"deepspeed": json.dumps({"zero_optimization": zero}), "gradient_checkpointing": True}
-    assert f"recommended: {plan}\n" in strake("estimate", **GPT2, **flags, memory_limit=1.1).out
+    assert f"recommended: {plan}\n" in strake("estimate", **GPT2_BF16, **flags, memory_limit=1.1).out
 
 
 def test_the_time_of_a_disk_is_told_if_it_is_known():
     elsewhere = {"device": "nvme", "nvme_path": "/nowhere"}
     zero = {"stage": 3, "offload_optimizer": elsewhere, "offload_param": elsewhere}
-    flags = GPT2 | ELSEWHERE | {"deepspeed": json.dumps({"zero_optimization": zero})}
+    flags = GPT2_BF16 | {"deepspeed": json.dumps({"zero_optimization": zero})}
     outcome = strake("estimate", **flags)
     told = outcome.out
     assert re.search(r"^  disk +unknown  not in the sum: say --disk_bandwidth$", told, re.M)
@@ -326,7 +328,7 @@ def test_the_time_of_a_disk_is_told_if_it_is_known():
 def test_a_disk_that_is_here_is_measured(tmp_path):
     nvme = {"device": "nvme", "nvme_path": str(tmp_path)}
     zero = {"stage": 3, "offload_optimizer": nvme, "offload_param": nvme}
-    told = strake("estimate", **GPT2, **ELSEWHERE, deepspeed=json.dumps({"zero_optimization": zero})).out
+    told = strake("estimate", **GPT2_BF16, deepspeed=json.dumps({"zero_optimization": zero})).out
     assert re.search(rf"^  disk, GB/s +[\d.]+  measured: reading and writing at once in {tmp_path}", told, re.M)
     assert number(told, "disk") > 0
     assert not list(tmp_path.iterdir())
@@ -346,7 +348,7 @@ def test_a_disk_that_is_here_is_measured(tmp_path):
 )
 def test_only_layouts_that_a_run_may_have_are_told_and_recommended(zero, stages):
     flags = {"deepspeed": json.dumps({"zero_optimization": zero}), "ranks": 4, "processes": True}
-    told = strake("estimate", **GPT2, **flags, memory_limit=256).out
+    told = strake("estimate", **GPT2_BF16, **flags, memory_limit=256).out
     assert re.findall(r"^ +(zero-\d|hybrid) +no +[\d.]+", told, re.MULTILINE) == stages
     without = " without mics_shard_size" if "hybrid" in stages else ""
     advice = re.search(r"recommended: (.*)", told)[1]
@@ -393,10 +395,10 @@ def test_a_dry_run_sees_the_largest_batch_of_all_epochs_and_of_smaller_micro_bat
 
 
 def test_a_process_takes_memory_beside_its_tensors():
-    told = strake("estimate", **GPT2).out
+    told = strake("estimate", **GPT2_BF16).out
     gib = (number(told, "total of a machine") + number(told, "beside tensors, about")) / 1024
-    assert run(command("estimate", **GPT2, memory_limit=gib + 0.01)).code == 0
-    outcome = run(command("estimate", **GPT2, memory_limit=gib - 0.01))
+    assert run(command("estimate", **GPT2_BF16, memory_limit=gib + 0.01)).code == 0
+    outcome = run(command("estimate", **GPT2_BF16, memory_limit=gib - 0.01))
     assert outcome.code == USAGE
     assert "beside tensors" in outcome.err
 
