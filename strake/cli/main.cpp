@@ -99,7 +99,6 @@ void occupy_closed_streams() {
   }
 }
 
-// Of the program.
 int exit_code_of_run(const std::vector<std::string>& arguments) {
   try {
     run(arguments);
@@ -118,7 +117,7 @@ int exit_code_of_run(const std::vector<std::string>& arguments) {
 [[noreturn]] void end_program(int code) {
   std::cout.flush();
   std::fflush(nullptr);
-  // A program with LeakSanitizer would look for leaks at the end that it does not come to.
+  // LeakSanitizer looks for leaks when static objects are taken down.
   if (void* const check = ::dlsym(RTLD_DEFAULT, "__lsan_do_leak_check")) reinterpret_cast<void (*)()>(check)();
   std::_Exit(code);
 }

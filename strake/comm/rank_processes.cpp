@@ -22,6 +22,16 @@ std::string read_process_file(int pid, const char* name) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+std::vector<int> all_processes() {
+  std::vector<int> pids;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator("/proc", none)) {
+    const int pid = parse_number(entry.path().filename());
+    if (pid > 0) pids.push_back(pid);
+  }
+  return pids;
+}
+
 int parent_of(int pid) {
   constexpr int kParent = 4;
   return parse_number(process_stat(pid, kParent));
@@ -56,18 +66,13 @@ bool is_of_a_person(int pid) {
 bool are_all_of_launcher(const std::vector<RankProcess>& ranks) {
   if (ranks.empty()) return false;
   const int launcher = ranks.front().parent;
-  if (ranks.size() == 1 && is_of_a_person(launcher)) return false;
-  if (launcher <= 1 || std::ranges::any_of(ranks, [&](const RankProcess& rank) { return rank.parent != launcher; })) {
-    return false;
-  }
-  if (!is_waiting(launcher)) return false;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator("/proc", none)) {
-    const int pid = parse_number(entry.path().filename());
-    if (pid <= 0 || parent_of(pid) != launcher || has_ended(pid)) continue;
-    if (std::ranges::find(ranks, pid, &RankProcess::pid) == ranks.end()) return false;
-  }
-  return true;
+  if (launcher <= 1 || !is_waiting(launcher) || (ranks.size() == 1 && is_of_a_person(launcher))) return false;
+  const auto is_elsewhere = [&](const RankProcess& rank) { return rank.parent != launcher; };
+  const auto may_become_one = [&](int pid) {
+    return parent_of(pid) == launcher && !has_ended(pid) &&
+           std::ranges::find(ranks, pid, &RankProcess::pid) == ranks.end();
+  };
+  return std::ranges::none_of(ranks, is_elsewhere) && std::ranges::none_of(all_processes(), may_become_one);
 }
 
 // -1: no rank.
@@ -96,10 +101,8 @@ std::string process_stat(int pid, int number) {
 
 std::vector<RankProcess> find_rank_processes(const RankProcessQuery& query, const std::set<int>& known) {
   std::vector<RankProcess> processes;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator("/proc", none)) {
-    const int pid = parse_number(entry.path().filename());
-    const int rank = pid > 0 ? rank_of(pid, query) : -1;
+  for (const int pid : all_processes()) {
+    const int rank = rank_of(pid, query);
     if (rank < 0 || known.contains(rank)) continue;
     const auto descriptor = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
     if (descriptor >= 0) {

@@ -48,9 +48,6 @@ void expect_planned(Case test) {
 
 class PlannedMemory : public testing::TestWithParam<const char*> {};
 
-// Without RoBERTa and DistilBERT, whose blocks are BERT's.
-class PlannedMemoryOfBlocks : public PlannedMemory {};
-
 TEST_P(PlannedMemory, IsWhatTrainingTakesInEveryStage) {
   for (const ShardingStage& stage : {kZero0, kZero1, kZero2, kZero3}) {
     for (const int ranks : {1, 2}) {
@@ -61,7 +58,7 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesInEveryStage) {
   }
 }
 
-TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesWithSeveralMicroBatchesAndWithoutDropout) {
+TEST_P(PlannedMemory, IsWhatTrainingTakesWithSeveralMicroBatchesAndWithoutDropout) {
   for (const int ranks : {1, 2}) {
     for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
       const Case accumulating{
@@ -73,7 +70,7 @@ TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesWithSeveralMicroBatchesAndWitho
   }
 }
 
-TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesWhileACheckpointIsWritten) {
+TEST_P(PlannedMemory, IsWhatTrainingTakesWhileACheckpointIsWritten) {
   for (const ShardingStage& stage : {kZero0, kZero3}) {
     for (const int ranks : {1, 2}) {
       Case test{.family = GetParam(), .stage = stage, .ranks = ranks, .async_save = true};
@@ -88,7 +85,7 @@ TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesWhileACheckpointIsWritten) {
   }
 }
 
-TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesInFp16AndWithGradientsOfSixteenBits) {
+TEST_P(PlannedMemory, IsWhatTrainingTakesInFp16AndWithGradientsOfSixteenBits) {
   for (const int ranks : {1, 2}) {
     Case test{.family = GetParam(), .stage = kZero3, .ranks = ranks, .precision = Precision::kFp16};
     EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
@@ -102,7 +99,7 @@ TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesInFp16AndWithGradientsOfSixteen
   }
 }
 
-TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesInBf16Alone) {
+TEST_P(PlannedMemory, IsWhatTrainingTakesInBf16Alone) {
   Case test{.family = GetParam(), .precision = Precision::kBf16, .sum = Precision::kBf16, .master = Precision::kBf16};
   for (const ShardingStage& stage : {kZero0, kZero2, kZero3}) {
     for (const int ranks : {1, 2}) {
@@ -119,7 +116,7 @@ TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesInBf16Alone) {
   EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
 }
 
-TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesWithMasterWeightsOfFp16) {
+TEST_P(PlannedMemory, IsWhatTrainingTakesWithMasterWeightsOfFp16) {
   Case test{.family = GetParam(), .precision = Precision::kFp16, .sum = Precision::kFp16, .master = Precision::kFp16};
   for (const ShardingStage& stage : {kZero0, kZero2, kZero3}) {
     for (const int ranks : {1, 2}) {
@@ -157,7 +154,7 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesWithStateOnDisk) {
   EXPECT_NEAR(deviation(frozen), 0, kTolerance) << frozen.text();
 }
 
-TEST_P(PlannedMemoryOfBlocks, IsWhatEvaluationsOfLargerBatchesTake) {
+TEST_P(PlannedMemory, IsWhatEvaluationsOfLargerBatchesTake) {
   Case test{.family = GetParam(), .sequences = 1, .evaluated = 48};
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     test.precision = precision;
@@ -173,7 +170,7 @@ TEST_P(PlannedMemoryOfBlocks, IsWhatEvaluationsOfLargerBatchesTake) {
 }
 
 // Loading and writing the embeddings, and not a step, take most then.
-TEST_P(PlannedMemoryOfBlocks, IsWhatLoadingAndSavingALargeVocabularyTake) {
+TEST_P(PlannedMemory, IsWhatLoadingAndSavingALargeVocabularyTake) {
   Case test{.family = GetParam(), .stage = kZero3, .recompute = true, .sequences = 1, .vocabulary = 30000};
   for (const OnDisk disk : {OnDisk::kNothing, OnDisk::kStates, OnDisk::kAll}) {
     test.disk = disk;
@@ -192,7 +189,7 @@ TEST_P(PlannedMemoryOfBlocks, IsWhatLoadingAndSavingALargeVocabularyTake) {
   EXPECT_NEAR(deviation(test), 0, kTolerance) << test.text();
 }
 
-TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesWithFrozenParameters) {
+TEST_P(PlannedMemory, IsWhatTrainingTakesWithFrozenParameters) {
   const bool is_gpt2 = std::string_view(GetParam()) == "gpt2";
   const std::vector<FreezeRules> choices{
       {.freeze = "", .train_only = is_gpt2 ? "*.ln_f.*" : "*classifier*"},
@@ -214,8 +211,6 @@ TEST_P(PlannedMemoryOfBlocks, IsWhatTrainingTakesWithFrozenParameters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PlannedMemory, testing::Values("bert", "roberta", "distilbert", "gpt2"),
-                         [](const auto& info) { return std::string(info.param); });
-INSTANTIATE_TEST_SUITE_P(Families, PlannedMemoryOfBlocks, testing::Values("bert", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(MemoryPlan, CountsParametersThatThreadsShareOnce) {

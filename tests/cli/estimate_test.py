@@ -108,10 +108,7 @@ def test_processes_take_what_was_planned_where_they_compute_again(language_model
     done = run_mpi(ranks, command("train", **flags))
     assert done.code == 0, done.err
     peak = number(done.out, "peak_tracked_bytes +=")
-    told = number(planned.out, "total of a rank") * MIB
-    # While the next micro-batch is computed, the embeddings' sum may be on its way, as planned, or have arrived.
-    of_messages = 8 * MIB if ranks > 1 else 0
-    assert told == pytest.approx(peak, rel=0.03) or told - of_messages == pytest.approx(peak, rel=0.03)
+    assert number(planned.out, "total of a rank") * MIB == pytest.approx(peak, rel=0.03)
 
 
 ON_GPUS = {"task": "causal-lm", "model_type": "gpt2", "bf16": True, "device": "cuda", "per_device_train_batch_size": 16}

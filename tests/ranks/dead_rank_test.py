@@ -20,8 +20,8 @@ RANKS = 3
 SECONDS = 2
 GUARD = "strake-guard"  # names the rank where mpiexec leaves the others no time
 LAUNCHES = ["torchrun", "mpiexec"]
-SCRIPT = """
-for rank in 0 1 2; do RANK=$rank "$@" >"$LOGS$rank" 2>&1 & ranks="$ranks $!"; echo $!; done
+SCRIPT = f"""
+for rank in {" ".join(map(str, range(RANKS)))}; do RANK=$rank "$@" >"$LOGS$rank" 2>&1 & ranks="$ranks $!"; echo $!; done
 for rank in $ranks; do wait $rank; echo $?; done
 """
 

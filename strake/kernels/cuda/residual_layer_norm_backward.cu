@@ -199,28 +199,29 @@ __global__ void parameters_kernel(ResidualLayerNormBackward<T> args, float* part
 
 template <typename T>
 int residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, void* stream) {
-  const bool in_one = args.columns <= Team<kWarp>::kMostColumns;
-  const int64_t chunks = ceil_div(args.tokens, in_one ? kNormChunk : kTokenChunk);
-  const Workspace<float> partials(2 * chunks * args.columns, stream);
-  if (partials.error() != 0) return partials.error();
   const bool aligned =
       are_aligned<Quad<T>>({args.columns}, args.dy, args.sum, args.gamma, args.dsum_in, args.dsum, args.dx);
   const Keep keep = keep_of(args.dropout, args.index);
-  const int error = with_team(args.columns, [&]<typename Team>() {
-    if constexpr (Team::kThreads == kWarp) {
+  return with_team(args.columns, [&]<typename Team>() {
+    constexpr bool kInOne = Team::kThreads == kWarp;
+    const int64_t chunks = ceil_div(args.tokens, kInOne ? kNormChunk : kTokenChunk);
+    const Workspace<float> partials(2 * chunks * args.columns, stream);
+    if (partials.error() != 0) return partials.error();
+    int error = 0;
+    if constexpr (kInOne) {
       const int threads = static_cast<int>(ceil_div(args.columns, 4 * kWarp)) * kWarp;
-      return launch(aligned ? &chunk_backward_kernel<T, true> : &chunk_backward_kernel<T, false>, {chunks}, threads,
-                    stream, args, keep, partials.data());
+      error = launch(aligned ? &chunk_backward_kernel<T, true> : &chunk_backward_kernel<T, false>, {chunks}, threads,
+                     stream, args, keep, partials.data());
     } else {
       // The parameters first: dsum may go over dy.
       const Grid grid{chunks, ceil_div(args.columns, kColumnThreads)};
-      const int first_error = launch(&parameters_kernel<T>, grid, kColumnThreads, stream, args, partials.data());
-      if (first_error != 0) return first_error;
-      return launch(&backward_kernel<T, Team>, {args.tokens}, Team::kThreads, stream, args, keep, aligned);
+      error = launch(&parameters_kernel<T>, grid, kColumnThreads, stream, args, partials.data());
+      if (error != 0) return error;
+      error = launch(&backward_kernel<T, Team>, {args.tokens}, Team::kThreads, stream, args, keep, aligned);
     }
+    if (error != 0) return error;
+    return join_partials(partials.data(), chunks, args.columns, {2, {args.dgamma, args.dbeta}}, stream);
   });
-  if (error != 0) return error;
-  return join_partials(partials.data(), chunks, args.columns, {2, {args.dgamma, args.dbeta}}, stream);
 }
 
 #define STRAKE_INSTANTIATE(T) template int residual_layer_norm_backward(const ResidualLayerNormBackward<T>&, void*);
