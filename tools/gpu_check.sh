@@ -4,8 +4,10 @@
 #   tools/gpu_check.sh pack          where strake is built: makes build/gpu_package, which needs nothing but torch
 #   tools/gpu_check.sh run [ARGS]    on the GPU machine, in the same folder: runs it; ARGS go to GoogleTest
 #   tools/gpu_check.sh train         there: tests/gpu/program_test.py with the whole program; needs pytest and pyarrow
+#   tools/gpu_check.sh score         there: tests/gpu/score_test.py, predict, evaluate and worker; needs the same
 #   tools/gpu_check.sh ranks         there: tests/gpu/ranks_test.py, ranks over NCCL, processes also where there is one GPU
 #   tools/gpu_check.sh bench         there: steps of full-sized models beside Transformers', as a table
+#   tools/gpu_check.sh bench_score   there: strake predict beside Transformers' forward pass, as a table
 #   tools/gpu_check.sh sanitize TOOL the kernels' tests under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 set -eu
 cd "$(dirname "$0")/.."
@@ -36,12 +38,16 @@ environment() {
   export STRAKE_CUDA_LIBRARY="$PWD/$package/libstrake_cuda.so" STRAKE_REQUIRE_GPU=1
 }
 
-# The tests of a file of tests/gpu, with the whole program.
-test_program() {
+unpack_program() {
   environment
   program=$(mktemp -d)
   xz -dc "$package/program.tar.xz" | tar -C "$program" -x
   export LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$program/program" STRAKE_BINARY="$program/program/strake"
+}
+
+# The tests of a file of tests/gpu, with the whole program.
+test_program() {
+  unpack_program
   exec python3 -m pytest -q -p no:cacheprovider "tests/gpu/$1"
 }
 
@@ -49,6 +55,7 @@ case "${1:-}" in
   pack) pack ;;
   run) shift; environment; exec "$package/strake_gpu_tests" "$@" ;;
   train) test_program program_test.py ;;
+  score) test_program score_test.py ;;
   ranks) test_program ranks_test.py ;;
   bench)
     environment
@@ -56,9 +63,10 @@ case "${1:-}" in
     "$package/strake_gpu_tests" --gtest_filter='*GpuStepTime*' >"$times" || { cat "$times"; exit 1; }
     python3 benchmarks/gpu_peers.py "$times"
     ;;
+  bench_score) unpack_program; exec python3 benchmarks/gpu_scoring.py "$STRAKE_BINARY" ;;
   sanitize)
     environment
     exec compute-sanitizer --tool "${2:-memcheck}" --error-exitcode 1 "$package/strake_gpu_tests" \
       --gtest_filter='CudaKernels*' ;;
-  *) sed -n 2,9p "$0"; exit 2 ;;
+  *) sed -n 2,11p "$0"; exit 2 ;;
 esac

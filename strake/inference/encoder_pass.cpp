@@ -176,7 +176,7 @@ class TypedPass final : public EncoderPass {
         share.wait();  // nobody reads the arrays any more
         return found;
       }
-      if (last && reads_first_tokens()) rows = tokens.num_sequences();
+      if (last && reads_first_tokens(head_)) rows = tokens.num_sequences();
     }
     if (const auto* pooled = std::get_if<PooledHead>(&head_)) {
       pool(*pooled, chunk, outputs);
@@ -213,7 +213,7 @@ class TypedPass final : public EncoderPass {
     const int32_t* const offsets = chunk.arrays.offsets;
     const auto after = std::upper_bound(offsets, offsets + chunk.tokens.num_sequences(), stop.row);
     const bool last = layer + 1 == std::ssize(weights_.layers);
-    const bool of_first_tokens = last && reads_first_tokens() && stop.linear != Linear::kQkv;
+    const bool of_first_tokens = last && reads_first_tokens(head_) && stop.linear != Linear::kQkv;
     return {{layer, stop.linear}, of_first_tokens ? stop.row : after - offsets - 1};
   }
 
@@ -224,11 +224,6 @@ class TypedPass final : public EncoderPass {
         in_int8_.push_back(plan_.computes_in_int8({layer, static_cast<Linear>(linear)}));
       }
     }
-  }
-
-  bool reads_first_tokens() const {
-    const auto* pooled = std::get_if<PooledHead>(&head_);
-    return pooled != nullptr ? pooled->pooling == Pooling::kFirst : std::holds_alternative<SequenceHead>(head_);
   }
 
   // Reads arrays.hidden and overwrites it with the layer's output; that of the last layer is of first tokens only if
@@ -373,30 +368,17 @@ class TypedPass final : public EncoderPass {
     return {static_cast<const T*>(rows.const_data_ptr()), rows.size(0), ids};
   }
 
-  // Fills arrays.offsets, positions and types.
-  void place(const PackedTokens& tokens, const Arrays<T>& arrays) const {
-    const int64_t begin = tokens.offsets.front();
-    const int32_t* const ids = tokens.ids.data() + begin;
-    for (int64_t s = 0; s < tokens.num_sequences(); ++s) {
-      const int64_t at = tokens.offsets[s] - begin;
-      const int64_t length = tokens.length(s);
-      arrays.offsets[s] = static_cast<int32_t>(at);
-      positions_.write_rows({ids + at, static_cast<size_t>(length)}, arrays.positions + at);
-      const int64_t zeros = tokens.second_begin.empty() ? length : std::min<int64_t>(length, tokens.second_begin[s]);
-      std::fill_n(arrays.types + at, zeros, 0);
-      std::fill_n(arrays.types + at + zeros, length - zeros, 1);
-    }
-    arrays.offsets[tokens.num_sequences()] = static_cast<int32_t>(tokens.num_tokens());
-  }
-
   // Fills arrays.hidden.
   void embed(const Chunk& chunk) const {
     const PackedTokens& tokens = chunk.tokens;
     const Arrays<T>& arrays = chunk.arrays;
-    if (chunk.share.leads()) place(tokens, arrays);
+    if (chunk.share.leads()) {
+      write_places(tokens, positions_,
+                   {.positions = arrays.positions, .types = arrays.types, .offsets = arrays.offsets});
+    }
     chunk.share.wait();
     const Share::Range mine = chunk.share.range(tokens.num_tokens());
-    const int32_t* const ids = tokens.ids.data() + tokens.offsets.front() + mine.begin;
+    const int32_t* const ids = tokens.own_ids().data() + mine.begin;
     kernels::EmbeddingForward<T> lookup{.word = table(weights_.embeddings.word, ids),
                                         .position = table(weights_.embeddings.position, arrays.positions + mine.begin),
                                         .out = arrays.first.row(mine.begin),
@@ -415,7 +397,7 @@ class TypedPass final : public EncoderPass {
   // last layer of a head that reads no others, the first of each sequence.
   int64_t attend(int64_t layer, const Chunk& chunk) const {
     const Arrays<T>& arrays = chunk.arrays;
-    const bool of_first_tokens = layer + 1 == std::ssize(weights_.layers) && reads_first_tokens();
+    const bool of_first_tokens = layer + 1 == std::ssize(weights_.layers) && reads_first_tokens(head_);
     const bool quantizes = computes_in_int8(layer, Linear::kAttentionOutput);
     const bool at_once = quantizes && !of_first_tokens && chunk.share.is_whole();  // else rows are not whole yet
     for (int64_t s = 0; s < chunk.tokens.num_sequences(); ++s) {

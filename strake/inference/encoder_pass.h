@@ -7,26 +7,10 @@
 #include <span>
 
 #include "strake/inference/encoder_source.h"
+#include "strake/inference/packed_tokens.h"
 #include "strake/inference/share.h"
 
 namespace strake::inference {
-
-// Sequences without padding, one after the other. Sequence s has the ids [offsets[s], offsets[s + 1]).
-struct PackedTokens {
-  std::span<const int32_t> ids;
-  std::span<const int64_t> offsets;            // [num_sequences + 1], ascending
-  std::span<const int32_t> second_begin = {};  // [num_sequences]: the token of the sequence from which on the type is
-                                               // 1; the length or more: none. Empty: no sequence has such tokens
-
-  int64_t num_sequences() const { return std::ssize(offsets) - 1; }
-  int64_t num_tokens() const { return offsets.back() - offsets.front(); }
-  int64_t length(int64_t s) const { return offsets[s + 1] - offsets[s]; }
-  // Sequences [begin, end), with the same ids and offsets into them.
-  PackedTokens slice(int64_t begin, int64_t end) const {
-    return {ids, offsets.subspan(begin, end - begin + 1),
-            second_begin.empty() ? second_begin : second_begin.subspan(begin, end - begin)};
-  }
-};
 
 struct PassCapacity {
   int threads = 1;

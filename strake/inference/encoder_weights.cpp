@@ -1,16 +1,11 @@
 #include "strake/inference/encoder_weights.h"
 
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -20,16 +15,12 @@
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/inference/cache_tuning.h"
+#include "strake/inference/encoder_checkpoint.h"
 #include "strake/inference/packed_file.h"
 #include "strake/models/encoder/classification_head.h"
-#include "strake/models/encoder/sequence_classifier.h"
-#include "strake/models/encoder/token_head.h"
-#include "strake/models/weights.h"
 
 namespace strake::inference {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kLine = 64;  // bytes
 
@@ -68,29 +59,14 @@ kernels::SharedFloats floats_of(const std::string& name, const at::Tensor& bytes
           bytes.numel() / static_cast<int64_t>(sizeof(float))};
 }
 
-// Infinities may vanish in an activation: the outputs would be numbers, and wrong.
-void require_finite(const std::string& name, const at::Tensor& weight) {
-  constexpr uint32_t kMagnitude = 0x7FFFFFFF;
-  constexpr uint32_t kInfinity = 0x7F800000;  // NaN comes after it
-  const float* const values = weight.const_data_ptr<float>();
-  uint32_t largest = 0;
-  for (int64_t i = 0; i < weight.numel(); ++i) {
-    largest = std::max(largest, std::bit_cast<uint32_t>(values[i]) & kMagnitude);
-  }
-  require(largest < kInfinity, ErrorKind::kNumeric, "parameter '{}' holds infinity or NaN", name);
-}
-
 // A block's weights, packed. Its parameters are read from the checkpoint if arrays are to be made of them.
 template <typename T>
 class PackedBlock {
  public:
-  PackedBlock(const models::Block& block, const models::WeightSource& source, models::LoadReport& report,
-              Arrays& arrays)
+  PackedBlock(const models::Block& block, EncoderCheckpoint& checkpoint, Arrays& arrays)
       : block_(block), arrays_(arrays) {
     if (!arrays.are_made()) return;
-    models::check_block(block, source);  // before memory is taken for what config.json says
-    at::Tensor flat = at::zeros({block.layout().numel()});
-    models::load_block(block, source, flat, report);
+    const at::Tensor flat = checkpoint.read(block);
     exact_ = block.view(flat, nullptr);
     rounded_ = block.view(flat.to(kRounded), nullptr);
   }
@@ -190,82 +166,28 @@ EmbeddingWeights<T> pack_embeddings(PackedBlock<T> block) {
 }
 
 template <typename T>
-EncoderWeights<T> pack(const EncoderSource& from, const models::WeightSource& source, models::LoadReport& report,
-                       Arrays& arrays) {
-  const auto blocks = source.model.blocks();
-  const auto open = [&](const models::Block& block) { return PackedBlock<T>(block, source, report, arrays); };
-  EncoderWeights<T> weights{.embeddings = pack_embeddings<T>(open(*blocks.front())), .layers = {}, .head = {}};
-  for (size_t i = 1; i + 1 < blocks.size(); ++i) {
-    auto layer = open(*blocks[i]);
-    const auto linear = [&](Linear which) {
-      return pack_linear<T>(layer, {static_cast<int64_t>(i) - 1, which}, from.plan);
-    };
+EncoderWeights<T> pack(const EncoderSource& from, EncoderCheckpoint& checkpoint, Arrays& arrays) {
+  const auto open = [&](const models::Block& block) { return PackedBlock<T>(block, checkpoint, arrays); };
+  EncoderWeights<T> weights{.embeddings = pack_embeddings<T>(open(checkpoint.embeddings())), .layers = {}, .head = {}};
+  for (const auto& block : checkpoint.layers()) {
+    auto layer = open(*block);
+    const int64_t index = std::ssize(weights.layers);
+    const auto linear = [&](Linear which) { return pack_linear<T>(layer, {index, which}, from.plan); };
     weights.layers.push_back({.linears = {linear(Linear::kQkv), linear(Linear::kAttentionOutput),
                                           linear(Linear::kIntermediate), linear(Linear::kOutput)},
                               .attention_norm = layer.norm("attention.norm"),
                               .output_norm = layer.norm("feed_forward.norm")});
   }
-  if (std::holds_alternative<SequenceHead>(from.head)) {
-    auto last = open(*blocks.back());
-    weights.head = {
-        .dense = last.linear("dense"),
-        .dense_activation = dynamic_cast<const models::ClassificationHeadBlock&>(*blocks.back()).activation(),
-        .classifier = last.linear("classifier")};
-  } else if (const auto* tokens = std::get_if<TokenHead>(&from.head)) {
-    const models::TokenHeadBlock block(from.config, tokens->checkpoint_name, tokens->outputs, 0);
-    weights.head.classifier = open(block).linear("classifier");
+  if (const models::Block* const head = checkpoint.head()) {
+    auto last = open(*head);
+    if (const auto* classifies = dynamic_cast<const models::ClassificationHeadBlock*>(head)) {
+      weights.head.dense = last.linear("dense");
+      weights.head.dense_activation = classifies->activation();
+    }
+    weights.head.classifier = last.linear("classifier");
   }
   weights.bytes = arrays.bytes();
   return weights;
-}
-
-template <typename T>
-EncoderWeights<T> pack_checkpoint(const EncoderSource& from, const models::Model& model,
-                                  const tensors::CheckpointFiles& files, Arrays& arrays) {
-  models::LoadReport report;
-  EncoderWeights<T> weights = [&] {
-    try {
-      return pack<T>(from, {.model = model, .files = files}, report, arrays);
-    } catch (Error& error) {
-      error.add_context("while loading " + from.folder.string());
-      throw;
-    }
-  }();
-  const bool classifies = std::holds_alternative<SequenceHead>(from.head);
-  require(report.initialized.empty(), ErrorKind::kConfig, "{} is not fine-tuned for {}: it has no tensor '{}'{}",
-          from.folder.string(), classifies ? "classification" : "this task",
-          report.initialized.empty() ? "" : report.initialized.front(),
-          classifies ? ". Train it with strake train first" : "");
-  return weights;
-}
-
-// Heads of other tasks are expected beside an encoder.
-bool is_of_head(std::string_view name) {
-  constexpr std::array kHeads{"cls.",
-                              "classifier.",
-                              "pooler.",
-                              "qa_outputs.",
-                              "lm_head.",
-                              "pre_classifier.",
-                              "vocab_transform.",
-                              "vocab_layer_norm.",
-                              "vocab_projector."};
-  return std::ranges::any_of(kHeads, [&](std::string_view head) { return name.starts_with(head); });
-}
-
-// As Transformers does of tensors that are UNEXPECTED: config.json may be that of a smaller model.
-void warn_of_unused(const fs::path& folder, const models::Model& model, const tensors::CheckpointFiles& files) {
-  const std::string prefix = model.checkpoint_prefix();
-  std::vector<std::string> unused;
-  for (const std::string& name : models::unused_names(model, files)) {
-    if (!is_of_head(name.starts_with(prefix) ? std::string_view(name).substr(prefix.size()) : name)) {
-      unused.push_back(name);
-    }
-  }
-  if (unused.empty()) return;
-  constexpr size_t kLongestList = 300;
-  log::warning("{}: {} tensor{} that config.json has no use for: {}", folder.string(), unused.size(),
-               unused.size() == 1 ? "" : "s", printable(fmt::format("{}", fmt::join(unused, ", ")), kLongestList));
 }
 
 // Names and shapes of the tensors that a model is loaded from.
@@ -307,15 +229,14 @@ LayerBlocks tune(EncoderWeights<T>& weights) {
 }
 
 template <typename T>
-std::optional<EncoderWeights<T>> map(const EncoderSource& from, const models::Model& model, const PackedFile& packed,
-                                     const tensors::CheckpointFiles& files) {
+std::optional<EncoderWeights<T>> map(const EncoderSource& from, EncoderCheckpoint& checkpoint,
+                                     const PackedFile& packed) {
   auto file = packed.open();
   if (!file) return std::nullopt;
   try {
     const auto blocks = parse_blocks(PackedFile::notes_of(*file));
     Arrays arrays(std::move(file));
-    models::LoadReport report;
-    auto weights = pack<T>(from, {.model = model, .files = files}, report, arrays);
+    auto weights = pack<T>(from, checkpoint, arrays);
     log::info("weights mapped from {}", packed.path().string());
     if (blocks) {
       use_blocks(*blocks, weights);
@@ -338,23 +259,22 @@ EncoderWeights<T> load_encoder_weights(const EncoderSource& from) {
             "{} is to stay in bf16, and {} has {} layers", name.text(), from.folder.string(),
             from.config.num_hidden_layers);
   }
-  const models::SequenceClassifier model(from.config);
-  const tensors::CheckpointFiles files(from.folder);
-  warn_of_unused(from.folder, model, files);
+  EncoderCheckpoint checkpoint(from);
   Arrays arrays;
-  if (from.packed == PackedWeights::kOff) return pack_checkpoint<T>(from, model, files, arrays);
+  const auto pack_all = [&] { return checkpoint.load([&] { return pack<T>(from, checkpoint, arrays); }); };
+  if (from.packed == PackedWeights::kOff) return pack_all();
 
-  const PackedFile packed(from.folder, identity_of<T>(from, model), files.paths());
-  if (auto weights = map<T>(from, model, packed, files)) return std::move(*weights);
+  const PackedFile packed(from.folder, identity_of<T>(from, checkpoint.model()), checkpoint.files().paths());
+  if (auto weights = map<T>(from, checkpoint, packed)) return std::move(*weights);
   const auto turn = packed.take_turn();
   if (turn && turn->waited()) {  // for somebody who may have packed the same
-    if (auto weights = map<T>(from, model, packed, files)) return std::move(*weights);
+    if (auto weights = map<T>(from, checkpoint, packed)) return std::move(*weights);
   }
-  auto weights = pack_checkpoint<T>(from, model, files, arrays);
+  auto weights = pack_all();
   if (!turn) return weights;
   const LayerBlocks blocks = tune(weights);
   if (!packed.write(*turn, arrays.all(), text_of(blocks))) return weights;
-  auto mapped = map<T>(from, model, packed, files);  // to share what the next process maps, too
+  auto mapped = map<T>(from, checkpoint, packed);  // to share what the next process maps, too
   return mapped ? std::move(*mapped) : std::move(weights);
 }
 

@@ -8,6 +8,8 @@
 
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
+#include "strake/inference/device_pass.h"
+#include "strake/models/gpus.h"
 
 namespace strake::inference {
 namespace {
@@ -52,6 +54,14 @@ int64_t width_of(const Head& head, const models::EncoderConfig& config) {
   return std::holds_alternative<PooledHead>(head) ? config.hidden_size : config.num_labels();
 }
 
+// Opens what GPUs need, and makes this one the calling thread's.
+at::Device take_gpu(int number) {
+  const int count = models::open_gpus();
+  require(number >= 0 && number < count, ErrorKind::kConfig, "GPU {}: this machine has {}", number, count);
+  models::use_gpu(number);
+  return {at::kCUDA, static_cast<at::DeviceIndex>(number)};
+}
+
 // A call's, of which there is one at a time.
 class Turn {
  public:
@@ -89,23 +99,38 @@ Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, c
               capacity.longest_sequence <= config_.max_sequence_length(),
           ErrorKind::kInternal, "engine for {} threads, {} tokens at a time and sequences of {}", capacity.threads,
           capacity.tokens_at_a_time, capacity.longest_sequence);
-  pass_ = make_encoder_pass({.folder = folder, .config = config_, .plan = plan, .head = head_, .packed = packed},
-                            {.threads = capacity.threads,
-                             .tokens = capacity.tokens_at_a_time + capacity.longest_sequence - 1,
-                             .longest_sequence = capacity.longest_sequence});
+  const EncoderSource source{.folder = folder, .config = config_, .plan = plan, .head = head_, .packed = packed};
+  if (capacity.gpu) {
+    on_gpu_ = make_device_pass(source, {.device = take_gpu(*capacity.gpu),
+                                        .tokens = std::max(capacity.tokens_at_a_time, capacity.longest_sequence),
+                                        .longest_sequence = capacity.longest_sequence});
+  } else {
+    pass_ = make_encoder_pass(source, {.threads = capacity.threads,
+                                       .tokens = capacity.tokens_at_a_time + capacity.longest_sequence - 1,
+                                       .longest_sequence = capacity.longest_sequence});
+  }
 }
 
-EncoderPass& Engine::pass() const {
-  require(pass_ != nullptr, ErrorKind::kInternal, "this engine was moved to another object");
-  return *pass_;
+Engine::Engine(Engine&&) noexcept = default;
+Engine& Engine::operator=(Engine&&) noexcept = default;
+Engine::~Engine() = default;
+
+void Engine::require_pass() const {
+  require(pass_ != nullptr || on_gpu_ != nullptr, ErrorKind::kInternal, "this engine was moved to another object");
+}
+
+MemoryUse Engine::memory() const {
+  require_pass();
+  return on_gpu_ ? on_gpu_->memory() : pass_->memory();
 }
 
 void Engine::keep_in_bf16(std::span<const LinearName> linears) {
   require(forms_ == PrecisionPlan::Forms::kBoth, ErrorKind::kInternal, "this engine has one form of its weights");
-  pass().keep_in_bf16(linears);
+  require_pass();
+  pass_->keep_in_bf16(linears);
 }
 
-void Engine::check(const PackedTokens& tokens) const {
+void Engine::check(const PackedTokens& tokens, std::span<const float> outputs) const {
   const auto offsets = tokens.offsets;
   require(!offsets.empty() && offsets.front() == 0 && offsets.back() == std::ssize(tokens.ids) &&
               (tokens.second_begin.empty() || std::ssize(tokens.second_begin) == tokens.num_sequences()),
@@ -123,6 +148,8 @@ void Engine::check(const PackedTokens& tokens) const {
     require(id >= 0 && id < config_.vocab_size, ErrorKind::kData, "token id {} is outside the model's vocabulary of {}",
             id, config_.vocab_size);
   }
+  require(std::ssize(outputs) == num_outputs(tokens), ErrorKind::kInternal, "{} outputs for {} sequences",
+          outputs.size(), tokens.num_sequences());
 }
 
 Engine::Cut Engine::cut_of(const PackedTokens& tokens) const {
@@ -149,11 +176,18 @@ PackedTokens Engine::Cut::chunk(const PackedTokens& tokens, int64_t i) const {
 }
 
 void Engine::score(const PackedTokens& tokens, std::span<float> outputs) {
-  EncoderPass& own = pass();
-  const Turn turn(own.is_at_work);
-  check(tokens);
-  require(std::ssize(outputs) == num_outputs(tokens), ErrorKind::kInternal, "{} outputs for {} sequences",
-          outputs.size(), tokens.num_sequences());
+  require_pass();
+  const Turn turn(on_gpu_ ? on_gpu_->is_at_work : pass_->is_at_work);
+  check(tokens, outputs);
+  if (on_gpu_) {
+    models::use_gpu(*capacity_.gpu);
+    on_gpu_->score(tokens, outputs);
+  } else {
+    score_on_threads(tokens, outputs);
+  }
+}
+
+void Engine::score_on_threads(const PackedTokens& tokens, std::span<float> outputs) {
   const Cut cut = cut_of(tokens);
   FirstNotFinite not_finite;
   const auto take = [&](int64_t i, int thread, const Share& share) {
@@ -161,7 +195,7 @@ void Engine::score(const PackedTokens& tokens, std::span<float> outputs) {
     if (chunk.num_sequences() == 0) return;
     const int64_t begin = chunk.offsets.data() - tokens.offsets.data();
     float* const to = outputs.data() + width_ * (gives_tokens() ? tokens.offsets[begin] : begin);
-    not_finite.add(begin, own.run(chunk, thread, share, to));
+    not_finite.add(begin, pass_->run(chunk, thread, share, to));
   };
   std::atomic<int64_t> next{0};
   Meeting meeting;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <variant>
@@ -15,10 +16,13 @@
 
 namespace strake::inference {
 
+class DevicePass;
+
 struct Capacity {
   int threads = 1;
   int64_t tokens_at_a_time = 1024;  // of each thread; counts the sequences that begin among them
   int64_t longest_sequence = 512;
+  std::optional<int> gpu = {};  // the number of the one that computes, all tokens_at_a_time; absent: the processor
 };
 
 // kNumeric: activations of a sequence hold infinity or NaN, which int8 cannot represent.
@@ -38,6 +42,8 @@ class NotFiniteActivations : public Error {
 // through the layers together, step by step (share.h).
 //
 // A sequence's outputs depend on its tokens alone: not on its neighbours, its place, or the capacity, to the last bit.
+// But a GPU's are not the processor's: it adds up in another order. There the engine has all in the GPU's memory, and a
+// call's chunks follow each other (device_pass.h).
 //
 // Calls of one Engine must not overlap, and an engine that was moved from can only be assigned to or destroyed:
 // kInternal otherwise. score() allocates nothing but what a thread team needs on its first use.
@@ -45,15 +51,20 @@ class Engine {
  public:
   // `folder`: config.json and the weights of an encoder with this head. Errors: kConfig if the folder holds something
   // else or the head is missing, or the plan names layers that are not there; kNumeric for weights that have no int8
-  // form; kInternal for a capacity or a plan that makes no sense. Packed weights that cannot be kept are no error.
+  // form; kInternal for a capacity or a plan that makes no sense. Packed weights that cannot be kept are no error, and
+  // a GPU has none. With a GPU also kConfig for int8, or if GPUs or what they need are not there.
   Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity,
          Head head = SequenceHead{}, PackedWeights packed = PackedWeights::kOff);
   Engine(const std::filesystem::path& folder, Precision precision, const Capacity& capacity, Head head = SequenceHead{})
       : Engine(folder, PrecisionPlan{.precision = precision}, capacity, std::move(head)) {}
 
+  Engine(Engine&&) noexcept;
+  Engine& operator=(Engine&&) noexcept;
+  ~Engine();
+
   const models::EncoderConfig& config() const { return config_; }
   const Head& head() const { return head_; }
-  MemoryUse memory() const { return pass().memory(); }
+  MemoryUse memory() const;  // of the GPU, where it computes
 
   // Numbers that the head gives for a sequence, or, if gives_tokens(), for a token.
   int64_t width() const { return width_; }
@@ -79,15 +90,18 @@ class Engine {
     PackedTokens chunk(const PackedTokens& tokens, int64_t i) const;  // about as many tokens in each
   };
   Cut cut_of(const PackedTokens& tokens) const;
-  void check(const PackedTokens& tokens) const;
-  EncoderPass& pass() const;
+  void check(const PackedTokens& tokens, std::span<const float> outputs) const;
+  void score_on_threads(const PackedTokens& tokens, std::span<float> outputs);
+  void require_pass() const;
 
   models::EncoderConfig config_;
   PrecisionPlan::Forms forms_;
   Capacity capacity_;
   Head head_;
   int64_t width_;
+  // One of them, unless the engine was moved from.
   std::unique_ptr<EncoderPass> pass_;
+  std::unique_ptr<DevicePass> on_gpu_;
 };
 
 }  // namespace strake::inference

@@ -28,4 +28,10 @@ struct TokenHead {
 // What an engine computes behind the last layer.
 using Head = std::variant<SequenceHead, PooledHead, TokenHead>;
 
+// Whether it reads no more of the last layer's output than the first token of each sequence.
+inline bool reads_first_tokens(const Head& head) {
+  const auto* pooled = std::get_if<PooledHead>(&head);
+  return pooled != nullptr ? pooled->pooling == Pooling::kFirst : std::holds_alternative<SequenceHead>(head);
+}
+
 }  // namespace strake::inference

@@ -136,7 +136,7 @@ class Calibrator {
     text_ = model.text;
     read_data(model);
     exact_ = score(model, [this](size_t, at::Tensor outputs) { exact_outputs_.push_back(std::move(outputs)); });
-    return MeasuredWith::of(*model.tokenizer, text_.max_seq_length);
+    return MeasuredWith::of(*model.tokenizer, text_.max_seq_length, model.kernels);
   }
 
   void read_data(const ScoringModel& model) {

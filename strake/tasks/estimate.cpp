@@ -10,13 +10,13 @@
 #include "strake/core/memory.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
+#include "strake/models/gpus.h"
 #include "strake/monitor/number_text.h"
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tensors/cuda_libtorch.h"
 #include "strake/tensors/tracked_memory.h"
-#include "strake/training/device.h"
 #include "strake/training/training_flops.h"
 
 namespace strake::tasks {
@@ -126,7 +126,7 @@ MemoryLimits limits_of(const EstimateConfig& given) {
   }
   if (!is_on_gpus) return {memory_limit()};
   try {
-    training::open_gpus();
+    models::open_gpus();
   } catch (Error& error) {
     error.add_context("--device cuda without --memory_limit, which says how much memory a GPU has");
     throw;

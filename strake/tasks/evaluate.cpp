@@ -67,6 +67,8 @@ void EvaluateConfig::validate() const {
   require(!score.text.label_column.empty(), ErrorKind::kUsage, "--label_column is empty");
   require(!calibrate || (score.precision.precision.empty() && !score.precision.bf16), ErrorKind::kUsage,
           "--calibrate compares all precisions: leave out --precision and --bf16");
+  require(!calibrate || !score.gpu(), ErrorKind::kUsage,
+          "--calibrate with --device {}: int8 is computed on processors only; leave out --device", score.device);
 }
 
 EvaluateReport evaluate(const EvaluateConfig& config) {

@@ -114,23 +114,25 @@ PrecisionChoice choose_freely(const PlannedScoring& planned) {
     log::info("--precision auto: {}, because {}", to_string(choice.plan.precision), why);
     return choice;
   };
-  const bool fast = usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
+  const bool fast = planned.on_gpu || usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
+  const std::string has_bf16 = planned.on_gpu ? "GPUs have it" : "this processor has instructions for it";
   const auto record = read_record(planned);
   const std::string doubt = record ? doubt_about(*record, planned) : "";
   if (!record || !doubt.empty()) {
     const std::string unknown = record ? fmt::format("{} {}: {}", kPrecisionFile, doubt, kHowToMeasure)
                                        : fmt::format("there is no {}", kPrecisionFile);
-    return fast ? chose(unmeasured(Precision::kBf16, doubt), "this processor has instructions for it, and " + unknown)
+    return fast ? chose(unmeasured(Precision::kBf16, doubt), has_bf16 + ", and " + unknown)
                 : chose(kFp32, "this processor has no instructions for bf16, and " + unknown);
   }
   const bool int8_holds = record->holds(Precision::kInt8, record->int8);
-  if (int8_holds && record->has_enough_rows()) {
+  if (!planned.on_gpu && int8_holds && record->has_enough_rows()) {
     return chose(measured(Precision::kInt8, *record, planned),
                  fmt::format("of {}: {}", kPrecisionFile, describe(*record, record->int8)));
   }
-  const std::string no_int8 = !int8_holds ? "int8 is not near enough"
-                                          : fmt::format("int8 was measured on {} rows, and {} are needed to rely on it",
-                                                        record->rows, kFewestRows);
+  std::string no_int8 =
+      fmt::format("int8 was measured on {} rows, and {} are needed to rely on it", record->rows, kFewestRows);
+  if (!int8_holds) no_int8 = "int8 is not near enough";
+  if (planned.on_gpu) no_int8 = "GPUs have no int8";
   if (!fast) return chose(kFp32, no_int8 + ", and this processor has no instructions for bf16");
   const bool holds = record->holds(Precision::kBf16, record->bf16);
   return chose(holds ? measured(Precision::kBf16, *record, planned) : kFp32,

@@ -31,6 +31,7 @@ struct PlannedScoring {
   int64_t num_layers = 0;
   MeasuredTask task;
   MeasuredWith with;
+  bool on_gpu = false;  // which has no int8
 };
 
 // Flags with what the kPrecisionFile in the model's folder says. It is not believed if it was measured for another
@@ -38,8 +39,8 @@ struct PlannedScoring {
 // with a warning, and "notices" in the accuracy say so. Warns where nothing is promised. Logs what `auto` chose, and
 // why.
 //
-// `auto` takes int8 if the file's measurement of enough rows holds; else bf16 where the processor has instructions for
-// it, unless the file says that it is not near enough; else fp32.
+// `auto` takes int8 if the file's measurement of enough rows holds; else bf16 on GPUs and where the processor has
+// instructions for it, unless the file says that it is not near enough; else fp32.
 // Errors (kConfig): a file that cannot be read, or, with --precision int8, one that is not believed for another reason
 // than its task.
 PrecisionChoice choose_precision(const PrecisionFlags& flags, const PlannedScoring& planned);

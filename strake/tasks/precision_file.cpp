@@ -156,10 +156,10 @@ const char* MeasuredTask::difference_name() const {
   return task == ScoringTask::kFeatureExtraction ? "number_difference" : "logit_difference";
 }
 
-MeasuredWith MeasuredWith::of(const tokenizers::Tokenizer& tokenizer, int64_t max_seq_length) {
+MeasuredWith MeasuredWith::of(const tokenizers::Tokenizer& tokenizer, int64_t max_seq_length, std::string kernels) {
   return {.tokenizer_fingerprint = tokenizer.fingerprint(),
           .max_seq_length = max_seq_length,
-          .kernels = to_string(best_isa())};
+          .kernels = std::move(kernels)};
 }
 
 bool PrecisionRecord::holds(inference::Precision precision, const Closeness& closeness) const {

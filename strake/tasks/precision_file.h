@@ -43,9 +43,9 @@ struct MeasuredTask {
 struct MeasuredWith {
   std::string tokenizer_fingerprint;
   int64_t max_seq_length = 0;
-  std::string kernels;  // the best instruction set: others round a little differently
+  std::string kernels;  // the best instruction set, or the GPU: others round a little differently
 
-  static MeasuredWith of(const tokenizers::Tokenizer& tokenizer, int64_t max_seq_length);
+  static MeasuredWith of(const tokenizers::Tokenizer& tokenizer, int64_t max_seq_length, std::string kernels);
 };
 
 // A precision's results against those of fp32.

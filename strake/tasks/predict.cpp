@@ -57,7 +57,7 @@ Json identity_of(const PredictConfig& config, const ScoringModel& model, const s
                 {"task", model.task.text()},
                 {"tokenizer_fingerprint", model.tokenizer->fingerprint()},
                 {"precision", text_of(model.plan)},
-                {"kernels", to_string(best_isa())},
+                {"kernels", model.kernels},
                 {"text_column", text.text_column},
                 {"text_pair_column", text.text_pair_column},
                 {"encoding", text.encoding},
@@ -237,15 +237,16 @@ PredictReport predict(const PredictConfig& config) {
   auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));
   ScoringModel model = load_scoring_model(config.score, plan);
   const std::string loaded = fingerprint.get().text();  // here, so that errors of loading come first
-  Task task{.config = config,
-            .place = place,
-            .model = model,
-            .input = input,
-            .columns = columns,
-            .kept = kept,
-            .memory = stream_memory(model, std::ssize(input.column_names()) + std::ssize(columns.names())),
-            .identity = {},
-            .start = Clock::now()};
+  Task task{
+      .config = config,
+      .place = place,
+      .model = model,
+      .input = input,
+      .columns = columns,
+      .kept = kept,
+      .memory = stream_memory(config.score, model, std::ssize(input.column_names()) + std::ssize(columns.names())),
+      .identity = {},
+      .start = Clock::now()};
   tell_memory(task.memory);
   task.identity = identity_of(config, model, columns.names(), describe_files(input.files()));
   task.identity["model_fingerprint"] = loaded;

@@ -21,14 +21,9 @@ namespace strake::tasks {
 namespace {
 
 // What is lost when the machine stops: large enough that threads seldom wait for the last one of a call.
-constexpr int64_t kChunksPerRecord = 16;  // of --max_tokens_per_batch, for each thread
+constexpr int64_t kChunksPerRecord = 16;  // of --max_tokens_per_batch, for each thread or for the GPU
 constexpr size_t kMostTasks = 2;          // of writing that wait
 constexpr double kSecondsPerMessage = 30;
-
-int tokenizing_threads() {
-  constexpr int kThreadsPerTokenizer = 16;
-  return 1 + threads_per_rank(1) / kThreadsPerTokenizer;
-}
 
 std::span<float> numbers_of(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<float>(), static_cast<size_t>(tensor.numel())};
@@ -36,7 +31,7 @@ std::span<float> numbers_of(const at::Tensor& tensor) {
 std::span<const float> numbers_of(const std::vector<float>& numbers) { return numbers; }
 
 // Two for each thread that tokenizes, one that is read and one that is scored.
-int64_t tables_read() { return 2 * int64_t{tokenizing_threads()} + 2; }
+int64_t tables_read(int tokenizing_threads) { return 2 * int64_t{tokenizing_threads} + 2; }
 constexpr int64_t kInParts = 1;  // the one that is read is there twice: its parts, and made one
 
 class Scorer {
@@ -46,7 +41,8 @@ class Scorer {
         model_(run.model),
         journal_(run.journal),
         output_(run.output),
-        tokens_per_record_(kChunksPerRecord * run.config.max_tokens_per_batch * threads_per_rank(1)) {}
+        tokens_per_record_(kChunksPerRecord * run.config.tokens_at_a_time() *
+                           (run.config.gpu() ? 1 : threads_per_rank(1))) {}
 
   void run(data::TableReader& input, int64_t first_row, PredictReport& report) {
     EncoderPool pool(model_.tokenizer, model_.places());
@@ -69,8 +65,9 @@ class Scorer {
       tell_progress(report);
       left = Clock::now();
     };
+    const int workers = tokenizing_threads(config_);
     data::ordered_parallel_map([&] { return input.next(); }, encode, score,
-                               {.workers = tokenizing_threads(), .max_in_flight = tables_read()});
+                               {.workers = workers, .max_in_flight = tables_read(workers)});
     writing.finish();
     report.seconds_waiting_for_output = writing.seconds_waited();
     warn_of_cut_rows(report.score.rows_cut, model_.text.max_seq_length);
@@ -167,9 +164,9 @@ class Scorer {
 
 }  // namespace
 
-StreamMemory stream_memory(const ScoringModel& model, int64_t columns) {
+StreamMemory stream_memory(const ScoreConfig& config, const ScoringModel& model, int64_t columns) {
   const int64_t rows = data::TableSource().rows_per_chunk;
-  const int64_t read = tables_read();
+  const int64_t read = tables_read(tokenizing_threads(config));
   const auto written = static_cast<int64_t>(kMostTasks) + 1;
   const int64_t length = model.text.max_seq_length;
   // A token has a byte of text or more; windows share some.

@@ -23,7 +23,7 @@ struct StreamMemory {
   int64_t tables = 0;
   int64_t bytes = 0;
 };
-StreamMemory stream_memory(const ScoringModel& model, int64_t columns);
+StreamMemory stream_memory(const ScoreConfig& config, const ScoringModel& model, int64_t columns);
 
 // Scores what of `input`, whose rows begin with `first_row`, is not in the journal and appends all of it to the output,
 // which it does not finish. Reading and tokenizing, scoring, and writing overlap. Fills rows, tokens and waiting times

@@ -3,8 +3,11 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <span>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "strake/checkpoint/checkpoint_folder.h"
@@ -13,7 +16,9 @@
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
+#include "strake/models/gpus.h"
 #include "strake/tensors/compute_threads.h"
+#include "strake/tensors/cuda_libtorch.h"
 
 namespace strake::tasks {
 namespace {
@@ -21,6 +26,8 @@ namespace {
 constexpr int64_t kMostWindowTokens = 384;  // as Transformers' pipeline
 constexpr int64_t kMostSharedTokens = 128;
 constexpr int64_t kMostTokens = 1'048'576;  // a core's at a time: memory is taken for all of them
+constexpr int64_t kTokensOfCore = 1024;
+constexpr int64_t kTokensOfGpu = 65536;
 
 // `row_of`: of a row of outputs.
 template <typename RowOf>
@@ -35,6 +42,17 @@ void require_finite(const at::Tensor& outputs, const data::Table& table, const R
   }
 }
 
+std::string name_of_gpu(int gpu) {
+  try {
+    const int count = models::open_gpus();
+    require(gpu < count, ErrorKind::kConfig, "this machine has {} GPU{}, from 0 on", count, count == 1 ? "" : "s");
+    return tensors::gpu_name(gpu);
+  } catch (Error& error) {
+    error.add_context(fmt::format("--device cuda:{}", gpu));
+    throw;
+  }
+}
+
 }  // namespace
 
 void ScoreConfig::validate() const {
@@ -46,8 +64,37 @@ void ScoreConfig::validate() const {
   task.validate();
   require(max_seq_length.value_or(1) > 0, ErrorKind::kUsage, "--max_seq_length {} must be positive",
           max_seq_length.value_or(0));
-  require(max_tokens_per_batch > 0 && max_tokens_per_batch <= kMostTokens, ErrorKind::kUsage,
-          "--max_tokens_per_batch {} must be positive and at most {}", max_tokens_per_batch, kMostTokens);
+  const int64_t tokens = tokens_at_a_time();
+  require(tokens > 0 && tokens <= kMostTokens, ErrorKind::kUsage,
+          "--max_tokens_per_batch {} must be positive and at most {}", tokens, kMostTokens);
+  require(!gpu() || precision.precision != "int8", ErrorKind::kUsage,
+          "--precision int8 with --device {}: int8 is computed on processors only; GPUs have bf16", device);
+}
+
+std::optional<int> ScoreConfig::gpu() const {
+  constexpr std::string_view kNumbered = "cuda:";
+  constexpr int kMostGpus = 1024;
+  if (device == "cpu") return std::nullopt;
+  if (device == "cuda") return 0;
+  int number = -1;
+  if (device.starts_with(kNumbered)) {
+    const char* const end = device.data() + device.size();
+    const auto [last, error] = std::from_chars(device.data() + kNumbered.size(), end, number);
+    if (error != std::errc() || last != end) number = -1;
+  }
+  require(number >= 0 && number < kMostGpus, ErrorKind::kUsage,
+          "--device {} is neither cpu nor cuda, nor cuda: and a number", printable(device));
+  return number;
+}
+
+int64_t ScoreConfig::tokens_at_a_time() const {
+  return max_tokens_per_batch.value_or(gpu() ? kTokensOfGpu : kTokensOfCore);
+}
+
+int tokenizing_threads(const ScoreConfig& config) {
+  constexpr int kThreadsPerTokenizer = 16;
+  const int threads = threads_per_rank(1);
+  return config.gpu() ? threads : 1 + threads / kThreadsPerTokenizer;
 }
 
 namespace {
@@ -143,24 +190,30 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
       "{}: tokenizer_config.json: padding_side is left, for which Transformers' pipeline puts the context before "
       "the question; that is not there",
       config.model_name_or_path);
+  const std::optional<int> gpu = config.gpu();
+  const std::string kernels = gpu ? "CUDA on " + name_of_gpu(*gpu) : to_string(best_isa());
   const PrecisionChoice choice =
-      precision ? PrecisionChoice{.plan = *precision, .accuracy = {}}
-                : choose_precision(config.precision, {.folder = config.model_name_or_path,
-                                                      .num_layers = layers,
-                                                      .task = MeasuredTask::of(task),
-                                                      .with = MeasuredWith::of(*tokenizer, text.max_seq_length)});
+      precision
+          ? PrecisionChoice{.plan = *precision, .accuracy = {}}
+          : choose_precision(config.precision, {.folder = config.model_name_or_path,
+                                                .num_layers = layers,
+                                                .task = MeasuredTask::of(task),
+                                                .with = MeasuredWith::of(*tokenizer, text.max_seq_length, kernels),
+                                                .on_gpu = gpu.has_value()});
   ScoringModel model{
       .engine = {config.model_name_or_path,
                  choice.plan,
                  {.threads = threads,
-                  .tokens_at_a_time = config.max_tokens_per_batch,
-                  .longest_sequence = text.max_seq_length},
+                  .tokens_at_a_time = config.tokens_at_a_time(),
+                  .longest_sequence = text.max_seq_length,
+                  .gpu = gpu},
                  task.head,
                  config.packed_weights == "off" ? inference::PackedWeights::kOff : inference::PackedWeights::kKept},
       .tokenizer = std::move(tokenizer),
       .plan = choice.plan,
       .task = task,
       .text = text,
+      .kernels = kernels,
       .precision = describe(choice.plan, layers),
       .accuracy = choice.accuracy};
   const int64_t added = model.tokenizer->spec().post_processor.added(!text.text_pair_column.empty());
@@ -170,8 +223,8 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
   model.load_seconds = seconds_since(start);
   const inference::MemoryUse memory = model.engine.memory();
   log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", task.text(), threads,
-            threads == 1 ? "" : "s", describe_cpu(), model.precision, static_cast<double>(memory.weights) / 1e6,
-            static_cast<double>(memory.activations) / 1e6);
+            threads == 1 ? "" : "s", gpu ? kernels : describe_cpu(), model.precision,
+            static_cast<double>(memory.weights) / 1e6, static_cast<double>(memory.activations) / 1e6);
   return model;
 }
 
@@ -214,7 +267,7 @@ ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const Lab
     report.tokens += std::ssize(rows.ids);
     report.rows_cut += std::ssize(rows.cut_rows);
   };
-  for_each_encoded(input, {model.tokenizer, model.text, labels, model.places()}, 1, score);
+  for_each_encoded(input, {model.tokenizer, model.text, labels, model.places()}, tokenizing_threads(config), score);
   warn_of_cut_rows(report.rows_cut, model.text.max_seq_length);
   report.seconds = seconds_since(start);
   return report;

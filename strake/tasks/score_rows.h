@@ -23,7 +23,8 @@ struct ScoreConfig {
   TextOptions text;  // but for what depends on the task: see text_options()
   std::optional<int64_t> max_seq_length;
   TaskFlags task;  // visited by the verbs that have it
-  int64_t max_tokens_per_batch = 1024;
+  std::string device = "cpu";
+  std::optional<int64_t> max_tokens_per_batch;
   PrecisionFlags precision;
   std::string packed_weights = "auto";
   bool summary_json = false;
@@ -42,18 +43,27 @@ struct ScoreConfig {
           "tokens after which a text is cut, special ones included; default: 128, or what a folder of "
           "sentence-transformers says. Of question-answering: tokens of the windows that a text is cut into; default: "
           "384. Defaults are no more than the model's positions and the tokenizer's model_max_length");
-    visit("max_tokens_per_batch", self.max_tokens_per_batch, "tokens that a core computes at a time");
+    visit("device", self.device, "cpu; cuda: a GPU; cuda:1: the one with that number");
+    visit("max_tokens_per_batch", self.max_tokens_per_batch,
+          "tokens that a core computes at a time, default: 1024, or that a GPU does, default: 65536");
     visit("precision", self.precision.precision,
           "fp32 (as if left out), bf16, int8, or auto: int8 if strake evaluate --calibrate has found it near enough to "
-          "fp32 on 500 rows or more; else bf16 on processors with instructions for it, unless it was found too far");
+          "fp32 on 500 rows or more; else bf16 on GPUs and on processors with instructions for it, unless it was found "
+          "too far. GPUs have no int8");
     visit("bf16", self.precision.bf16, "the same as --precision bf16");
     visit("packed_weights", self.packed_weights,
           "auto: keep the weights as this processor multiplies them in strake_packed/ beside the model, so that later "
-          "starts are fast and processes share their memory; off: neither read nor write that");
+          "starts are fast and processes share their memory; off: neither read nor write that. GPUs have none");
     visit("summary_json", self.summary_json, "print the summary as one line of JSON");
   }
   void validate() const;
+  // The number that --device names; absent: the processor. Error (kUsage) for an unknown device.
+  std::optional<int> gpu() const;
+  int64_t tokens_at_a_time() const;
 };
+
+// Threads that tokenize beside the engine: few where it takes all cores, all of them where it is on a GPU.
+int tokenizing_threads(const ScoreConfig& config);
 
 struct ScoreReport {
   int64_t rows = 0;
@@ -65,7 +75,7 @@ struct ScoreReport {
   Json accuracy;            // of PrecisionChoice
 };
 
-// What --model_name_or_path names, ready to score on all cores.
+// What --model_name_or_path names, ready to score on all cores or a GPU.
 struct ScoringModel {
   inference::Engine engine;
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
@@ -73,6 +83,7 @@ struct ScoringModel {
   TaskHead task;
   TextOptions text;
   double load_seconds = 0;
+  std::string kernels;    // what bits depend on: the best instruction set, or the kind of GPU
   std::string precision;  // these two as in ScoreReport
   Json accuracy;
 

@@ -21,6 +21,7 @@
 #include "strake/core/termination.h"
 #include "strake/core/threads.h"
 #include "strake/kernels/cuda/library.h"
+#include "strake/models/gpus.h"
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/weights.h"
 #include "strake/tasks/comms_log.h"
@@ -128,7 +129,7 @@ void write_sharding_record(const fs::path& file, const std::string& record) {
 
 // Gives the calling rank its GPU. Returns the group that knows GPUs, if there are several ranks.
 std::unique_ptr<comm::Comm> take_gpu(int gpu, comm::Comm& ranks) {
-  training::use_gpu(gpu);
+  models::use_gpu(gpu);
   if (ranks.size() == 1) return nullptr;
   return comm::make_nccl_comm({.host = ranks,
                                .nccl = comm::nccl(),
@@ -253,7 +254,7 @@ void require_gpus(const Launch& launch) {
   if (!launch.launched && launch.num_ranks > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int gpus = 0;
   try {
-    gpus = training::open_gpus();
+    gpus = models::open_gpus();
   } catch (Error& error) {
     error.add_context("--device cuda");
     throw;

@@ -90,7 +90,8 @@ ScoreReport work(const WorkerConfig& config) {
       report.tokens += std::ssize(rows.ids);
     });
   };
-  data::ordered_parallel_map([&] { return stream.next(); }, encode, score, {.workers = 1});
+  data::ordered_parallel_map([&] { return stream.next(); }, encode, score,
+                             {.workers = tokenizing_threads(config.score)});
   stream.finish();
   warn_of_cut_rows(report.rows_cut, model.text.max_seq_length);
   report.seconds = seconds_since(start);

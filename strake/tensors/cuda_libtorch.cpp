@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <system_error>
 
@@ -56,6 +57,23 @@ int64_t peak_gpu_bytes() {
     most = std::max(most, stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak);
   }
   return most;
+}
+
+// libtorch has the name for Python only.
+std::string gpu_name(int gpu) {
+  constexpr int kLongest = 256;
+  using GetDevice = int(int* device, int ordinal);
+  using GetName = int(char* name, int length, int device);
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver == nullptr) return "GPU";
+  auto* const get_device = reinterpret_cast<GetDevice*>(::dlsym(driver, "cuDeviceGet"));
+  auto* const get_name = reinterpret_cast<GetName*>(::dlsym(driver, "cuDeviceGetName"));
+  int device = 0;
+  std::array<char, kLongest> name{};
+  const bool known = get_device != nullptr && get_name != nullptr && get_device(&device, gpu) == 0 &&
+                     get_name(name.data(), kLongest, device) == 0;
+  ::dlclose(driver);  // libtorch keeps it
+  return known ? name.data() : "GPU";
 }
 
 GpuMemory gpu_memory(int gpu) {

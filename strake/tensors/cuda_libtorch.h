@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace strake::tensors {
 
@@ -11,6 +12,9 @@ int open_cuda_libtorch();
 
 // The most bytes that tensors of this process had on one of its GPUs at a time. After open_cuda_libtorch().
 int64_t peak_gpu_bytes();
+
+// What its driver calls a GPU: "NVIDIA H100 80GB HBM3". After open_cuda_libtorch(). "GPU" if the driver does not say.
+std::string gpu_name(int gpu);
 
 // Of a GPU, in bytes.
 struct GpuMemory {

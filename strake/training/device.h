@@ -11,17 +11,10 @@ namespace strake::training {
 // Where a rank with these options keeps its tensors.
 at::Device device_of(const TrainingOptions& options);
 
-// GPUs of this machine, at least 1: opens libtorch's CUDA half and strake's kernels, once for the process. Error
-// (kConfig) that says what is missing.
-int open_gpus();
-
 // The GPU of the n-th rank of this machine: the n-th, from the first again where there are fewer.
 int gpu_of_rank(int rank_of_machine);
 
 // Ranks of NCCL refuse to have one GPU in common, but newer ones where NCCL_MULTI_RANK_GPU_ENABLE is 1.
 bool ranks_may_share_gpus();
-
-// Makes one of them the calling thread's current device. After open_gpus().
-void use_gpu(int number);
 
 }  // namespace strake::training

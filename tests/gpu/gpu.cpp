@@ -6,6 +6,7 @@
 
 #include "strake/kernels/cuda/library.h"
 #include "strake/kernels/cuda/table_under_test.h"
+#include "strake/models/gpus.h"
 #include "strake/training/device.h"
 
 namespace strake {
@@ -13,8 +14,8 @@ namespace strake {
 bool has_gpu() { return std::getenv("STRAKE_REQUIRE_GPU") != nullptr || std::filesystem::exists("/dev/nvidiactl"); }
 
 int open_gpu() {
-  const int count = training::open_gpus();
-  training::use_gpu(0);
+  const int count = models::open_gpus();
+  models::use_gpu(0);
   return count;
 }
 

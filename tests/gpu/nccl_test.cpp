@@ -7,6 +7,7 @@
 #include "strake/comm/nccl_comm.h"
 #include "strake/comm/thread_comm.h"
 #include "strake/kernels/cuda/library.h"
+#include "strake/models/gpus.h"
 #include "strake/training/device.h"
 #include "tests/gpu/gpu.h"
 
@@ -20,7 +21,7 @@ at::Device gpu(int number) { return at::Device(at::kCUDA, static_cast<at::Device
 void run_on_gpus(const std::function<void(Comm&, at::Device)>& body) {
   run_ranks(num_ranks_on_gpus(), 1, [&](Comm& host) {
     const int number = training::gpu_of_rank(host.rank());
-    training::use_gpu(number);
+    models::use_gpu(number);
     const auto comm =
         make_nccl_comm({.host = host, .nccl = nccl(), .cuda = kernels::cuda::library(), .device = gpu(number)});
     body(*comm, gpu(number));

@@ -16,6 +16,7 @@
 #include "strake/kernels/cuda/library.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
+#include "strake/models/gpus.h"
 #include "strake/models/weights.h"
 #include "strake/training/device.h"
 #include "strake/training/freezing.h"
@@ -227,7 +228,7 @@ TEST_P(GpuTraining, GivesTheSameBitsOnTwoRanks) {
       own.gradient_accumulation_steps = 2;
       own.gpu = gpu_of_rank(host.rank());
       own.sharding.stage = stage;
-      use_gpu(*own.gpu);
+      models::use_gpu(*own.gpu);
       const auto comm = comm::make_nccl_comm(
           {.host = host, .nccl = comm::nccl(), .cuda = kernels::cuda::library(), .device = device_of(own)});
       Outcome outcome = train(*model_, own, *comm);

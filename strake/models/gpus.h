@@ -1,0 +1,12 @@
+#pragma once
+
+namespace strake::models {
+
+// GPUs of this machine, at least 1: opens libtorch's CUDA half and strake's kernels, once for the process. Error
+// (kConfig) that says what is missing.
+int open_gpus();
+
+// Makes one of them the calling thread's current device. After open_gpus().
+void use_gpu(int number);
+
+}  // namespace strake::models
