@@ -23,7 +23,7 @@ import transformers
 
 MODELS = {"bert-base": (768, 12, 12), "MiniLM, 6 layers": (384, 6, 12)}  # hidden size, layers, heads
 TEXTS = {"reviews": (23, 10), "articles": (380, 150)}  # words: mean and standard deviation
-TOKENS = {"bf16": 6_000_000, "fp32": 1_500_000}
+TOKENS = {"bf16": 6_000_000, "fp32": 1_000_000}
 BATCH_TOKENS, MAX_TOKENS, ROUNDS = 16384, 512, 3
 WORDS = 20_000
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -48,10 +48,13 @@ def make_model(folder, shape):
 
 def make_texts(words, tokens):
     generator = random.Random(0)
-    lengths = []
-    while sum(lengths) < tokens:
-        lengths.append(max(1, round(generator.gauss(*words))) + 2)
-    return [" ".join(f"w{generator.randrange(WORDS)}" for _ in range(length - 2)) for length in lengths]
+    lexicon = [f"w{i}" for i in range(WORDS)]
+    texts = []
+    while tokens > 0:
+        length = max(1, round(generator.gauss(*words)))
+        texts.append(" ".join(generator.choices(lexicon, k=length)))
+        tokens -= length + 2
+    return texts
 
 
 def strake_rate(binary, model, texts, precision):

@@ -283,7 +283,7 @@ class TypedDevicePass final : public DevicePass {
   }
 
   struct NormOperands {
-    const at::Tensor& x;  // overwritten with the sum
+    const at::Tensor& x;
     at::Tensor residual;  // may be undefined
     const at::Tensor& y;
   };
@@ -294,7 +294,6 @@ class TypedDevicePass final : public DevicePass {
         .residual = operands.residual.defined() ? pointer(operands.residual) : nullptr,
         .gamma = pointer(norm.weight),
         .beta = pointer(norm.bias),
-        .sum = pointer(operands.x),
         .y = pointer(operands.y),
         .mean = moments,
         .rstd = moments + moments_.size(1),

@@ -18,7 +18,7 @@ struct ResidualLayerNormForward {
   const T* residual = nullptr;  // [tokens, columns], or null: none
   const T* gamma = nullptr;     // [columns]
   const T* beta = nullptr;      // [columns]
-  T* sum = nullptr;             // [tokens, columns], may be x or residual
+  T* sum = nullptr;             // [tokens, columns], may be x or residual; null: not wanted
   T* y = nullptr;               // [tokens, columns], may be none of the others
   float* mean = nullptr;        // [tokens]
   float* rstd = nullptr;        // [tokens]

@@ -221,6 +221,10 @@ TYPED_TEST(CudaKernels, NormalizeSums) {
         this->expect_same(y_there, y, what, 4);
         this->expect_same(mean_there, mean, what);
         this->expect_same(rstd_there, rstd, what);
+        const auto alone_there = this->put(zeros<T>(tokens * stride));
+        args.sum = nullptr, args.y = alone_there.data();
+        residual_layer_norm_forward<T>(args, this->place_);
+        EXPECT_TRUE(same_bits(alone_there.values(), y_there.values())) << what << ": without sums";
       }
     }
   }

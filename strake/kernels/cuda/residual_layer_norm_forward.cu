@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(Team::kRows* Team::kThreads)
       sums[q].at[i] = narrow<T>(wide(x.at[i]) * factors.of[i] + wide(residual.at[i]));
       total += wide(sums[q].at[i]);  // zeros behind the row
     }
-    store_chunk(args.sum + row + c, sums[q], count, aligned);
+    if (args.sum != nullptr) store_chunk(args.sum + row + c, sums[q], count, aligned);
   }
   const float mean = Team::sum(total, shared[0]) / static_cast<float>(args.columns);
   float squares = 0;

@@ -7,23 +7,24 @@ namespace {
 
 template <typename T>
 void forward(const ResidualLayerNormForward<T>& args, const KeepRule& keep, int64_t begin, int64_t end) {
+  T* const sum = args.sum == nullptr ? args.y : args.sum;
   for (int64_t token = begin; token < end; ++token) {
     const int64_t row = token * args.stride;
     float total = 0;
     for (int64_t c = 0; c < args.columns; ++c) {
       const float residual = args.residual == nullptr ? 0.0F : to_float(args.residual[row + c]);
-      args.sum[row + c] = from_float<T>(to_float(args.x[row + c]) * keep_factor(keep, token, c) + residual);
-      total += to_float(args.sum[row + c]);
+      sum[row + c] = from_float<T>(to_float(args.x[row + c]) * keep_factor(keep, token, c) + residual);
+      total += to_float(sum[row + c]);
     }
     const float mean = total / static_cast<float>(args.columns);
     float squares = 0;
     for (int64_t c = 0; c < args.columns; ++c) {
-      const float centred = to_float(args.sum[row + c]) - mean;
+      const float centred = to_float(sum[row + c]) - mean;
       squares += centred * centred;
     }
     const float rstd = 1.0F / std::sqrt(squares / static_cast<float>(args.columns) + args.eps);
     for (int64_t c = 0; c < args.columns; ++c) {
-      const float normal = (to_float(args.sum[row + c]) - mean) * rstd;
+      const float normal = (to_float(sum[row + c]) - mean) * rstd;
       args.y[row + c] = from_float<T>(normal * to_float(args.gamma[c]) + to_float(args.beta[c]));
     }
     args.mean[token] = mean;

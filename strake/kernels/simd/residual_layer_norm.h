@@ -7,13 +7,19 @@
 namespace strake::kernels {
 namespace {
 
+// Where sums are kept until they are normalized. A y that takes them is overwritten vector by vector.
+template <class T>
+inline T* sums_of(const ResidualLayerNormForward<T>& args) {
+  return args.sum == nullptr ? args.y : args.sum;
+}
+
 // sum = dropout(x) + residual for one token; returns the sum over columns of what was stored.
 template <class S, class T>
 inline typename S::Float add_residual(const ResidualLayerNormForward<T>& args, const KeepRule& rule, int64_t token) {
   using Float = typename S::Float;
   const T* const x = args.x + token * args.stride;
   const T* const residual = args.residual == nullptr ? nullptr : args.residual + token * args.stride;
-  T* const sum = args.sum + token * args.stride;
+  T* const sum = sums_of(args) + token * args.stride;
   Float total = S::zero();
   Float second_total = S::zero();
   const auto plus_residual = [&](int64_t c, auto lanes, Float value) {
@@ -47,7 +53,7 @@ void residual_layer_norm_forward_range(const ResidualLayerNormForward<T>& args, 
   const auto columns = static_cast<float>(args.columns);
   for (int64_t token = begin; token < end; ++token) {
     const float mean = S::sum(add_residual<S>(args, rule, token)) / columns;
-    const T* const sum = args.sum + token * args.stride;
+    const T* const sum = sums_of(args) + token * args.stride;
     Float squares[2] = {S::zero(), S::zero()};
     const auto add_square = [&](int64_t c, auto lanes, Float& to) {
       const Float centred = S::first(S::load(sum + c, lanes) - S::set(mean), lanes);
