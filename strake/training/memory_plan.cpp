@@ -209,24 +209,30 @@ std::vector<int64_t> copied_bytes(const MemoryPlanRequest& request) {
 
 MemoryPlan plan_memory(const MemoryPlanRequest& request) {
   // Ranks differ by the pieces of blocks that do not divide evenly, of which the first has the largest ones, and by the
-  // blocks of which they write the weights.
+  // blocks of which they write the weights: that one or the one with the largest copies takes most.
   const std::vector<int64_t> copied = copied_bytes(request);
-  const auto most = static_cast<int>(std::ranges::max_element(copied) - copied.begin());
-  const PlannedRank largest(request, most, copied[static_cast<size_t>(most)]);
+  const auto copying = static_cast<int>(std::ranges::max_element(copied) - copied.begin());
   const auto of_host = [&](const PlannedRank& rank) {
     return models::total(request.is_on_gpu() ? rank.peak_of_host() : rank.peak());
   };
-  MemoryPlan plan{.rank = largest.peak(),
-                  .host = largest.peak_of_host(),
-                  .shared_bytes = largest.shared_bytes(),
-                  .process_bytes = of_host(largest),
-                  .disk_bytes = largest.disk_bytes(),
+  const auto larger = [](const models::MemoryByUse& a, const models::MemoryByUse& b) {
+    return models::total(a) < models::total(b) ? b : a;
+  };
+  const PlannedRank first(request, 0, copied[0]);
+  MemoryPlan plan{.rank = first.peak(),
+                  .host = first.peak_of_host(),
+                  .shared_bytes = first.shared_bytes(),
+                  .process_bytes = of_host(first),
+                  .disk_bytes = first.disk_bytes(),
                   .copied_bytes = copied};
-  if (request.placement == RankPlacement::kProcesses) return plan;
-  for (int rank = 0; rank < request.num_ranks; ++rank) {
-    if (rank == most) continue;
+  const bool is_process = request.placement == RankPlacement::kProcesses;
+  for (int rank = 1; rank < request.num_ranks; ++rank) {
+    if (is_process && rank != copying) continue;
     const PlannedRank other(request, rank, copied[static_cast<size_t>(rank)]);
-    plan.process_bytes += of_host(other) - plan.shared_bytes;
+    plan.rank = larger(plan.rank, other.peak());
+    plan.host = larger(plan.host, other.peak_of_host());
+    plan.process_bytes = is_process ? std::max(plan.process_bytes, of_host(other))
+                                    : plan.process_bytes + of_host(other) - plan.shared_bytes;
   }
   return plan;
 }
