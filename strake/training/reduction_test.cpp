@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <mutex>
+#include <tuple>
 
 #include "strake/comm/thread_comm.h"
 #include "strake/core/error.h"
@@ -44,7 +46,7 @@ std::optional<std::vector<int32_t>> rows_of(int m) {
 }
 
 // Gradient of micro-batch m: sizes from 1e-3 to 1e3, so that another order of adding gives other bits.
-at::Tensor gradient_of(int m, size_t block, size_t parameter, at::IntArrayRef shape) {
+at::Tensor compute_gradient(int m, size_t block, size_t parameter, at::IntArrayRef shape) {
   const int64_t count = c10::multiply_integers(shape);
   const double phase = 1000.0 * m + 100.0 * static_cast<double>(block) + static_cast<double>(parameter);
   const double size = std::pow(10.0, (m * 5) % 7 - 3);
@@ -54,6 +56,16 @@ at::Tensor gradient_of(int m, size_t block, size_t parameter, at::IntArrayRef sh
   at::Tensor few = at::zeros(shape);
   for (const int32_t row : *rows) few[row].copy_(all[row]);
   return few;
+}
+
+// Computed once for all layouts; nobody writes to it.
+at::Tensor gradient_of(int m, size_t block, size_t parameter, at::IntArrayRef shape) {
+  static std::mutex mutex;  // ranks are threads
+  static std::map<std::tuple<int, size_t, size_t, std::vector<int64_t>>, at::Tensor> known;
+  const std::lock_guard lock(mutex);
+  at::Tensor& gradient = known[{m, block, parameter, shape.vec()}];
+  if (!gradient.defined()) gradient = compute_gradient(m, block, parameter, shape);
+  return gradient;
 }
 
 // What the layers of one block do in backward; embedding tables are added to in place, in two parts.
@@ -225,11 +237,25 @@ TrainingOptions options_in(Precision precision) {
   return {.weight_decay = 0.1, .bf16 = precision == Precision::kBf16, .fp16 = precision == Precision::kFp16};
 }
 
+std::string text_of(const TrainingOptions& options) {
+  return fmt::format("{} {}{}, computed in {}, reduced in {}, added up in {}, masters of {}", options.optim,
+                     options.optim_args, options.configured_optimizer ? " configured" : "",
+                     to_string(options.precision()), to_string(options.reduction), to_string(options.accumulation),
+                     to_string(options.master));
+}
+
+// Of a lone rank, computed once for all layouts.
+const Outcome& run_alone(const TrainingOptions& options) {
+  static std::map<std::string, Outcome> known;
+  const auto [found, is_new] = known.try_emplace(text_of(options));
+  if (is_new) found->second = run(1, options);
+  return found->second;
+}
+
 // The norm and the updated parameters are those of a lone rank.
 void expect_same_bits(TrainingOptions options, const Case& layout) {
-  const std::string what = fmt::format("computed in {}, reduced in {}, added up in {}", to_string(options.precision()),
-                                       to_string(options.reduction), to_string(options.accumulation));
-  const Outcome alone = run(1, options);
+  const std::string what = text_of(options);
+  const Outcome& alone = run_alone(options);
   options.sharding = layout.sharding;
   const Outcome together = run(layout.ranks, options);
   EXPECT_GT(alone.norm, 0);
@@ -276,7 +302,6 @@ TEST_P(Reduction, UpdatesWithEveryOptimizerToTheSameBits) {
   for (const auto& [optim, arguments] : std::vector<std::pair<std::string, std::string>>{
            {"sgd", "momentum=0.9,nesterov=true"}, {"adagrad", ""}, {"lion", ""}, {"lamb", "min_coeff=0.001"}}) {
     for (const Precision master : {Precision::kFp32, Precision::kBf16}) {
-      SCOPED_TRACE(fmt::format("{}, masters of {}", optim, to_string(master)));
       expect_same_bits({.optim = optim,
                         .optim_args = arguments,
                         .weight_decay = 0.1,
