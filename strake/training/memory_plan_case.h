@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "strake/comm/thread_comm.h"
 #include "strake/core/json.h"
@@ -23,9 +26,8 @@
 // For tests: small runs whose memory is planned and measured.
 namespace strake::training {
 
-inline constexpr int64_t kLength = 128;  // tokens of a sequence
-inline constexpr int64_t kHidden = 128;
 inline constexpr int64_t kLayers = 4;
+inline constexpr int64_t kWords = 750;
 
 enum class OnDisk { kNothing, kStates, kAll };
 enum class OnHost { kNothing, kStates, kParameters, kAll };  // of ranks on GPUs
@@ -46,12 +48,19 @@ struct Case {
   FreezeRules frozen;
   OnDisk disk = OnDisk::kNothing;
   int64_t group = 1;  // ranks of a group, of hybrid sharding
-  int64_t vocabulary = 1500;
+  int64_t vocabulary = kWords;
   int64_t evaluated = 0;  // sequences of an evaluation's batch
   bool async_save = false;
+  int64_t size = 1;  // multiplies what follows from it: parameters and activations grow with its square
   bool on_gpu = false;
   OnHost host = OnHost::kNothing;
   bool inputs_on_host = false;
+
+  int64_t length() const { return 64 * size; }  // tokens of a sequence
+  int64_t hidden() const { return 64 * size; }
+  int64_t heads() const { return 2 * size; }
+  int64_t words() const { return vocabulary * size; }
+  int64_t window_elements() const { return 8192 * size * size; }
 
   Case without_evaluation() const {
     Case other = *this;
@@ -60,7 +69,7 @@ struct Case {
   }
   std::string text() const {
     return fmt::format("{}{} {}{}{} {} rank{} {}{}{}{}{}{}{}{}, gradients reduced in {}, added up in {}, masters of {}",
-                       family, vocabulary > 1500 ? " of many words" : "", stage.name,
+                       family, vocabulary > kWords ? " of many words" : "", stage.name,
                        disk == OnDisk::kAll      ? " all on disk"
                        : disk == OnDisk::kStates ? " states on disk"
                                                  : "",
@@ -82,23 +91,23 @@ struct Case {
 inline std::unique_ptr<models::Model> make_whole_model(const Case& test) {
   if (test.family == "gpt2") {
     return std::make_unique<models::Gpt2>(models::parse_gpt2_config({{"model_type", "gpt2"},
-                                                                     {"vocab_size", test.vocabulary},
-                                                                     {"n_embd", kHidden},
+                                                                     {"vocab_size", test.words()},
+                                                                     {"n_embd", test.hidden()},
                                                                      {"n_layer", kLayers},
-                                                                     {"n_head", 4},
-                                                                     {"n_positions", kLength},
+                                                                     {"n_head", test.heads()},
+                                                                     {"n_positions", test.length()},
                                                                      {"embd_pdrop", test.dropout},
                                                                      {"attn_pdrop", test.dropout},
                                                                      {"resid_pdrop", test.dropout}},
                                                                     "test"));
   }
   models::EncoderConfig config{.model_type = test.family,
-                               .vocab_size = test.vocabulary,
-                               .hidden_size = kHidden,
+                               .vocab_size = test.words(),
+                               .hidden_size = test.hidden(),
                                .num_hidden_layers = kLayers,
-                               .num_attention_heads = 4,
-                               .intermediate_size = 4 * kHidden,
-                               .max_position_embeddings = kLength + 2,
+                               .num_attention_heads = test.heads(),
+                               .intermediate_size = 4 * test.hidden(),
+                               .max_position_embeddings = test.length() + 2,
                                .type_vocab_size = test.family == "distilbert" ? 0 : 2,
                                .pad_token_id = 1,
                                .hidden_dropout = test.dropout,
@@ -115,6 +124,19 @@ inline std::unique_ptr<models::Model> make_model(const Case& test) {
   return model;
 }
 
+// Of all blocks, computed once for the cases that have them in common. What they take is not measured.
+inline const std::vector<at::Tensor>& initial_weights(const Case& test) {
+  static std::map<std::tuple<std::string, int64_t, int64_t>, std::vector<at::Tensor>> known;
+  std::vector<at::Tensor>& weights = known[{test.family, test.size, test.vocabulary}];
+  if (!weights.empty()) return weights;
+  const auto model = make_whole_model(test);
+  for (const auto& block : model->blocks()) {
+    at::Tensor& whole = weights.emplace_back(at::zeros({block->layout().numel()}));
+    models::initialize_block(*block, 0.02, 42, whole);
+  }
+  return weights;
+}
+
 inline TrainingOptions options_of(const Case& test) {
   return {
       .gradient_accumulation_steps = test.accumulation,
@@ -129,7 +151,7 @@ inline TrainingOptions options_of(const Case& test) {
                    .offload = {.optimizer = test.disk != OnDisk::kNothing,
                                .parameters = test.disk == OnDisk::kAll,
                                .folder = std::filesystem::temp_directory_path(),
-                               .window_elements = 32768,
+                               .window_elements = test.window_elements(),
                                .optimizer_to_host = test.host == OnHost::kStates || test.host == OnHost::kAll,
                                .parameters_to_host = test.host == OnHost::kParameters || test.host == OnHost::kAll}},
       .reduction = test.reduction,
@@ -140,7 +162,7 @@ inline TrainingOptions options_of(const Case& test) {
 }
 
 inline void evaluate(const Case& test, const models::Model& model, ShardedParameters& parameters, comm::Comm& comm) {
-  const data::TokenDataset dataset = make_dataset(test.evaluated * test.ranks, kLength);
+  const data::TokenDataset dataset = make_dataset(test.evaluated * test.ranks, test.length(), kWords * test.size);
   if (test.family == "gpt2") {
     evaluate_language_model(model, parameters, comm, dataset, test.evaluated);
   } else {
@@ -152,7 +174,7 @@ inline void evaluate(const Case& test, const models::Model& model, ShardedParame
 // what is copied: what `peak` gives at their end of what was allocated since `reset`, each called by the rank's thread.
 inline int64_t measured_peak(const Case& test, void (*reset)(), int64_t (*peak)()) {
   const int64_t per_step = test.ranks * test.accumulation;
-  const data::TokenDataset dataset = make_dataset(test.sequences * per_step, kLength);
+  const data::TokenDataset dataset = make_dataset(test.sequences * per_step, test.length(), kWords * test.size);
   data::GlobalStep step;
   for (int64_t m = 0; m < per_step; ++m) {
     data::MicroBatch batch(static_cast<size_t>(test.sequences));
@@ -160,6 +182,7 @@ inline int64_t measured_peak(const Case& test, void (*reset)(), int64_t (*peak)(
     step.micro_batches.push_back(batch);
   }
   const TrainingOptions options = options_of(test);
+  const std::vector<at::Tensor>& weights = initial_weights(test);
   int64_t measured = 0;
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("strake_memory_plan_test_{}", ::getpid());
   std::filesystem::create_directories(folder);
@@ -168,9 +191,7 @@ inline int64_t measured_peak(const Case& test, void (*reset)(), int64_t (*peak)(
     const auto model = make_model(test);
     ShardedParameters parameters(*model, comm, options);
     for (size_t i = 0; i < parameters.num_blocks(); ++i) {
-      at::Tensor whole = at::zeros({model->blocks()[i]->layout().numel()});
-      models::initialize_block(*model->blocks()[i], 0.02, 42, whole);
-      parameters.assign(i, whole);
+      parameters.assign(i, weights[i].clone());
     }
     Stepper stepper(*model, parameters, comm, options);
     TensorFiles copied(folder, TensorFiles::Write::kLater);
@@ -205,12 +226,13 @@ inline int64_t measured_peak(const Case& test, void (*reset)(), int64_t (*peak)(
 inline MemoryPlan plan_of(const Case& test) {
   const auto model = make_model(test);
   const TrainingOptions options = options_of(test);
-  return plan_memory({.model = *model,
-                      .options = options,
-                      .batch = {.tokens = test.sequences * kLength, .sequences = test.sequences, .longest = kLength},
-                      .evaluation = {.tokens = test.evaluated * kLength, .sequences = test.evaluated},
-                      .num_ranks = test.ranks,
-                      .device = test.on_gpu ? models::PlannedDevice::kGpu : models::PlannedDevice::kProcessor});
+  return plan_memory(
+      {.model = *model,
+       .options = options,
+       .batch = {.tokens = test.sequences * test.length(), .sequences = test.sequences, .longest = test.length()},
+       .evaluation = {.tokens = test.evaluated * test.length(), .sequences = test.evaluated},
+       .num_ranks = test.ranks,
+       .device = test.on_gpu ? models::PlannedDevice::kGpu : models::PlannedDevice::kProcessor});
 }
 
 }  // namespace strake::training

@@ -7,12 +7,12 @@
 
 namespace strake::training {
 
-// For tests: sequences of `length` tokens below 1500, with labels 0 and 1 in turn.
-inline data::TokenDataset make_dataset(int64_t sequences, int64_t length) {
+// For tests: sequences of `length` tokens below `words`, with labels 0 and 1 in turn.
+inline data::TokenDataset make_dataset(int64_t sequences, int64_t length, int32_t words = 1500) {
   data::TokenDatasetBuilder builder("test");
   std::vector<int32_t> ids(static_cast<size_t>(length));
   for (int64_t s = 0; s < sequences; ++s) {
-    for (int64_t t = 0; t < length; ++t) ids[static_cast<size_t>(t)] = static_cast<int32_t>((7 * s + 13 * t) % 1500);
+    for (int64_t t = 0; t < length; ++t) ids[static_cast<size_t>(t)] = static_cast<int32_t>((7 * s + 13 * t) % words);
     builder.append({.ids = ids, .label = static_cast<int32_t>(s % 2), .row = s});
   }
   return builder.build();

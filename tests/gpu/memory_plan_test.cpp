@@ -45,6 +45,7 @@ class PlannedGpuMemory : public testing::TestWithParam<const char*> {
   }
   static Case own(Case test) {
     test.family = GetParam();
+    test.size = 2;
     test.on_gpu = true;
     return test;
   }
@@ -104,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(Families, PlannedGpuMemory, testing::Values("bert", "ro
 TEST(PlannedGpuMemoryOfCublas, IsItsWorkspace) {
   if (!has_gpu()) GTEST_SKIP() << "skipped: no GPU";
   open_gpu();
-  const Case test{.on_gpu = true};
+  const Case test{.size = 2, .on_gpu = true};
   measured_peak(test, [] {}, [] { return int64_t{0}; });
   const int64_t planned = workspace(plan_of(test));
   EXPECT_LE(requested().current, planned);
