@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "strake/models/encoder/embeddings.h"
+
 namespace strake::inference {
 
 void write_places(const PackedTokens& tokens, const models::PositionRule& rule, const TokenPlaces& places) {

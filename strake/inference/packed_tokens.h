@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <span>
 
-#include "strake/models/encoder/embeddings.h"
+namespace strake::models {
+class PositionRule;
+}
 
 namespace strake::inference {
 

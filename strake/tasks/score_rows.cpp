@@ -42,13 +42,16 @@ void require_finite(const at::Tensor& outputs, const data::Table& table, const R
   }
 }
 
-std::string name_of_gpu(int gpu) {
+// What results of the engine depend on. Errors: kConfig for a GPU that is not there.
+std::string kernels_of(const ScoreConfig& config) {
+  const std::optional<int> gpu = config.gpu();
+  if (!gpu) return to_string(best_isa());
   try {
     const int count = models::open_gpus();
-    require(gpu < count, ErrorKind::kConfig, "this machine has {} GPU{}, from 0 on", count, count == 1 ? "" : "s");
-    return tensors::gpu_name(gpu);
+    require(*gpu < count, ErrorKind::kConfig, "this machine has {} GPU{}, from 0 on", count, count == 1 ? "" : "s");
+    return "CUDA on " + tensors::gpu_name(*gpu);
   } catch (Error& error) {
-    error.add_context(fmt::format("--device cuda:{}", gpu));
+    error.add_context("--device " + config.device);
     throw;
   }
 }
@@ -191,7 +194,7 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
       "the question; that is not there",
       config.model_name_or_path);
   const std::optional<int> gpu = config.gpu();
-  const std::string kernels = gpu ? "CUDA on " + name_of_gpu(*gpu) : to_string(best_isa());
+  const std::string kernels = kernels_of(config);
   const PrecisionChoice choice =
       precision
           ? PrecisionChoice{.plan = *precision, .accuracy = {}}

@@ -1,12 +1,13 @@
 """Scoring in fp32, bf16 and int8: what flags choose, what is measured, and what is believed of it."""
 
 import json
+import pathlib
 import shutil
 
 import numpy
 import pytest
 from program import command, environment, predict, run, strake, summary
-from refusals import FILE
+from refusals import FILE, USAGE
 from tiny_models import change_weights, make_model, reviews, word_piece_vocabulary, write_table
 
 RECORD = "strake_precision.json"
@@ -313,3 +314,14 @@ def test_the_row_is_named_whose_activations_overflow(model, tmp_path):
     assert outcome.code == 6
     assert f"({tmp_path}/check.parquet, row 2345)" in outcome.err
     assert not (tmp_path / "out.parquet").exists()
+
+
+@pytest.mark.skipif(pathlib.Path("/dev/nvidiactl").exists(), reason="skipped: there is a GPU")
+@pytest.mark.parametrize("verb", ["predict", "evaluate"])
+def test_a_gpu_that_is_asked_for_and_not_there_ends_the_run(folder, model, tmp_path, verb):
+    flags = {"output": tmp_path / "out.parquet"} if verb == "predict" else {}
+    outcome = attempt(verb, model, folder, device="cuda", **flags)
+    assert outcome.code == USAGE
+    assert "no GPU" in outcome.err or "no tensors on GPUs" in outcome.err
+    assert "(--device cuda)" in outcome.err
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
