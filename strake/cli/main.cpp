@@ -57,9 +57,6 @@ void run(const std::vector<std::string>& arguments) {
     names.push_back(verb.text.name);
     if (verb.text.name != arguments[0]) continue;
     verb.run(verb.text, {arguments.begin() + 1, arguments.end()});
-    std::cout.flush();
-    strake::require(std::cout.good(), strake::ErrorKind::kIo,
-                    "cannot write to standard output: results are incomplete");
     return;
   }
   strake::fail(strake::ErrorKind::kUsage, "unknown verb '{}'{}", strake::printable(arguments[0]),
@@ -102,6 +99,9 @@ void occupy_closed_streams() {
 int exit_code_of_run(const std::vector<std::string>& arguments) {
   try {
     run(arguments);
+    std::cout.flush();
+    strake::require(std::cout.good(), strake::ErrorKind::kIo,
+                    "cannot write to standard output: results are incomplete");
     return 0;
   } catch (const strake::tasks::ToldError& error) {
     return strake::exit_code(error.kind());

@@ -103,8 +103,9 @@ class TypedDevicePass final : public DevicePass {
     intermediate_ = wide.narrow(0, 0, rows * intermediate).view({rows, intermediate});
     lse_ = at::empty({rows * heads_}, options.dtype(at::kFloat));
     moments_ = at::empty({2, rows}, options.dtype(at::kFloat));
-    for (const at::Tensor& buffer : {hidden_[0], hidden_[1], hidden_[2], wide, lse_, moments_}) {
-      activation_bytes_ += static_cast<int64_t>(buffer.nbytes());
+    if (options.dtype() != at::kFloat) exact_ = at::zeros({rows, hidden_size_}, options.dtype(at::kFloat));
+    for (const at::Tensor& buffer : {hidden_[0], hidden_[1], hidden_[2], wide, exact_, lse_, moments_}) {
+      if (buffer.defined()) activation_bytes_ += static_cast<int64_t>(buffer.nbytes());
     }
   }
 
@@ -213,28 +214,34 @@ class TypedDevicePass final : public DevicePass {
     normalize(layer.output_norm, rows.count, {.x = hidden.spare, .residual = hidden.attended, .y = hidden.input});
   }
 
+  // Rows [0, count) of hidden.
+  at::Tensor in_fp32(const at::Tensor& hidden, int64_t count) const {
+    const at::Tensor rows = hidden.narrow(0, 0, count);
+    return exact_.defined() ? exact_.narrow(0, 0, count).copy_(rows) : rows;
+  }
+
   at::Tensor classify(const SlabRows& rows, const Hidden& hidden) const {
     at::Tensor input = hidden.input;
     if (weights_.dense) {
       activated_product(input, rows, *weights_.dense, {hidden.spare, weights_.dense_activation});
       input = hidden.spare;
     }
-    const at::Tensor wide = input.narrow(0, 0, rows.whole()).to(at::kFloat);
-    const at::Tensor logits = at::empty({rows.whole(), weights_.classifier->weight.size(0)}, wide.options());
-    product(wide, rows, *weights_.classifier, logits);
+    const at::Tensor exact = in_fp32(input, rows.whole());
+    const at::Tensor logits = at::empty({rows.whole(), weights_.classifier->weight.size(0)}, exact.options());
+    product(exact, rows, *weights_.classifier, logits);
     return logits.narrow(0, 0, rows.count);
   }
 
   at::Tensor pool(const PooledHead& head, const PlacedTokens& tokens, const SlabRows& rows,
                   const at::Tensor& hidden) const {
     const SlabRows sequences{tokens.num_sequences(), capacity_.slab_of_sequences};
-    const at::Tensor wide = hidden.narrow(0, 0, rows.count).to(at::kFloat);
-    if (head.pooling == Pooling::kFirst && head.length == PooledHead::Length::kAsItIs) return wide;
-    const at::Tensor pooled = at::zeros({sequences.whole(), hidden_size_}, wide.options());
+    const at::Tensor exact = in_fp32(hidden, rows.count);
+    if (head.pooling == Pooling::kFirst && head.length == PooledHead::Length::kAsItIs) return exact;
+    const at::Tensor pooled = at::zeros({sequences.whole(), hidden_size_}, exact.options());
     pooled.narrow(0, 0, sequences.count)
         .copy_(head.pooling == Pooling::kFirst
-                   ? wide
-                   : at::segment_reduce(wide, "mean", {}, {}, tokens.offsets(), 0, /*unsafe=*/true, {}));
+                   ? exact
+                   : at::segment_reduce(exact, "mean", {}, {}, tokens.offsets(), 0, /*unsafe=*/true, {}));
     if (head.length == PooledHead::Length::kOne) scale_to_one(pooled);
     return pooled.narrow(0, 0, sequences.count);
   }
@@ -325,6 +332,7 @@ class TypedDevicePass final : public DevicePass {
   kernels::Place place_;
   std::array<at::Tensor, 3> hidden_;  // [rows, hidden_size]
   at::Tensor qkv_, intermediate_;     // [rows, 3 hidden_size], [rows, intermediate_size], in the same memory
+  at::Tensor exact_;                  // [rows, hidden_size] in fp32, for the head; undefined where all is
   at::Tensor lse_, moments_;          // what kernels also write
   int64_t activation_bytes_ = 0;
 };

@@ -43,10 +43,12 @@ class NotFiniteActivations : public Error {
 //
 // A sequence's outputs depend on its tokens alone: not on its neighbours, its place, or the capacity, to the last bit.
 // But a GPU's are not the processor's: it adds up in another order. There the engine has all in the GPU's memory, and a
-// call's chunks follow each other (device_pass.h).
+// call's chunks follow each other (device_pass.h). Construction and score() make that GPU the calling thread's current
+// one.
 //
 // Calls of one Engine must not overlap, and an engine that was moved from can only be assigned to or destroyed:
-// kInternal otherwise. score() allocates nothing but what a thread team needs on its first use.
+// kInternal otherwise. score() allocates nothing but what a thread team needs on its first use, and for a GPU what goes
+// there and comes back.
 class Engine {
  public:
   // `folder`: config.json and the weights of an encoder with this head. Errors: kConfig if the folder holds something

@@ -9,7 +9,7 @@ import subprocess
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import environment, files_in, predict, run, strake, summary
+from program import BINARY, environment, files_in, predict, run, strake, summary
 from refusals import DATA, FILE, USAGE
 from tiny_models import reviews
 
@@ -232,10 +232,12 @@ def test_full_disk_while_saving(place):
     assert outcome.code == 0, outcome.err
 
 
-def test_full_disk_behind_standard_output(place):
+@pytest.mark.parametrize("shown", ["results", "--help", "--version"])
+def test_full_disk_behind_standard_output(place, shown):
     texts = place.file("texts.jsonl", '"good film"\n')
+    line = place.tokenize(input=texts) if shown == "results" else [BINARY, shown]
     with pathlib.Path("/dev/full").open("w") as full:
-        done = subprocess.run(place.tokenize(input=texts), stdout=full, stderr=subprocess.PIPE, env=environment())
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, env=environment())
     assert done.returncode == FILE
     assert b"standard output" in done.stderr
 
