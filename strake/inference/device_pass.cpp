@@ -235,7 +235,7 @@ class TypedDevicePass final : public DevicePass {
   at::Tensor pool(const PooledHead& head, const PlacedTokens& tokens, const SlabRows& rows,
                   const at::Tensor& hidden) const {
     const SlabRows sequences{tokens.num_sequences(), capacity_.slab_of_sequences};
-    const at::Tensor exact = in_fp32(hidden, rows.count);
+    at::Tensor exact = in_fp32(hidden, rows.count);
     if (head.pooling == Pooling::kFirst && head.length == PooledHead::Length::kAsItIs) return exact;
     const at::Tensor pooled = at::zeros({sequences.whole(), hidden_size_}, exact.options());
     pooled.narrow(0, 0, sequences.count)

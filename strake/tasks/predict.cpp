@@ -97,7 +97,8 @@ bool are_sound(const std::vector<WrittenFile>& files, const OutputPlace& place) 
 }
 
 // A finished job with this identity in an output folder: a scheduler that starts it again has nothing left to do.
-std::optional<PredictReport> finished_report(const OutputPlace& place, const Json& identity) {
+std::optional<PredictReport> finished_report(const PredictConfig& config, const OutputPlace& place,
+                                             const Json& identity) {
   if (!place.is_folder() || !is_there(place.manifest())) return std::nullopt;
   const std::string source = place.manifest().string();
   const Json manifest = read_json(place.manifest(), kMaxIndexBytes);
@@ -107,7 +108,9 @@ std::optional<PredictReport> finished_report(const OutputPlace& place, const Jso
                                  .tokens = get_required<int64_t>(manifest, "tokens", source),
                                  .precision = get_required<std::string>(manifest, "precision", source),
                                  .accuracy = get_or<Json>(manifest, "accuracy", {}, source)},
-                       .resumes = get_required<int64_t>(manifest, "resumes", source)};
+                       .resumes = get_required<int64_t>(manifest, "resumes", source),
+                       .output = config.output,
+                       .manifest = source};
 }
 
 // To the rows that are this shard's; the first one of these.
@@ -251,11 +254,9 @@ PredictReport predict(const PredictConfig& config) {
   task.identity = identity_of(config, model, columns.names(), describe_files(input.files()));
   task.identity["model_fingerprint"] = loaded;
   if (!config.overwrite_output && !job.is_unfinished()) {
-    if (std::optional<PredictReport> report = finished_report(place, task.identity)) {
+    if (const auto report = finished_report(config, place, task.identity)) {
       log::info("{} is complete: nothing is left to be done", name);
       place.mark_success(task.identity);
-      report->output = name;
-      report->manifest = place.manifest().string();
       return *report;
     }
   }

@@ -8,7 +8,7 @@
 namespace strake::training {
 
 // For tests: sequences of `length` tokens below `words`, with labels 0 and 1 in turn.
-inline data::TokenDataset make_dataset(int64_t sequences, int64_t length, int32_t words = 1500) {
+inline data::TokenDataset make_dataset(int64_t sequences, int64_t length, int64_t words = 1500) {
   data::TokenDatasetBuilder builder("test");
   std::vector<int32_t> ids(static_cast<size_t>(length));
   for (int64_t s = 0; s < sequences; ++s) {
