@@ -362,6 +362,22 @@ TEST_F(PrecisionChoice, AutoTakesNothingThatIsKnownToBeTooFar) {
   EXPECT_EQ(choose("auto").precision, Precision::kFp32);
 }
 
+TEST_F(PrecisionChoice, AutoTakesBf16OnAGpuUnlessItIsKnownToBeTooFar) {
+  const auto on_gpu = [&] {
+    PlannedScoring gpu = planned();
+    gpu.on_gpu = true;
+    return choose_precision({.precision = "auto"}, gpu).plan.precision;
+  };
+  EXPECT_EQ(on_gpu(), Precision::kBf16);
+  PrecisionRecord record = good_record();
+  write(record);
+  EXPECT_EQ(choose("auto").precision, Precision::kInt8);
+  EXPECT_EQ(on_gpu(), Precision::kBf16);
+  record.bf16.metric = 0.5;
+  write(record);
+  EXPECT_EQ(on_gpu(), Precision::kFp32);
+}
+
 TEST_F(PrecisionChoice, AutoReliesOnEnoughRowsOnly) {
   PrecisionRecord record = good_record();
   record.rows = 500;
