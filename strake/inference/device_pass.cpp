@@ -95,6 +95,7 @@ class TypedDevicePass final : public DevicePass {
             ErrorKind::kInternal, "a device's pass of {} tokens for sequences of {}, in slabs of {} and {}",
             capacity.tokens, capacity.longest_sequence, capacity.slab_of_tokens, capacity.slab_of_sequences);
     const int64_t rows = round_up(capacity.tokens, capacity.slab_of_tokens);
+    capacity_.tokens = rows;  // a slab takes as long with fewer
     const int64_t intermediate = from.config.intermediate_size;
     const at::TensorOptions options = weights_.word.options();
     for (at::Tensor& rows_of_hidden : hidden_) rows_of_hidden = at::zeros({rows, hidden_size_}, options);
@@ -256,13 +257,20 @@ class TypedDevicePass final : public DevicePass {
     }
   }
 
+  // multiply(slab of x, slab of y)
+  template <typename Multiply>
+  static void by_slabs(const at::Tensor& x, const SlabRows& rows, const at::Tensor& y, const Multiply& multiply) {
+    for (int64_t begin = 0; begin < rows.count; begin += rows.slab) {
+      at::Tensor result = y.narrow(0, begin, rows.slab);
+      multiply(x.narrow(0, begin, rows.slab), result);
+    }
+  }
+
   // y = x weight^T + bias
   static void product(const at::Tensor& x, const SlabRows& rows, const DeviceAffine& linear, const at::Tensor& y) {
-    const at::Tensor weight = linear.weight.t();
-    for (int64_t begin = 0; begin < rows.count; begin += rows.slab) {
-      at::Tensor slab = y.narrow(0, begin, rows.slab);
-      at::addmm_out(slab, linear.bias, x.narrow(0, begin, rows.slab), weight);
-    }
+    by_slabs(x, rows, y, [&, weight = linear.weight.t()](const at::Tensor& some, at::Tensor& result) {
+      at::addmm_out(result, linear.bias, some, weight);
+    });
   }
 
   struct Activated {
@@ -272,11 +280,9 @@ class TypedDevicePass final : public DevicePass {
   // to.y = activation(x weight^T + bias)
   void activated_product(const at::Tensor& x, const SlabRows& rows, const DeviceAffine& linear,
                          const Activated& to) const {
-    const at::Tensor weight = linear.weight.t();
-    for (int64_t begin = 0; begin < rows.count; begin += rows.slab) {
-      at::Tensor slab = to.y.narrow(0, begin, rows.slab);
-      at::mm_out(slab, x.narrow(0, begin, rows.slab), weight);
-    }
+    by_slabs(x, rows, to.y, [weight = linear.weight.t()](const at::Tensor& some, at::Tensor& result) {
+      at::mm_out(result, some, weight);
+    });
     T* const y = pointer(to.y);
     on_place([&](const auto& place) {
       kernels::bias_activation_forward<T>({.x = y,

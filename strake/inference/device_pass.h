@@ -15,7 +15,7 @@ namespace strake::inference {
 
 struct DeviceCapacity {
   at::Device device;
-  int64_t tokens = 32768;  // at a time; at least the longest sequence
+  int64_t tokens = 32768;  // at a time, rounded up to whole slabs; at least the longest sequence
   int64_t longest_sequence = 512;
   // Rows of a matrix product, of tokens and, behind the last layer's attention, of sequences. Bits depend on them.
   int64_t slab_of_tokens = 16384;

@@ -40,12 +40,6 @@ Logits outputs_of(DevicePass& pass, const Engine& engine, const Texts& texts) {
   return outputs;
 }
 
-float largest_difference(const Logits& a, const Logits& b) {
-  float largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
-  return largest;
-}
-
 class DevicePassOfFamily : public testing::TestWithParam<const char*> {
  protected:
   // What the engine of threads computes, and this pass's difference from it.

@@ -1,6 +1,5 @@
 #include "strake/inference/device_weights.h"
 
-#include <algorithm>
 #include <string>
 
 #include "strake/core/error.h"
@@ -25,10 +24,7 @@ class DeviceBlock {
   DeviceAffine affine(const std::string& name) const { return {finite(name + ".weight"), finite(name + ".bias")}; }
 
  private:
-  size_t find(const std::string& name) const {
-    const auto found = std::ranges::find(block_.parameters(), block_.name() + "." + name, &models::ParameterSpec::name);
-    return static_cast<size_t>(found - block_.parameters().begin());
-  }
+  size_t find(const std::string& name) const { return find_parameter(block_, name); }
   const at::Tensor& finite(const std::string& name) const {
     const size_t i = find(name);
     require(i < placed_.size(), ErrorKind::kInternal, "block '{}' has no parameter '{}'", block_.name(), name);

@@ -76,6 +76,11 @@ void EncoderCheckpoint::require_head() const {
        classifies ? ". Train it with strake train first" : "");
 }
 
+size_t find_parameter(const models::Block& block, const std::string& name) {
+  const auto found = std::ranges::find(block.parameters(), block.name() + "." + name, &models::ParameterSpec::name);
+  return static_cast<size_t>(found - block.parameters().begin());
+}
+
 void require_finite(const std::string& name, const at::Tensor& parameter) {
   constexpr uint32_t kMagnitude = 0x7FFFFFFF;
   constexpr uint32_t kInfinity = 0x7F800000;  // NaN comes after it

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <span>
@@ -60,6 +61,10 @@ class EncoderCheckpoint {
   tensors::CheckpointFiles files_;
   models::LoadReport report_;
 };
+
+// The place of the parameter `name`, "attention.qkv.weight" of layer.3 for example, in block.parameters(); their number
+// if it has none of this name.
+size_t find_parameter(const models::Block& block, const std::string& name);
 
 // Error (kNumeric) if a parameter, in fp32, holds infinity or NaN: they may vanish in an activation, so that outputs
 // would be numbers, and wrong.

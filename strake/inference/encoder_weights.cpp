@@ -102,10 +102,7 @@ class PackedBlock {
  private:
   static constexpr at::ScalarType kRounded = std::is_same_v<T, float> ? at::kFloat : at::kBFloat16;
 
-  size_t find(const std::string& name) const {
-    const auto found = std::ranges::find(block_.parameters(), block_.name() + "." + name, &models::ParameterSpec::name);
-    return static_cast<size_t>(found - block_.parameters().begin());
-  }
+  size_t find(const std::string& name) const { return find_parameter(block_, name); }
   const std::vector<int64_t>& shape_of(const std::string& name) const {
     require(has(name), ErrorKind::kInternal, "block '{}' has no parameter '{}'", block_.name(), name);
     return block_.parameters()[find(name)].shape;

@@ -20,7 +20,8 @@ class DevicePass;
 
 struct Capacity {
   int threads = 1;
-  int64_t tokens_at_a_time = 1024;  // of each thread; counts the sequences that begin among them
+  int64_t tokens_at_a_time = 1024;  // of each thread; counts the sequences that begin among them. A GPU's are rounded
+                                    // up to multiples of 16384
   int64_t longest_sequence = 512;
   std::optional<int> gpu = {};  // the number of the one that computes, all tokens_at_a_time; absent: the processor
 };

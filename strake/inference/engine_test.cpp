@@ -63,12 +63,6 @@ using models::ModelFolder;
 using testing::AllOf;
 using testing::HasSubstr;
 
-float largest_difference(const Logits& a, const Logits& b) {
-  float largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
-  return largest;
-}
-
 float spread(const Logits& logits) {
   const auto [least, most] = std::ranges::minmax(logits);
   return most - least;

@@ -4,6 +4,8 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -101,6 +103,12 @@ struct Texts {
 };
 
 using Logits = std::vector<float>;
+
+inline float largest_difference(const Logits& a, const Logits& b) {
+  float largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
 
 inline Logits score(Engine& engine, const Texts& texts) {
   Logits logits(static_cast<size_t>(texts.count() * engine.config().num_labels()), -1e9F);

@@ -281,32 +281,24 @@ TEST(ResidualLayerNormAliasing, OfSumWithResidualAndOfDxWithDsumWorksAndSumsMayB
     const Result<float> want = run(layer, isa);
     std::vector<float> sum = layer.residual;
     Result<float> got = want;
-    residual_layer_norm_forward<float>({.x = layer.x.data(),
-                                        .residual = sum.data(),
-                                        .gamma = layer.gamma.data(),
-                                        .beta = layer.beta.data(),
-                                        .sum = sum.data(),
-                                        .y = got.y.data(),
-                                        .mean = got.mean.data(),
-                                        .rstd = got.rstd.data(),
-                                        .tokens = 9,
-                                        .columns = 50,
-                                        .eps = kEps},
-                                       isa);
+    const auto normalize = [&](const float* residual, float* sums, float* y) {
+      residual_layer_norm_forward<float>({.x = layer.x.data(),
+                                          .residual = residual,
+                                          .gamma = layer.gamma.data(),
+                                          .beta = layer.beta.data(),
+                                          .sum = sums,
+                                          .y = y,
+                                          .mean = got.mean.data(),
+                                          .rstd = got.rstd.data(),
+                                          .tokens = 9,
+                                          .columns = 50,
+                                          .eps = kEps},
+                                         isa);
+    };
+    normalize(sum.data(), sum.data(), got.y.data());
     EXPECT_TRUE(same_bits(sum, want.sum) && same_bits(got.y, want.y)) << to_string(isa);
     std::vector<float> y(want.y.size());
-    residual_layer_norm_forward<float>({.x = layer.x.data(),
-                                        .residual = layer.residual.data(),
-                                        .gamma = layer.gamma.data(),
-                                        .beta = layer.beta.data(),
-                                        .sum = nullptr,
-                                        .y = y.data(),
-                                        .mean = got.mean.data(),
-                                        .rstd = got.rstd.data(),
-                                        .tokens = 9,
-                                        .columns = 50,
-                                        .eps = kEps},
-                                       isa);
+    normalize(layer.residual.data(), nullptr, y.data());
     EXPECT_TRUE(same_bits(y, want.y)) << to_string(isa);
     std::vector<float> dx = layer.dy;
     ResidualLayerNormBackward<float> in_place{.dy = dx.data(),
