@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import time
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
+from forked_starts import ForkedStarts
 
 BINARY = os.environ.get("STRAKE_BINARY") or str(pathlib.Path(__file__).parent.parent / "build" / "strake")
 MPIEXEC = os.environ.get("STRAKE_MPIEXEC") or "mpiexec.mpich"  # of the MPI that the program was built with
@@ -56,8 +58,20 @@ def command(verb, *positional, **flags):
     return line
 
 
+@functools.cache
+def forked_starts():
+    """None without the library that it needs, as the tests under sanitizers are."""
+    library = os.environ.get("STRAKE_FORKED_STARTS")
+    return ForkedStarts(library, BINARY, environment()) if library else None
+
+
 def run(line, timeout=60, env=None, **options):
-    done = subprocess.run(line, capture_output=True, timeout=timeout, env=env or environment(), **options)
+    env = env or environment()
+    starts = forked_starts()
+    if starts and options.keys() <= {"cwd"} and starts.can_start(line, env):
+        done = starts.run(line, timeout, env, **options)
+    else:
+        done = subprocess.run(line, capture_output=True, timeout=timeout, env=env, **options)
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
