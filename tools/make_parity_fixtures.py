@@ -21,6 +21,8 @@ expected.json: the settings of the run, the parameters that weight decay applies
 and the loss of a step is the sum over its targets divided by their number.
 frozen.safetensors and frozen.json, "roberta" and "gpt2": losses, gradient_norms and final_logits or final_nll of the
 first ten steps with the parameters frozen (requires_grad False) whose names match the patterns `freeze`.
+smoothed.safetensors and smoothed.json, of the same: with the loss of Transformers' LabelSmoother; final_nll is not
+smoothed.
 "bert_base" is the encoder of "bert" saved without its head; its expectations are `pooled` [S, hidden] for the six.
 
 Every sequence of an encoder is computed in a padded batch with an attention mask, and the script fails if one by one,
@@ -36,7 +38,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
-from transformers.trainer_pt_utils import get_parameter_names
+from transformers.trainer_pt_utils import LabelSmoother, get_parameter_names
 
 VOCABULARY = 120
 FIRST_ID = 4  # ids below have a meaning in some family (padding, start, ...)
@@ -147,7 +149,8 @@ MULTI_LABEL = {
     ),
 }
 
-FROZEN_STEPS = 10
+FEW_STEPS = 10
+SMOOTHED = {"roberta": 0.1, "gpt2": 0.3}
 FROZEN = {
     # Frozen below, mixed, and trained above; trained below frozen ones and used twice.
     "roberta": ["roberta.embeddings.*", "*.layer.0.*", "*.layer.1.*.weight"],
@@ -360,42 +363,46 @@ def rows_of(tensors, name):
     return [tensors["train." + name][begin:end].long() for begin, end in zip(offsets, offsets[1:], strict=False)]
 
 
-def make_frozen(folder, patterns):
-    """Trains the checkpoint that is in `folder` as its expectations say, with frozen parameters."""
+def train_again(folder, frozen=(), smoother=None):
+    """Trains the checkpoint that is in `folder` as its expectations say, with frozen parameters or smoothed labels: the
+    history of its first steps, and the outputs for the six sequences then, by their name."""
     expected = load_file(folder / "expected.safetensors")
-    steps = json.loads((folder / "expected.json").read_text())["steps"][:FROZEN_STEPS]
+    steps = json.loads((folder / "expected.json").read_text())["steps"][:FEW_STEPS]
     is_language_model = "nll" in expected
     model_class = transformers.GPT2LMHeadModel if is_language_model else FIXTURES[folder.name][0]
     model = model_class.from_pretrained(folder, attn_implementation="eager").eval()
     for name, parameter in model.named_parameters():
-        parameter.requires_grad_(not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns))
+        parameter.requires_grad_(not any(fnmatch.fnmatchcase(name, pattern) for pattern in frozen))
     rows = rows_of(expected, "input_ids")
-    if is_language_model:
-        history = train(
-            model,
-            steps,
-            lambda batch: sum(token_nll(model, rows[row]).sum() for row in batch),
-            lambda batch: sum(len(rows[row]) - 1 for row in batch),
-        )
-    else:
-        labels = expected["train.labels"].long()
-        history = train(
-            model,
-            steps,
-            lambda batch: sum(loss_sum(model(rows[row][None]).logits, labels[row : row + 1]) for row in batch),
-            len,
-        )
+    labels = None if is_language_model else expected["train.labels"].long()
+
+    def loss_of(row):
+        if smoother is not None:
+            targets = rows[row][None] if is_language_model else labels[row : row + 1]
+            output = {"logits": model(rows[row][None]).logits}
+            return smoother(output, targets, shift_labels=is_language_model, num_items_in_batch=1)  # a sum
+        if is_language_model:
+            return token_nll(model, rows[row]).sum()
+        return loss_sum(model(rows[row][None]).logits, labels[row : row + 1])
+
+    def num_targets(batch):
+        return sum(len(rows[row]) - 1 for row in batch) if is_language_model else len(batch)
+
+    history = train(model, steps, lambda batch: sum(loss_of(row) for row in batch), num_targets)
     offsets = expected["offsets"].tolist()
     six = [expected["input_ids"][begin:end].long() for begin, end in zip(offsets, offsets[1:], strict=False)]
     with torch.no_grad():
         final = torch.cat([token_nll(model, ids) if is_language_model else model(ids[None]).logits for ids in six])
-    output = "final_nll" if is_language_model else "final_logits"
-    losses, norms, _ = history
-    tensors = {"losses": losses.float(), "gradient_norms": norms.float(), output: final}
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / "frozen.safetensors")
-    (folder / "frozen.json").write_text(json.dumps({"freeze": patterns}) + "\n")
+    return history, {"final_nll" if is_language_model else "final_logits": final}
+
+
+def write_again(folder, name, trained, facts):
+    (losses, norms, _), outputs = trained
+    tensors = {"losses": losses.float(), "gradient_norms": norms.float()} | outputs
+    save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, folder / f"{name}.safetensors")
+    (folder / f"{name}.json").write_text(json.dumps(facts) + "\n")
     print(
-        f"{folder.name}, frozen: norms {norms.min():.2f} to {norms.max():.2f}, loss {losses[0]:.4f} -> {losses[-1]:.4f}"
+        f"{folder.name}, {name}: norms {norms.min():.2f} to {norms.max():.2f}, loss {losses[0]:.4f} -> {losses[-1]:.4f}"
     )
 
 
@@ -431,7 +438,10 @@ def main():
         (out / name).mkdir(parents=True, exist_ok=True)
         make(out / name, model_class, config, seed)
     for name, patterns in FROZEN.items():
-        make_frozen(out / name, patterns)
+        write_again(out / name, "frozen", train_again(out / name, frozen=patterns), {"freeze": patterns})
+    for name, epsilon in SMOOTHED.items():
+        smoothed = train_again(out / name, smoother=LabelSmoother(epsilon))
+        write_again(out / name, "smoothed", smoothed, {"label_smoothing_factor": epsilon})
 
 
 if __name__ == "__main__":

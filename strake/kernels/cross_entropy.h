@@ -7,6 +7,10 @@
 
 // Softmax cross entropy of one target class per token, with its gradient by the logits x:
 //   nll = log(sum over c of exp(x_c)) - x_target,   gradient_c = scale (exp(x_c) / sum - [c = target])
+// With label smoothing e (Szegedy et al. 2016) the target is a distribution, which has 1 - e there and e / classes
+// everywhere:
+//   nll = log(sum) - (1 - e) x_target - e mean(x),   gradient_c = scale (exp(x_c) / sum - (1 - e) [c = target] - e /
+//   classes)
 // One thread computes a token from begin to end, so results do not depend on the number of threads.
 namespace strake::kernels {
 
@@ -17,6 +21,7 @@ struct CrossEntropyArgs {
   float* nll = nullptr;              // [tokens]
   T* gradient = nullptr;             // [tokens, classes], may be logits; or null: not wanted
   float scale = 1;                   // of the gradient
+  float smoothing = 0;               // in [0, 1]
   int64_t tokens = 0;
   int64_t classes = 0;
   int64_t stride = classes;  // of the rows of logits and gradient; what lies between rows may be overwritten

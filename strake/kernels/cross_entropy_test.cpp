@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "strake/core/error.h"
 #include "strake/kernels/test_values.h"
@@ -31,13 +32,14 @@ struct Result {
 constexpr float kScale = 0.125F;
 
 template <typename T>
-Result<T> run(const Problem<T>& problem, Isa isa) {
+Result<T> run(const Problem<T>& problem, Isa isa, float smoothing = 0) {
   Result<T> result{.nll = std::vector<float>(problem.targets.size()), .gradient = problem.logits};
   cross_entropy<T>({.logits = result.gradient.data(),  // in place
                     .targets = problem.targets.data(),
                     .nll = result.nll.data(),
                     .gradient = result.gradient.data(),
                     .scale = kScale,
+                    .smoothing = smoothing,
                     .tokens = problem.tokens,
                     .classes = problem.classes},
                    isa);
@@ -48,28 +50,41 @@ template <typename T>
 class CrossEntropy : public ::testing::Test {};
 TYPED_TEST_SUITE(CrossEntropy, StorageTypes);
 
+struct Expected {
+  std::vector<double> nll, gradient;
+};
+
+// The cross entropy of softmax and a distribution that has 1 - smoothing at the target and is even otherwise.
+template <typename T>
+Expected formula(const Problem<T>& problem, double smoothing) {
+  const std::vector<double> x = doubles(problem.logits);
+  const auto classes = static_cast<size_t>(problem.classes);
+  Expected result{.nll = std::vector<double>(problem.targets.size()), .gradient = std::vector<double>(x.size())};
+  for (size_t t = 0; t < problem.targets.size(); ++t) {
+    const std::span row = std::span(x).subspan(t * classes, classes);
+    double sum = 0;
+    for (const double logit : row) sum += std::exp(logit);
+    for (size_t c = 0; c < classes; ++c) {
+      const bool is_target = c == static_cast<size_t>(problem.targets[t]);
+      const double wanted = (is_target ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
+      result.nll[t] += wanted * (std::log(sum) - row[c]);
+      result.gradient[t * classes + c] = kScale * (std::exp(row[c]) / sum - wanted);
+    }
+  }
+  return result;
+}
+
 TYPED_TEST(CrossEntropy, IsTheFormulaInEveryRung) {
   for (const int64_t classes : {1, 2, 7, 8, 15, 16, 17, 120, 1024, 1030, 5003}) {
     const Problem<TypeParam> problem(5, classes);
-    const std::vector<double> x = doubles(problem.logits);
-    std::vector<double> nll(5);
-    std::vector<double> gradient(x.size());
-    for (size_t t = 0; t < 5; ++t) {
-      const auto first = x.begin() + static_cast<std::ptrdiff_t>(t) * classes;
-      const auto target = static_cast<size_t>(problem.targets[t]);
-      double sum = 0;
-      for (int64_t c = 0; c < classes; ++c) sum += std::exp(first[c]);
-      nll[t] = std::log(sum) - first[static_cast<std::ptrdiff_t>(target)];
-      for (size_t c = 0; c < static_cast<size_t>(classes); ++c) {
-        gradient[t * static_cast<size_t>(classes) + c] =
-            kScale * (std::exp(first[static_cast<std::ptrdiff_t>(c)]) / sum - (c == target ? 1 : 0));
+    for (const float smoothing : {0.0F, 0.1F, 1.0F}) {
+      const Expected want = formula(problem, smoothing);
+      for (const Isa isa : usable_rungs()) {
+        const std::string what = fmt::format("{} classes {} smoothing {}", to_string(isa), classes, smoothing);
+        const Result<TypeParam> got = run(problem, isa, smoothing);
+        expect_close(got.nll, want.nll, 4e-6, 1e-6, what);  // differences and sums of fp32 numbers up to 20
+        expect_close(got.gradient, want.gradient, 1e-6 * kScale, 4e-6 + kRounding<TypeParam>, what);
       }
-    }
-    for (const Isa isa : usable_rungs()) {
-      const std::string what = std::string(to_string(isa)) + " classes " + std::to_string(classes);
-      const Result<TypeParam> got = run(problem, isa);
-      expect_close(got.nll, nll, 4e-6, 1e-6, what);  // differences and sums of fp32 numbers up to 20
-      expect_close(got.gradient, gradient, 1e-6 * kScale, 4e-6 + kRounding<TypeParam>, what);
     }
   }
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <unistd.h>
 
 #include "strake/kernels/cuda/call.h"
 #include "strake/kernels/cuda/library.h"
@@ -20,6 +21,8 @@ int open_gpus() {
   }();
   return count;
 }
+
+bool may_have_gpus() { return ::access("/dev/nvidiactl", R_OK | W_OK) == 0; }
 
 void use_gpu(int number) {
   const kernels::cuda::CudaTable& table = kernels::cuda::library();

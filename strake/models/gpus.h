@@ -9,4 +9,7 @@ int open_gpus();
 // Makes one of them the calling thread's current device. After open_gpus().
 void use_gpu(int number);
 
+// Whether NVIDIA's driver is there, with GPUs that this process may open: for hints, as nothing is opened.
+bool may_have_gpus();
+
 }  // namespace strake::models

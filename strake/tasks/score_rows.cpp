@@ -228,6 +228,7 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
   log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", task.text(), threads,
             threads == 1 ? "" : "s", gpu ? kernels : describe_cpu(), model.precision,
             static_cast<double>(memory.weights) / 1e6, static_cast<double>(memory.activations) / 1e6);
+  if (!gpu && models::may_have_gpus()) log::info("computes on the processor; --device cuda: on this machine's GPU");
   return model;
 }
 

@@ -274,6 +274,9 @@ void log_environment(const TrainConfig& config, const TrainJob& job, const Launc
             launch.num_ranks == 1 ? "" : "s", launch.threads, launch.threads == 1 ? "" : "s",
             launch.num_ranks > 1 && launch.mpi && launch.mpi->shares_memory() ? ", which have memory in common" : "",
             describe_cpu(), matrix_products(config), config.training.precision_text());
+  if (!config.given.contains("device") && models::may_have_gpus()) {
+    log::info("computes on the processor; --device cuda: on this machine's GPUs");
+  }
 }
 
 void warn_of_crowded_cores(const TrainConfig& config, const Launch& launch) {

@@ -69,7 +69,7 @@ class CausalLmJob final : public TrainJob {
  public:
   CausalLmJob(const TrainConfig& config, Setup setup)
       : TrainJob(config, std::move(setup.inputs)),
-        model_(std::move(setup.model_config)),
+        model_(std::move(setup.model_config), config.training.label_smoothing_factor),
         block_size_(setup.block_size) {
     training::freeze_parameters(model_, config.training.frozen);
   }

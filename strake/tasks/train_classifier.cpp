@@ -175,6 +175,10 @@ Setup load_setup(const TrainConfig& config, int workers) {
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
   require_metric_of(labels.problem(), config.training);
+  const double smoothing = config.training.label_smoothing_factor;
+  require(smoothing == 0 || labels.problem() == models::ProblemType::kSingleLabelClassification, ErrorKind::kUsage,
+          "--label_smoothing_factor {} needs texts with one class each, and the problem is {}", smoothing,
+          to_string(labels.problem()));
   setup.inputs.train = load_split(splits.train, setup, labels);
   if (!splits.evaluation.paths.empty()) setup.inputs.evaluation = load_split(splits.evaluation, setup, labels);
   return setup;
@@ -183,7 +187,8 @@ Setup load_setup(const TrainConfig& config, int workers) {
 class ClassifierJob final : public TrainJob {
  public:
   ClassifierJob(const TrainConfig& config, Setup setup)
-      : TrainJob(config, std::move(setup.inputs)), model_(std::move(setup.model_config)) {
+      : TrainJob(config, std::move(setup.inputs)),
+        model_(std::move(setup.model_config), config.training.label_smoothing_factor) {
     training::freeze_parameters(model_, config.training.frozen);
   }
 

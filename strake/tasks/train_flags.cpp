@@ -125,6 +125,8 @@ std::vector<std::string> flags_without_effect(const TrainConfig& config) {
     tell("metric_for_best_model", printable(options.metric_for_best_model), why);
     tell("greater_is_better", options.greater_is_better.value_or(false), why);
     tell("eval_steps", options.eval_steps, why);
+    tell("eval_delay", options.eval_delay, why);
+    tell("eval_on_start", options.eval_on_start, why);
     tell("max_eval_samples", config.max_eval_samples, why);
   } else if (evaluation == training::Interval::kEpoch) {
     tell("eval_steps", options.eval_steps, "--eval_strategy is epoch");

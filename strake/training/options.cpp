@@ -121,6 +121,8 @@ void TrainingOptions::validate() const {
   require(max_tokens_per_batch >= 0, ErrorKind::kUsage, "--max_tokens_per_batch {} is negative", max_tokens_per_batch);
   require(weight_decay >= 0, ErrorKind::kUsage, "--weight_decay {} is negative", weight_decay);
   require(max_grad_norm >= 0, ErrorKind::kUsage, "--max_grad_norm {} is negative", max_grad_norm);
+  require(label_smoothing_factor >= 0 && label_smoothing_factor <= 1, ErrorKind::kUsage,
+          "--label_smoothing_factor {} is not in [0, 1]", label_smoothing_factor);
   require(warmup_steps >= 0, ErrorKind::kUsage, "--warmup_steps {} is negative", warmup_steps);
   require(eval_steps >= 0, ErrorKind::kUsage, "--eval_steps {} is negative", eval_steps);
   require_whole_steps(*this);
@@ -154,6 +156,7 @@ void TrainingOptions::validate_intervals() const {
           save_strategy, eval_strategy);
   const bool is_share = save_steps < 1 || (eval_steps > 0 ? eval_steps : logging_steps) < 1;
   if (max_steps > 0 || !is_share) step_intervals(std::max<int64_t>(1, max_steps));  // else the number is known later
+  require(eval_delay >= 0, ErrorKind::kUsage, "--eval_delay {} is negative", eval_delay);
   require(early_stopping_patience >= 0, ErrorKind::kUsage, "--early_stopping_patience {} is negative",
           early_stopping_patience);
   require(early_stopping_threshold >= 0, ErrorKind::kUsage, "--early_stopping_threshold {} is negative",

@@ -40,6 +40,7 @@ struct TrainingOptions {
   double adam_beta2 = 0.999;
   double adam_epsilon = 1e-8;
   double max_grad_norm = 1.0;
+  double label_smoothing_factor = 0.0;
   std::string lr_scheduler_type = "linear";
   std::string lr_scheduler_kwargs;
   double warmup_ratio = 0.0;
@@ -67,6 +68,8 @@ struct TrainingOptions {
   bool logging_first_step = false;
   std::string eval_strategy = "no";
   double eval_steps = 0;  // 0: logging_steps
+  double eval_delay = 0;  // steps or epochs, as eval_strategy says
+  bool eval_on_start = false;
   std::string save_strategy = "steps";
   double save_steps = 500;
   int64_t save_total_limit = 0;  // 0: keep all
@@ -124,6 +127,8 @@ struct TrainingOptions {
     visit("adam_beta2", self.adam_beta2, "decay of the second moment: AdamW, LAMB; of Lion's momentum");
     visit("adam_epsilon", self.adam_epsilon, "epsilon: AdamW, LAMB");
     visit("max_grad_norm", self.max_grad_norm, "clip the gradient's norm to this; 0: off");
+    visit("label_smoothing_factor", self.label_smoothing_factor,
+          "share of a target that is spread over all classes, in the losses of evaluations too; 0: off");
     visit("lr_scheduler_type", self.lr_scheduler_type,
           "linear, cosine, cosine_with_restarts, polynomial, constant, constant_with_warmup, inverse_sqrt, "
           "cosine_with_min_lr, cosine_warmup_with_min_lr, warmup_stable_decay, or DeepSpeed's WarmupLR, WarmupDecayLR, "
@@ -143,11 +148,24 @@ struct TrainingOptions {
           "parameters that keep their values, as shell patterns of Hugging Face names: "
           "roberta.embeddings.*,*.layer.[0-5].*");
     visit("train_only", self.frozen.train_only, "freeze all parameters but these: classifier.*");
+    visit_intervals(self, visit);
+  }
+
+  // Error (kUsage) naming the flags for values that make no sense or contradict each other.
+  void validate() const;
+
+ private:
+  // Of logging, evaluation, saving and early stopping.
+  template <typename Self, typename Visitor>
+  static void visit_intervals(Self& self, Visitor& visit) {
     visit("logging_strategy", self.logging_strategy, "no, steps or epoch");
     visit("logging_steps", self.logging_steps, "steps between log entries; below 1: a share of all steps");
     visit("logging_first_step", self.logging_first_step, "log the first step too");
     visit("eval_strategy", self.eval_strategy, "no, steps or epoch");
     visit("eval_steps", self.eval_steps, "steps between evaluations, or a share of all; 0: logging_steps");
+    visit("eval_delay", self.eval_delay,
+          "steps or, with --eval_strategy epoch, epochs before the first evaluation; one at the end is made anyway");
+    visit("eval_on_start", self.eval_on_start, "evaluate before the first step too");
     visit("save_strategy", self.save_strategy, "no, steps or epoch");
     visit("save_steps", self.save_steps, "steps between checkpoints; below 1: a share of all steps");
     visit(
@@ -165,12 +183,6 @@ struct TrainingOptions {
           "stop after so many evaluations without gain; 0: off");
     visit("early_stopping_threshold", self.early_stopping_threshold, "smallest gain that counts");
   }
-
-  // Error (kUsage) naming the flags for values that make no sense or contradict each other.
-  void validate() const;
-
- private:
-  // Of logging, evaluation, saving and early stopping.
   void validate_intervals() const;
 };
 

@@ -43,9 +43,9 @@ Json loss_scaling_values(const optim::LossScaling& scaling) {
 
 // "--learning_rate", but "momentum", which is said by parts of flags and of files.
 std::string shown(const std::string& key) {
-  constexpr std::array<std::string_view, 9> kFlags{"learning_rate",     "weight_decay",        "adam_beta1",
-                                                   "adam_beta2",        "adam_epsilon",        "max_grad_norm",
-                                                   "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps"};
+  constexpr std::array<std::string_view, 10> kFlags{
+      "learning_rate", "weight_decay",           "adam_beta1",        "adam_beta2",          "adam_epsilon",
+      "max_grad_norm", "label_smoothing_factor", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps"};
   if (key == "kernels") return "what computes, and so how sums are rounded,";
   return std::ranges::find(kFlags, key) != kFlags.end() ? "--" + key : key;
 }
@@ -60,6 +60,7 @@ Json step_settings(const TrainingOptions& options, int64_t total_steps) {
                 {"adam_beta2", optimizer.betas.second},
                 {"adam_epsilon", optimizer.epsilon},
                 {"max_grad_norm", options.max_grad_norm},
+                {"label_smoothing_factor", options.label_smoothing_factor},
                 {"lr_scheduler_type", options.lr_scheduler_type},
                 {"lr_scheduler_kwargs", options.lr_scheduler_kwargs},
                 {"warmup_steps", options.schedule_options(total_steps).warmup_steps},

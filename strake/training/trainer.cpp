@@ -98,6 +98,7 @@ TrainReport Trainer::run() {
   const auto start = Clock::now();
   return_freed_memory();  // of what was loaded
   try {
+    if (options_.eval_on_start && state_.step == 0) evaluate_now();
     while (state_.step < total_steps_ && !stop_ && !report_.is_interrupted) take_step();
   } catch (const Error& error) {
     keep_saved(error);
@@ -174,10 +175,9 @@ bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
       due(parse_interval(options_.logging_strategy, "logging_strategy"), history_.logging_steps, epoch_ended)) {
     log_training(step);
   }
-  const Interval evaluation = parse_interval(options_.eval_strategy, "eval_strategy");
   const Interval saving = parse_interval(options_.save_strategy, "save_strategy");
   const bool is_last = state_.step == total_steps_;
-  const bool evaluated = due(evaluation, history_.eval_steps, epoch_ended) || (is_last && evaluation != Interval::kNo);
+  const bool evaluated = evaluation_is_due(epoch_ended);
   const bool is_due = due(saving, history_.save_steps, epoch_ended);
   if (evaluated) evaluate_now();
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
@@ -198,6 +198,13 @@ bool Trainer::due(Interval interval, int64_t every, bool epoch_ended) const {
       return epoch_ended || state_.step == total_steps_;
   }
   return false;
+}
+
+bool Trainer::evaluation_is_due(bool epoch_ended) const {
+  const Interval interval = parse_interval(options_.eval_strategy, "eval_strategy");
+  if (interval != Interval::kNo && state_.step == total_steps_) return true;
+  const double passed = interval == Interval::kEpoch ? epoch_now() : static_cast<double>(state_.step);
+  return passed >= options_.eval_delay && due(interval, history_.eval_steps, epoch_ended);
 }
 
 double Trainer::epoch_now() const {

@@ -284,6 +284,11 @@ def test_metric_that_the_labels_do_not_have(place, label, metric, named):
     place.refuses(USAGE, place.train(metric_for_best_model=metric, label_column=label, dry_run=True), *named)
 
 
+def test_numbers_cannot_be_smoothed(place):
+    line = place.train(label_column="score", label_smoothing_factor=0.1)
+    place.refuses(USAGE, line, "--label_smoothing_factor 0.1 needs texts with one class each", "is regression")
+
+
 def test_a_single_class(place):
     table = place.table("one.parquet", [ROWS[0], ROWS[0]])
     place.refuses(DATA, place.train(train_file=table), f"{table}: column 'label' has 1 different labels", "at least 2")

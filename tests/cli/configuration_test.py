@@ -107,6 +107,8 @@ NO_EVALUATION = "nothing is evaluated without --validation_file and --eval_strat
         ({"metric_for_best_model": "f1"}, [f"--metric_for_best_model f1 has no effect: {NO_EVALUATION}"]),
         ({"greater_is_better": "true"}, [f"--greater_is_better true has no effect: {NO_EVALUATION}"]),
         ({"eval_steps": 5}, [f"--eval_steps 5 has no effect: {NO_EVALUATION}"]),
+        ({"eval_delay": 5}, [f"--eval_delay 5 has no effect: {NO_EVALUATION}"]),
+        ({"eval_on_start": True}, [f"--eval_on_start true has no effect: {NO_EVALUATION}"]),
         ({"eval_steps": 5} | BY_EPOCH, ["--eval_steps 5 has no effect: --eval_strategy is epoch"]),
         ({"metric_for_best_model": "f1", "greater_is_better": "true"} | BY_EPOCH, []),
         ({"eval_steps": 5} | BY_EPOCH | {"eval_strategy": "steps"}, []),

@@ -31,16 +31,19 @@ std::vector<int64_t> all_rows(const data::TokenDataset& dataset) {
 
 double largest_difference(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-std::unique_ptr<models::Model> make_model(const std::filesystem::path& folder) {
-  if (read_json(folder / "config.json", kMaxConfigBytes)["model_type"] == "gpt2") {
-    return std::make_unique<models::Gpt2>(models::read_gpt2_config(folder));
-  }
-  return std::make_unique<models::SequenceClassifier>(models::read_encoder_config(folder));
-}
+struct Changes {
+  training::FreezeRules frozen = {};
+  double label_smoothing = 0;
+};
 
-std::unique_ptr<models::Model> make_model(const std::filesystem::path& folder, const training::FreezeRules& frozen) {
-  auto model = make_model(folder);
-  training::freeze_parameters(*model, frozen);
+std::unique_ptr<models::Model> make_model(const std::filesystem::path& folder, const Changes& changes) {
+  std::unique_ptr<models::Model> model;
+  if (read_json(folder / "config.json", kMaxConfigBytes)["model_type"] == "gpt2") {
+    model = std::make_unique<models::Gpt2>(models::read_gpt2_config(folder), changes.label_smoothing);
+  } else {
+    model = std::make_unique<models::SequenceClassifier>(models::read_encoder_config(folder), changes.label_smoothing);
+  }
+  training::freeze_parameters(*model, changes.frozen);
   return model;
 }
 
@@ -56,17 +59,19 @@ class Gathered final : public models::ParameterSource {
 
 // A model in training on one rank.
 struct ParityRun {
-  explicit ParityRun(const ParityCase& parity, const training::FreezeRules& frozen = {})
+  explicit ParityRun(const ParityCase& parity, const Changes& changes = {})
       : options(parity.options()),
-        model(make_model(parity.folder, frozen)),
+        model(make_model(parity.folder, changes)),
         parameters(*model, comm, options),
         stepper(*model, parameters, comm, options) {
     training::read_model(*model, parameters, parity.folder);
   }
   // Logits, or negative log-likelihoods of a language model.
-  at::Tensor outputs(const data::TokenDataset& dataset) {
+  at::Tensor outputs(const data::TokenDataset& dataset) { return outputs(*model, dataset); }
+  // Of another model with the same parameters.
+  at::Tensor outputs(const models::Model& other, const data::TokenDataset& dataset) {
     Gathered source(parameters);
-    return models::forward(*model, source, data::collate(dataset, all_rows(dataset)));
+    return models::forward(other, source, data::collate(dataset, all_rows(dataset)));
   }
 
   training::TrainingOptions options;
@@ -128,14 +133,10 @@ INSTANTIATE_TEST_SUITE_P(Families, TransformersParity,
                                          "gpt2_untied"),
                          [](const auto& info) { return std::string(info.param); });
 
-class FrozenParity : public testing::TestWithParam<const char*> {};
-
-TEST_P(FrozenParity, TenStepsOfTrainingAPartAgreeWithin1e4) {
-  const ParityCase parity(GetParam());
-  const tensors::SafetensorsFile expected(parity.folder / "frozen.safetensors");
-  const Json facts = read_json(parity.folder / "frozen.json", kMaxConfigBytes);
-  const auto patterns = facts["freeze"].get<std::vector<std::string>>();
-  ParityRun run(parity, {.freeze = fmt::format("{}", fmt::join(patterns, ",")), .train_only = ""});
+// Ten steps of training that are another model's: `name`.safetensors has their expectations.
+void expect_same_training(const ParityCase& parity, const std::string& name, const Changes& changes) {
+  const tensors::SafetensorsFile expected(parity.folder / (name + ".safetensors"));
+  ParityRun run(parity, changes);
   const data::TokenDataset dataset = parity.dataset("train.");
   const optim::LearningRateSchedule schedule(run.options.schedule_options(run.options.max_steps));
   const at::Tensor losses = expected.read("losses");
@@ -148,10 +149,28 @@ TEST_P(FrozenParity, TenStepsOfTrainingAPartAgreeWithin1e4) {
     EXPECT_NEAR(report.gradient_norm, norms[i].item<double>(), 1e-3 * norms[i].item<double>()) << "step " << i + 1;
   }
   const std::string output = expected.tensors().contains("final_nll") ? "final_nll" : "final_logits";
-  EXPECT_LT(largest_difference(run.outputs(parity.dataset("")), expected.read(output)), 1e-3);
+  const auto plain = make_model(parity.folder, {});  // does not smooth its losses
+  EXPECT_LT(largest_difference(run.outputs(*plain, parity.dataset("")), expected.read(output)), 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FrozenParity, testing::Values("roberta", "gpt2"),
+class TrainingParity : public testing::TestWithParam<const char*> {
+ protected:
+  Json facts(const char* name) const { return read_json(parity_.folder / name, kMaxConfigBytes); }
+
+  ParityCase parity_{GetParam()};
+};
+
+TEST_P(TrainingParity, OfAPartAgreesWithin1e4) {
+  const auto patterns = facts("frozen.json")["freeze"].get<std::vector<std::string>>();
+  expect_same_training(parity_, "frozen",
+                       {.frozen = {.freeze = fmt::format("{}", fmt::join(patterns, ",")), .train_only = ""}});
+}
+
+TEST_P(TrainingParity, WithSmoothedLabelsAgreesWithin1e4) {
+  expect_same_training(parity_, "smoothed", {.label_smoothing = facts("smoothed.json")["label_smoothing_factor"]});
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, TrainingParity, testing::Values("roberta", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
 class EngineParity : public testing::TestWithParam<const char*> {};

@@ -10,6 +10,7 @@ from tiny_models import make_language_model, reviews, write_table
 MICRO_BATCHES = 4
 SETTINGS = {
     "plain": {},
+    "smoothed": {"label_smoothing_factor": 0.1},
     "clipped": {"max_grad_norm": 0.05},
     "bf16": {"bf16": True},
     "fp16": {"fp16": True},

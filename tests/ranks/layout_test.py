@@ -21,6 +21,7 @@ from tiny_models import (
 MICRO_BATCHES = 4
 SETTINGS = {
     "plain": {},
+    "smoothed": {"label_smoothing_factor": 0.1},
     "clipped": {"max_grad_norm": 0.5},
     "unclipped": {"max_grad_norm": 0},
     "by_tokens": {"max_tokens_per_batch": 60, "per_device_train_batch_size": None},

@@ -466,7 +466,8 @@ std::vector<T> narrowed(const std::vector<T>& values, int64_t stride, int64_t co
 
 TYPED_TEST(CudaKernels, TakeCrossEntropy) {
   using T = TypeParam;
-  for (const int64_t classes : {1, 2, 257, 1500, 5003}) {
+  for (const auto& [classes, smoothing] :
+       {std::pair{int64_t{1}, 0.0F}, {2, 0.1F}, {257, 0.0F}, {1500, 0.0F}, {5003, 0.3F}}) {
     for (const int64_t stride : {classes, (classes + 15) / 16 * 16}) {
       const int64_t tokens = 7;
       const auto logits = random_values<T>(tokens * stride, 1, 3.0F);
@@ -478,6 +479,7 @@ TYPED_TEST(CudaKernels, TakeCrossEntropy) {
                                .nll = nll.data(),
                                .gradient = gradient.data(),
                                .scale = 0.5F,
+                               .smoothing = smoothing,
                                .tokens = tokens,
                                .classes = classes,
                                .stride = stride};

@@ -61,8 +61,10 @@ __global__ void join_kernel(const float* partials, int64_t chunks, int64_t width
 struct SumOfExponentials {
   float largest = -FLT_MAX;
   float sum = 0;
+  float of_logits = 0;  // the sum of x
 
   __device__ void take(float x) {
+    of_logits += x;
     if (x > largest) {
       sum *= exp2_approximately((largest - x) * kLog2E);
       largest = x;
@@ -74,7 +76,7 @@ struct SumOfExponentials {
 // A block has a token. The gradient may go over the logits.
 template <typename T>
 __global__ void cross_entropy_kernel(CrossEntropyArgs<T> args, bool aligned) {
-  __shared__ float shared[2][kThreads / kWarp];
+  __shared__ float shared[3][kThreads / kWarp];
   constexpr int kCount = Chunk<T>::kCount;
   const int64_t token = blockIdx.x;
   const T* const x = args.logits + token * args.stride;
@@ -89,7 +91,14 @@ __global__ void cross_entropy_kernel(CrossEntropyArgs<T> args, bool aligned) {
   }
   const float largest = block_max(own.largest, shared[0]);
   const float sum = block_sum(own.sum * exp2_approximately((own.largest - largest) * kLog2E), shared[1]);
-  if (threadIdx.x == 0) args.nll[token] = logf(sum) + (largest - wide(x[target]));
+  const float share = args.smoothing / static_cast<float>(args.classes);
+  const float of_logits = args.smoothing == 0 ? 0 : share * block_sum(own.of_logits, shared[2]);
+  if (threadIdx.x == 0) {
+    const float of_target = largest - wide(x[target]);
+    args.nll[token] =
+        logf(sum) +
+        (args.smoothing == 0 ? of_target : (1 - args.smoothing) * of_target + (args.smoothing * largest - of_logits));
+  }
   if (args.gradient == nullptr) return;
   __syncthreads();  // the target's logit was read
   T* const gradient = args.gradient + token * args.stride;
@@ -100,7 +109,7 @@ __global__ void cross_entropy_kernel(CrossEntropyArgs<T> args, bool aligned) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const float probability = exp2_approximately((wide(chunk.at[i]) - largest) * kLog2E) * inverse;
-      out.at[i] = narrow<T>(args.scale * (probability - (c + i == target ? 1.0F : 0.0F)));
+      out.at[i] = narrow<T>(args.scale * (probability - share - (c + i == target ? 1.0F - args.smoothing : 0.0F)));
     }
     store_chunk(gradient + c, out, args.classes - c, aligned);
   }

@@ -22,7 +22,7 @@
 namespace strake::kernels::cuda {
 
 // Raised by any change of this header or of a struct that it names.
-inline constexpr uint32_t kTableVersion = 6;
+inline constexpr uint32_t kTableVersion = 7;
 inline constexpr const char* kTableSymbol = "strake_cuda_table";
 
 // Head sizes that attention has kernels for.

@@ -13,7 +13,8 @@ namespace strake::models {
 namespace {
 
 // Of all sequences.
-at::Tensor sum_of_losses(ProblemType problem, const at::Tensor& logits, const at::Tensor& labels) {
+at::Tensor sum_of_losses(ProblemType problem, const at::Tensor& logits, const at::Tensor& labels,
+                         double label_smoothing) {
   switch (problem) {
     case ProblemType::kRegression:
       return at::mse_loss(logits.squeeze(1), labels, at::Reduction::Sum);
@@ -23,12 +24,14 @@ at::Tensor sum_of_losses(ProblemType problem, const at::Tensor& logits, const at
     case ProblemType::kSingleLabelClassification:
       break;
   }
-  return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum);
+  constexpr int64_t kNoIgnoredLabel = -100;
+  return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum, kNoIgnoredLabel, label_smoothing);
 }
 
 }  // namespace
 
-SequenceClassifier::SequenceClassifier(EncoderConfig config) : config_(std::move(config)) {
+SequenceClassifier::SequenceClassifier(EncoderConfig config, double label_smoothing)
+    : config_(std::move(config)), label_smoothing_(label_smoothing) {
   const EncoderFamily& family = find_family(config_.model_type, "config.json");
   uint32_t site = 1;
   add(std::make_unique<EmbeddingsBlock>(config_, family.names, site++));
@@ -46,7 +49,7 @@ std::string SequenceClassifier::checkpoint_prefix() const {
 }
 
 at::Tensor SequenceClassifier::loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const {
-  return sum_of_losses(config_.problem(), logits.to(at::kFloat), labels) / divisor;
+  return sum_of_losses(config_.problem(), logits.to(at::kFloat), labels, label_smoothing_) / divisor;
 }
 
 }  // namespace strake::models

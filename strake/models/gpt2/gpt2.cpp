@@ -8,13 +8,13 @@
 
 namespace strake::models {
 
-Gpt2::Gpt2(Gpt2Config config) : config_(std::move(config)) {
+Gpt2::Gpt2(Gpt2Config config, double label_smoothing) : config_(std::move(config)) {
   uint32_t site = 1;
   add(std::make_unique<Gpt2EmbeddingsBlock>(config_, site++));
   for (int64_t layer = 0; layer < config_.num_layers; ++layer, site += Gpt2LayerBlock::kSites) {
     add(std::make_unique<Gpt2LayerBlock>(config_, layer, site));
   }
-  add(std::make_unique<Gpt2LanguageHeadBlock>(config_));
+  add(std::make_unique<Gpt2LanguageHeadBlock>(config_, label_smoothing));
 }
 
 at::Tensor Gpt2::loss(const at::Tensor& nll, const at::Tensor& /*labels*/, double divisor) const {

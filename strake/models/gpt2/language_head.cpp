@@ -6,10 +6,11 @@
 
 namespace strake::models {
 
-Gpt2LanguageHeadBlock::Gpt2LanguageHeadBlock(const Gpt2Config& config)
+Gpt2LanguageHeadBlock::Gpt2LanguageHeadBlock(const Gpt2Config& config, double label_smoothing)
     : Block("head"),
       vocab_size_(config.vocab_size),
       layer_norm_eps_(config.layer_norm_eps),
+      label_smoothing_(static_cast<float>(label_smoothing)),
       norm_(add_norm("head.norm", "transformer.ln_f", config.hidden_size)) {
   if (config.tie_word_embeddings) {
     projection_ = parameters().size() + tie({.block = 0, .parameter = Gpt2EmbeddingsBlock::kWord});
@@ -24,7 +25,7 @@ Gpt2LanguageHeadBlock::Gpt2LanguageHeadBlock(const Gpt2Config& config)
 at::Tensor Gpt2LanguageHeadBlock::forward(const Parameters& p, const at::Tensor& input,
                                           const StepContext& context) const {
   const at::Tensor normed = layers::layer_norm(input, {p[norm_.weight], p[norm_.bias], layer_norm_eps_}, context);
-  return layers::token_nll(normed, p[projection_], context);
+  return layers::token_nll(normed, p[projection_], context, label_smoothing_);
 }
 
 PlannedTensor Gpt2LanguageHeadBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {

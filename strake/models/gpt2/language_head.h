@@ -9,7 +9,7 @@ namespace strake::models {
 // the first of its sequence, fp32 [T - S]. Logits of all tokens are never there at once.
 class Gpt2LanguageHeadBlock final : public Block {
  public:
-  explicit Gpt2LanguageHeadBlock(const Gpt2Config& config);
+  Gpt2LanguageHeadBlock(const Gpt2Config& config, double label_smoothing);
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
   PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
@@ -17,6 +17,7 @@ class Gpt2LanguageHeadBlock final : public Block {
  private:
   int64_t vocab_size_;
   double layer_norm_eps_;
+  float label_smoothing_;
   Affine norm_;
   size_t projection_;
 };

@@ -166,10 +166,13 @@ TEST_F(LayerGradients, OfResidualSumAndNormAgreeWithDifferences) {
 
 TEST_F(LayerGradients, OfTokenNllAgreeWithDifferences) {
   const StepContext context{.batch = batch_, .dropout_key = {}, .loss_divisor = 4};
-  const LayerUnderTest layer{{wave({8, 6}, 1)}, {wave({11, 6}, 2)}, [&](const auto& x, const Parameters& p) {
-                               return token_nll(x[0], p[0], context).sum() / context.loss_divisor;
-                             }};
-  check_gradients(layer, at::ones({}));
+  for (const float smoothing : {0.0F, 0.3F}) {
+    SCOPED_TRACE(smoothing);
+    const LayerUnderTest layer{{wave({8, 6}, 1)}, {wave({11, 6}, 2)}, [&](const auto& x, const Parameters& p) {
+                                 return token_nll(x[0], p[0], context, smoothing).sum() / context.loss_divisor;
+                               }};
+    check_gradients(layer, at::ones({}));
+  }
 }
 
 // 2999 targets, which are three chunks.

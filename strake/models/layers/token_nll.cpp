@@ -105,7 +105,7 @@ void add_planned_part(PlannedGraph& graph, const PlannedTensor& part, PlannedTen
 
 }  // namespace
 
-at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context) {
+at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context, float smoothing) {
   const Predictions predictions = predictions_of(context.batch);
   const at::Tensor nll = at::empty({predictions.count}, hidden.options().dtype(at::kFloat));
   const bool takes_state_gradient = hidden.requires_grad();
@@ -131,6 +131,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
                                    .nll = nll.mutable_data_ptr<float>() + begin,
                                    .gradient = recording ? storage<T>(logits) : nullptr,
                                    .scale = static_cast<float>(node->scale),
+                                   .smoothing = smoothing,
                                    .tokens = count,
                                    .classes = logits.size(1),
                                    .stride = logits.stride(0),
