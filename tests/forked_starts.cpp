@@ -79,10 +79,13 @@ size_t threads() {
   return static_cast<size_t>(std::ranges::distance(std::filesystem::directory_iterator("/proc/self/task")));
 }
 
-// Answers a request with the process's number, and later with its exit status as waitpid() gives it.
+// Says that it is ready, by a number, and answers each request with the process's number, and later with its exit
+// status as waitpid() gives it.
 int serve(int /*argc*/, char** /*argv*/, char** /*environment*/) {
   if (threads() != 1) give_up("a library has started a thread, which a fork would not have");
   const int socket = std::atoi(std::getenv("STRAKE_TEST_STARTS"));
+  constexpr int kReady = 0;
+  if (::send(socket, &kReady, sizeof(kReady), MSG_NOSIGNAL) < 0) give_up("cannot say that it is ready");
   std::vector<char> text(size_t{1} << 20);
   Request request;
   while (receive(socket, text, request)) {

@@ -60,9 +60,10 @@ def command(verb, *positional, **flags):
 
 @functools.cache
 def forked_starts():
-    """None without the library that it needs, as the tests under sanitizers are."""
+    """None without the library that it needs, as the tests under sanitizers are, or where the program's forbid it."""
     library = os.environ.get("STRAKE_FORKED_STARTS")
-    return ForkedStarts(library, BINARY, environment()) if library else None
+    starts = ForkedStarts(library, BINARY, environment()) if library else None
+    return starts if starts and starts.is_ready else None
 
 
 def run(line, timeout=60, env=None, **options):
