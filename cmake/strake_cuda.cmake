@@ -33,7 +33,8 @@ function(strake_cuda_library)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${stem}.o)
     add_custom_command(OUTPUT ${object}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/cuda
-      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${STRAKE_NVCC} ${options} -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
+      COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${STRAKE_NVCC} ${options} -MD -MF ${object}.d
+              -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
       DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${source} DEPFILE ${object}.d VERBATIM
       COMMENT "Building CUDA object ${stem}.o")
     list(APPEND objects ${object})

@@ -9,8 +9,8 @@
 //   nll = log(sum over c of exp(x_c)) - x_target,   gradient_c = scale (exp(x_c) / sum - [c = target])
 // With label smoothing e (Szegedy et al. 2016) the target is a distribution, which has 1 - e there and e / classes
 // everywhere:
-//   nll = log(sum) - (1 - e) x_target - e mean(x),   gradient_c = scale (exp(x_c) / sum - (1 - e) [c = target] - e /
-//   classes)
+//   nll = log(sum) - (1 - e) x_target - e mean(x)
+//   gradient_c = scale (exp(x_c) / sum - (1 - e) [c = target] - e / classes)
 // One thread computes a token from begin to end, so results do not depend on the number of threads.
 namespace strake::kernels {
 

@@ -81,6 +81,19 @@ struct ParityRun {
   training::Stepper stepper;
 };
 
+// The first steps of the fixture's run, one per loss.
+void expect_same_steps(ParityRun& run, const ParityCase& parity, const at::Tensor& losses, const at::Tensor& norms) {
+  const data::TokenDataset dataset = parity.dataset("train.");
+  const optim::LearningRateSchedule schedule(run.options.schedule_options(run.options.max_steps));
+  for (int64_t i = 0; i < losses.numel(); ++i) {
+    const data::GlobalStep step{.micro_batches = parity.settings["steps"][i].get<std::vector<data::MicroBatch>>(),
+                                .next = {}};
+    const auto report = run.stepper.run(dataset, step, {.number = i + 1, .learning_rate = schedule.at(i)});
+    EXPECT_NEAR(report.loss, losses[i].item<double>(), 1e-4) << "step " << i + 1;
+    EXPECT_NEAR(report.gradient_norm, norms[i].item<double>(), 1e-3 * norms[i].item<double>()) << "step " << i + 1;
+  }
+}
+
 class TransformersParity : public testing::TestWithParam<const char*> {
  protected:
   ParityCase parity_{GetParam()};
@@ -111,19 +124,10 @@ TEST_P(TransformersParity, EveryGradientAgreesWithin1e4) {
 }
 
 TEST_P(TransformersParity, TwentyStepsOfTrainingAgreeWithin1e4) {
-  const data::TokenDataset dataset = parity_.dataset("train.");
   ParityRun run(parity_);
-  const optim::LearningRateSchedule schedule(run.options.schedule_options(run.options.max_steps));
   const at::Tensor losses = parity_.expected.read("train.losses");
-  const at::Tensor norms = parity_.expected.read("train.gradient_norms");
   ASSERT_EQ(losses.numel(), run.options.max_steps);
-  for (int64_t i = 0; i < losses.numel(); ++i) {
-    const data::GlobalStep step{.micro_batches = parity_.settings["steps"][i].get<std::vector<data::MicroBatch>>(),
-                                .next = {}};
-    const auto report = run.stepper.run(dataset, step, {.number = i + 1, .learning_rate = schedule.at(i)});
-    EXPECT_NEAR(report.loss, losses[i].item<double>(), 1e-4) << "step " << i + 1;
-    EXPECT_NEAR(report.gradient_norm, norms[i].item<double>(), 1e-3 * norms[i].item<double>()) << "step " << i + 1;
-  }
+  expect_same_steps(run, parity_, losses, parity_.expected.read("train.gradient_norms"));
   const data::TokenDataset six = parity_.dataset("");
   EXPECT_LT(largest_difference(run.outputs(six), parity_.expected.read("train.final_" + output_name_)), 1e-3);
 }
@@ -133,21 +137,11 @@ INSTANTIATE_TEST_SUITE_P(Families, TransformersParity,
                                          "gpt2_untied"),
                          [](const auto& info) { return std::string(info.param); });
 
-// Ten steps of training that are another model's: `name`.safetensors has their expectations.
+// Ten steps of the run with `changes`, whose expectations are in `name`.safetensors.
 void expect_same_training(const ParityCase& parity, const std::string& name, const Changes& changes) {
   const tensors::SafetensorsFile expected(parity.folder / (name + ".safetensors"));
   ParityRun run(parity, changes);
-  const data::TokenDataset dataset = parity.dataset("train.");
-  const optim::LearningRateSchedule schedule(run.options.schedule_options(run.options.max_steps));
-  const at::Tensor losses = expected.read("losses");
-  const at::Tensor norms = expected.read("gradient_norms");
-  for (int64_t i = 0; i < losses.numel(); ++i) {
-    const data::GlobalStep step{.micro_batches = parity.settings["steps"][i].get<std::vector<data::MicroBatch>>(),
-                                .next = {}};
-    const auto report = run.stepper.run(dataset, step, {.number = i + 1, .learning_rate = schedule.at(i)});
-    EXPECT_NEAR(report.loss, losses[i].item<double>(), 1e-4) << "step " << i + 1;
-    EXPECT_NEAR(report.gradient_norm, norms[i].item<double>(), 1e-3 * norms[i].item<double>()) << "step " << i + 1;
-  }
+  expect_same_steps(run, parity, expected.read("losses"), expected.read("gradient_norms"));
   const std::string output = expected.tensors().contains("final_nll") ? "final_nll" : "final_logits";
   const auto plain = make_model(parity.folder, {});  // does not smooth its losses
   EXPECT_LT(largest_difference(run.outputs(*plain, parity.dataset("")), expected.read(output)), 1e-3);

@@ -466,8 +466,15 @@ std::vector<T> narrowed(const std::vector<T>& values, int64_t stride, int64_t co
 
 TYPED_TEST(CudaKernels, TakeCrossEntropy) {
   using T = TypeParam;
-  for (const auto& [classes, smoothing] :
-       {std::pair{int64_t{1}, 0.0F}, {2, 0.1F}, {257, 0.0F}, {1500, 0.0F}, {5003, 0.3F}}) {
+  for (const auto& [classes, smoothing] : {std::pair{int64_t{1}, 0.0F},
+                                           {2, 0.0F},
+                                           {257, 0.0F},
+                                           {1500, 0.0F},
+                                           {5003, 0.0F},
+                                           {1, 0.1F},
+                                           {2, 0.1F},
+                                           {257, 1.0F},
+                                           {5003, 0.3F}}) {
     for (const int64_t stride : {classes, (classes + 15) / 16 * 16}) {
       const int64_t tokens = 7;
       const auto logits = random_values<T>(tokens * stride, 1, 3.0F);
@@ -490,7 +497,7 @@ TYPED_TEST(CudaKernels, TakeCrossEntropy) {
       args.logits = logits_there.data(), args.targets = targets_there.data(), args.nll = nll_there.data();
       args.gradient = logits_there.data();  // over its input
       cross_entropy<T>(args, this->place_);
-      const std::string what = std::to_string(classes) + " classes, stride " + std::to_string(stride);
+      const std::string what = fmt::format("{} classes, stride {}, smoothing {}", classes, stride, smoothing);
       this->expect_same(nll_there, nll, what);
       expect_close(narrowed(logits_there.values(), stride, classes), doubles(narrowed(gradient, stride, classes)),
                    kAbsolute, kRelative<T>, what);
