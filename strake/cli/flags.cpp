@@ -163,6 +163,17 @@ void require_toml(const std::string& text, const std::string& file) {
           is_json || file.ends_with(".json") ? "JSON" : "YAML");
 }
 
+// Of a device or a pipe as well, which may have no end.
+std::string text_of(std::istream& input, const std::string& file) {
+  std::string text(kMaxConfigBytes + 1, '\0');
+  input.read(text.data(), static_cast<std::streamsize>(text.size()));
+  require(!input.bad(), ErrorKind::kIo, "--config {}: cannot be read", printable(file));
+  text.resize(static_cast<size_t>(input.gcount()));
+  require(text.size() <= kMaxConfigBytes, ErrorKind::kUsage, "--config {}: more than {} bytes", printable(file),
+          kMaxConfigBytes);
+  return text;
+}
+
 // --config files hold flags by name and nothing else.
 class FlagFile final : public CLI::ConfigTOML {
  public:
@@ -170,7 +181,7 @@ class FlagFile final : public CLI::ConfigTOML {
 
   std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
     const auto file = app_.get_config_ptr()->as<std::string>();
-    const std::string text(std::istreambuf_iterator<char>(input), {});
+    const std::string text = text_of(input, file);
     require_toml(text, file);
     std::map<const CLI::Option*, std::string> keys;
     std::vector<CLI::ConfigItem> items;

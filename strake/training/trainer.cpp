@@ -98,7 +98,7 @@ TrainReport Trainer::run() {
   const auto start = Clock::now();
   return_freed_memory();  // of what was loaded
   try {
-    if (options_.eval_on_start && state_.step == 0) evaluate_now();
+    if (options_.eval_on_start && evaluates() && state_.step == 0) evaluate_now();
     while (state_.step < total_steps_ && !stop_ && !report_.is_interrupted) take_step();
   } catch (const Error& error) {
     keep_saved(error);
@@ -200,9 +200,11 @@ bool Trainer::due(Interval interval, int64_t every, bool epoch_ended) const {
   return false;
 }
 
+bool Trainer::evaluates() const { return parse_interval(options_.eval_strategy, "eval_strategy") != Interval::kNo; }
+
 bool Trainer::evaluation_is_due(bool epoch_ended) const {
   const Interval interval = parse_interval(options_.eval_strategy, "eval_strategy");
-  if (interval != Interval::kNo && state_.step == total_steps_) return true;
+  if (evaluates() && state_.step == total_steps_) return true;
   const double passed = interval == Interval::kEpoch ? epoch_now() : static_cast<double>(state_.step);
   return passed >= options_.eval_delay && due(interval, history_.eval_steps, epoch_ended);
 }

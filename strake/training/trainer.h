@@ -119,6 +119,7 @@ class Trainer {
   void finish(double seconds);
   void log_entry(Json entry);
   double epoch_now() const;
+  bool evaluates() const;
   bool evaluation_is_due(bool epoch_ended) const;
   bool due(Interval interval, int64_t every, bool epoch_ended) const;
 

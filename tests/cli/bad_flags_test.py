@@ -330,6 +330,14 @@ def test_missing_configuration_file(tmp_path):
     refuses(tmp_path, line("train", TRAIN | {"config": "none.toml"}), "none.toml")
 
 
+@pytest.mark.parametrize(
+    ("device", "code", "named"),
+    [("/dev/zero", USAGE, "more than 16777216 bytes"), ("/proc/self/mem", FILE, "cannot be read")],
+)
+def test_configuration_without_an_end(tmp_path, device, code, named):
+    refuses(tmp_path, line("train", TRAIN | {"config": device}), f"--config {device}: {named}", code=code)
+
+
 # Environment
 
 

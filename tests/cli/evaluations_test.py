@@ -124,3 +124,9 @@ def test_losses_of_smoothed_labels_are_those_of_evaluations_too(folder, tmp_path
         ends[factor] = [entry["eval_loss"] for entry in metrics(tmp_path / str(factor)) if "eval_loss" in entry]
     assert ends[0][0] == pytest.approx(ends[0.5][0], rel=0.1)
     assert ends[0][-1] < 0.2 < ends[0.5][-1]  # half of two labels: at least 0.562
+
+
+def test_without_evaluations_there_is_none_at_the_start(folder, tmp_path):
+    said = train(folder, tmp_path, eval_on_start=True, max_steps=2).err
+    assert "--eval_on_start true has no effect" in said
+    assert not any("eval_loss" in entry for entry in metrics(tmp_path))
