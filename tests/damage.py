@@ -4,8 +4,9 @@ import contextlib
 import json
 
 NUMBERS = [0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1]
-VALUES = [None, True, -1, 0, 1, 2**31, 2**53, 2**63, 2**64, -(2**63), 0.5, -0.0, 1e-320, 1e308, "", "x", "\u0000", "\u00e9"]
-VALUES += ["[UNK]", "a" * 5000, "../../x", "/dev/zero", [], {}, [[]], [None], {"": 0}, [0] * 3000, ["a", "a"]]
+VALUES = [None, True, -1, 0, 1, 2**31, 2**53, 2**63, 2**64, -(2**63), 0.5, -0.0, 1e-320, 1e308]
+VALUES += ["", "x", "\u0000", "\u00e9", "[UNK]", "a" * 5000, "../../x", "/dev/zero"]
+VALUES += [[], {}, [[]], [None], {"": 0}, [0] * 3000, ["a", "a"]]
 
 
 def damaged(content, source):
