@@ -204,7 +204,7 @@ bool Trainer::evaluates() const { return parse_interval(options_.eval_strategy, 
 
 bool Trainer::evaluation_is_due(bool epoch_ended) const {
   const Interval interval = parse_interval(options_.eval_strategy, "eval_strategy");
-  if (evaluates() && state_.step == total_steps_) return true;
+  if (interval != Interval::kNo && state_.step == total_steps_) return true;
   const double passed = interval == Interval::kEpoch ? epoch_now() : static_cast<double>(state_.step);
   return passed >= options_.eval_delay && due(interval, history_.eval_steps, epoch_ended);
 }

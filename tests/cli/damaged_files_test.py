@@ -43,7 +43,7 @@ def model_files(folder):
 
 
 def changes(kind, files):
-    """(file, content with a change), again and again; the file itself is as before afterwards."""
+    """Yields each file while it has a change; afterwards it is as before."""
     source = random.Random(f"{SEED} {kind}")
     for _ in range(DAMAGES):
         file = source.choice(files)

@@ -1,4 +1,4 @@
-"""Command lines that are drawn at random end as done or as the user's mistake: not as an internal error, nor never.
+"""Command lines that are drawn at random end, and end as done or as the user's mistake.
 
 STRAKE_FLAG_DRAWS says how many are drawn of every verb (150), STRAKE_FLAG_SEED which."""
 
