@@ -85,9 +85,8 @@ def damaged_json(document, source):
     if kind == 0:
         del container[key]
     elif kind == 1 and isinstance(container, dict):
-        container[source.choice(["", "x", *[other for _, other in places if isinstance(other, str)]])] = container.pop(
-            key
-        )
+        names = [other for _, other in places if isinstance(other, str)]
+        container[source.choice(["", "x", *names])] = container.pop(key)
     elif kind == 2:
         other, other_key = source.choice(places)
         container[key] = json.loads(json.dumps(other[other_key]))

@@ -17,31 +17,9 @@ SEED = int(os.environ.get("STRAKE_FLAG_SEED", "1"))
 SWITCHES = [True, "", "true", "false", "no", "0", "1", "auto", "none", "null"]
 NUMBERS = ["2", "3", "7", "-1", "0.5", "1.5", "-0.0", "nan", "inf", "1e999", "1e-400", "1e3", "0x10", " 1", "1 ", "+1"]
 NUMBERS += ["99999999999999999999", "-9223372036854775808", "1/2", "2/1", "0/0", "1/99999999999"]
-NAMES = [
-    "steps",
-    "epoch",
-    "bf16",
-    "int8",
-    "cosine",
-    "lion",
-    "full_shard",
-    "full_shard auto_wrap offload",
-    "mean",
-    "cls",
-]
-NAMES += [
-    "text",
-    "label",
-    "score",
-    "text,label",
-    "text text",
-    "LABEL_0",
-    "BertLayer",
-    "cpu",
-    "cuda:99",
-    "train",
-    "latin-1",
-]
+NAMES = ["steps", "epoch", "bf16", "int8", "cosine", "lion", "full_shard", "full_shard auto_wrap offload", "mean"]
+NAMES += ["cls", "text", "label", "score", "text,label", "text text", "LABEL_0", "BertLayer", "cpu", "cuda:99", "train"]
+NAMES += ["latin-1"]
 TEXTS = ["{}", '{"x": 1}', "[]", "a" * 5000, "\u00e9\u2028", "\x01\x02", "%s%n", ".*", "(", "[", "(a+)+$"]
 PATHS = [".", "..", "../x", "new", "base", "classifier", "train.parquet", "texts.txt", "base/config.json"]
 ENDLESS = ["/dev/zero", "/proc/self/mem"]  # to be read
@@ -83,9 +61,10 @@ def test_any_flags(inputs, tmp_path, verb):
     flags = sorted(set(re.findall(r"--([a-z_0-9]+)", strake(verb, "--help").out)))
     assert len(flags) >= 8
     source = random.Random(f"{SEED} {verb}")
-    for number in range(DRAWS):
+    for _ in range(DRAWS):
         # One more above it, for what is written into `..`; whatever the last one overwrote is whole again.
-        folder = shutil.copytree(inputs, tmp_path / str(number) / "here")
+        shutil.rmtree(tmp_path / "above", ignore_errors=True)
+        folder = shutil.copytree(inputs, tmp_path / "above" / "here")
         drawn = {flag: value_of(source, flag) for flag in source.sample(flags, source.choice([1, 1, 2, 3]))}
         line = command(verb, **(source.choice(LINES[verb]) | drawn))
         outcome = run(line, cwd=folder)
