@@ -49,7 +49,7 @@ asan: ## Run the tests under AddressSanitizer, LeakSanitizer and UndefinedBehavi
 tsan: ## Run the tests of what threads share under ThreadSanitizer
 	@tools/setup.sh build
 	@cmake --preset tsan >/dev/null
-	@cmake --build --preset tsan -j $(JOBS) --target core_tests comm_tests data_text_pipeline_test data_task_queue_test kernels_packed_weights_test
+	@cmake --build --preset tsan -j $(JOBS) --target core_tests comm_tests data_tests kernels_tests
 	@ctest --preset tsan
 
 clean: ## Remove build folders (the virtual environment stays)

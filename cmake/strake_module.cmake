@@ -1,6 +1,6 @@
 # strake_module(<name> SOURCES ... [TESTS ...] [DEPENDS modules...] [LINKS libs...] [PRIVATE_LINKS libs...])
 # One folder = one static library strake::<name> = one entry in the dependency graph that tools/check_layers.py checks.
-# foo_test.cpp under TESTS becomes the ctest "<name>.foo_test"; the target <name>_tests builds all of them.
+# The TESTS are one program, <name>_tests; foo_test.cpp becomes the ctest "<name>.foo_test".
 function(strake_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;TESTS;DEPENDS;LINKS;PRIVATE_LINKS")
   add_library(strake_${name} STATIC ${arg_SOURCES})
@@ -11,12 +11,15 @@ function(strake_module name)
   target_compile_features(strake_${name} PUBLIC cxx_std_20)
   target_link_libraries(strake_${name} PUBLIC ${arg_DEPENDS} ${arg_LINKS} PRIVATE $<BUILD_INTERFACE:strake_warnings>
                         ${arg_PRIVATE_LINKS})
-  if(STRAKE_BUILD_TESTS)
-    add_custom_target(${name}_tests)
+  if(STRAKE_BUILD_TESTS AND arg_TESTS)
+    add_executable(${name}_tests ${arg_TESTS})
+    target_link_libraries(${name}_tests PRIVATE strake::${name} ${arg_PRIVATE_LINKS} strake_warnings strake_test_main)
+    target_compile_definitions(${name}_tests PRIVATE STRAKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     foreach(test IN LISTS arg_TESTS)
-      strake_test(${name} ${test} strake::${name} ${arg_PRIVATE_LINKS})
       cmake_path(GET test STEM stem)
-      add_dependencies(${name}_tests ${name}_${stem})
+      cmake_path(GET test FILENAME file)
+      add_test(NAME ${name}.${stem} COMMAND ${name}_tests --source=${file})
+      set_tests_properties(${name}.${stem} PROPERTIES LABELS unit TIMEOUT ${STRAKE_UNIT_TIMEOUT})
     endforeach()
   endif()
 endfunction()
@@ -27,11 +30,12 @@ if(STRAKE_SANITIZE)
   set(STRAKE_UNIT_TIMEOUT 1500)
 endif()
 
-# strake_test(<group> <source> libs...): a GoogleTest executable registered as "<group>.<stem>".
+# strake_test(<group> <source> libs...): a test with a program of its own, registered as "<group>.<stem>".
 function(strake_test group source)
   cmake_path(GET source STEM stem)
   add_executable(${group}_${stem} ${source})
   target_link_libraries(${group}_${stem} PRIVATE ${ARGN} strake_warnings GTest::gtest GTest::gmock GTest::gtest_main)
+  set_target_properties(${group}_${stem} PROPERTIES UNITY_BUILD OFF)
   target_compile_definitions(${group}_${stem} PRIVATE STRAKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${group}.${stem} COMMAND ${group}_${stem})
   set_tests_properties(${group}.${stem} PROPERTIES LABELS unit TIMEOUT ${STRAKE_UNIT_TIMEOUT})

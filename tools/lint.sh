@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin="${STRAKE_VENV:-.venv}/bin"
-build="${STRAKE_BUILD:-build}"
+build="${STRAKE_BUILD:-build-dev}"  # of the preset that compiles each source by itself
 scope="${1:-}"
 failed=0
 
@@ -62,7 +62,8 @@ check_tidy() {
   local files
   mapfile -t files < <(tidy_files)
   [ "${#files[@]}" -gt 0 ] || { echo "lint: no C++ file for clang-tidy" >&2; return 0; }
-  [ -f "$build/compile_commands.json" ] || { echo "lint: no $build/compile_commands.json; run make build" >&2; return 1; }
+  [ -n "${STRAKE_BUILD:-}" ] || cmake --preset dev >/dev/null || return 1
+  [ -f "$build/compile_commands.json" ] || { echo "lint: no $build/compile_commands.json" >&2; return 1; }
   echo "lint: clang-tidy on ${#files[@]} files" >&2
   # omp.h is GCC's: Clang lacks one here, and takes no arguments to the attribute that GCC's puts on its functions.
   local openmp=("--extra-arg=-idirafter$(g++ -print-file-name=include)" "--extra-arg=-D__malloc__(...)=")

@@ -8,7 +8,7 @@
 #include "strake/core/file.h"
 #include "strake/core/json.h"
 
-namespace strake::checkpoint {
+namespace strake::checkpoint::checkpoint_folder_test {
 namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
@@ -205,4 +205,4 @@ TEST_F(CheckpointFolderTest, SavingTheSameStepAgainReplacesIt) {
 }
 
 }  // namespace
-}  // namespace strake::checkpoint
+}  // namespace strake::checkpoint::checkpoint_folder_test

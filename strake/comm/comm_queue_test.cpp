@@ -9,7 +9,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::comm {
+namespace strake::comm::comm_queue_test {
 namespace {
 
 TEST(CommQueue, RunsJobsInOrderAndWaitSeesThemAll) {
@@ -54,4 +54,4 @@ TEST(CommQueue, IsSettledWhenTheJobThatRunsIsOver) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::comm_queue_test

@@ -9,7 +9,7 @@
 #include "strake/comm/mpi_comm.h"
 #include "strake/core/memory.h"
 
-namespace strake::comm {
+namespace strake::comm::growing_heap_test {
 namespace {
 
 constexpr size_t kBlockBytes = 96 << 10;  // malloc extends the heap for each
@@ -41,4 +41,4 @@ TEST(GrowingHeap, KeepsItsEndWhileHugePagesAreAskedFor) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::growing_heap_test

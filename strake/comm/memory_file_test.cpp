@@ -13,7 +13,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::comm {
+namespace strake::comm::memory_file_test {
 namespace {
 
 constexpr size_t kBytes = 100'000;
@@ -99,4 +99,4 @@ TEST(MemoryFile, SaysThatThereAreNotEnoughAddresses) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::memory_file_test

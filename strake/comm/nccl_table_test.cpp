@@ -5,7 +5,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::comm {
+namespace strake::comm::nccl_table_test {
 namespace {
 
 std::string error_of(const char* path) {
@@ -23,4 +23,4 @@ TEST(NcclTable, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::nccl_table_test

@@ -11,7 +11,7 @@
 
 #include "strake/comm/thread_comm.h"
 
-namespace strake::comm {
+namespace strake::comm::observed_comm_test {
 namespace {
 
 using Seen = std::tuple<std::string, int64_t, int>;  // name, bytes, ranks
@@ -63,4 +63,4 @@ TEST(ObservedComm, GivesUpAsTheOneBelowIt) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::observed_comm_test

@@ -13,7 +13,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::comm {
+namespace strake::comm::pmi_server_test {
 namespace {
 
 class Client {
@@ -239,4 +239,4 @@ TEST(PmiServer, ABusyPortIsAnError) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::pmi_server_test

@@ -6,7 +6,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::comm {
+namespace strake::comm::rank_environment_test {
 namespace {
 
 std::optional<RankEnvironment> detect(const std::map<std::string, std::string>& variables) {
@@ -101,4 +101,4 @@ TEST(RankEnvironment, NonsenseNamesTheVariable) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::rank_environment_test

@@ -8,7 +8,7 @@
 
 #include "strake/comm/thread_comm.h"
 
-namespace strake::comm {
+namespace strake::comm::rank_host_test {
 namespace {
 
 constexpr int kRanks = 4;
@@ -66,4 +66,4 @@ TEST(RankHost, OfOneNameButNotOneHostTheLauncherKnows) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::rank_host_test

@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace strake::comm {
+namespace strake::comm::rank_lines_test {
 namespace {
 
 TEST(RankLines, OnlyTheTextHasSpaces) {
@@ -64,4 +64,4 @@ TEST(RankLines, ALineWithoutEndIsNotReadForEver) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::rank_lines_test

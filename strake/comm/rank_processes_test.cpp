@@ -14,7 +14,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::comm {
+namespace strake::comm::rank_processes_test {
 namespace {
 
 // `sleep` with some variables, a child of this process.
@@ -174,4 +174,4 @@ TEST(RankProcesses, OnlyALoopbackMasterHasAllRanksOnThisHost) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::rank_processes_test

@@ -13,7 +13,7 @@
 #include "strake/comm/rank_watch.h"
 #include "strake/core/error.h"
 
-namespace strake::comm {
+namespace strake::comm::rank_wait_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -90,4 +90,4 @@ TEST(WaitingRanks, NameThoseThatDoNotWait) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::rank_wait_test

@@ -10,7 +10,7 @@
 #include <optional>
 #include <thread>
 
-namespace strake::comm {
+namespace strake::comm::rank_watch_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -201,4 +201,4 @@ TEST(RankWatchDeathTest, AnAbortOfOurOwnStaysOne) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::rank_watch_test

@@ -15,7 +15,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::comm {
+namespace strake::comm::thread_comm_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -235,4 +235,4 @@ TEST(ThreadComm, ALateRankOfAPartHasItsNumberInTheWhole) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::thread_comm_test

@@ -9,7 +9,7 @@
 #include "strake/core/memory.h"
 #include "strake/core/threads.h"
 
-namespace strake {
+namespace strake::control_groups_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -98,4 +98,4 @@ TEST_F(ControlGroups, CoresOfVersion1AreInTwoFiles) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::control_groups_test

@@ -4,7 +4,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake {
+namespace strake::cpu_features_test {
 namespace {
 
 TEST(CpuFeatures, LevelsImplyTheLowerOnes) {
@@ -31,4 +31,4 @@ TEST(CpuFeatures, NamesRoundTripAndUnknownOnesAreErrors) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::cpu_features_test

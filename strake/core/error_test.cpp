@@ -7,7 +7,7 @@
 #include "strake/core/crc32c.h"
 #include "strake/core/nearest_name.h"
 
-namespace strake {
+namespace strake::error_test {
 namespace {
 
 TEST(Error, CarriesKindMessageLocationAndContext) {
@@ -57,4 +57,4 @@ TEST(Crc32c, MatchesPublishedVectors) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::error_test

@@ -15,7 +15,7 @@
 #include "strake/core/error.h"
 #include "strake/core/mapped_file.h"
 
-namespace strake {
+namespace strake::file_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -188,4 +188,4 @@ TEST_F(FileTest, PagesOfAMappedFileLeaveMemoryAndComeBack) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::file_test

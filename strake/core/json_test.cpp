@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace strake {
+namespace strake::json_test {
 namespace {
 
 std::string error_of(const std::string& text) {
@@ -93,4 +93,4 @@ TEST(Json, IntegersThatDoNotFitAreRefused) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::json_test

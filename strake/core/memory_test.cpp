@@ -8,7 +8,7 @@
 #include <fstream>
 #include <vector>
 
-namespace strake {
+namespace strake::memory_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,4 +83,4 @@ TEST_F(HugePages, AreAskedForBehindAllOfAHeapThatHasGrown) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::memory_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace strake {
+namespace strake::philox_test {
 namespace {
 
 TEST(Philox, MatchesTheAuthorsKnownAnswers) {  // Random123, kat_vectors, philox4x32 10 rounds
@@ -37,4 +37,4 @@ TEST(Philox, ThresholdKeepsTheRightShare) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::philox_test

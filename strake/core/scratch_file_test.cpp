@@ -11,7 +11,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake {
+namespace strake::scratch_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,4 +124,4 @@ TEST(ScratchFile, RefusesTransfersOutsideOrUnaligned) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::scratch_file_test

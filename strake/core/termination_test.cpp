@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace strake {
+namespace strake::termination_test {
 namespace {
 
 TEST(TerminationWatch, NotesTheSignalAndLeavesEverythingAsItWas) {
@@ -41,4 +41,4 @@ TEST(TerminationWatch, LeavesASignalIgnoredThatWasIgnored) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::termination_test

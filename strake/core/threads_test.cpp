@@ -10,7 +10,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake {
+namespace strake::threads_test {
 namespace {
 
 TEST(Threads, ParallelForCoversEveryIndexOnce) {
@@ -110,4 +110,4 @@ TEST(Threads, CoresAreDividedAmongTheProcessesThatMayUseThem) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::threads_test

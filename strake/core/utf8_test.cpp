@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace strake {
+namespace strake::utf8_test {
 namespace {
 
 TEST(Utf8Test, WholeCharactersAreValidAndCutOnesIncomplete) {
@@ -48,4 +48,4 @@ TEST(Utf8Test, AppendsEveryLengthOfCharacter) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::utf8_test

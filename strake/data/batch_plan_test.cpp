@@ -8,7 +8,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::data {
+namespace strake::data::batch_plan_test {
 namespace {
 
 std::vector<int64_t> offsets_of(const std::vector<int64_t>& lengths) {
@@ -183,4 +183,4 @@ TEST(BatchPlanTest, ImpossibleOptionsAndCursorsAreRefused) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::batch_plan_test

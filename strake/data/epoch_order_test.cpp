@@ -11,7 +11,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::data {
+namespace strake::data::epoch_order_test {
 namespace {
 
 std::vector<int64_t> whole_order(const EpochOrder& order) {
@@ -97,4 +97,4 @@ TEST(EpochOrderTest, PositionsOutsideAreRefused) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::epoch_order_test

@@ -5,7 +5,7 @@
 #include "strake/data/table_arrow.h"
 #include "strake/data/test_folder.h"
 
-namespace strake::data {
+namespace strake::data::joint_schema_test {
 namespace {
 
 using arrow::field;
@@ -100,4 +100,4 @@ TEST(JointSchema, RowsAreOrderedAndCast) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::joint_schema_test

@@ -13,7 +13,7 @@ namespace {
 
 using Lists = std::vector<std::vector<std::string>>;
 
-constexpr const char* kExpected = "a list of labels, which are strings, booleans or integers";
+constexpr const char* kLabelList = "a list of labels, which are strings, booleans or integers";
 
 struct Column {
   std::shared_ptr<arrow::Array> array;
@@ -27,7 +27,7 @@ Column find_column(const Table& table, const std::string& name) {
 }
 
 [[noreturn]] void refuse(const Table& table, int64_t row, const std::string& column, std::string_view found) {
-  fail(ErrorKind::kData, "{}: column '{}' has {}, expected {}", table.where(row), printable(column), found, kExpected);
+  fail(ErrorKind::kData, "{}: column '{}' has {}, expected {}", table.where(row), printable(column), found, kLabelList);
 }
 
 std::string text_of(const Json& label) { return label.is_string() ? label.get<std::string>() : label.dump(); }
@@ -43,7 +43,7 @@ std::vector<std::string> list_of_json(const Json& value, const Table& table, int
   return list;
 }
 
-Lists lists_of_json(const Table& table, const arrow::Array& array, const std::string& column) {
+Lists label_lists_of_json(const Table& table, const arrow::Array& array, const std::string& column) {
   const auto& strings = static_cast<const arrow::StringArray&>(array);
   Lists lists;
   for (int64_t row = 0; row < table.num_rows(); ++row) {
@@ -62,7 +62,7 @@ LabelColumn values_of(const Table& table, const std::shared_ptr<arrow::Array>& v
   LabelColumn labels = Table(std::move(content)).labels(column);
   require(labels.kind() != LabelKind::kNumber, ErrorKind::kData,
           "{}: column '{}' has lists of decimal numbers, expected {}", table.content().file, printable(column),
-          kExpected);
+          kLabelList);
   return labels;
 }
 
@@ -97,9 +97,9 @@ bool holds_lists(const Table& table, const std::string& column) {
 
 Lists label_lists(const Table& table, const std::string& column) {
   const auto [array, is_json] = find_column(table, column);
-  if (is_json) return lists_of_json(table, *array, column);
+  if (is_json) return label_lists_of_json(table, *array, column);
   require(is_understood(array->type_id()), ErrorKind::kData, "{}: column '{}' has the type {}, expected {}",
-          table.content().file, printable(column), printable(array->type()->ToString(), 200), kExpected);
+          table.content().file, printable(column), printable(array->type()->ToString(), 200), kLabelList);
   return array->type_id() == arrow::Type::LIST ? lists_of<arrow::ListArray>(table, *array, column)
                                                : lists_of<arrow::LargeListArray>(table, *array, column);
 }

@@ -7,7 +7,7 @@
 #include "strake/data/table_reader.h"
 #include "strake/data/test_folder.h"
 
-namespace strake::data {
+namespace strake::data::label_lists_test {
 namespace {
 
 using testing::ElementsAre;
@@ -106,4 +106,4 @@ TEST_F(LabelListsTest, RefusesNull) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::label_lists_test

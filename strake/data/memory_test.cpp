@@ -8,7 +8,7 @@
 #include "strake/data/table_writer.h"
 #include "strake/data/test_folder.h"
 
-namespace strake::data {
+namespace strake::data::memory_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -98,4 +98,4 @@ TEST_F(MemoryTest, PeakDoesNotGrowWithTheSizeOfCsvOrParquet) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::memory_test

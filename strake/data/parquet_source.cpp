@@ -22,8 +22,7 @@
 namespace strake::data {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{8} << 30;
-
+constexpr int64_t kMostDecodedBytes = int64_t{8} << 30;  // in memory: forged sizes ask for more
 constexpr int64_t kDecodedRows = 32;  // at a time: what was encoded as a dictionary may become any number of bytes
 
 // Fewer rows at a time where rows are long, going by the row groups' own sizes.
@@ -211,7 +210,7 @@ class ParquetSource final : public RowSource {
 std::unique_ptr<parquet::arrow::FileReader> open_parquet_reader(const std::filesystem::path& file,
                                                                 int64_t rows_per_batch) {
   // A wrapper without state around Arrow's own pool; arrays free their memory through it, so it must outlive them all.
-  static arrow::CappedMemoryPool bounded_pool(arrow::default_memory_pool(), kMostBytes);
+  static arrow::CappedMemoryPool bounded_pool(arrow::default_memory_pool(), kMostDecodedBytes);
   arrow::MemoryPool* const pool = &bounded_pool;
   require_data_file(file);
   const std::string name = file.string();

@@ -8,7 +8,7 @@
 #include "strake/data/test_folder.h"
 #include "strake/data/text_input.h"
 
-namespace strake::data {
+namespace strake::data::table_reader_test {
 namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
@@ -480,4 +480,4 @@ TEST_F(TableReaderTest, MessagesDoNotPassControlCharactersOn) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::table_reader_test

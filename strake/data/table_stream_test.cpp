@@ -14,7 +14,7 @@
 
 #include "strake/data/test_folder.h"
 
-namespace strake::data {
+namespace strake::data::table_stream_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -186,4 +186,4 @@ TEST_F(TableStreamTest, AReaderThatHasGoneIsAnError) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::table_stream_test

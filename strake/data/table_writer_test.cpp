@@ -12,7 +12,7 @@
 #include "strake/data/table_reader.h"
 #include "strake/data/test_folder.h"
 
-namespace strake::data {
+namespace strake::data::table_writer_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -248,4 +248,4 @@ TEST_F(TableWriterTest, UnfinishedAndFailedFilesLeaveTheOldOneAlone) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::table_writer_test

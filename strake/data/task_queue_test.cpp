@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace strake::data {
+namespace strake::data::task_queue_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -73,4 +73,4 @@ TEST(TaskQueueTest, WhatWasPushedRunsBeforeTheQueueEnds) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::task_queue_test

@@ -5,7 +5,7 @@
 #include "strake/core/error.h"
 #include "strake/core/utf8.h"
 
-namespace strake::data {
+namespace strake::data::text_encoding_test {
 namespace {
 
 TEST(TextEncodingTest, Cp1252IsDecodedAsInPython) {
@@ -36,4 +36,4 @@ TEST(TextEncodingTest, NamesAreParsedAndUnknownOnesListed) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::text_encoding_test

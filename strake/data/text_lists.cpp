@@ -13,7 +13,7 @@ namespace strake::data {
 namespace {
 
 constexpr const char* kMember = "text";
-constexpr const char* kExpected = "a text, a list of texts, or an object with such a member 'text'";
+constexpr const char* kTextForms = "a text, a list of texts, or an object with such a member 'text'";
 
 // What may still be inside: a list in a list is none of a row's forms, nor is an object in an object.
 struct Allowed {
@@ -93,8 +93,8 @@ bool append(const Json& value, Allowed allowed, std::vector<std::string>& texts)
   return true;
 }
 
-std::vector<std::vector<std::string>> lists_of_json(const Table& table, const arrow::Array& array,
-                                                    const std::string& column) {
+std::vector<std::vector<std::string>> text_lists_of_json(const Table& table, const arrow::Array& array,
+                                                         const std::string& column) {
   std::vector<std::vector<std::string>> lists(static_cast<size_t>(table.num_rows()));
   const auto& strings = static_cast<const arrow::StringArray&>(array);
   for (int64_t row = 0; row < table.num_rows(); ++row) {
@@ -102,7 +102,7 @@ std::vector<std::vector<std::string>> lists_of_json(const Table& table, const ar
     const std::string_view json = strings.GetView(row);
     const bool is_understood = append(parse_json(json, table.where(row)), {}, lists[static_cast<size_t>(row)]);
     require(is_understood, ErrorKind::kData, "{}: column '{}' has {}, expected {}", table.where(row), printable(column),
-            printable(json), kExpected);
+            printable(json), kTextForms);
   }
   return lists;
 }
@@ -114,7 +114,7 @@ std::vector<std::vector<std::string>> text_lists(const Table& table, const std::
   const int index = column_index(*content.batch->schema(), column, content.file);
   const arrow::Field& field = *content.batch->schema()->field(index);
   const std::shared_ptr<arrow::Array> array = content.batch->column(index);
-  if (is_json(field)) return lists_of_json(table, *array, column);
+  if (is_json(field)) return text_lists_of_json(table, *array, column);
 
   std::vector<std::vector<std::string>> lists(static_cast<size_t>(table.num_rows()));
   if (array->type_id() == arrow::Type::DICTIONARY) {
@@ -125,7 +125,7 @@ std::vector<std::vector<std::string>> text_lists(const Table& table, const std::
     return lists;
   }
   require(is_understood(*array->type(), {}), ErrorKind::kData, "{}: column '{}' has the type {}, expected {}",
-          content.file, printable(column), printable(array->type()->ToString(), 200), kExpected);
+          content.file, printable(column), printable(array->type()->ToString(), 200), kTextForms);
   for (int64_t row = 0; row < table.num_rows(); ++row) append(*array, row, lists[static_cast<size_t>(row)]);
   return lists;
 }

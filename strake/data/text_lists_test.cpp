@@ -7,7 +7,7 @@
 #include "strake/data/table_reader.h"
 #include "strake/data/test_folder.h"
 
-namespace strake::data {
+namespace strake::data::text_lists_test {
 namespace {
 
 using testing::ElementsAre;
@@ -103,4 +103,4 @@ TEST_F(TextListsTest, NamesTheRowOfJsonThatHoldsNoTexts) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::text_lists_test

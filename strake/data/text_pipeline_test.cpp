@@ -9,7 +9,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::data {
+namespace strake::data::text_pipeline_test {
 namespace {
 
 auto count_to(int end) {
@@ -124,4 +124,4 @@ TEST(TextPipelineTest, AFailingSinkEndsTheThreads) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::text_pipeline_test

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace strake::data {
+namespace strake::data::token_dataset_test {
 namespace {
 
 constexpr int64_t kRows = 12;
@@ -51,4 +51,4 @@ TEST(TokenDataset, KeepsItsFirstSequencesAsIfThereHadBeenNoOthers) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::token_dataset_test

@@ -11,7 +11,7 @@
 #include "strake/data/table_writer.h"
 #include "strake/data/test_folder.h"
 
-namespace strake::data {
+namespace strake::data::token_file_test {
 namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
@@ -282,4 +282,4 @@ TEST_F(TokenFileTest, BuilderFillsInEarlierRowsWhenTheFirstPairArrives) {
 }
 
 }  // namespace
-}  // namespace strake::data
+}  // namespace strake::data::token_file_test

@@ -7,7 +7,7 @@
 
 #include "strake/core/cpu_features.h"
 
-namespace strake::inference {
+namespace strake::inference::cache_tuning_test {
 namespace {
 
 LayerBlocks some_blocks() {
@@ -53,4 +53,4 @@ TEST(CacheTuning, OfAnotherProcessorOrWithNonsenseIsNone) {
 }
 
 }  // namespace
-}  // namespace strake::inference
+}  // namespace strake::inference::cache_tuning_test

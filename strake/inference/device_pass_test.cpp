@@ -11,7 +11,7 @@
 
 #include "strake/inference/random_model.h"
 
-namespace strake::inference {
+namespace strake::inference::device_pass_test {
 namespace {
 
 using models::error_text;
@@ -130,4 +130,4 @@ TEST(DevicePass, RefusesWhatItCannotCompute) {
 }
 
 }  // namespace
-}  // namespace strake::inference
+}  // namespace strake::inference::device_pass_test

@@ -24,11 +24,11 @@ namespace {
 
 constexpr size_t kLine = 64;  // bytes
 
-// Arrays by name: those of a packed file, or made one after the other.
-class Arrays {
+// NamedArrays by name: those of a packed file, or made one after the other.
+class NamedArrays {
  public:
-  Arrays() = default;
-  explicit Arrays(std::unique_ptr<tensors::SafetensorsFile> file) : file_(std::move(file)) {}
+  NamedArrays() = default;
+  explicit NamedArrays(std::unique_ptr<tensors::SafetensorsFile> file) : file_(std::move(file)) {}
 
   template <typename Make>
   const at::Tensor& get(const std::string& name, const Make& make) {
@@ -63,7 +63,7 @@ kernels::SharedFloats floats_of(const std::string& name, const at::Tensor& bytes
 template <typename T>
 class PackedBlock {
  public:
-  PackedBlock(const models::Block& block, EncoderCheckpoint& checkpoint, Arrays& arrays)
+  PackedBlock(const models::Block& block, EncoderCheckpoint& checkpoint, NamedArrays& arrays)
       : block_(block), arrays_(arrays) {
     if (!arrays.are_made()) return;
     const at::Tensor flat = checkpoint.read(block);
@@ -134,7 +134,7 @@ class PackedBlock {
   }
 
   const models::Block& block_;
-  Arrays& arrays_;
+  NamedArrays& arrays_;
   models::Parameters exact_, rounded_;
 };
 
@@ -163,7 +163,7 @@ EmbeddingWeights<T> pack_embeddings(PackedBlock<T> block) {
 }
 
 template <typename T>
-EncoderWeights<T> pack(const EncoderSource& from, EncoderCheckpoint& checkpoint, Arrays& arrays) {
+EncoderWeights<T> pack(const EncoderSource& from, EncoderCheckpoint& checkpoint, NamedArrays& arrays) {
   const auto open = [&](const models::Block& block) { return PackedBlock<T>(block, checkpoint, arrays); };
   EncoderWeights<T> weights{.embeddings = pack_embeddings<T>(open(checkpoint.embeddings())), .layers = {}, .head = {}};
   for (const auto& block : checkpoint.layers()) {
@@ -232,7 +232,7 @@ std::optional<EncoderWeights<T>> map(const EncoderSource& from, EncoderCheckpoin
   if (!file) return std::nullopt;
   try {
     const auto blocks = parse_blocks(PackedFile::notes_of(*file));
-    Arrays arrays(std::move(file));
+    NamedArrays arrays(std::move(file));
     auto weights = pack<T>(from, checkpoint, arrays);
     log::info("weights mapped from {}", packed.path().string());
     if (blocks) {
@@ -257,7 +257,7 @@ EncoderWeights<T> load_encoder_weights(const EncoderSource& from) {
             from.config.num_hidden_layers);
   }
   EncoderCheckpoint checkpoint(from);
-  Arrays arrays;
+  NamedArrays arrays;
   const auto pack_all = [&] { return checkpoint.load([&] { return pack<T>(from, checkpoint, arrays); }); };
   if (from.packed == PackedWeights::kOff) return pack_all();
 

@@ -55,7 +55,7 @@ void operator delete[](void* memory, std::align_val_t) noexcept { release(memory
 void operator delete(void* memory, size_t, std::align_val_t) noexcept { release(memory); }
 void operator delete[](void* memory, size_t, std::align_val_t) noexcept { release(memory); }
 
-namespace strake::inference {
+namespace strake::inference::engine_test {
 namespace {
 
 using models::error_text;
@@ -391,4 +391,4 @@ TEST(Engine, RefusesAModelWithoutAHead) {
 }
 
 }  // namespace
-}  // namespace strake::inference
+}  // namespace strake::inference::engine_test

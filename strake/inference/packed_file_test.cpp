@@ -19,7 +19,7 @@
 #include "strake/inference/engine.h"
 #include "strake/inference/random_model.h"
 
-namespace strake::inference {
+namespace strake::inference::packed_file_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -311,4 +311,4 @@ TEST_F(KeptWeights, AreDoneWithoutIfTheWeightsChangeWhileTheyArePacked) {
 }
 
 }  // namespace
-}  // namespace strake::inference
+}  // namespace strake::inference::packed_file_test

@@ -17,7 +17,7 @@ struct OptimizerName {
 };
 
 constexpr std::string_view kNotThere = "it is not there; AdamW, Adagrad, Lamb, Lion and SGD are";
-constexpr std::string_view kOneBit = "its compressed communication is not there; AdamW is";
+constexpr std::string_view kOneBitOptimizer = "its compressed communication is not there; AdamW is";
 constexpr std::string_view kMup = "mup's parametrization is not there; AdamW is";
 
 // DeepSpeed's own, then those it takes from torch.optim.
@@ -28,9 +28,9 @@ constexpr std::array kOptimizers{
     OptimizerName{"Lamb", ""},
     OptimizerName{"Lion", ""},
     OptimizerName{"Muon", kNotThere},
-    OptimizerName{"OneBitAdam", kOneBit},
-    OptimizerName{"OneBitLamb", kOneBit},
-    OptimizerName{"ZeroOneAdam", kOneBit},
+    OptimizerName{"OneBitAdam", kOneBitOptimizer},
+    OptimizerName{"OneBitLamb", kOneBitOptimizer},
+    OptimizerName{"ZeroOneAdam", kOneBitOptimizer},
     OptimizerName{"MuAdam", kMup},
     OptimizerName{"MuAdamW", kMup},
     OptimizerName{"MuSGD", kMup},

@@ -8,7 +8,7 @@
 #include "strake/integrations/resolved_config.h"
 
 // Configurations that people use, from parsing to resolving.
-namespace strake::integrations {
+namespace strake::integrations::ds_config_examples_test {
 namespace {
 
 using testing::ElementsAre;
@@ -165,4 +165,4 @@ TEST(ResolveDsConfig, FillsTheZero3ExampleOfHuggingFaceFromTheModelAndTheRun) {
 }
 
 }  // namespace
-}  // namespace strake::integrations
+}  // namespace strake::integrations::ds_config_examples_test

@@ -23,7 +23,7 @@ constexpr KeyRule detail(std::string_view path, ValueType type, std::string_view
   return accepted(path, type, fallback, reason);
 }
 
-constexpr std::array kKeys{
+constexpr std::array kLifecycleKeys{
     accepted("steps_per_print", kNumber, "null", "--logging_steps decides").on_auto(AutoMeaning::kDefault),
     honoured("wall_clock_breakdown", kBool, "false"),
     accepted("memory_breakdown", kBool, "false", "the closing table has the memory"),
@@ -189,6 +189,6 @@ constexpr std::array kKeys{
 
 }  // namespace
 
-std::span<const KeyRule> ds_lifecycle_keys() { return kKeys; }
+std::span<const KeyRule> ds_lifecycle_keys() { return kLifecycleKeys; }
 
 }  // namespace strake::integrations

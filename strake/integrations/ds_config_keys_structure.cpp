@@ -24,7 +24,7 @@ constexpr KeyRule compiled(std::string_view path, ValueType type, std::string_vi
   return accepted(path, type, fallback, kAheadOfTime);
 }
 
-constexpr std::array kKeys{
+constexpr std::array kStructureKeys{
     section("activation_checkpointing"),
     accepted("activation_checkpointing.partition_activations", kBool, "false", kNoTensorParallel),
     honoured("activation_checkpointing.cpu_checkpointing", kBool, "false"),
@@ -121,6 +121,6 @@ constexpr std::array kKeys{
 
 }  // namespace
 
-std::span<const KeyRule> ds_structure_keys() { return kKeys; }
+std::span<const KeyRule> ds_structure_keys() { return kStructureKeys; }
 
 }  // namespace strake::integrations

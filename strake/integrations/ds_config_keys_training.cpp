@@ -7,7 +7,7 @@ namespace strake::integrations {
 namespace {
 
 using enum ValueType;
-constexpr AutoMeaning kFlags = AutoMeaning::kFromFlags;
+using AutoMeaning::kFromFlags;
 
 constexpr std::string_view kOneBit = "of the 1-bit optimizers, whose compressed communication is not there";
 constexpr std::string_view kNoAutocast = "autocast chooses a precision per operation; use bf16 or fp16 here";
@@ -21,12 +21,12 @@ constexpr std::string_view kHowTorchRuns = "how torch runs the update, not what 
 constexpr std::string_view kFloatTypes =
     "fp32=float32=float=torch.float32|fp16=float16=half=torch.float16|bf16=bfloat16=bfloat=torch.bfloat16";
 
-constexpr std::array kKeys{
-    honoured("train_batch_size", kInteger, "null").range(1, 1e9).on_auto(kFlags),
-    honoured("train_micro_batch_size_per_gpu", kInteger, "null").range(1, 1e9).on_auto(kFlags),
+constexpr std::array kTrainingKeys{
+    honoured("train_batch_size", kInteger, "null").range(1, 1e9).on_auto(kFromFlags),
+    honoured("train_micro_batch_size_per_gpu", kInteger, "null").range(1, 1e9).on_auto(kFromFlags),
     honoured("gradient_accumulation_steps", kInteger, "null")
         .range(1, training::kMostAccumulationSteps)
-        .on_auto(kFlags),
+        .on_auto(kFromFlags),
     refused("managed_gradient_accumulation", kBool, "true", "gradients are always accumulated by the trainer"),
     honoured("dataloader_drop_last", kBool, "false"),
 
@@ -34,10 +34,10 @@ constexpr std::array kKeys{
     honoured("optimizer.type", kText, "null"),
     accepted("optimizer.legacy_fusion", kBool, "false", kOneImplementation),
     section("optimizer.params"),
-    honoured("optimizer.params.lr", kNumber, "0.001").range(0).on_auto(kFlags),
-    honoured("optimizer.params.betas", kNumberPair, "[0.9,0.999]").range(0, 1).on_auto(kFlags),
-    honoured("optimizer.params.eps", kNumber, "1e-8").range(0).on_auto(kFlags),
-    honoured("optimizer.params.weight_decay", kNumber, "0.0").range(0).on_auto(kFlags),
+    honoured("optimizer.params.lr", kNumber, "0.001").range(0).on_auto(kFromFlags),
+    honoured("optimizer.params.betas", kNumberPair, "[0.9,0.999]").range(0, 1).on_auto(kFromFlags),
+    honoured("optimizer.params.eps", kNumber, "1e-8").range(0).on_auto(kFromFlags),
+    honoured("optimizer.params.weight_decay", kNumber, "0.0").range(0).on_auto(kFromFlags),
     honoured("optimizer.params.adam_w_mode", kBool, "true"),
     accepted("optimizer.params.torch_adam", kBool, "false", kOneImplementation),
     honoured("optimizer.params.bias_correction", kBool, "true"),
@@ -90,16 +90,16 @@ constexpr std::array kKeys{
     honoured("scheduler.params.cycle_min_mom", kNumber, "null").range(0, 1),
     honoured("scheduler.params.cycle_max_mom", kNumber, "null").range(0, 1),
     honoured("scheduler.params.decay_mom_rate", kNumber, "null"),
-    honoured("scheduler.params.warmup_min_lr", kNumber, "null").range(0).on_auto(kFlags),
-    honoured("scheduler.params.warmup_max_lr", kNumber, "null").range(0).on_auto(kFlags),
-    honoured("scheduler.params.warmup_num_steps", kInteger, "null").range(0).on_auto(kFlags),
+    honoured("scheduler.params.warmup_min_lr", kNumber, "null").range(0).on_auto(kFromFlags),
+    honoured("scheduler.params.warmup_max_lr", kNumber, "null").range(0).on_auto(kFromFlags),
+    honoured("scheduler.params.warmup_num_steps", kInteger, "null").range(0).on_auto(kFromFlags),
     honoured("scheduler.params.warmup_type", kText, "null").one_of("log|linear"),
-    honoured("scheduler.params.total_num_steps", kInteger, "null").range(1).on_auto(kFlags),
+    honoured("scheduler.params.total_num_steps", kInteger, "null").range(1).on_auto(kFromFlags),
     honoured("scheduler.params.warmup_min_ratio", kNumber, "null").range(0, 1),
     honoured("scheduler.params.cos_min_ratio", kNumber, "null").range(0, 1),
 
     section("fp16", AutoMeaning::kDefault),
-    honoured("fp16.enabled", kBool, "false").on_auto(kFlags),
+    honoured("fp16.enabled", kBool, "false").on_auto(kFromFlags),
     accepted("fp16.auto_cast", kBool, "false", "the inputs are token numbers, which have no floating-point type"),
     honoured("fp16.loss_scale", kNumber, "0").range(0, 1e38),
     honoured("fp16.initial_scale_power", kInteger, "16").range(0, 64),
@@ -110,7 +110,7 @@ constexpr std::array kKeys{
     honoured("fp16.fp16_master_weights_and_grads", kBool, "false"),
 
     section("bf16", AutoMeaning::kDefault),
-    honoured("bf16.enabled", kBool, "false").on_auto(kFlags),
+    honoured("bf16.enabled", kBool, "false").on_auto(kFromFlags),
     accepted("bf16.immediate_grad_update", kBool, "false", "gradients are added up as soon as they are there"),
     noticed("bf16.check_grad_overflow", kBool, "true", "a gradient that is not finite always ends the run"),
     honoured("bf16.bf16_master_weights_and_grads", kBool, "false"),
@@ -127,7 +127,7 @@ constexpr std::array kKeys{
     honoured("data_types.param_dtype", kText, "null").one_of(kFloatTypes),
     accepted("data_types.buffer_dtype", kText, "null", "models have no buffers that training changes"),
 
-    honoured("gradient_clipping", kNumber, "1.0").range(0).on_auto(kFlags),
+    honoured("gradient_clipping", kNumber, "1.0").range(0).on_auto(kFromFlags),
     honoured("communication_data_type", kText, "null").one_of(kFloatTypes),
     accepted("seq_parallel_communication_data_type", kText, "\"fp32\"", "sequences are not cut over ranks")
         .one_of(kFloatTypes),
@@ -146,6 +146,6 @@ constexpr std::array kKeys{
 
 }  // namespace
 
-std::span<const KeyRule> ds_training_keys() { return kKeys; }
+std::span<const KeyRule> ds_training_keys() { return kTrainingKeys; }
 
 }  // namespace strake::integrations

@@ -6,7 +6,7 @@ namespace strake::integrations {
 namespace {
 
 using enum ValueType;
-constexpr AutoMeaning kFlags = AutoMeaning::kFromFlags;
+using AutoMeaning::kFromFlags;
 
 constexpr std::string_view kZero1 = "there is one implementation of stage 1";
 constexpr std::string_view kOneOrder = "the order of communication is fixed by the schedule, the result is the same";
@@ -19,7 +19,7 @@ constexpr std::string_view kNoModules = "there are no Python modules to patch";
 constexpr std::string_view kZenFlow = "ZenFlow's late updates of unimportant gradients are not there";
 constexpr std::string_view kDeviceChoices = "none|cpu|nvme";
 
-constexpr std::array kKeys{
+constexpr std::array kZeroKeys{
     section("zero_optimization", AutoMeaning::kDefault),
     honoured("zero_optimization.stage", kInteger, "0").range(0, 3),
     accepted("zero_optimization.contiguous_gradients", kBool, "true", "gradients always have one buffer per block"),
@@ -35,7 +35,7 @@ constexpr std::array kKeys{
              "every checkpoint can be loaded at any number of ranks"),
     honoured("zero_optimization.sub_group_size", kInteger, "1000000000").range(0),
     accepted("zero_optimization.stage3_prefetch_bucket_size", kInteger, "50000000", kOneAhead).range(0),
-    honoured("zero_optimization.stage3_param_persistence_threshold", kInteger, "100000").range(0).on_auto(kFlags),
+    honoured("zero_optimization.stage3_param_persistence_threshold", kInteger, "100000").range(0).on_auto(kFromFlags),
     honoured("zero_optimization.stage3_model_persistence_threshold", kInteger, "9223372036854775807").range(0),
     accepted("zero_optimization.stage3_max_live_parameters", kInteger, "1000000000", kOneAhead).range(0),
     accepted("zero_optimization.stage3_max_reuse_distance", kInteger, "1000000000",
@@ -123,6 +123,6 @@ constexpr std::array kKeys{
 
 }  // namespace
 
-std::span<const KeyRule> ds_zero_keys() { return kKeys; }
+std::span<const KeyRule> ds_zero_keys() { return kZeroKeys; }
 
 }  // namespace strake::integrations

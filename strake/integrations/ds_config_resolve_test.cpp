@@ -4,7 +4,7 @@
 
 #include "strake/integrations/resolved_config.h"
 
-namespace strake::integrations {
+namespace strake::integrations::ds_config_resolve_test {
 namespace {
 
 using testing::ElementsAre;
@@ -407,4 +407,4 @@ TEST(ResolveDsConfig, SetsTheOptionsItDecidesAndNoOthers) {
 }
 
 }  // namespace
-}  // namespace strake::integrations
+}  // namespace strake::integrations::ds_config_resolve_test

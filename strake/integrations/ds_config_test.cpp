@@ -11,7 +11,7 @@
 #include "strake/integrations/config_value.h"
 #include "strake/integrations/ds_config_keys.h"
 
-namespace strake::integrations {
+namespace strake::integrations::ds_config_test {
 namespace {
 
 using testing::ElementsAre;
@@ -333,4 +333,4 @@ TEST(DsConfig, TellsWhereEveryStrayKeyOfAFlattenedFileBelongs) {
 }
 
 }  // namespace
-}  // namespace strake::integrations
+}  // namespace strake::integrations::ds_config_test

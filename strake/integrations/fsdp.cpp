@@ -28,12 +28,12 @@ constexpr std::array kStrategies{
     Strategy{"hybrid_shard", 3, true}, Strategy{"hybrid_shard_zero2", 2, true},
 };
 
-constexpr std::string_view kBlocks = "parameters are sharded block by block, whatever the classes are called";
+constexpr std::string_view kWrapping = "parameters are sharded block by block, whatever the classes are called";
 constexpr std::string_view kSchedule = "the schedule knows when a block is needed and prefetches it";
 constexpr std::string_view kNoXla = "there is no XLA; leave it out";
 constexpr std::string_view kLoading = "each rank reads the weights one block at a time and keeps its part";
 
-constexpr std::array kKeys{
+constexpr std::array kFsdpKeys{
     accepted("version", kIntegerText, "2", "both versions mean the same sharding").range(1, 2),
     honoured("reshard_after_forward", kBoolOrText, "null")
         .one_of("full_shard|shard_grad_op|no_shard|hybrid_shard|hybrid_shard_zero2|true|false"),
@@ -44,10 +44,10 @@ constexpr std::array kKeys{
         .one_of("FULL_STATE_DICT|SHARDED_STATE_DICT"),
     accepted("cpu_ram_efficient_loading", kBoolText, "false", kLoading),
     accepted("sync_module_states", kBoolText, "true", kLoading),
-    accepted("auto_wrap_policy", kText, "\"TRANSFORMER_BASED_WRAP\"", kBlocks)
+    accepted("auto_wrap_policy", kText, "\"TRANSFORMER_BASED_WRAP\"", kWrapping)
         .one_of("TRANSFORMER_BASED_WRAP|SIZE_BASED_WRAP|NO_WRAP"),
-    accepted("transformer_layer_cls_to_wrap", kTextList, "null", kBlocks),
-    accepted("min_num_params", kInteger, "0", kBlocks).range(0),
+    accepted("transformer_layer_cls_to_wrap", kTextList, "null", kWrapping),
+    accepted("min_num_params", kInteger, "0", kWrapping).range(0),
     accepted("backward_prefetch", kText, "\"no_prefetch\"", kSchedule).one_of("backward_pre|backward_post|no_prefetch"),
     accepted("forward_prefetch", kBoolText, "false", kSchedule),
     accepted("limit_all_gathers", kBoolText, "true", "blocks are gathered only as they are needed"),
@@ -58,12 +58,12 @@ constexpr std::array kKeys{
     refused("xla_fsdp_settings", kObject, "null", kNoXla).allowing("{}"),
 };
 
-constexpr std::array kAliases{
+constexpr std::array kFsdpAliases{
     KeyAlias{"offload_params", "cpu_offload", ""},
     KeyAlias{"transformer_cls_names_to_wrap", "transformer_layer_cls_to_wrap", ""},
 };
 
-constexpr std::array kHints{
+constexpr std::array kFsdpHints{
     KeyHint{"sharding_strategy", "give it to --fsdp, as in --fsdp full_shard"},
     KeyHint{"mixed_precision", "the flags are --bf16 and --fp16"},
     KeyHint{"wrap", "give auto_wrap to --fsdp"},
@@ -106,9 +106,9 @@ Words parse_words(const std::string& text) {
 }
 
 CheckedValues read_config(const std::string& argument) {
-  const Schema schema{.rules = {kKeys.begin(), kKeys.end()},
-                      .aliases = {kAliases.begin(), kAliases.end()},
-                      .hints = {kHints.begin(), kHints.end()}};
+  const Schema schema{.rules = {kFsdpKeys.begin(), kFsdpKeys.end()},
+                      .aliases = {kFsdpAliases.begin(), kFsdpAliases.end()},
+                      .hints = {kFsdpHints.begin(), kFsdpHints.end()}};
   const ConfigSource source = read_config_source(argument, "--fsdp_config");
   Json plain = Json::object();
   for (const auto& [key, value] : source.root.items()) {

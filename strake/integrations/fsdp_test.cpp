@@ -5,7 +5,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::integrations {
+namespace strake::integrations::fsdp_test {
 namespace {
 
 using testing::ElementsAre;
@@ -94,4 +94,4 @@ TEST(Fsdp, IsStrictAboutTheConfiguration) {
 }
 
 }  // namespace
-}  // namespace strake::integrations
+}  // namespace strake::integrations::fsdp_test

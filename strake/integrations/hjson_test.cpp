@@ -5,7 +5,7 @@
 
 #include "strake/core/json.h"
 
-namespace strake::integrations {
+namespace strake::integrations::hjson_test {
 namespace {
 
 using testing::StartsWith;
@@ -103,4 +103,4 @@ TEST(Hjson, HostileTextIsRefusedByOneOfTheTwo) {
 }
 
 }  // namespace
-}  // namespace strake::integrations
+}  // namespace strake::integrations::hjson_test

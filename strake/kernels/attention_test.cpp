@@ -12,7 +12,7 @@
 #include "strake/kernels/scratch.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::attention_test {
 namespace {
 
 // A packed batch with q, k, v in one fused buffer and its gradients in another.
@@ -379,4 +379,4 @@ TEST(AttentionShapes, ThatMakeNoSenseAreRefused) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::attention_test

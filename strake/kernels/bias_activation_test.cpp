@@ -8,7 +8,7 @@
 
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::bias_activation_test {
 namespace {
 
 constexpr Activation kActivations[] = {Activation::kGelu, Activation::kGeluTanh, Activation::kRelu,
@@ -226,4 +226,4 @@ TEST(BiasActivationOptions, NoBiasAndNoBiasGradientAreAllowed) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::bias_activation_test

@@ -9,7 +9,7 @@
 #include "strake/core/error.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::cross_entropy_test {
 namespace {
 
 template <typename T>
@@ -145,4 +145,4 @@ TEST(CrossEntropyTargets, OutsideOfTheClassesAreRefused) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::cross_entropy_test

@@ -9,7 +9,7 @@
 #include "strake/kernels/keep_rule.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::dropout_test {
 namespace {
 
 template <typename T>
@@ -91,4 +91,4 @@ TEST(DropoutArguments, OutsideTheirRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::dropout_test

@@ -7,7 +7,7 @@
 #include "strake/core/error.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::embedding_test {
 namespace {
 
 constexpr int64_t kTokens = 301;
@@ -135,4 +135,4 @@ TEST(EmbeddingIds, OutsideTheTableAreRefused) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::embedding_test

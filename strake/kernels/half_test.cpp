@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace strake::kernels {
+namespace strake::kernels::half_test {
 namespace {
 
 TEST(Half, HasTheValuesOfTheStandard) {
@@ -42,4 +42,4 @@ TEST(Half, ComesBackFromFloatUnchanged) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::half_test

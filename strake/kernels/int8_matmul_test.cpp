@@ -11,7 +11,7 @@
 #include "strake/core/error.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::int8_matmul_test {
 namespace {
 
 std::vector<Isa> rungs() { return usable_rungs_and({Isa::kAvx512Vnni, Isa::kAvx512Bf16, Isa::kAmx}); }
@@ -357,4 +357,4 @@ TEST(Int8Matmul, RefusesWeightsThatAreNotFiniteAndWrongStrides) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::int8_matmul_test

@@ -7,7 +7,7 @@
 #include "strake/core/error.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::lamb_test {
 namespace {
 
 constexpr int64_t kCount = 50021;
@@ -99,4 +99,4 @@ TEST(Lamb, RefusesWindowsThatCutAChunk) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::lamb_test

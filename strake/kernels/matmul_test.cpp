@@ -12,7 +12,7 @@
 #include "strake/kernels/scratch.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::matmul_test {
 namespace {
 
 std::vector<Isa> rungs() { return usable_rungs_and({Isa::kAvx512Bf16, Isa::kAmx}); }
@@ -452,4 +452,4 @@ TEST(Matmul, RefusesWhatItCannotMean) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::matmul_test

@@ -14,7 +14,7 @@
 #include "strake/kernels/lamb.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::optimizer_pass_test {
 namespace {
 
 using Windows = std::vector<FlatWindow>;  // of one buffer
@@ -478,4 +478,4 @@ TEST(OptimizerPass, FollowsTorchAndDeepSpeedOverSteps) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::optimizer_pass_test

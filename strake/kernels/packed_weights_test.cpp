@@ -10,7 +10,7 @@
 #include "strake/core/error.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::packed_weights_test {
 namespace {
 
 constexpr int64_t kDepth = 70;
@@ -111,4 +111,4 @@ TEST(PackedWeights, ArePackedTogether) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::packed_weights_test

@@ -11,7 +11,7 @@
 #include "strake/kernels/keep_rule.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::residual_layer_norm_test {
 namespace {
 
 constexpr float kEps = 1e-5F;
@@ -321,4 +321,4 @@ TEST(ResidualLayerNormAliasing, OfSumWithResidualAndOfDxWithDsumWorksAndSumsMayB
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::residual_layer_norm_test

@@ -10,7 +10,7 @@
 #include "strake/kernels/global_norm.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels {
+namespace strake::kernels::sums_test {
 namespace {
 
 template <typename T>
@@ -153,4 +153,4 @@ TEST(Conversion, RoundsToTheNearestTiesToEvenInEveryRung) {
 }
 
 }  // namespace
-}  // namespace strake::kernels
+}  // namespace strake::kernels::sums_test

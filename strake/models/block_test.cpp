@@ -8,7 +8,7 @@
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/test_model.h"
 
-namespace strake::models {
+namespace strake::models::block_test {
 namespace {
 
 class TwoTensors final : public Block {
@@ -76,4 +76,4 @@ TEST(SequenceClassifier, NamesEveryParameterOnceInEveryFamily) {
 }
 
 }  // namespace
-}  // namespace strake::models
+}  // namespace strake::models::block_test

@@ -11,7 +11,7 @@
 #include "strake/models/test_model.h"
 #include "strake/models/weights.h"
 
-namespace strake::models {
+namespace strake::models::filled_batch_test {
 namespace {
 
 struct Pass {
@@ -75,4 +75,4 @@ TEST(FilledBatch, IsTheBatchWhereNothingIsMissing) {
 }
 
 }  // namespace
-}  // namespace strake::models
+}  // namespace strake::models::filled_batch_test

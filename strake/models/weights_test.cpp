@@ -12,7 +12,7 @@
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/test_model.h"
 
-namespace strake::models {
+namespace strake::models::weights_test {
 namespace {
 
 using testing::ElementsAre;
@@ -170,4 +170,4 @@ TEST_F(Weights, AreInitialisedWithTheConfiguredSpread) {
 }
 
 }  // namespace
-}  // namespace strake::models
+}  // namespace strake::models::weights_test

@@ -7,7 +7,7 @@
 
 #include "strake/monitor/number_text.h"
 
-namespace strake::monitor {
+namespace strake::monitor::closing_table_test {
 namespace {
 
 TEST(ClosingTable, NamesAlignLeftAndValuesAlignRight) {
@@ -52,4 +52,4 @@ TEST(NumberText, ScaledNumbersHaveThreeDigits) {
 }
 
 }  // namespace
-}  // namespace strake::monitor
+}  // namespace strake::monitor::closing_table_test

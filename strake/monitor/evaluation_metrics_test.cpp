@@ -10,7 +10,7 @@
 
 #include "strake/core/json.h"
 
-namespace strake::monitor {
+namespace strake::monitor::evaluation_metrics_test {
 namespace {
 
 // Made by tools/make_metrics_fixture.py from scikit-learn and SciPy.
@@ -120,4 +120,4 @@ TEST(RegressionMetrics, WrongInputIsRefused) {
 }
 
 }  // namespace
-}  // namespace strake::monitor
+}  // namespace strake::monitor::evaluation_metrics_test

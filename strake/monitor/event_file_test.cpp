@@ -10,7 +10,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 
-namespace strake::monitor {
+namespace strake::monitor::event_file_test {
 namespace {
 namespace fs = std::filesystem;
 using namespace std::string_literals;
@@ -88,4 +88,4 @@ TEST_F(EventFileTest, WhereNoFolderCanBeIsAnError) {
 }
 
 }  // namespace
-}  // namespace strake::monitor
+}  // namespace strake::monitor::event_file_test

@@ -11,7 +11,7 @@
 
 #include "strake/core/file.h"
 
-namespace strake::monitor {
+namespace strake::monitor::metrics_log_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -103,4 +103,4 @@ TEST_F(MetricsLogTest, AnUnwritablePlaceIsAnError) {
 }
 
 }  // namespace
-}  // namespace strake::monitor
+}  // namespace strake::monitor::metrics_log_test

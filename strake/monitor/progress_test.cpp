@@ -9,7 +9,7 @@
 #include <array>
 #include <cstdlib>
 
-namespace strake::monitor {
+namespace strake::monitor::progress_test {
 namespace {
 
 std::string read_available(int descriptor) {
@@ -171,4 +171,4 @@ TEST_F(TerminalProgress, ADumbTerminalGetsPlainLines) {
 }
 
 }  // namespace
-}  // namespace strake::monitor
+}  // namespace strake::monitor::progress_test

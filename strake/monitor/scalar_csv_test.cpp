@@ -7,7 +7,7 @@
 
 #include "strake/core/file.h"
 
-namespace strake::monitor {
+namespace strake::monitor::scalar_csv_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -21,4 +21,4 @@ TEST(ScalarCsv, HasAFileForEachTagAndGoesOnInIt) {
 }
 
 }  // namespace
-}  // namespace strake::monitor
+}  // namespace strake::monitor::scalar_csv_test

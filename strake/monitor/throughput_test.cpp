@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace strake::monitor {
+namespace strake::monitor::throughput_test {
 namespace {
 
 TEST(RateMeter, NeedsTwoTotalsAtDifferentTimes) {
@@ -49,4 +49,4 @@ TEST(RateMeter, ASmallerTotalStartsAfresh) {
 }
 
 }  // namespace
-}  // namespace strake::monitor
+}  // namespace strake::monitor::throughput_test

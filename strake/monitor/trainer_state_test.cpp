@@ -8,7 +8,7 @@
 
 #include "strake/core/file.h"
 
-namespace strake::monitor {
+namespace strake::monitor::trainer_state_test {
 namespace {
 
 // Saved by Transformers' TrainerState.save_to_json (tools/make_metrics_fixture.py).
@@ -88,4 +88,4 @@ TEST(TrainerState, WrongValuesAreRefusedByKey) {
 }
 
 }  // namespace
-}  // namespace strake::monitor
+}  // namespace strake::monitor::trainer_state_test

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-namespace strake::optim {
+namespace strake::optim::learning_rate_test {
 namespace {
 
 // Made by tools/make_schedule_fixture.py from Transformers itself.
@@ -189,4 +189,4 @@ TEST(LearningRateSchedule, ArgumentsAreCheckedAgainstTheSchedule) {
 }
 
 }  // namespace
-}  // namespace strake::optim
+}  // namespace strake::optim::learning_rate_test

@@ -7,7 +7,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::optim {
+namespace strake::optim::loss_scaler_test {
 namespace {
 
 struct Case {
@@ -94,4 +94,4 @@ TEST(StaticLossScale, NeverChanges) {
 }
 
 }  // namespace
-}  // namespace strake::optim
+}  // namespace strake::optim::loss_scaler_test

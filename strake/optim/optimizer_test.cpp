@@ -9,7 +9,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::optim {
+namespace strake::optim::optimizer_test {
 namespace {
 
 using kernels::kSquaresChunk;
@@ -184,4 +184,4 @@ TEST(Optimizer, AnswersOnlyTheCallsOfItsRule) {
 }
 
 }  // namespace
-}  // namespace strake::optim
+}  // namespace strake::optim::optimizer_test

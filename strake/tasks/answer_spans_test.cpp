@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace strake::tasks {
+namespace strake::tasks::answer_spans_test {
 namespace {
 
 using Answers = std::vector<data::LabelledSpan>;
@@ -182,4 +182,4 @@ TEST(AnswerSpans, NumbersForTheJournalGiveTheAnswersBack) {
 }
 
 }  // namespace
-}  // namespace strake::tasks
+}  // namespace strake::tasks::answer_spans_test

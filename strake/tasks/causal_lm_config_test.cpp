@@ -5,7 +5,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::tasks {
+namespace strake::tasks::causal_lm_config_test {
 namespace {
 
 using testing::HasSubstr;
@@ -74,4 +74,4 @@ TEST(CausalLmConfig, RefusesOverridesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace strake::tasks
+}  // namespace strake::tasks::causal_lm_config_test

@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace strake::tasks {
+namespace strake::tasks::document_pieces_test {
 namespace {
 
 using testing::ElementsAre;
@@ -42,4 +42,4 @@ TEST(DocumentPieces, CountWhatPredictsNothing) {
 }
 
 }  // namespace
-}  // namespace strake::tasks
+}  // namespace strake::tasks::document_pieces_test

@@ -8,7 +8,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::tasks {
+namespace strake::tasks::label_map_test {
 namespace {
 
 using testing::ElementsAre;
@@ -93,4 +93,4 @@ TEST_F(LabelMapTest, ManyDifferentNumbersAreNoClasses) {
 }
 
 }  // namespace
-}  // namespace strake::tasks
+}  // namespace strake::tasks::label_map_test

@@ -10,7 +10,7 @@
 #include "strake/tasks/precision_choice.h"
 #include "strake/tasks/precision_file.h"
 
-namespace strake::tasks {
+namespace strake::tasks::precision_test {
 namespace {
 
 using inference::Linear;
@@ -407,4 +407,4 @@ TEST_F(PrecisionChoice, RefusesAFileThatCannotBeRead) {
 }
 
 }  // namespace
-}  // namespace strake::tasks
+}  // namespace strake::tasks::precision_test

@@ -15,7 +15,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::tasks {
+namespace strake::tasks::prediction_journal_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -180,4 +180,4 @@ TEST_F(PredictionJournalTest, AFileThatCannotBeOpenedIsNamed) {
 }
 
 }  // namespace
-}  // namespace strake::tasks
+}  // namespace strake::tasks::prediction_journal_test

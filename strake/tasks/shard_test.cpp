@@ -7,7 +7,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::tasks {
+namespace strake::tasks::shard_test {
 namespace {
 
 TEST(ShardTest, ShardsCoverAllRowsOnceAndEvenly) {
@@ -44,4 +44,4 @@ TEST(ShardTest, TextIsIndexOverCount) {
 }
 
 }  // namespace
-}  // namespace strake::tasks
+}  // namespace strake::tasks::shard_test

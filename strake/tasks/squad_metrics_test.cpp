@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace strake::tasks {
+namespace strake::tasks::squad_metrics_test {
 namespace {
 
 using Truths = std::vector<std::string>;
@@ -74,4 +74,4 @@ TEST(SquadMetrics, VersionsDifferWhereATrueAnswerHasNoWords) {
 }
 
 }  // namespace
-}  // namespace strake::tasks
+}  // namespace strake::tasks::squad_metrics_test

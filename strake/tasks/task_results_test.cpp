@@ -10,7 +10,7 @@
 #include "strake/data/table_reader.h"
 #include "strake/data/test_folder.h"
 
-namespace strake::tasks {
+namespace strake::tasks::task_results_test {
 namespace {
 
 using Results = std::unique_ptr<TaskResults>;
@@ -113,4 +113,4 @@ TEST_F(TaskResultsTest, LengthsOfVectorsDoNotCount) {
 TEST_F(TaskResultsTest, ASingleVectorShowsNothing) { EXPECT_EQ(cosine(numbers({3, 4}, 2), numbers({3, 4}, 2)), 0); }
 
 }  // namespace
-}  // namespace strake::tasks
+}  // namespace strake::tasks::task_results_test

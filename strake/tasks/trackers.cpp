@@ -33,7 +33,7 @@ fs::path logging_folder(const TrainConfig& config) {
   return fs::path(config.output_dir) / "runs" / fmt::format("{:%b%d_%H-%M-%S}_{}", here, host_name());
 }
 
-std::string tag_of(std::string_view name) {
+std::string scalar_tag(std::string_view name) {
   for (const std::string_view part : {"eval", "test"}) {
     if (name.starts_with(part) && name.substr(part.size()).starts_with('_')) {
       return fmt::format("{}/{}", part, name.substr(part.size() + 1));
@@ -85,7 +85,7 @@ void Trackers::on_log(const Json& entry) {
   if (!logged_) return;
   std::vector<monitor::Scalar> scalars;
   for (const auto& [name, value] : entry.items()) {
-    if (value.is_number() && name != "step") scalars.push_back({tag_of(name), value.get<double>()});
+    if (value.is_number() && name != "step") scalars.push_back({scalar_tag(name), value.get<double>()});
   }
   logged_->write(scalars, entry["step"].get<int64_t>());
 }

@@ -10,7 +10,7 @@
 namespace strake::tasks {
 namespace {
 
-struct Setup {
+struct CausalLmSetup {
   models::Gpt2Config model_config;
   JobInputs inputs;
   int64_t block_size = 0;
@@ -22,7 +22,7 @@ int64_t choose_block_size(const TrainConfig& config, const models::Gpt2Config& m
   return config.block_size > 0 ? config.block_size : default_block_size(model_config);
 }
 
-data::TokenDataset load_split(Split& split, const TrainConfig& config, const Setup& setup, int workers) {
+data::TokenDataset load_split(Split& split, const TrainConfig& config, const CausalLmSetup& setup, int workers) {
   DocumentPieces pieces(split.paths.front(), setup.block_size, split.most_sequences);
   if (split.tables) {
     pieces.append_texts(*split.tables, setup.inputs.tokenizer, config.text.text_column, workers);
@@ -47,8 +47,8 @@ void require_vocabulary_of(int64_t num_tokens, int64_t vocab_size, const TrainCo
       config.model_name_or_path, vocab_size, num_tokens);
 }
 
-Setup load_setup(const TrainConfig& config, int workers) {
-  Setup setup{.model_config = read_causal_lm_config(config), .inputs = {.tokenizer = load_tokenizer(config)}};
+CausalLmSetup load_causal_lm_setup(const TrainConfig& config, int workers) {
+  CausalLmSetup setup{.model_config = read_causal_lm_config(config), .inputs = {.tokenizer = load_tokenizer(config)}};
   setup.block_size = choose_block_size(config, setup.model_config);
   require_known_metric(config.training, "language models", {"perplexity"});
   require_flags_of_text(config);
@@ -67,7 +67,7 @@ Setup load_setup(const TrainConfig& config, int workers) {
 
 class CausalLmJob final : public TrainJob {
  public:
-  CausalLmJob(const TrainConfig& config, Setup setup)
+  CausalLmJob(const TrainConfig& config, CausalLmSetup setup)
       : TrainJob(config, std::move(setup.inputs)),
         model_(std::move(setup.model_config), config.training.label_smoothing_factor),
         block_size_(setup.block_size) {
@@ -95,7 +95,7 @@ class CausalLmJob final : public TrainJob {
 }  // namespace
 
 std::unique_ptr<TrainJob> make_causal_lm_job(const TrainConfig& config, int workers) {
-  return std::make_unique<CausalLmJob>(config, load_setup(config, workers));
+  return std::make_unique<CausalLmJob>(config, load_causal_lm_setup(config, workers));
 }
 
 }  // namespace strake::tasks

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Setup {
+struct ClassifierSetup {
   models::EncoderConfig model_config;
   JobInputs inputs;
   TextOptions text;
@@ -107,7 +107,7 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
   return std::move(loaded.dataset);
 }
 
-data::TokenDataset load_split(Split& split, const Setup& setup, const LabelMap& labels) {
+data::TokenDataset load_split(Split& split, const ClassifierSetup& setup, const LabelMap& labels) {
   const std::vector<std::string>& paths = split.paths;
   if (split.tables) split.tables->limit_to(0, split.most_sequences);  // a row is a sequence
   data::TokenDataset dataset =
@@ -157,11 +157,11 @@ void require_length_of_tokens(const TrainConfig& config) {
   }
 }
 
-Setup load_setup(const TrainConfig& config, int workers) {
-  Setup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
-              .inputs = {.tokenizer = load_tokenizer(config)},
-              .text = config.text,
-              .workers = workers};
+ClassifierSetup load_classifier_setup(const TrainConfig& config, int workers) {
+  ClassifierSetup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
+                        .inputs = {.tokenizer = load_tokenizer(config)},
+                        .text = config.text,
+                        .workers = workers};
   const int64_t positions = setup.model_config.max_sequence_length();
   if (!config.given.contains("max_seq_length")) {
     const int64_t of_tokenizer = setup.inputs.tokenizer->model_max_length().value_or(positions);
@@ -186,7 +186,7 @@ Setup load_setup(const TrainConfig& config, int workers) {
 
 class ClassifierJob final : public TrainJob {
  public:
-  ClassifierJob(const TrainConfig& config, Setup setup)
+  ClassifierJob(const TrainConfig& config, ClassifierSetup setup)
       : TrainJob(config, std::move(setup.inputs)),
         model_(std::move(setup.model_config), config.training.label_smoothing_factor) {
     training::freeze_parameters(model_, config.training.frozen);
@@ -211,7 +211,7 @@ class ClassifierJob final : public TrainJob {
 }  // namespace
 
 std::unique_ptr<TrainJob> make_classifier_job(const TrainConfig& config, int workers) {
-  return std::make_unique<ClassifierJob>(config, load_setup(config, workers));
+  return std::make_unique<ClassifierJob>(config, load_classifier_setup(config, workers));
 }
 
 }  // namespace strake::tasks

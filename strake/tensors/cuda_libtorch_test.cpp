@@ -7,7 +7,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::tensors {
+namespace strake::tensors::cuda_libtorch_test {
 namespace {
 
 TEST(CudaLibtorch, SaysWhatIsMissingWithoutAGpu) {
@@ -24,4 +24,4 @@ TEST(CudaLibtorch, SaysWhatIsMissingWithoutAGpu) {
 }
 
 }  // namespace
-}  // namespace strake::tensors
+}  // namespace strake::tensors::cuda_libtorch_test

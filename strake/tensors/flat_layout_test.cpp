@@ -5,7 +5,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::tensors {
+namespace strake::tensors::flat_layout_test {
 namespace {
 
 TEST(FlatLayout, ViewsAreAlignedDisjointWindowsOfTheBuffer) {
@@ -41,4 +41,4 @@ TEST(ShardLayout, CutsCoverTheBufferOnAlignedBoundaries) {
 }
 
 }  // namespace
-}  // namespace strake::tensors
+}  // namespace strake::tensors::flat_layout_test

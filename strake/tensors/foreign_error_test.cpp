@@ -11,7 +11,7 @@
 #include <stdexcept>
 #include <system_error>
 
-namespace strake::tensors {
+namespace strake::tensors::foreign_error_test {
 namespace {
 
 using testing::HasSubstr;
@@ -60,4 +60,4 @@ TEST(ForeignError, FilesAndTheRest) {
 }
 
 }  // namespace
-}  // namespace strake::tensors
+}  // namespace strake::tensors::foreign_error_test

@@ -11,7 +11,7 @@
 #include "strake/core/file.h"
 #include "strake/tensors/checkpoint_files.h"
 
-namespace strake::tensors {
+namespace strake::tensors::safetensors_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -134,4 +134,4 @@ TEST_F(SafetensorsTest, PickledWeightsAreRefusedWithTheWayOut) {
 }
 
 }  // namespace
-}  // namespace strake::tensors
+}  // namespace strake::tensors::safetensors_test

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace strake::tensors {
+namespace strake::tensors::tracked_memory_test {
 namespace {
 
 constexpr int64_t kMebibyte = 1 << 20;
@@ -51,4 +51,4 @@ TEST(TrackedMemory, AddsUpOverThreads) {
 }
 
 }  // namespace
-}  // namespace strake::tensors
+}  // namespace strake::tensors::tracked_memory_test

@@ -14,7 +14,7 @@
 #include "strake/tokenizers/tokenizer.h"
 #include "strake/tokenizers/tokenizer_json.h"
 
-namespace strake::tokenizers {
+namespace strake::tokenizers::added_tokens_test {
 namespace {
 
 using testing::HasSubstr;
@@ -101,4 +101,4 @@ TEST(PostProcessor, TrimsAsOftenAsItsMembersSay) {
 }
 
 }  // namespace
-}  // namespace strake::tokenizers
+}  // namespace strake::tokenizers::added_tokens_test

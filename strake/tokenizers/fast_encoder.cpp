@@ -12,7 +12,7 @@
 namespace strake::tokenizers {
 namespace {
 
-constexpr size_t kNoLimit = SIZE_MAX;
+constexpr size_t kAllTokens = SIZE_MAX;
 
 // Ids before they are appended to the caller's vector: written in blocks of eight, so room is made ahead.
 class IdBuffer {
@@ -92,16 +92,16 @@ class FastEncoder::Worker {
   size_t encode(std::string_view text, std::optional<std::string_view> pair, std::optional<int64_t> max_length,
                 std::vector<int32_t>& ids) {
     const FlatTemplate& parts = pair ? pair_ : single_;
-    size_t room = kNoLimit;
+    size_t room = kAllTokens;
     if (max_length) {
       const auto added = static_cast<int64_t>(parts.added);
       room = static_cast<size_t>(without_special_tokens({.max_length = *max_length}, added).max_length);
     }
     // One more id than there is room for shows that the text is longer.
-    const bool needs_all = pair || room == kNoLimit || side_ == Direction::kLeft;
-    encode_text(text, needs_all ? kNoLimit : room + 1, first_);
+    const bool needs_all = pair || room == kAllTokens || side_ == Direction::kLeft;
+    encode_text(text, needs_all ? kAllTokens : room + 1, first_);
     second_.clear();
-    if (pair) encode_text(*pair, kNoLimit, second_);
+    if (pair) encode_text(*pair, kAllTokens, second_);
     was_cut_ = first_.size() + second_.size() > room;
     if (was_cut_) cut(room, pair.has_value());
     return emit(parts, ids);
@@ -161,7 +161,7 @@ class FastEncoder::Worker {
 
   void encode_general(std::string_view text, size_t limit, IdBuffer& out) {
     EncodeOptions options{.add_special_tokens = false, .overflow = false};
-    if (limit != kNoLimit) options.truncation = Truncation{.max_length = static_cast<int64_t>(limit)};
+    if (limit != kAllTokens) options.truncation = Truncation{.max_length = static_cast<int64_t>(limit)};
     const Encoding encoding = tokenizer_->encode(text, std::nullopt, options);
     out.reserve_more(encoding.size());
     for (const int32_t id : encoding.ids) out.push(id);

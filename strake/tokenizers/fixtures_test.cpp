@@ -7,7 +7,7 @@
 #include "strake/core/file.h"
 #include "strake/tokenizers/record_check.h"
 
-namespace strake::tokenizers {
+namespace strake::tokenizers::fixtures_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -268,4 +268,4 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, Fixture, testing::Values("word_piece", "byt
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace strake::tokenizers
+}  // namespace strake::tokenizers::fixtures_test

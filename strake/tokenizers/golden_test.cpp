@@ -3,7 +3,7 @@
 
 #include "strake/tokenizers/record_check.h"
 
-namespace strake::tokenizers {
+namespace strake::tokenizers::golden_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -70,4 +70,4 @@ INSTANTIATE_TEST_SUITE_P(Tokenizers, Golden, testing::Values("bert-base-uncased"
                          });
 
 }  // namespace
-}  // namespace strake::tokenizers
+}  // namespace strake::tokenizers::golden_test

@@ -8,7 +8,7 @@
 #include "strake/tokenizers/tokenizer.h"
 #include "strake/tokenizers/tokenizer_json.h"
 
-namespace strake::tokenizers {
+namespace strake::tokenizers::hostile_files_test {
 namespace {
 namespace fs = std::filesystem;
 
@@ -306,4 +306,4 @@ TEST_F(FolderTest, AFolderWithoutATokenizerIsNamed) {
 }
 
 }  // namespace
-}  // namespace strake::tokenizers
+}  // namespace strake::tokenizers::hostile_files_test

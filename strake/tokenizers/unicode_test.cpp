@@ -8,7 +8,7 @@
 
 #include "strake/core/utf8.h"
 
-namespace strake::tokenizers {
+namespace strake::tokenizers::unicode_test {
 namespace {
 
 // "".join(chr(c) for c in range(0x110000) if chr(c).isspace()) of Python 3.11
@@ -42,4 +42,4 @@ TEST(Strip, LeavesOtherTextsAndBrokenOnesAlone) {
 }
 
 }  // namespace
-}  // namespace strake::tokenizers
+}  // namespace strake::tokenizers::unicode_test

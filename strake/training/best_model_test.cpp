@@ -6,7 +6,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::training {
+namespace strake::training::best_model_test {
 namespace {
 
 TEST(BestModelTest, TheBestOfAllAndTheBestThatWasKeptAreTwo) {
@@ -97,4 +97,4 @@ TEST(BestModelTest, StateSurvivesJson) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::best_model_test

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace strake::training {
+namespace strake::training::device_test {
 namespace {
 
 TEST(Device, IsTheProcessorUnlessARankHasAGpu) {
@@ -11,4 +11,4 @@ TEST(Device, IsTheProcessorUnlessARankHasAGpu) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::device_test

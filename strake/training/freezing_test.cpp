@@ -8,7 +8,7 @@
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/training/units.h"
 
-namespace strake::training {
+namespace strake::training::freezing_test {
 namespace {
 
 using testing::Contains;
@@ -142,4 +142,4 @@ TEST(Units, AreOneForABlockUnlessItMixesTrainedAndFrozen) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::freezing_test

@@ -14,7 +14,7 @@
 #include "strake/training/freezing.h"
 #include "strake/training/stepper.h"
 
-namespace strake::training {
+namespace strake::training::frozen_training_test {
 namespace {
 
 constexpr int kMicroBatches = 4;  // of a step
@@ -283,4 +283,4 @@ TEST(FrozenUnits, RefuseGradients) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::frozen_training_test

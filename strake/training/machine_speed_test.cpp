@@ -12,7 +12,7 @@
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/training/freezing.h"
 
-namespace strake::training {
+namespace strake::training::machine_speed_test {
 namespace {
 
 constexpr int64_t kRoom = int64_t{1} << 30;
@@ -140,4 +140,4 @@ TEST(Crew, HasNoMoreRanksAtOnceThanTheMachineHasCores) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::machine_speed_test

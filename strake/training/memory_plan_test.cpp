@@ -11,7 +11,7 @@
 #include "strake/tensors/tracked_memory.h"
 #include "strake/training/memory_plan_case.h"
 
-namespace strake::training {
+namespace strake::training::memory_plan_test {
 namespace {
 
 // What small tensors add, and gradient buffers that are or are not on their way at the highest moment.
@@ -308,4 +308,4 @@ TEST(MemoryPlan, TakesLessTheMoreIsFrozen) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::memory_plan_test

@@ -11,7 +11,7 @@
 
 #include "strake/core/threads.h"
 
-namespace strake::training {
+namespace strake::training::offloaded_states_test {
 namespace {
 
 constexpr std::array<int64_t, 4> kCounts{5000, 0, 12345, 7};
@@ -80,4 +80,4 @@ INSTANTIATE_TEST_SUITE_P(Windows, OffloadedStatesOf,
                          });
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::offloaded_states_test

@@ -9,7 +9,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::training {
+namespace strake::training::options_test {
 namespace {
 
 using testing::HasSubstr;
@@ -182,4 +182,4 @@ TEST(TrainingOptions, TakeTheDataSeedFromTheSeedUnlessGiven) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::options_test

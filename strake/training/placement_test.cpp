@@ -6,7 +6,7 @@
 
 #include "strake/models/gpt2/gpt2.h"
 
-namespace strake::training {
+namespace strake::training::placement_test {
 namespace {
 
 class PersistentUnits : public testing::Test {
@@ -77,4 +77,4 @@ TEST_F(PersistentUnits, GoToTheHostUpToARatioOfTheElements) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::placement_test

@@ -6,15 +6,10 @@
 #include "strake/comm/staged_comm.h"
 
 namespace strake::training {
-namespace {
 
 using models::MemoryMeter;
 using models::MemoryUse;
 using models::PlannedFold;
-
-constexpr int64_t kFp32 = sizeof(float);
-
-}  // namespace
 
 PlannedReducer::PlannedReducer(const MemoryPlanRequest& request, const Units& units, MemoryMeter& meter)
     : request_(request),
@@ -43,7 +38,7 @@ void PlannedReducer::reduce(size_t i, const PlannedParameters& parameters) {
   if (unit == nullptr) return;
   int64_t bytes = std::exchange(open_[i], std::nullopt).value_or(0);
   if (rounds() && bytes > 0) {
-    const int64_t rounded = bytes / kFp32 * exchanged_size();
+    const int64_t rounded = bytes / kFp32Bytes * exchanged_size();
     buffers_.take(rounded);
     buffers_.put_back(std::exchange(bytes, rounded));
   }
@@ -73,7 +68,7 @@ void PlannedReducer::open(size_t i, PlannedFold fold) {
   if (open_[i] || unit == nullptr) return;
   const bool is_exact = !rounds() && request_.options.accumulation == Precision::kFp32;
   const bool is_direct = request_.num_ranks == 1 && is_exact && (fold == PlannedFold::kOverwrite || is_tied_[i] == 0);
-  open_[i] = is_direct ? 0 : unit->layout.numel() * kFp32;
+  open_[i] = is_direct ? 0 : unit->layout.numel() * kFp32Bytes;
   if (!is_direct) buffers_.take(*open_[i]);
 }
 

@@ -18,7 +18,7 @@
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/training/gradient_reducer.h"
 
-namespace strake::training {
+namespace strake::training::reduction_test {
 namespace {
 
 constexpr int64_t kVocabulary = 1500;
@@ -414,4 +414,4 @@ TEST(GradientReducer, RefusesMissingAndDoubleGradients) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::reduction_test

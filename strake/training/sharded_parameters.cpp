@@ -36,8 +36,6 @@ std::vector<kernels::TensorSegment> tensor_segments(const models::Block& block, 
   return segments;
 }
 
-at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return flat.narrow(0, begin, size); }
-
 // Of a matrix that a block multiplies with; the first block, the embeddings, only looks rows up.
 int64_t largest_weight(const models::Model& model) {
   int64_t largest = 0;

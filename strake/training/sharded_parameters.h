@@ -21,6 +21,9 @@
 
 namespace strake::training {
 
+// Elements [begin, begin + size) of a flat tensor.
+inline at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return flat.narrow(0, begin, size); }
+
 // Everything a rank keeps of one unit. What is on disk instead of in memory is undefined here, and what a frozen unit
 // has not.
 struct UnitShard : UnitPlacement {

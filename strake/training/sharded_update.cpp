@@ -16,8 +16,6 @@ namespace {
 static_assert(kernels::kSquaresChunk == tensors::ShardLayout::kAlignment,
               "shards must begin where the norm's partial sums begin");
 
-at::Tensor window(const at::Tensor& flat, int64_t begin, int64_t size) { return flat.narrow(0, begin, size); }
-
 // The part of what is kept that the rank updates.
 at::Tensor own_kept(const UnitShard& unit) { return window(unit.kept, unit.begin - unit.kept_begin, unit.count); }
 

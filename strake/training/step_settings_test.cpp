@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace strake::training {
+namespace strake::training::step_settings_test {
 namespace {
 
 using testing::AllOf;
@@ -45,4 +45,4 @@ TEST(StepSettings, NameWhatChangedWithBothValues) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::step_settings_test

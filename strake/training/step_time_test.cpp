@@ -16,7 +16,7 @@
 #include "strake/training/test_dataset.h"
 #include "strake/training/training_flops.h"
 
-namespace strake::training {
+namespace strake::training::step_time_test {
 namespace {
 
 constexpr int64_t kLength = 16;  // tokens of a sequence
@@ -312,4 +312,4 @@ TEST(StepTime, OfADiskIsWhatIsReadAndWritten) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::step_time_test

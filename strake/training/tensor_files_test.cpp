@@ -14,7 +14,7 @@
 #include "strake/core/file.h"
 #include "strake/training/pending_save.h"
 
-namespace strake::training {
+namespace strake::training::tensor_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -106,4 +106,4 @@ TEST_F(SavedTensors, WaitForNobodyWhereTheyWereWrittenAtOnce) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::tensor_files_test

@@ -7,7 +7,7 @@
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/training/sharded_parameters.h"
 
-namespace strake::training {
+namespace strake::training::tensor_segments_test {
 namespace {
 
 constexpr int64_t kHidden = 20;  // no multiple of a vector
@@ -60,4 +60,4 @@ TEST(TensorSegments, BiasesAndNormsDecayOnlyUnderAnOptimizerOfDeepSpeed) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::tensor_segments_test

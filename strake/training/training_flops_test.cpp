@@ -9,7 +9,7 @@
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/training/freezing.h"
 
-namespace strake::training {
+namespace strake::training::training_flops_test {
 namespace {
 
 constexpr double kLayers = 3;
@@ -108,4 +108,4 @@ TEST(TrainingFlops, CountRecomputationOfTheBlocksThatHaveABackwardPass) {
 TEST(TrainingFlops, AreZeroForNothing) { EXPECT_EQ(TrainingFlops(*bert())({}), 0); }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::training_flops_test

@@ -4,7 +4,7 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-namespace strake::training {
+namespace strake::training::updated_window_test {
 namespace {
 
 UpdatedWindow window_in_bf16() {
@@ -71,4 +71,4 @@ TEST(UpdatedWindow, IsTakenAsItIsWhereTheHostHasIt) {
 }
 
 }  // namespace
-}  // namespace strake::training
+}  // namespace strake::training::updated_window_test

@@ -8,7 +8,7 @@
 #include "strake/kernels/cuda/table_under_test.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels::cuda {
+namespace strake::kernels::cuda::cuda_optimizer_test {
 namespace {
 
 // Gradients of type T, parameters of M, states of S: Adam's.
@@ -186,4 +186,4 @@ TYPED_TEST(CudaKernelsOfOptimizers, TakeLambsSumsAndUpdateToTheBitsOfTheCpu) {
 }
 
 }  // namespace
-}  // namespace strake::kernels::cuda
+}  // namespace strake::kernels::cuda::cuda_optimizer_test

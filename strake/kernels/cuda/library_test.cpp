@@ -5,7 +5,7 @@
 
 #include "strake/core/error.h"
 
-namespace strake::kernels::cuda {
+namespace strake::kernels::cuda::library_test {
 namespace {
 
 std::string error_of(const std::filesystem::path& path) {
@@ -24,4 +24,4 @@ TEST(CudaLibrary, SaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace strake::kernels::cuda
+}  // namespace strake::kernels::cuda::library_test

@@ -5,7 +5,7 @@
 namespace strake::models {
 namespace {
 
-std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_site) {
+std::unique_ptr<Block> bert_head(const EncoderConfig& config, uint32_t first_site) {
   return std::make_unique<ClassificationHeadBlock>(
       config,
       ClassificationHeadBlock::Design{.dense = "bert.pooler.dense",
@@ -33,6 +33,6 @@ EncoderNames bert_names(const char* prefix) {
           .output_norm = "encoder.layer.{}.output.LayerNorm"};
 }
 
-EncoderFamily bert_family() { return {"bert", "BertForSequenceClassification", bert_names("bert."), &make_head}; }
+EncoderFamily bert_family() { return {"bert", "BertForSequenceClassification", bert_names("bert."), &bert_head}; }
 
 }  // namespace strake::models

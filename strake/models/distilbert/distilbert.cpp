@@ -19,7 +19,7 @@ constexpr EncoderNames kNames{.prefix = "distilbert.",
                               .output = "transformer.layer.{}.ffn.lin2",
                               .output_norm = "transformer.layer.{}.output_layer_norm"};
 
-std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_site) {
+std::unique_ptr<Block> distilbert_head(const EncoderConfig& config, uint32_t first_site) {
   return std::make_unique<ClassificationHeadBlock>(
       config,
       ClassificationHeadBlock::Design{.dense = "pre_classifier",
@@ -31,6 +31,8 @@ std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_sit
 
 }  // namespace
 
-EncoderFamily distilbert_family() { return {"distilbert", "DistilBertForSequenceClassification", kNames, &make_head}; }
+EncoderFamily distilbert_family() {
+  return {"distilbert", "DistilBertForSequenceClassification", kNames, &distilbert_head};
+}
 
 }  // namespace strake::models

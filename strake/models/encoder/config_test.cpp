@@ -5,7 +5,7 @@
 
 #include "strake/models/test_model.h"
 
-namespace strake::models {
+namespace strake::models::config_test {
 namespace {
 
 using testing::HasSubstr;
@@ -149,4 +149,4 @@ TEST(EncoderConfig, WritesTheFileBackWithNewLabels) {
 }
 
 }  // namespace
-}  // namespace strake::models
+}  // namespace strake::models::config_test

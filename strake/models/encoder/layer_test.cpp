@@ -5,7 +5,7 @@
 #include "strake/models/layers/select_first.h"
 #include "strake/models/test_model.h"
 
-namespace strake::models {
+namespace strake::models::layer_test {
 namespace {
 
 struct Pass {
@@ -62,4 +62,4 @@ TEST_F(EncoderLayer, OfFirstTokensMasksThemByTheirSequence) {
 }
 
 }  // namespace
-}  // namespace strake::models
+}  // namespace strake::models::layer_test

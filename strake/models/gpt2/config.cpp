@@ -6,7 +6,7 @@
 namespace strake::models {
 namespace {
 
-void refuse_unsupported(const Json& json, const std::string& source) {
+void refuse_other_attention(const Json& json, const std::string& source) {
   for (const char* key : {"add_cross_attention", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"}) {
     refuse_flag(json, key, source);
   }
@@ -39,7 +39,7 @@ Gpt2Config parse_gpt2_config(const Json& document, const std::string& source) {
           "{}: model_type '{}' is not supported as a causal language model; supported: gpt2", source, printable(type));
   Gpt2Config config;
   config.document = document;
-  refuse_unsupported(document, source);
+  refuse_other_attention(document, source);
   read_dimensions(config, source);
   config.activation = activation(document, "activation_function", "gelu_new", source);
   config.embedding_dropout = probability(document, "embd_pdrop", 0.1, source);

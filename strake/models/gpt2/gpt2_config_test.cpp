@@ -6,7 +6,7 @@
 #include "strake/models/gpt2/test_config.h"
 #include "strake/models/test_model.h"
 
-namespace strake::models {
+namespace strake::models::gpt2_config_test {
 namespace {
 
 using testing::HasSubstr;
@@ -81,4 +81,4 @@ TEST(Gpt2Config, IsWrittenBackWithWhatItDoesNotKnow) {
 }
 
 }  // namespace
-}  // namespace strake::models
+}  // namespace strake::models::gpt2_config_test

@@ -14,7 +14,7 @@
 #include "strake/models/test_model.h"
 #include "strake/models/weights.h"
 
-namespace strake::models {
+namespace strake::models::gpt2_test {
 namespace {
 
 using testing::ElementsAre;
@@ -183,4 +183,4 @@ TEST(Gpt2, DoesNotLookAhead) {
 }
 
 }  // namespace
-}  // namespace strake::models
+}  // namespace strake::models::gpt2_test

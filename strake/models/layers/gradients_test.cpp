@@ -21,7 +21,7 @@
 #include "strake/models/test_model.h"
 #include "strake/tensors/compute_threads.h"
 
-namespace strake::models::layers {
+namespace strake::models::layers::gradients_test {
 namespace {
 
 using kernels::Activation;
@@ -366,4 +366,4 @@ TEST_F(LayerGradients, AreNotRecordedInEvaluation) {
 }
 
 }  // namespace
-}  // namespace strake::models::layers
+}  // namespace strake::models::layers::gradients_test

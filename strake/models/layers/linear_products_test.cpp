@@ -13,7 +13,7 @@
 #include "strake/core/error.h"
 #include "strake/tensors/tracked_memory.h"
 
-namespace strake::models::layers {
+namespace strake::models::layers::linear_products_test {
 namespace {
 
 using Case = std::tuple<c10::ScalarType, MatmulLibrary>;
@@ -138,4 +138,4 @@ INSTANTIATE_TEST_SUITE_P(Types, LinearProducts,
                                                           MatmulLibrary::kAten)));
 
 }  // namespace
-}  // namespace strake::models::layers
+}  // namespace strake::models::layers::linear_products_test

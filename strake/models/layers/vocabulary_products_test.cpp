@@ -9,7 +9,7 @@
 
 #include "strake/models/test_model.h"
 
-namespace strake::models::layers {
+namespace strake::models::layers::vocabulary_products_test {
 namespace {
 
 double distance(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
@@ -37,4 +37,4 @@ TEST(VocabularyProducts, OfRoundedSizesAreTheProducts) {
 }
 
 }  // namespace
-}  // namespace strake::models::layers
+}  // namespace strake::models::layers::vocabulary_products_test

@@ -6,7 +6,7 @@
 namespace strake::models {
 namespace {
 
-std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_site) {
+std::unique_ptr<Block> roberta_head(const EncoderConfig& config, uint32_t first_site) {
   return std::make_unique<ClassificationHeadBlock>(
       config,
       ClassificationHeadBlock::Design{.dense = "classifier.dense",
@@ -19,7 +19,7 @@ std::unique_ptr<Block> make_head(const EncoderConfig& config, uint32_t first_sit
 }  // namespace
 
 EncoderFamily roberta_family() {
-  return {"roberta", "RobertaForSequenceClassification", bert_names("roberta."), &make_head};
+  return {"roberta", "RobertaForSequenceClassification", bert_names("roberta."), &roberta_head};
 }
 
 }  // namespace strake::models
