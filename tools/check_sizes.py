@@ -33,6 +33,7 @@ EXIT = re.compile(r"(?<![\w.>])(std::)?(exit|_exit|_Exit|quick_exit)\(")
 SWALLOW = re.compile(r"catch \(\.\.\.\) \{\s*\}")
 LOOSE_END = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
 TEST = re.compile(r"\w+_test\.(?:cpp|py)\b")
+NAMESPACE = re.compile(r"namespace (strake[\w:]*) \{")
 VAGUE_NAME = re.compile(r"(^|_)(utils?|common|helpers?|misc|manager)(_|$)")
 
 
@@ -72,6 +73,9 @@ def cpp_findings(path, lines):
                 yield number, "output", "output outside strake/cli: log with strake/core/log.h or return the result"
             if EXIT.search(line):
                 yield number, "exit", "ends the process: throw an Error instead"
+        namespace = NAMESPACE.match(line)
+        if namespace and path.name.endswith("_test.cpp") and not namespace[1].endswith(f"::{path.stem}"):
+            yield number, "namespace", f"tests are compiled together: expected {namespace[1]}::{path.stem}"
     text = "\n".join(code)
     for match in SWALLOW.finditer(text):
         yield text.count("\n", 0, match.start()) + 1, "swallow", "swallows every error without a word"

@@ -22,7 +22,7 @@
 
 extern "C" const strake::kernels::cuda::CudaTable* strake_cuda_table();
 
-namespace strake::comm {
+namespace strake::comm::nccl_comm_test {
 namespace {
 
 using tensors::ShardLayout;
@@ -226,4 +226,4 @@ TEST(NcclComm, LeavesOtherDevicesToTheHost) {
 }
 
 }  // namespace
-}  // namespace strake::comm
+}  // namespace strake::comm::nccl_comm_test

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kLine = 64;  // bytes
 
-// NamedArrays by name: those of a packed file, or made one after the other.
+// Arrays by name: those of a packed file, or made one after the other.
 class NamedArrays {
  public:
   NamedArrays() = default;

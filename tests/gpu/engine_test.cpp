@@ -16,7 +16,7 @@
 #include "strake/inference/random_model.h"
 #include "tests/gpu/gpu.h"
 
-namespace strake::inference::gpu_engine_test {
+namespace strake::inference::engine_test {
 namespace {
 
 using models::error_text;
@@ -179,4 +179,4 @@ INSTANTIATE_TEST_SUITE_P(, GpuScoringTime,
                          [](const auto& timed) { return std::string(timed.param.name); });
 
 }  // namespace
-}  // namespace strake::inference::gpu_engine_test
+}  // namespace strake::inference::engine_test

@@ -8,7 +8,7 @@
 #include "strake/training/memory_plan_case.h"
 #include "tests/gpu/gpu.h"
 
-namespace strake::training::gpu_memory_plan_test {
+namespace strake::training::memory_plan_test {
 namespace {
 
 // What small tensors add.
@@ -115,4 +115,4 @@ TEST(PlannedGpuMemoryOfCublas, IsItsWorkspace) {
 }
 
 }  // namespace
-}  // namespace strake::training::gpu_memory_plan_test
+}  // namespace strake::training::memory_plan_test

@@ -11,7 +11,7 @@
 #include "strake/training/device.h"
 #include "tests/gpu/gpu.h"
 
-namespace strake::comm::gpu_nccl_test {
+namespace strake::comm::nccl_test {
 namespace {
 
 using tensors::ShardLayout;
@@ -59,4 +59,4 @@ TEST(GpuNccl, AddsInRankOrderAndGathers) {
 }
 
 }  // namespace
-}  // namespace strake::comm::gpu_nccl_test
+}  // namespace strake::comm::nccl_test

@@ -21,7 +21,7 @@
 #include "strake/training/training_flops.h"
 #include "tests/gpu/gpu.h"
 
-namespace strake::training::gpu_step_time_test {
+namespace strake::training::step_time_test {
 namespace {
 
 constexpr int kWarmUp = 5;
@@ -135,4 +135,4 @@ INSTANTIATE_TEST_SUITE_P(Shapes, GpuStepTime,
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace strake::training::gpu_step_time_test
+}  // namespace strake::training::step_time_test

@@ -23,7 +23,7 @@
 #include "strake/training/stepper.h"
 #include "tests/gpu/gpu.h"
 
-namespace strake::training::gpu_training_test {
+namespace strake::training::training_test {
 namespace {
 
 constexpr int kSteps = 4;
@@ -254,4 +254,4 @@ INSTANTIATE_TEST_SUITE_P(Models, GpuTraining, testing::Values(Case{"Bert", &smal
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace strake::training::gpu_training_test
+}  // namespace strake::training::training_test

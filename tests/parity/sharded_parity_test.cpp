@@ -8,7 +8,7 @@
 #include "strake/training/stepper.h"
 #include "tests/parity/parity_case.h"
 
-namespace strake {
+namespace strake::sharded_parity_test {
 namespace {
 
 // The run of sharded.json, made by tools/make_sharded_parity_fixtures.py with DDP, FSDP2 and DeepSpeed on two ranks.
@@ -73,4 +73,4 @@ INSTANTIATE_TEST_SUITE_P(Models, ShardedParity, testing::Values("bert", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::sharded_parity_test

@@ -18,7 +18,7 @@
 #include "strake/training/stepper.h"
 #include "tests/parity/parity_case.h"
 
-namespace strake {
+namespace strake::transformers_parity_test {
 namespace {
 
 using tests::ParityCase;
@@ -206,4 +206,4 @@ TEST(BaseCheckpoint, GetsANewHeadAndKeepsItsPooler) {
 }
 
 }  // namespace
-}  // namespace strake
+}  // namespace strake::transformers_parity_test

@@ -13,7 +13,7 @@
 #include "strake/kernels/cuda/table_under_test.h"
 #include "strake/kernels/test_values.h"
 
-namespace strake::kernels::cuda {
+namespace strake::kernels::cuda::cuda_kernels_test {
 namespace {
 
 // Arithmetic is fp32 on both sides, in another order and with other exp and erf; then one rounding to T, which may
@@ -565,4 +565,4 @@ TYPED_TEST(CudaKernels, ConvertAddAndSquare) {
 }
 
 }  // namespace
-}  // namespace strake::kernels::cuda
+}  // namespace strake::kernels::cuda::cuda_kernels_test

@@ -8,7 +8,7 @@
 
 #include "strake/kernels/cuda/emulation/tensor_core.cuh"
 
-namespace strake::kernels::cuda::emulation {
+namespace strake::kernels::cuda::emulation::emulation_test {
 namespace {
 
 // What a thread with its right neighbour's number sees after the barrier.
@@ -114,4 +114,4 @@ TEST(CudaEmulation, RefusesABlockInWhichAThreadMissesABarrier) {
 }
 
 }  // namespace
-}  // namespace strake::kernels::cuda::emulation
+}  // namespace strake::kernels::cuda::emulation::emulation_test
