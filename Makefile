@@ -49,7 +49,7 @@ asan: ## Run the tests under AddressSanitizer, LeakSanitizer and UndefinedBehavi
 tsan: ## Run the tests of what threads share under ThreadSanitizer
 	@tools/setup.sh build
 	@cmake --preset tsan >/dev/null
-	@cmake --build --preset tsan -j $(JOBS) --target core_tests comm_tests data_tests kernels_tests
+	@cmake --build --preset tsan -j $(JOBS) --target core_tests comm_tests comm_nccl_comm_test data_tests kernels_tests
 	@ctest --preset tsan
 
 clean: ## Remove build folders (the virtual environment stays)

@@ -30,19 +30,18 @@ std::string tests_in(std::string_view source) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    if (!argument.starts_with(kSourceFlag)) {
-      std::fprintf(stderr, "%s is not a flag; expected --source=FILE or one of GoogleTest's\n", argv[i]);
-      return 2;
-    }
-    const std::string filter = tests_in(argument.substr(kSourceFlag.size()));
-    if (filter.empty()) {
-      std::fprintf(stderr, "%s: no test is written there\n", argv[i]);
-      return 2;
-    }
-    // A test that starts the program again, as death tests do, names itself by a filter.
-    if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, filter);
+  if (argc == 1) return RUN_ALL_TESTS();
+  const std::string_view argument = argv[1];
+  if (argc > 2 || !argument.starts_with(kSourceFlag)) {
+    std::fprintf(stderr, "%s: expected one --source=FILE and flags of GoogleTest\n", argv[argc - 1]);
+    return 2;
   }
+  const std::string filter = tests_in(argument.substr(kSourceFlag.size()));
+  if (filter.empty()) {
+    std::fprintf(stderr, "%s: no test is written there\n", argv[1]);
+    return 2;
+  }
+  // A test that starts the program again, as death tests do, names itself by a filter.
+  if (GTEST_FLAG_GET(filter) == "*") GTEST_FLAG_SET(filter, filter);
   return RUN_ALL_TESTS();
 }

@@ -52,17 +52,18 @@ void PlannedParameters::save(const MemoryPlanRequest& request) {
   buffers_.clear();
   MemoryMeter& meter = meters_.host;
   const auto copied = [&](size_t u) {
-    if (request.is_on_gpu()) return units_[u].layout.numel() * kFp32Bytes;
+    if (request.is_on_gpu()) return units_[u].layout.numel() * element_size(Precision::kFp32);
     const bool are_parameters = placements_[u].is_shared && !request.options.has_master_copies();
     const bool is_own = (placements_[u].owns_whole || request.num_ranks == 1) && !placements_[u].is_on_disk;
     return (are_parameters || is_own) && request.options.master == Precision::kFp32
                ? 0
-               : units_[u].layout.numel() * kFp32Bytes;
+               : units_[u].layout.numel() * element_size(Precision::kFp32);
   };
   for (size_t i = 0; i < model_.blocks().size(); ++i) {
     const std::span<const size_t> units = units_.of_block(i);
     const auto whole =
-        meter.lend(MemoryUse::kGatherBuffers, units.size() > 1 ? model_.blocks()[i]->layout().numel() * kFp32Bytes : 0);
+        meter.lend(MemoryUse::kGatherBuffers,
+                   units.size() > 1 ? model_.blocks()[i]->layout().numel() * element_size(Precision::kFp32) : 0);
     for (const size_t u : units) meter.lend(MemoryUse::kGatherBuffers, copied(u));
   }
 }
@@ -143,7 +144,7 @@ void PlannedParameters::load() {
     for (const size_t u : units_.of_block(i)) {
       const bool goes_through_buffer = is_hybrid_ && !placements_[u].keeps_parameters;
       if (goes_through_buffer) buffers_.take(bytes(u));
-      meters_.host.lend(MemoryUse::kGatherBuffers, elements * kFp32Bytes);
+      meters_.host.lend(MemoryUse::kGatherBuffers, elements * element_size(Precision::kFp32));
       if (goes_through_buffer) buffers_.put_back(bytes(u));
     }
   }

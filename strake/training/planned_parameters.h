@@ -10,8 +10,6 @@
 
 namespace strake::training {
 
-inline constexpr int64_t kFp32Bytes = sizeof(float);
-
 // Of where tensors are computed with and of the host: one and the same meter if that is the processor.
 struct PlannedMeters {
   models::MemoryMeter& device;

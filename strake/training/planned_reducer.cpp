@@ -38,7 +38,7 @@ void PlannedReducer::reduce(size_t i, const PlannedParameters& parameters) {
   if (unit == nullptr) return;
   int64_t bytes = std::exchange(open_[i], std::nullopt).value_or(0);
   if (rounds() && bytes > 0) {
-    const int64_t rounded = bytes / kFp32Bytes * exchanged_size();
+    const int64_t rounded = bytes / element_size(Precision::kFp32) * exchanged_size();
     buffers_.take(rounded);
     buffers_.put_back(std::exchange(bytes, rounded));
   }
@@ -68,7 +68,7 @@ void PlannedReducer::open(size_t i, PlannedFold fold) {
   if (open_[i] || unit == nullptr) return;
   const bool is_exact = !rounds() && request_.options.accumulation == Precision::kFp32;
   const bool is_direct = request_.num_ranks == 1 && is_exact && (fold == PlannedFold::kOverwrite || is_tied_[i] == 0);
-  open_[i] = is_direct ? 0 : unit->layout.numel() * kFp32Bytes;
+  open_[i] = is_direct ? 0 : unit->layout.numel() * element_size(Precision::kFp32);
   if (!is_direct) buffers_.take(*open_[i]);
 }
 
