@@ -10,7 +10,7 @@ import shutil
 import signal
 
 import pytest
-from failure_test import Job
+from failure_test import background_run
 from program import SANITIZE, environment, files_in, full_disk, run, run_mpi
 from refusals import FILE, INTERRUPTED, NUMERIC, USAGE
 from resume_test import assert_same_end, logged_steps, train_command
@@ -76,7 +76,7 @@ def start_on_slow_disk(seconds, kind, ranks, inputs, folder):
     with pytest.MonkeyPatch.context() as patch:
         for name, value in on_slow_disk(seconds).items():
             patch.setenv(name, value)
-        return Job(kind, ranks, inputs, folder, **RUN, async_save=True)
+        return background_run(kind, ranks, inputs, folder, **RUN, async_save=True)
 
 
 def is_writing(folder, step):

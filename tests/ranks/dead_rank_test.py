@@ -10,7 +10,8 @@ import time
 import uuid
 
 import pytest
-from failure_test import MOMENTS, RUN, is_alive, program_of, rank_of
+from failure_test import MOMENTS, RUN
+from job import is_alive, program_of, rank_of
 from program import BINARY, MPIEXEC, environment, free_port, is_open_mpi, wait_until
 from refusals import COMMUNICATION
 from resume_test import train_command

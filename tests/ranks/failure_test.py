@@ -6,7 +6,6 @@ checkpoint with the bits of one that never stopped.
 
 import json
 import os
-import pathlib
 import resource
 import shutil
 import signal
@@ -14,14 +13,14 @@ import subprocess
 import time
 
 import pytest
-from program import BINARY, MPIEXEC, OPEN_MPI_SETTINGS, environment, files_in, free_port, run, run_mpi, wait_until
+from job import PATIENCE, Job, is_alive
+from program import BINARY, environment, files_in, free_port, run, run_mpi, wait_until
 from refusals import COMMUNICATION, FILE, USAGE
 from resume_test import assert_same_end, logged_steps, train_command
 from tiny_models import training_inputs
 
 RUN = {"max_steps": 24, "save_total_limit": 0}
 LAST, BEFORE_LAST = "checkpoint-24", "checkpoint-20"
-PATIENCE = 30  # seconds a job may take to end once a rank is dead; it takes tenths of one on an idle machine
 
 
 @pytest.fixture(scope="module")
@@ -39,85 +38,12 @@ def whole(inputs, tmp_path_factory):
     return folder
 
 
-class Job:
-    """A run in the background, as `num_ranks` threads or processes."""
-
-    def __init__(self, kind, num_ranks, inputs, folder, nohup=False, **flags):
-        self.folder = folder
-        line = train_command(inputs, folder, num_ranks, **(RUN | flags))
-        if kind == "processes":
-            if shutil.which(MPIEXEC) is None:
-                pytest.skip(f"there is no {MPIEXEC}")
-            line[line.index("--ranks") + 1] = "1"
-            line = [MPIEXEC, "-n", str(num_ranks), *line]
-        if nohup:
-            line = ["nohup", *line]
-        self.log = folder.parent / f"{folder.name}.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                line,
-                env=environment(**{f"OMPI_{setting}": "1" for setting in OPEN_MPI_SETTINGS}),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                preexec_fn=lambda: signal.signal(signal.SIGXFSZ, signal.SIG_IGN),  # a full disk is an error, no signal
-            )
-
-    def wait_for(self, ready):
-        def is_ready():
-            assert self.process.poll() is None, self.log.read_text()
-            return ready(self.folder)
-
-        wait_until(is_ready, self.log.read_text)
-
-    def processes(self):
-        """Ids of the processes that are ranks, by rank."""
-        parents = {}
-        for status in pathlib.Path("/proc").glob("[0-9]*/stat"):
-            try:
-                parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-
-        def is_ours(pid):
-            while pid in parents and pid != self.process.pid:
-                pid = parents[pid]
-            return pid == self.process.pid
-
-        ranks = [pid for pid in parents if is_ours(pid) and program_of(pid) == os.path.realpath(BINARY)]
-        return sorted(ranks, key=rank_of)
-
-    def end(self):
-        """Exit code and log of a job that is to end by itself."""
-        try:
-            code = self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            for pid in self.processes():
-                os.kill(pid, signal.SIGKILL)
-            pytest.fail(f"the other ranks wait for ever\n{self.log.read_text()}")
-        return code, self.log.read_text()
-
-
-def program_of(pid):
-    try:
-        return str(pathlib.Path(f"/proc/{pid}/exe").readlink())
-    except OSError:
-        return ""
-
-
-def rank_of(pid):
-    try:
-        variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return 0
-    named = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
-    return int(named.get(b"PMI_RANK", named.get(b"OMPI_COMM_WORLD_RANK", b"0")))
-
-
-def is_alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+def background_run(kind, num_ranks, inputs, folder, nohup=False, **flags):
+    """The run in the background, as `num_ranks` threads or processes."""
+    line = train_command(inputs, folder, num_ranks, **(RUN | flags))
+    if kind == "processes":
+        line[line.index("--ranks") + 1] = "1"
+    return Job(["nohup", *line] if nohup else line, folder, processes=num_ranks if kind == "processes" else 0)
 
 
 # Moments of a run, as its files show them
@@ -158,7 +84,7 @@ def test_both_ranks_have_a_part_of_everything(whole):
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_process_ends_the_job_and_the_run_goes_on(inputs, whole, tmp_path, moment, victim):
     folder = tmp_path / "run"
-    job = Job("processes", 2, inputs, folder)
+    job = background_run("processes", 2, inputs, folder)
     job.wait_for(MOMENTS[moment])
     ranks = job.processes()
     assert len(ranks) == 2
@@ -211,7 +137,7 @@ def test_a_killed_process_ends_the_others_without_a_launcher(inputs, whole, tmp_
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_process_of_two_threads_goes_on(inputs, whole, tmp_path, moment):
     folder = tmp_path / "run"
-    job = Job("threads", 2, inputs, folder)
+    job = background_run("threads", 2, inputs, folder)
     job.wait_for(MOMENTS[moment])
     job.process.kill()
     assert job.end()[0] == -signal.SIGKILL
@@ -227,7 +153,7 @@ def test_a_rank_that_cannot_write_ends_the_job(inputs, whole, tmp_path, kind, vi
     if kind == "threads" and victim == 1:
         pytest.skip("threads share the limit")
     folder = tmp_path / "run"
-    job = Job(kind, 2, inputs, folder)
+    job = background_run(kind, 2, inputs, folder)
     job.wait_for(in_steps)
     largest = min(path.stat().st_size for path in whole.glob(f"{LAST}/*-of-00002.safetensors")) // 2
     resource.prlimit(job.processes()[victim], resource.RLIMIT_FSIZE, (largest, largest))
@@ -350,7 +276,7 @@ def test_a_run_moves_between_stages_and_ranks(inputs, whole, tmp_path, kind):
     folder = tmp_path / "run"
     for num_ranks, number in [(4, 3), (2, 1), (4, 3)]:
         before = saved(folder)
-        job = Job(kind, num_ranks, inputs, folder, resume_from_checkpoint="true", **stage(number))
+        job = background_run(kind, num_ranks, inputs, folder, resume_from_checkpoint="true", **stage(number))
         job.wait_for(lambda path, before=before: saved(path) > before and logged_steps(path) % 4 != 0)
         os.kill(job.processes()[-1], signal.SIGKILL)
         code, log = job.end()  # a launcher may forward what its ranks print a little later than they do

@@ -5,7 +5,7 @@ import re
 import signal
 
 import pytest
-from failure_test import MOMENTS, Job, saved
+from failure_test import MOMENTS, background_run, saved
 from program import run
 from refusals import INTERRUPTED
 from resume_test import assert_same_end, logged_steps, train_command
@@ -44,7 +44,7 @@ def asked_to_end(job, moment):
 
 @pytest.mark.parametrize("is_ignored", [False, True])
 def test_a_closed_terminal_ends_a_run_unless_nohup_says_otherwise(inputs, tmp_path, is_ignored):
-    job = Job("threads", 1, inputs, tmp_path / "run", nohup=is_ignored, **RUN)
+    job = background_run("threads", 1, inputs, tmp_path / "run", nohup=is_ignored, **RUN)
     job.wait_for(lambda folder: logged_steps(folder) >= 1)
     os.kill(job.processes()[-1], signal.SIGHUP)
     code, log = job.end()
@@ -55,7 +55,7 @@ def test_a_closed_terminal_ends_a_run_unless_nohup_says_otherwise(inputs, tmp_pa
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_one_rank_that_is_asked_is_enough(inputs, whole, tmp_path, kind, moment):
     folder = tmp_path / "run"
-    step = asked_to_end(Job(kind, 2, inputs, folder, **RUN), MOMENTS[moment])
+    step = asked_to_end(background_run(kind, 2, inputs, folder, **RUN), MOMENTS[moment])
     assert logged_steps(folder) == step
     outcome = run(train_command(inputs, folder, 1, **RUN, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
@@ -66,7 +66,7 @@ def test_checkpoints_that_nobody_asked_for_are_saved_too(inputs, tmp_path):
     flags = {"save_strategy": "no", "load_best_model_at_end": None}
     reference = tmp_path / "reference"
     assert run(train_command(inputs, reference, **(RUN | flags))).code == 0
-    job = Job("threads", 1, inputs, tmp_path / "run", **(RUN | flags))
+    job = background_run("threads", 1, inputs, tmp_path / "run", **(RUN | flags))
     asked_to_end(job, lambda folder: logged_steps(folder) >= 5)
     assert saved(job.folder) == 1
     outcome = run(train_command(inputs, job.folder, **(RUN | flags), resume_from_checkpoint="true"))
@@ -75,7 +75,7 @@ def test_checkpoints_that_nobody_asked_for_are_saved_too(inputs, tmp_path):
 
 
 def test_a_run_may_end_at_once(inputs, tmp_path):
-    job = Job("threads", 1, inputs, tmp_path / "run", **RUN, enable_jit_checkpoint="false")
+    job = background_run("threads", 1, inputs, tmp_path / "run", **RUN, enable_jit_checkpoint="false")
     job.wait_for(lambda folder: logged_steps(folder) >= 5)
     job.process.terminate()
     assert job.end()[0] == -signal.SIGTERM

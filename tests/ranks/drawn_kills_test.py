@@ -1,0 +1,121 @@
+"""Runs that are drawn at random and ended at random moments, by kill -9 of a rank or by SIGTERM, and that go on each
+time in another layout of ranks, stages and offload: the end is that of a run that nobody disturbed, bit for bit.
+
+STRAKE_KILLS says how many runs are ended at least (20), STRAKE_KILL_SEED which and when."""
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import time
+
+import pytest
+from drawn_runs import Draw, layout, make_inputs, outcome_of, settings
+from job import Job
+from program import command, run, wait_until
+from refusals import INTERRUPTED
+from resume_test import logged_steps
+
+KILLS = int(os.environ.get("STRAKE_KILLS", "20"))
+SEED = int(os.environ.get("STRAKE_KILL_SEED", "1"))
+MOST_KILLS = 6  # of one run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_inputs(tmp_path_factory.mktemp("inputs"))
+
+
+def long_settings(draw, folder):
+    """Of runs that take long enough to be caught at something."""
+    flags = settings(draw, folder) | {"num_train_epochs": None, "max_steps": 30}
+    flags |= draw.maybe(0.5, save_total_limit=[1, 2])
+    flags |= draw.maybe(0.5, load_best_model_at_end=[True])
+    if "load_best_model_at_end" in flags and draw.random() < 0.3:
+        flags |= {"early_stopping_patience": draw.choice([1, 2, 4])}
+    return flags
+
+
+class Run:
+    """A run that is started until it comes to its end."""
+
+    def __init__(self, draw, numbers, flags, output):
+        self.draw, self.numbers, self.flags, self.output = draw, numbers, flags, output
+        self.nvme = output.parent / "nvme"
+        self.nvme.mkdir()
+        self.layouts = []
+
+    def start(self):
+        flags = layout(self.draw, self.numbers, self.nvme)
+        processes = self.draw.choice([0, flags["ranks"]])
+        self.layouts.append(flags | {"processes": processes})
+        if processes:
+            flags |= {"ranks": 1}
+        flags = self.flags | flags | {"resume_from_checkpoint": "true", "output_dir": self.output}
+        return Job(command("train", **flags), self.output, processes)
+
+    def wait_for_a_moment(self, job):
+        """Whatever it is doing then: a time from its start, or from some step's line in the log."""
+
+        def has_ended():
+            return job.process.poll() is not None
+
+        if self.draw.random() < 0.3:
+            pause = self.draw.uniform(0, 0.5)
+        else:
+            pause = self.draw.choice([0, self.draw.uniform(0, 0.03)])
+            awaited = logged_steps(self.output) + self.draw.randint(1, 8)
+            wait_until(lambda: has_ended() or logged_steps(self.output) >= awaited, job.log.read_text)
+        time.sleep(pause)
+
+    def end_early(self):
+        """Whether the run ended before it was through."""
+        job = self.start()
+        self.wait_for_a_moment(job)
+        number = self.draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
+        victim = self.draw.random()
+        if ranks := job.processes():
+            with contextlib.suppress(ProcessLookupError):  # it ended just now
+                os.kill(ranks[int(victim * len(ranks))], number)
+        code, log = job.end()
+        assert "internal error" not in log, log
+        if number == signal.SIGTERM and not self.layouts[-1]["processes"]:
+            assert code in (0, INTERRUPTED, -signal.SIGTERM), log
+        return code != 0
+
+
+def end_of(output):
+    """Weights, log, what the best evaluation was and whether its checkpoint is kept, and the newest checkpoint."""
+    state = json.loads((output / "trainer_state.json").read_text())
+    known = [state[key] for key in ("best_global_step", "best_metric", "global_step", "epoch", "total_flos")]
+    is_kept = (output / f"checkpoint-{state['best_global_step']}").exists()
+    newest = max(output.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1])).name
+    hidden = [path.name for path in output.iterdir() if path.name.startswith(".") or ".tmp" in path.name]
+    return *outcome_of(output), known, is_kept, newest, hidden
+
+
+def assert_same_end(draw, folder, place):
+    """How often the drawn run was ended."""
+    flags = long_settings(draw, folder)
+    numbers = draw.choice([1, 2, 4]), draw.choice([None, None, "bf16", "fp16"])
+    disturbed = Run(draw, numbers, flags, place / "disturbed")
+    kills = sum(itertools.takewhile(bool, (disturbed.end_early() for _ in range(MOST_KILLS))))
+    code, log = disturbed.start().end()
+    assert code == 0, log
+    whole = run(command("train", **(flags | layout(draw, numbers, place)), output_dir=place / "whole"))
+    assert whole.code == 0, whole.err
+    assert end_of(place / "disturbed") == end_of(place / "whole"), (flags, disturbed.layouts)
+    assert not any(path.is_file() for path in disturbed.nvme.rglob("*"))
+    return kills
+
+
+def test_runs_that_are_ended_go_on_to_the_same_end(folder, tmp_path):
+    kills = 0
+    for number in itertools.count():
+        if kills >= KILLS:
+            break
+        place = tmp_path / str(number)
+        place.mkdir()
+        kills += assert_same_end(Draw(f"{SEED} {number}"), folder, place)
+    print(f"{number} runs, ended {kills} times")
