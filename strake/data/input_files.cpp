@@ -36,12 +36,16 @@ std::string some_of(std::vector<std::string> names) {
   return printable(fmt::format("{}", fmt::join(names, ", ")), 500) + (is_all ? "" : ", ...");
 }
 
-// Once for each folder, which is listed several times.
-void warn_of_passed_over(const fs::path& folder, const std::vector<std::string>& names) {
+// Folders are listed several times.
+bool is_told_already(const fs::path& path) {
   static std::mutex mutex;
   static std::set<fs::path> told;
   const std::lock_guard lock(mutex);
-  if (names.empty() || !told.insert(folder).second) return;
+  return !told.insert(path).second;
+}
+
+void warn_of_passed_over(const fs::path& folder, const std::vector<std::string>& names) {
+  if (names.empty() || is_told_already(folder)) return;
   log::warning(
       "{}: {} of its entries {} not read, being folders or of another kind than .parquet, .csv, .tsv, .json, "
       ".jsonl and .txt: {}",
@@ -139,6 +143,28 @@ std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<
   return files;
 }
 
+bool is_without_bytes(const fs::path& file) {
+  std::error_code error;
+  return fs::is_regular_file(file, error) && fs::file_size(file, error) == 0 && !error;
+}
+
+// Spark's writers of text leave a file without bytes where a part of a table has no rows. Where all are so, or Parquet
+// is, something went wrong.
+void pass_over_parts_without_rows(std::vector<fs::path>& files, const std::optional<TableFormat>& format) {
+  const auto holds_rows = [&](const fs::path& file) {
+    return format.value_or(known_format(file).value_or(TableFormat::kParquet)) == TableFormat::kParquet ||
+           !is_without_bytes(file);
+  };
+  const auto empty = std::stable_partition(files.begin(), files.end(), holds_rows);
+  if (empty == files.begin() || empty == files.end()) return;
+  if (!is_told_already(*empty)) {
+    const std::vector<std::string> names(empty, files.end());
+    log::warning("{} of the input's files {} without a byte, and {} for no rows: {}", names.size(),
+                 names.size() == 1 ? "is" : "are", names.size() == 1 ? "stands" : "stand", some_of(names));
+  }
+  files.erase(empty, files.end());
+}
+
 }  // namespace
 
 std::optional<TableFormat> known_format(const fs::path& file) {
@@ -170,6 +196,7 @@ std::vector<fs::path> expand_paths(const std::vector<fs::path>& paths, const std
     const std::vector<fs::path> inside = data_files_in(path, format);
     files.insert(files.end(), inside.begin(), inside.end());
   }
+  pass_over_parts_without_rows(files, format);
   return files;
 }
 

@@ -193,6 +193,23 @@ TEST_F(TableReaderTest, WrongByteBehindTheFirstBlockIsLocatedExactly) {
   EXPECT_TRUE(read_error({.paths = {file}}).says(ErrorKind::kData, "line 25001, byte offset 2500050: byte 0xA0"));
 }
 
+TEST_F(TableReaderTest, PartsWithoutAByteHoldNoRowsAmongOthers) {
+  for (const std::string kind : {"jsonl", "csv", "txt"}) {
+    const std::string row = kind == "jsonl" ? R"({"text": "a"})" : "text\na";
+    write("part-0." + kind, "");
+    write("part-1." + kind, row + "\n");
+    write("part-2." + kind, "");
+    TableReader reader({.paths = {folder_}, .format = known_format("x." + kind)});
+    EXPECT_EQ(reader.count_rows(), kind == "txt" ? 2 : 1) << kind;
+    EXPECT_TRUE(read_error({.paths = {folder_ / ("part-0." + kind), folder_ / ("part-2." + kind)}})
+                    .says(ErrorKind::kData, "part-0." + kind + " is empty"));
+  }
+  write("part-0.parquet", "");
+  write("part-1.parquet", "PAR1");
+  EXPECT_TRUE(read_error({.paths = {folder_}, .format = TableFormat::kParquet})
+                  .says(ErrorKind::kData, "part-0.parquet is empty"));
+}
+
 TEST_F(TableReaderTest, MissingEmptyAndSpecialFilesAreNamed) {
   EXPECT_TRUE(read_error({.paths = {folder_ / "no.csv"}}).says(ErrorKind::kIo, "no.csv: no such file"));
   EXPECT_TRUE(read_error({.paths = {folder_ / "no.parquet"}}).says(ErrorKind::kIo, "no.parquet: no such file"));
