@@ -7,113 +7,16 @@
 #include <vector>
 
 #include "strake/inference/encoder_weights.h"
+#include "strake/inference/pass_arena.h"
 #include "strake/kernels/attention.h"
 #include "strake/kernels/cache_blocks.h"
 #include "strake/kernels/embedding.h"
 #include "strake/kernels/int8_matmul.h"
 #include "strake/kernels/residual_layer_norm.h"
-#include "strake/kernels/scratch.h"
 #include "strake/models/encoder/embeddings.h"
 
 namespace strake::inference {
 namespace {
-
-// Cuts one allocation into arrays that begin on cache lines. Without memory it only counts.
-class Cutter {
- public:
-  explicit Cutter(float* memory) : memory_(memory) {}
-  template <typename T>
-  T* take(int64_t count) {
-    T* const piece = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + floats_);
-    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
-    floats_ += (bytes + 63) / 64 * 16;
-    return piece;
-  }
-  int64_t floats() const { return floats_; }
-
- private:
-  float* memory_;
-  int64_t floats_ = 0;
-};
-
-// An array of activations, kernels::row_stride apart.
-template <typename T>
-struct Rows {
-  T* data;
-  int64_t stride;
-
-  T* row(int64_t i) const { return data + i * stride; }
-};
-
-// Buffers of a thread, or, but for the scratch, of threads that share a chunk.
-template <typename T>
-struct Arrays {
-  Rows<T> hidden;                    // [tokens, hidden_size]
-  Rows<T> first;                     // [tokens, hidden_size]
-  Rows<T> second;                    // [tokens, hidden_size]
-  Rows<T> wide;                      // [tokens, max(3 hidden_size, intermediate_size)]
-  kernels::QuantizedRows quantized;  // [tokens, hidden_size], what the next linear layer reads if that is in int8
-  float* lse;                        // [tokens, heads]
-  float* mean;                       // [tokens], like those below
-  float* rstd;
-  int32_t* positions;
-  int32_t* types;
-  int32_t* offsets;  // [tokens + 1]
-  float* scratch;    // of products and attention
-};
-
-struct ArraySizes {
-  int64_t tokens;
-  int64_t hidden;
-  int64_t wide;
-  int64_t heads;
-  int64_t scratch;  // floats
-  bool has_int8;
-};
-
-kernels::QuantizedRows cut_quantized(Cutter& cutter, int64_t tokens, int64_t columns) {
-  const int64_t stride = kernels::quantized_stride(columns);
-  return {cutter.take<int8_t>(kernels::whole_tiles(tokens) * stride), stride, cutter.take<float>(tokens)};
-}
-
-template <typename T>
-Arrays<T> cut(Cutter& cutter, const ArraySizes& sizes) {
-  const int64_t tokens = sizes.tokens;
-  const auto rows = [&](int64_t columns) {
-    const int64_t stride = kernels::row_stride<T>(columns);
-    return Rows<T>{cutter.take<T>(tokens * stride), stride};
-  };
-  return {.hidden = rows(sizes.hidden),
-          .first = rows(sizes.hidden),
-          .second = rows(sizes.hidden),
-          .wide = rows(sizes.wide),
-          .quantized = sizes.has_int8 ? cut_quantized(cutter, tokens, sizes.hidden) : kernels::QuantizedRows{},
-          .lse = cutter.take<float>(tokens * sizes.heads),
-          .mean = cutter.take<float>(tokens),
-          .rstd = cutter.take<float>(tokens),
-          .positions = cutter.take<int32_t>(tokens),
-          .types = cutter.take<int32_t>(tokens),
-          .offsets = cutter.take<int32_t>(tokens + 1),
-          .scratch = cutter.take<float>(sizes.scratch)};
-}
-
-template <typename T>
-class Arena {
- public:
-  explicit Arena(const ArraySizes& sizes) {
-    Cutter count(nullptr);
-    cut<T>(count, sizes);
-    memory_ = kernels::AlignedFloats(count.floats());
-    Cutter cutter(memory_.data());
-    arrays_ = cut<T>(cutter, sizes);
-  }
-  const Arrays<T>& arrays() const { return arrays_; }
-  int64_t bytes() const { return memory_.bytes(); }
-
- private:
-  kernels::AlignedFloats memory_;
-  Arrays<T> arrays_;
-};
 
 template <typename T>
 int64_t scratch_floats(const EncoderWeights<T>& weights, const models::EncoderConfig& config,
@@ -154,12 +57,12 @@ class TypedPass final : public EncoderPass {
         heads_(config.num_attention_heads),
         activation_(config.hidden_act),
         eps_(static_cast<float>(config.layer_norm_eps)) {
-    const ArraySizes sizes{.tokens = capacity.tokens,
-                           .hidden = hidden_,
-                           .wide = std::max(3 * hidden_, config.intermediate_size),
-                           .heads = heads_,
-                           .scratch = scratch_floats(weights_, config, capacity),
-                           .has_int8 = plan_.precision == Precision::kInt8};
+    const PassSizes sizes{.tokens = capacity.tokens,
+                          .hidden = hidden_,
+                          .wide = std::max(3 * hidden_, config.intermediate_size),
+                          .heads = heads_,
+                          .scratch = scratch_floats(weights_, config, capacity),
+                          .has_int8 = plan_.precision == Precision::kInt8};
     for (int i = 0; i < capacity.threads; ++i) arenas_.emplace_back(sizes);
     choose_forms();
   }
@@ -194,7 +97,7 @@ class TypedPass final : public EncoderPass {
 
   MemoryUse memory() const override {
     MemoryUse use{.weights = weights_.bytes};
-    for (const Arena<T>& arena : arenas_) use.activations += arena.bytes();
+    for (const PassArena<T>& arena : arenas_) use.activations += arena.bytes();
     return use;
   }
 
@@ -202,7 +105,7 @@ class TypedPass final : public EncoderPass {
   struct Chunk {
     const PackedTokens& tokens;
     const Share& share;
-    Arrays<T> arrays;
+    PassArrays<T> arrays;
   };
   struct Stop {
     Linear linear;
@@ -230,7 +133,7 @@ class TypedPass final : public EncoderPass {
   // the head reads no others.
   std::optional<Stop> run_layer(int64_t index, int64_t rows, const Chunk& chunk) const {
     const LayerWeights<T>& layer = weights_.layers[static_cast<size_t>(index)];
-    const Arrays<T>& arrays = chunk.arrays;
+    const PassArrays<T>& arrays = chunk.arrays;
     int64_t bad_row = Meeting::kNothing;
     const auto linear = [&](Linear which, const Rows<T>& x, const Target<T>& to) {
       const auto& weights = layer.linears[static_cast<size_t>(which)];
@@ -265,7 +168,7 @@ class TypedPass final : public EncoderPass {
   // whole only when they have left it, so that their product quantizes them.
   static bool reads_quantized(Linear linear) { return linear != Linear::kOutput; }
 
-  void quantize(const Rows<T>& x, const Share::Range& rows, const Arrays<T>& arrays) const {
+  void quantize(const Rows<T>& x, const Share::Range& rows, const PassArrays<T>& arrays) const {
     if constexpr (std::is_same_v<T, kernels::BFloat16>) {
       kernels::quantize_rows({.data = x.row(rows.begin), .stride = x.stride, .rows = rows.size(), .depth = hidden_},
                              arrays.quantized.from(rows.begin));
@@ -371,7 +274,7 @@ class TypedPass final : public EncoderPass {
   // Fills arrays.hidden.
   void embed(const Chunk& chunk) const {
     const PackedTokens& tokens = chunk.tokens;
-    const Arrays<T>& arrays = chunk.arrays;
+    const PassArrays<T>& arrays = chunk.arrays;
     if (chunk.share.leads()) {
       write_places(tokens, positions_,
                    {.positions = arrays.positions, .types = arrays.types, .offsets = arrays.offsets});
@@ -396,7 +299,7 @@ class TypedPass final : public EncoderPass {
   // arrays.first = attention(arrays.wide), and quantized where the next linear layer wants it. Returns its rows: in the
   // last layer of a head that reads no others, the first of each sequence.
   int64_t attend(int64_t layer, const Chunk& chunk) const {
-    const Arrays<T>& arrays = chunk.arrays;
+    const PassArrays<T>& arrays = chunk.arrays;
     const bool of_first_tokens = layer + 1 == std::ssize(weights_.layers) && reads_first_tokens(head_);
     const bool quantizes = computes_in_int8(layer, Linear::kAttentionOutput);
     const bool at_once = quantizes && !of_first_tokens && chunk.share.is_whole();  // else rows are not whole yet
@@ -423,7 +326,7 @@ class TypedPass final : public EncoderPass {
 
   // This thread's heads of a sequence.
   void attend_sequence(int64_t sequence, const Chunk& chunk) const {
-    const Arrays<T>& arrays = chunk.arrays;
+    const PassArrays<T>& arrays = chunk.arrays;
     const int64_t head_dim = hidden_ / heads_;
     const Share::Range mine = chunk.share.range(heads_);
     if (mine.size() == 0) return;
@@ -448,7 +351,7 @@ class TypedPass final : public EncoderPass {
 
   // Sums in the order of the tokens: a sequence's result depends on nothing else.
   void pool(const PooledHead& head, const Chunk& chunk, float* outputs) const {
-    const Arrays<T>& arrays = chunk.arrays;
+    const PassArrays<T>& arrays = chunk.arrays;
     const Share::Range mine = chunk.share.range(chunk.tokens.num_sequences());
     for (int64_t s = mine.begin; s < mine.end; ++s) {
       float* const y = outputs + s * hidden_;
@@ -486,7 +389,7 @@ class TypedPass final : public EncoderPass {
   int64_t hidden_, heads_;
   kernels::Activation activation_;
   float eps_;
-  std::vector<Arena<T>> arenas_;
+  std::vector<PassArena<T>> arenas_;
 };
 
 }  // namespace

@@ -1,0 +1,173 @@
+#include "strake/tasks/train_rank.h"
+
+#include <ATen/ops/zeros.h>
+#include <fmt/ranges.h>
+
+#include <functional>
+#include <system_error>
+#include <utility>
+
+#include "strake/comm/nccl_comm.h"
+#include "strake/comm/observed_comm.h"
+#include "strake/core/cpu_features.h"
+#include "strake/core/crc32c.h"
+#include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/log.h"
+#include "strake/kernels/cuda/library.h"
+#include "strake/models/gpus.h"
+#include "strake/models/layers/linear_products.h"
+#include "strake/models/weights.h"
+#include "strake/tasks/comms_log.h"
+#include "strake/tasks/precision_file.h"
+#include "strake/tasks/rank_agreement.h"
+#include "strake/tasks/run_log.h"
+#include "strake/training/device.h"
+#include "strake/training/training_flops.h"
+namespace strake::tasks {
+namespace fs = std::filesystem;
+namespace {
+
+void initialize_weights(const models::Model& model, uint64_t seed, training::ShardedParameters& parameters) {
+  for (size_t i = 0; i < model.blocks().size(); ++i) {
+    at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
+    models::initialize_block(*model.blocks()[i], model.initializer_range(), seed, whole);
+    parameters.assign(i, whole);
+  }
+}
+
+// Returns the checksum of what was read if `ranks` are processes, which may have read different files; else 0.
+uint32_t load_weights(const TrainJob& job, uint64_t seed, const comm::Comm& ranks,
+                      training::ShardedParameters& parameters) {
+  const models::Model& model = job.model();
+  if (job.weights().empty()) {
+    initialize_weights(model, seed, parameters);
+    return 0;
+  }
+  const tensors::CheckpointFiles files(job.weights());
+  models::LoadReport report;
+  uint32_t sum = 0;
+  for (size_t i = 0; i < model.blocks().size(); ++i) {
+    at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
+    try {
+      models::load_block(
+          *model.blocks()[i],
+          {.model = model, .files = files, .seed = seed, .ignores_mismatched_sizes = job.ignores_mismatched_sizes()},
+          whole, report);
+    } catch (Error& error) {
+      error.add_context("while loading " + job.weights().string());
+      throw;
+    }
+    if (!ranks.is_one_process()) sum = crc32c(whole.const_data_ptr(), static_cast<size_t>(whole.nbytes()), sum);
+    parameters.assign(i, whole);
+  }
+  if (!report.initialized.empty()) log::info("new, to be trained: {}", fmt::join(report.initialized, ", "));
+  const auto unused = models::unused_names(model, files);
+  if (!unused.empty()) log::info("not used from the checkpoint: {}", fmt::join(unused, ", "));
+  return sum;
+}
+
+// What Transformers' generate() reads, which training does not change; that of an earlier model goes.
+void take_along_generation_config(const fs::path& model, const fs::path& folder) {
+  constexpr const char* kName = "generation_config.json";
+  const fs::path source = model.empty() ? fs::path() : resolve_inside(model, kName, model.string());
+  if (!source.empty() && is_there(source)) {
+    write_file_atomically(folder / kName, read_file(source, kMaxConfigBytes));
+  } else {
+    std::error_code ignored;
+    fs::remove(folder / kName, ignored);
+  }
+}
+
+// What flags and --deepspeed came to; that of an earlier run goes, too.
+void write_sharding_record(const fs::path& file, const std::string& record) {
+  std::error_code ignored;
+  if (record.empty()) {
+    fs::remove(file, ignored);
+  } else {
+    write_file_atomically(file, record);
+  }
+}
+
+// Gives the calling rank its GPU. Returns the group that knows GPUs, if there are several ranks.
+std::unique_ptr<comm::Comm> take_gpu(int gpu, comm::Comm& ranks) {
+  models::use_gpu(gpu);
+  if (ranks.size() == 1) return nullptr;
+  return comm::make_nccl_comm({.host = ranks,
+                               .nccl = comm::nccl(),
+                               .cuda = kernels::cuda::library(),
+                               .device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(gpu))});
+}
+
+}  // namespace
+
+const char* matrix_products(const TrainConfig& config) {
+  if (config.trains_on_gpus()) return "of libtorch on GPUs";
+  return to_string(models::layers::matmul_library());
+}
+
+std::string kernels_of(const TrainConfig& config) {
+  return fmt::format("{} and matrix products of {}", to_string(best_isa()), matrix_products(config));
+}
+
+training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, const RunStart& start,
+                               comm::Comm& ranks) {
+  training::TrainingOptions options = config.training;
+  std::unique_ptr<comm::Comm> nccl;
+  if (config.trains_on_gpus()) {
+    // Batch systems may let each process see but its own.
+    options.gpu = training::gpu_of_rank(ranks.rank() - start.first_rank);
+    nccl = take_gpu(*options.gpu, ranks);
+  }
+  comm::Comm& collectives = nccl ? *nccl : ranks;
+  std::optional<CommsLog> comms_log;
+  std::unique_ptr<comm::Comm> observed;
+  if (config.comms_logger && ranks.rank() == 0) {
+    comms_log.emplace(*config.comms_logger);
+    observed = comm::observe(collectives, [&](const comm::CommOperation& operation) { comms_log->add(operation); });
+  }
+  comm::Comm& comm = observed ? *observed : collectives;
+  training::ShardedParameters parameters(job.model(), comm, options);
+  if (!start.resume_from) {
+    const Json sum{{"crc32c of the weights to start from", load_weights(job, config.training.seed, ranks, parameters)}};
+    if (!ranks.is_one_process()) require_alike(sum, ranks);
+  }
+  std::unique_ptr<RunLog> run_log;
+  if (comm.rank() == 0) run_log = std::make_unique<RunLog>(config, job.model());
+  const auto evaluate = [&] { return job.evaluate(parameters, comm); };
+  training::TrainerInputs inputs{
+      .model = job.model(),
+      .train = job.train_data(),
+      .evaluate = job.has_evaluation() ? std::function<training::Evaluation()>(evaluate) : nullptr,
+      .evaluation_data = start.evaluation_data,
+      .training_flops = training::TrainingFlops(job.model()),
+      .output_dir = config.output_dir,
+      .resume_from = start.resume_from,
+      .fingerprint = start.fingerprint,
+      .kernels = kernels_of(config),
+      .write_companions =
+          [tokenizer = job.tokenizer(), weights = job.weights(),
+           config_json = job.config_json()](const fs::path& folder) {
+            std::error_code ignored;
+            fs::remove(folder / kPrecisionFile, ignored);  // it tells of an earlier model
+            tokenizer->save(folder);
+            take_along_generation_config(weights, folder);
+            write_file_atomically(folder / "config.json", config_json);
+          },
+      .listener = run_log.get(),
+      .measures_parts = config.wall_clock_breakdown};
+  if (start.termination) inputs.is_asked_to_end = [&] { return start.termination->is_requested(); };
+  training::Trainer trainer(std::move(inputs), parameters, comm, options);
+  if (run_log) {
+    start.folder->start(start.resume_from);
+    write_sharding_record(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
+    run_log->open(start.resume_from ? std::optional(trainer.steps_done()) : std::nullopt);
+  }
+  require_same_folder(config.output_dir, ranks);
+  const training::TrainReport report = trainer.run();
+  if (run_log) run_log->close(report);
+  if (comms_log) tell_collectives(*comms_log);
+  return report;
+}
+
+}  // namespace strake::tasks
