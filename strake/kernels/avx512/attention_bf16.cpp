@@ -1,4 +1,4 @@
-#include "strake/kernels/simd/attention.h"
+#include "strake/kernels/simd/attention_backward.h"
 
 #include "strake/kernels/simd/avx512_bf16.h"
 

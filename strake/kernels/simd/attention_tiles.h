@@ -1,6 +1,6 @@
 #pragma once
 
-#include "strake/kernels/simd/attention.h"
+#include "strake/kernels/simd/attention_backward.h"
 #include "strake/kernels/simd/avx512_bf16.h"
 #include "strake/kernels/simd/matmul_tile_rows.h"
 
