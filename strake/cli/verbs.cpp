@@ -179,6 +179,7 @@ std::span<const Verb> verbs() {
            "  strake evaluate --model_name_or_path out --input test.parquet --text_column text --label_column label\n"
            "  strake evaluate --model_name_or_path reader --input dev.parquet --answers_column answers\n"
            "    exact match and F1 as of SQuAD\n"
+           "  strake evaluate --model_name_or_path gpt2 --input texts.parquet      loss and perplexity\n"
            "  strake evaluate ... --calibrate                 find out whether bf16 and int8 are near enough to fp32:\n"
            "    the same class for 99 % of the rows and an accuracy within 0.5 points (a Pearson correlation within\n"
            "    0.005); the same label for 99 % of the tokens; the same answer for 99 % of the rows and, with true\n"

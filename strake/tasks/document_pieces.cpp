@@ -19,6 +19,7 @@ void DocumentPieces::append(std::span<const int32_t> document) {
     num_short_documents_ += 1;
     return;
   }
+  if (std::ssize(document) > block_size_) num_cut_documents_ += 1;
   while (!document.empty() && !is_full()) {
     const size_t length = std::min(document.size(), static_cast<size_t>(block_size_));
     if (length < 2) {
@@ -61,7 +62,7 @@ void DocumentPieces::log_counts() const {
   if (num_full_ > 0) {
     log::warning(
         "{}: {} of {} documents have {} tokens, where strake prepare cuts them (--max_seq_length): what it cut off is "
-        "not trained on",
+        "missing",
         source_, num_full_, num_documents_, max_length_);
   }
   if (num_short_documents_ > 0) {

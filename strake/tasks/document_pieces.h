@@ -39,6 +39,7 @@ class DocumentPieces {
                           const RowRange& rows = {});
 
   int64_t num_documents() const { return num_documents_; }
+  int64_t num_cut_documents() const { return num_cut_documents_; }      // into several pieces
   int64_t num_short_documents() const { return num_short_documents_; }  // fewer than two tokens
   int64_t num_short_ends() const { return num_short_ends_; }            // of one token, of documents that were cut
   // Says what was left out, and what may have been before.
@@ -53,6 +54,7 @@ class DocumentPieces {
   int64_t most_;
   data::TokenDatasetBuilder builder_;
   int64_t num_documents_ = 0;
+  int64_t num_cut_documents_ = 0;
   int64_t num_short_documents_ = 0;
   int64_t num_short_ends_ = 0;
   int64_t num_full_ = 0;  // as long as strake prepare let them be

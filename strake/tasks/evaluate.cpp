@@ -12,6 +12,7 @@
 #include "strake/data/table_reader.h"
 #include "strake/data/text_lists.h"
 #include "strake/tasks/calibrate.h"
+#include "strake/tasks/evaluate_causal_lm.h"
 #include "strake/tasks/task_results.h"
 
 namespace strake::tasks {
@@ -26,6 +27,8 @@ void check_flags(const EvaluateConfig& config, ScoringTask task) {
           "--answers_column is of --task question-answering, and the task is {}", to_string(task));
   require(config.score.task.aggregation_strategy.empty(), ErrorKind::kUsage,
           "--aggregation_strategy is of strake predict and strake worker: strake evaluate compares the tokens' labels");
+  require(!config.block_size, ErrorKind::kUsage, "--block_size is of --task causal-lm, and the task is {}",
+          to_string(task));
   require(
       config.calibrate || classifies || answers, ErrorKind::kUsage,
       "strake evaluate has metrics for text-classification and question-answering; for {} it has --calibrate, which "
@@ -46,7 +49,7 @@ std::string find_answers_column(const EvaluateConfig& config) {
 }
 
 // With the columns that the task reads and no others.
-data::TableReader open_input(const ScoreConfig& config, const ScoringPlan& plan, const std::string& answers_column) {
+data::TableReader open_columns(const ScoreConfig& config, const ScoringPlan& plan, const std::string& answers_column) {
   const TextOptions& text = plan.text;
   data::TableSource source = make_source(config.input, config.text.encoding);
   for (const std::string& name :
@@ -63,7 +66,9 @@ data::TableReader open_input(const ScoreConfig& config, const ScoringPlan& plan,
 }  // namespace
 
 void EvaluateConfig::validate() const {
-  score.validate();
+  ScoreConfig checked = score;
+  if (score.task.task == kCausalLm) checked.task.task.clear();  // no task of the flags that predict shares
+  checked.validate();
   require(!score.text.label_column.empty(), ErrorKind::kUsage, "--label_column is empty");
   require(!calibrate || (score.precision.precision.empty() && !score.precision.bf16), ErrorKind::kUsage,
           "--calibrate compares all precisions: leave out --precision and --bf16");
@@ -74,11 +79,12 @@ void EvaluateConfig::validate() const {
 EvaluateReport evaluate(const EvaluateConfig& config) {
   data::choose_memory_pool();
   config.validate();
+  if (evaluates_language_model(config)) return evaluate_causal_lm(config);
   const ScoringPlan plan = plan_scoring(config.score);
   const ScoringTask task = plan.task.task;
   check_flags(config, task);
   const std::string answers_column = task == ScoringTask::kQuestionAnswering ? find_answers_column(config) : "";
-  data::TableReader input = open_input(config.score, plan, answers_column);
+  data::TableReader input = open_columns(config.score, plan, answers_column);
   if (config.calibrate) {
     Calibration calibration = calibrate(config.score, plan, input, answers_column);
     return {.score = std::move(calibration.score), .metrics = std::move(calibration.metrics)};

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "strake/monitor/evaluation_metrics.h"
@@ -7,10 +10,14 @@
 
 namespace strake::tasks {
 
+inline constexpr const char* kCausalLm = "causal-lm";  // a task of strake evaluate alone
+
 struct EvaluateConfig {
   ScoreConfig score{.text = {.label_column = "label"}};
   std::string answers_column;
+  std::optional<int64_t> block_size;
   bool calibrate = false;
+  std::set<std::string> given;  // names of fields that the user set, also if to their defaults
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
@@ -19,6 +26,9 @@ struct EvaluateConfig {
     visit("answers_column", self.answers_column,
           "of question-answering: column with the true answers: texts, lists of texts, or as Hugging Face's squad has "
           "them; default: answers, with --calibrate if it is there");
+    visit("block_size", self.block_size,
+          "of causal-lm: tokens of a piece into which longer texts are cut; default: the model's positions, at most "
+          "1024");
     visit("calibrate", self.calibrate,
           "measure how near bf16 and int8 come to fp32 on these rows, 500 or more for --precision auto to rely on it, "
           "choose the linear layers that int8 leaves in bf16, and write strake_precision.json beside the model");
@@ -32,8 +42,8 @@ struct EvaluateReport {
 };
 
 // Scores a labelled table and compares: classification or regression metrics, as the model's problem is, or those of
-// answers. With `calibrate` those of fp32, if there are labels, and what calibrate() found. Errors: kUsage for a task
-// without metrics, and for flags of another task.
+// answers; loss and perplexity of a language model. With `calibrate` those of fp32, if there are labels, and what
+// calibrate() found. Errors: kUsage for a task without metrics, and for flags of another task.
 EvaluateReport evaluate(const EvaluateConfig& config);
 
 }  // namespace strake::tasks

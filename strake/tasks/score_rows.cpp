@@ -42,20 +42,6 @@ void require_finite(const at::Tensor& outputs, const data::Table& table, const R
   }
 }
 
-// What results of the engine depend on. Errors: kConfig for a GPU that is not there.
-std::string kernels_of(const ScoreConfig& config) {
-  const std::optional<int> gpu = config.gpu();
-  if (!gpu) return to_string(best_isa());
-  try {
-    const int count = models::open_gpus();
-    require(*gpu < count, ErrorKind::kConfig, "this machine has {} GPU{}, from 0 on", count, count == 1 ? "" : "s");
-    return "CUDA on " + tensors::gpu_name(*gpu);
-  } catch (Error& error) {
-    error.add_context("--device " + config.device);
-    throw;
-  }
-}
-
 }  // namespace
 
 void ScoreConfig::validate() const {
@@ -92,6 +78,19 @@ std::optional<int> ScoreConfig::gpu() const {
 
 int64_t ScoreConfig::tokens_at_a_time() const {
   return max_tokens_per_batch.value_or(gpu() ? kTokensOfGpu : kTokensOfCore);
+}
+
+std::string kernels_of(const ScoreConfig& config) {
+  const std::optional<int> gpu = config.gpu();
+  if (!gpu) return to_string(best_isa());
+  try {
+    const int count = models::open_gpus();
+    require(*gpu < count, ErrorKind::kConfig, "this machine has {} GPU{}, from 0 on", count, count == 1 ? "" : "s");
+    return "CUDA on " + tensors::gpu_name(*gpu);
+  } catch (Error& error) {
+    error.add_context("--device " + config.device);
+    throw;
+  }
 }
 
 int tokenizing_threads(const ScoreConfig& config) {

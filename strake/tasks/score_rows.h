@@ -62,6 +62,9 @@ struct ScoreConfig {
   int64_t tokens_at_a_time() const;
 };
 
+// What results depend on: the best instruction set, or the kind of GPU. Errors: kConfig for a GPU that is not there.
+std::string kernels_of(const ScoreConfig& config);
+
 // Threads that tokenize beside the engine: few where it takes all cores, all of them where it is on a GPU.
 int tokenizing_threads(const ScoreConfig& config);
 
@@ -83,7 +86,7 @@ struct ScoringModel {
   TaskHead task;
   TextOptions text;
   double load_seconds = 0;
-  std::string kernels;    // what bits depend on: the best instruction set, or the kind of GPU
+  std::string kernels;    // as of kernels_of()
   std::string precision;  // these two as in ScoreReport
   Json accuracy;
 

@@ -42,7 +42,8 @@ struct TaskFlags {
   static void visit_fields(Self& self, Visitor&& visit) {
     visit("task", self.task,
           "text-classification (also regression), token-classification, question-answering, or feature-extraction: one "
-          "vector per text; default: as config.json's architecture and modules.json say");
+          "vector per text; strake evaluate also has causal-lm, the perplexity of a GPT-2; default: as config.json's "
+          "architecture and modules.json say");
     visit(
         "pooling", self.pooling,
         "of feature-extraction: mean of all tokens, or cls, the first one; default: as 1_Pooling/config.json says, or "

@@ -1,10 +1,8 @@
-#include <algorithm>
-
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/tasks/causal_lm_config.h"
-#include "strake/tasks/document_pieces.h"
+#include "strake/tasks/causal_lm_data.h"
 #include "strake/tasks/train_job.h"
 
 namespace strake::tasks {
@@ -15,26 +13,6 @@ struct CausalLmSetup {
   JobInputs inputs;
   int64_t block_size = 0;
 };
-
-int64_t choose_block_size(const TrainConfig& config, const models::Gpt2Config& model_config) {
-  require(config.block_size <= model_config.max_positions, ErrorKind::kUsage,
-          "--block_size {} is more than the model's {} positions", config.block_size, model_config.max_positions);
-  return config.block_size > 0 ? config.block_size : default_block_size(model_config);
-}
-
-data::TokenDataset load_split(Split& split, const TrainConfig& config, const CausalLmSetup& setup, int workers) {
-  DocumentPieces pieces(split.paths.front(), setup.block_size, split.most_sequences);
-  if (split.tables) {
-    pieces.append_texts(*split.tables, setup.inputs.tokenizer, config.text.text_column, workers);
-  } else {
-    pieces.append_token_files(split.paths, *setup.inputs.tokenizer, split.rows);
-  }
-  pieces.log_counts();
-  data::TokenDataset dataset = pieces.build();
-  require(dataset.size() > 0, ErrorKind::kData, "{} has no document of two tokens or more", split.paths.front());
-  require_known_tokens(dataset, setup.model_config.vocab_size, split.paths.front());
-  return dataset;
-}
 
 // The embeddings of a new model are to have a row for each token that the tokenizer may give later.
 void require_vocabulary_of(int64_t num_tokens, int64_t vocab_size, const TrainConfig& config) {
@@ -49,7 +27,7 @@ void require_vocabulary_of(int64_t num_tokens, int64_t vocab_size, const TrainCo
 
 CausalLmSetup load_causal_lm_setup(const TrainConfig& config, int workers) {
   CausalLmSetup setup{.model_config = read_causal_lm_config(config), .inputs = {.tokenizer = load_tokenizer(config)}};
-  setup.block_size = choose_block_size(config, setup.model_config);
+  setup.block_size = choose_block_size(config.block_size, setup.model_config);
   require_known_metric(config.training, "language models", {"perplexity"});
   require_flags_of_text(config);
   require_vocabulary_of(setup.inputs.tokenizer->vocab_size(), setup.model_config.vocab_size, config);
@@ -58,10 +36,13 @@ CausalLmSetup load_causal_lm_setup(const TrainConfig& config, int workers) {
   }
   const TextOptions text{.text_column = config.text.text_column, .encoding = config.text.encoding};
   Splits splits = open_splits(config, text);
-  setup.inputs.train = load_split(splits.train, config, setup, workers);
-  if (!splits.evaluation.paths.empty()) {
-    setup.inputs.evaluation = load_split(splits.evaluation, config, setup, workers);
-  }
+  const DocumentReading how{.tokenizer = setup.inputs.tokenizer,
+                            .text_column = text.text_column,
+                            .block_size = setup.block_size,
+                            .vocab_size = setup.model_config.vocab_size,
+                            .workers = workers};
+  setup.inputs.train = read_documents(splits.train, how).pieces;
+  if (!splits.evaluation.paths.empty()) setup.inputs.evaluation = read_documents(splits.evaluation, how).pieces;
   return setup;
 }
 

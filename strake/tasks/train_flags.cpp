@@ -53,8 +53,9 @@ void TrainConfig::validate() const {
           "--{} and --eval_strategy {} contradict each other: {}",
           validation_file.empty() && has_evaluation_data() ? "validation_split_percentage" : "validation_file",
           training.eval_strategy,
-          has_evaluation_data() ? "say steps or epoch, or leave it out"
-                                : "evaluation needs that file, or --validation_split_percentage");
+          has_evaluation_data()     ? "say steps or epoch, or leave it out"
+          : trains_language_model() ? "evaluation needs that file, or --validation_split_percentage"
+                                    : "evaluation needs a file");
   for (const auto& [flag, value] :
        {std::pair("max_train_samples", max_train_samples), std::pair("max_eval_samples", max_eval_samples)}) {
     require(value >= 0, ErrorKind::kUsage, "--{} {} is negative", flag, value);

@@ -18,6 +18,7 @@
 #include "strake/models/gpus.h"
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/weights.h"
+#include "strake/tasks/checkpoint_weights.h"
 #include "strake/tasks/comms_log.h"
 #include "strake/tasks/precision_file.h"
 #include "strake/tasks/rank_agreement.h"
@@ -39,31 +40,21 @@ void initialize_weights(const models::Model& model, uint64_t seed, training::Sha
 // Returns the checksum of what was read if `ranks` are processes, which may have read different files; else 0.
 uint32_t load_weights(const TrainJob& job, uint64_t seed, const comm::Comm& ranks,
                       training::ShardedParameters& parameters) {
-  const models::Model& model = job.model();
   if (job.weights().empty()) {
-    initialize_weights(model, seed, parameters);
+    initialize_weights(job.model(), seed, parameters);
     return 0;
   }
-  const tensors::CheckpointFiles files(job.weights());
-  models::LoadReport report;
   uint32_t sum = 0;
-  for (size_t i = 0; i < model.blocks().size(); ++i) {
-    at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
-    try {
-      models::load_block(
-          *model.blocks()[i],
-          {.model = model, .files = files, .seed = seed, .ignores_mismatched_sizes = job.ignores_mismatched_sizes()},
-          whole, report);
-    } catch (Error& error) {
-      error.add_context("while loading " + job.weights().string());
-      throw;
-    }
-    if (!ranks.is_one_process()) sum = crc32c(whole.const_data_ptr(), static_cast<size_t>(whole.nbytes()), sum);
-    parameters.assign(i, whole);
-  }
+  const auto add_to_sum = [&](const at::Tensor& block) {
+    sum = crc32c(block.const_data_ptr(), static_cast<size_t>(block.nbytes()), sum);
+  };
+  const models::LoadReport report = load_checkpoint({.model = job.model(),
+                                                     .folder = job.weights(),
+                                                     .seed = seed,
+                                                     .ignores_mismatched_sizes = job.ignores_mismatched_sizes()},
+                                                    parameters, ranks.is_one_process() ? BlockUse() : add_to_sum);
   if (!report.initialized.empty()) log::info("new, to be trained: {}", fmt::join(report.initialized, ", "));
-  const auto unused = models::unused_names(model, files);
-  if (!unused.empty()) log::info("not used from the checkpoint: {}", fmt::join(unused, ", "));
+  if (!report.unused.empty()) log::info("not used from the checkpoint: {}", fmt::join(report.unused, ", "));
   return sum;
 }
 

@@ -98,6 +98,10 @@ void freeze_parameters(models::Model& model, const FreezeRules& rules) {
           printable(rules.freeze));
 }
 
+void freeze_all(models::Model& model) {
+  for_each_parameter(model, [&](size_t block, size_t parameter, const auto&) { model.freeze(block, parameter); });
+}
+
 std::vector<std::string> frozen_names(const models::Model& model) {
   std::vector<std::string> names;
   for_each_parameter(model, [&](size_t, size_t, const models::ParameterSpec& spec) {

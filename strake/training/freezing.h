@@ -19,6 +19,9 @@ struct FreezeRules {
 // be left to train.
 void freeze_parameters(models::Model& model, const FreezeRules& rules);
 
+// All of them, of a model that is only evaluated.
+void freeze_all(models::Model& model);
+
 // Hugging Face names of the frozen parameters, in the order of the model.
 std::vector<std::string> frozen_names(const models::Model& model);
 

@@ -83,6 +83,13 @@ TEST(Freezing, LeavesEverythingToBeTrainedWithoutRules) {
   EXPECT_EQ(model.num_trained_parameters(), model.num_parameters());
 }
 
+TEST(Freezing, OfAModelThatIsOnlyEvaluatedIsOfAll) {
+  models::Gpt2 model = gpt2(/*tied=*/false);
+  freeze_all(model);
+  EXPECT_EQ(model.num_trained_parameters(), 0);
+  EXPECT_THAT(frozen_names(model), Contains("lm_head.weight"));
+}
+
 TEST(Freezing, OfATiedWeightIsDoneOnceForBothItsNames) {
   for (const char* name : {"transformer.wte.weight", "lm_head.weight"}) {
     models::Gpt2 model = gpt2(true);

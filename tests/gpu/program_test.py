@@ -55,6 +55,11 @@ def test_a_resumed_run_has_the_bits_of_one_that_went_on(inputs, on_gpu, tmp_path
 def test_the_processor_goes_on_with_what_a_gpu_trained(inputs, on_gpu, tmp_path):
     assert all(array.dtype == "float32" for array in load_file(on_gpu / "model.safetensors").values())
     if "task" in inputs:
+        found = summary("evaluate", model_name_or_path=on_gpu, input=inputs["validation_file"])
+        last = [entry for entry in metrics(on_gpu) if "eval_perplexity" in entry][-1]
+        assert found["perplexity"] == pytest.approx(last["eval_perplexity"], rel=1e-3)
+        again = summary("evaluate", model_name_or_path=on_gpu, input=inputs["validation_file"], device="cuda")
+        assert again["perplexity"] == last["eval_perplexity"]
         continued = train(inputs, tmp_path, "cpu", model_name_or_path=on_gpu, max_steps=1, save_strategy="no")
         assert losses(continued)[0][1] < losses(on_gpu)[0][1]
         return

@@ -52,6 +52,12 @@ Gpt2Config parse_gpt2_config(const Json& document, const std::string& source) {
   return config;
 }
 
+bool is_gpt2(const std::filesystem::path& folder) {
+  const Json document = read_json(folder / "config.json", kMaxConfigBytes);
+  const auto type = document.find("model_type");
+  return type != document.end() && *type == "gpt2";
+}
+
 Gpt2Config read_gpt2_config(const std::filesystem::path& folder) {
   return parse_gpt2_config(read_json(folder / "config.json", kMaxConfigBytes), (folder / "config.json").string());
 }

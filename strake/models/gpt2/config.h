@@ -32,6 +32,8 @@ struct Gpt2Config {
 
 // Checks a configuration; `source` is named in errors (kConfig).
 Gpt2Config parse_gpt2_config(const Json& document, const std::string& source);
+// Whether the folder's config.json says so. Errors as of read_json().
+bool is_gpt2(const std::filesystem::path& folder);
 // The config.json of a folder.
 Gpt2Config read_gpt2_config(const std::filesystem::path& folder);
 
