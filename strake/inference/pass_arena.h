@@ -78,13 +78,13 @@ class PassArena {
 
   static Rows<T> cut_rows(Cutter& cutter, int64_t tokens, int64_t columns) {
     const int64_t stride = kernels::row_stride<T>(columns);
-    return {cutter.take<T>(tokens * stride), stride};
+    return {cutter.template take<T>(tokens * stride), stride};
   }
 
   static kernels::QuantizedRows cut_quantized(Cutter& cutter, int64_t tokens, int64_t columns) {
     const int64_t stride = kernels::quantized_stride(columns);
-    int8_t* const values = cutter.take<int8_t>(kernels::whole_tiles(tokens) * stride);
-    return {values, stride, cutter.take<float>(tokens)};
+    int8_t* const values = cutter.template take<int8_t>(kernels::whole_tiles(tokens) * stride);
+    return {values, stride, cutter.template take<float>(tokens)};
   }
 
   static PassArrays<T> cut(Cutter& cutter, const PassSizes& sizes) {
@@ -94,13 +94,13 @@ class PassArena {
             .second = cut_rows(cutter, tokens, sizes.hidden),
             .wide = cut_rows(cutter, tokens, sizes.wide),
             .quantized = sizes.has_int8 ? cut_quantized(cutter, tokens, sizes.hidden) : kernels::QuantizedRows{},
-            .lse = cutter.take<float>(tokens * sizes.heads),
-            .mean = cutter.take<float>(tokens),
-            .rstd = cutter.take<float>(tokens),
-            .positions = cutter.take<int32_t>(tokens),
-            .types = cutter.take<int32_t>(tokens),
-            .offsets = cutter.take<int32_t>(tokens + 1),
-            .scratch = cutter.take<float>(sizes.scratch)};
+            .lse = cutter.template take<float>(tokens * sizes.heads),
+            .mean = cutter.template take<float>(tokens),
+            .rstd = cutter.template take<float>(tokens),
+            .positions = cutter.template take<int32_t>(tokens),
+            .types = cutter.template take<int32_t>(tokens),
+            .offsets = cutter.template take<int32_t>(tokens + 1),
+            .scratch = cutter.template take<float>(sizes.scratch)};
   }
 
   kernels::AlignedFloats memory_;

@@ -5,6 +5,8 @@
 
 namespace strake::tasks {
 
+inline constexpr const char* kCausalLm = "causal-lm";  // --task
+
 // The model that --model_name_or_path, or --model_type or --config_name with --config_overrides, stand for.
 models::Gpt2Config read_causal_lm_config(const TrainConfig& config);
 

@@ -12,6 +12,7 @@
 #include "strake/data/table_reader.h"
 #include "strake/data/text_lists.h"
 #include "strake/tasks/calibrate.h"
+#include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/evaluate_causal_lm.h"
 #include "strake/tasks/task_results.h"
 

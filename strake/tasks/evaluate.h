@@ -10,8 +10,6 @@
 
 namespace strake::tasks {
 
-inline constexpr const char* kCausalLm = "causal-lm";  // a task of strake evaluate alone
-
 struct EvaluateConfig {
   ScoreConfig score{.text = {.label_column = "label"}};
   std::string answers_column;
@@ -42,8 +40,9 @@ struct EvaluateReport {
 };
 
 // Scores a labelled table and compares: classification or regression metrics, as the model's problem is, or those of
-// answers; loss and perplexity of a language model. With `calibrate` those of fp32, if there are labels, and what
-// calibrate() found. Errors: kUsage for a task without metrics, and for flags of another task.
+// answers; loss and perplexity of a language model, with documents of more than --block_size tokens as rows_cut. With
+// `calibrate` those of fp32, if there are labels, and what calibrate() found. Errors: kUsage for a task without
+// metrics, and for flags of another task.
 EvaluateReport evaluate(const EvaluateConfig& config);
 
 }  // namespace strake::tasks

@@ -14,6 +14,7 @@
 #include "strake/core/threads.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/gpus.h"
+#include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/causal_lm_data.h"
 #include "strake/tasks/checkpoint_weights.h"
 #include "strake/tensors/compute_threads.h"

@@ -3,6 +3,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
+#include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/run_folder.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tasks/trackers.h"
@@ -35,9 +36,9 @@ bool TrainConfig::trains_on_gpus() const {
 }
 
 bool TrainConfig::trains_language_model() const {
-  require(task == "sequence-classification" || task == "causal-lm", ErrorKind::kUsage,
+  require(task == "sequence-classification" || task == kCausalLm, ErrorKind::kUsage,
           "--task {} is neither sequence-classification nor causal-lm", task);
-  return task == "causal-lm";
+  return task == kCausalLm;
 }
 
 void TrainConfig::validate() const {
