@@ -13,6 +13,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/log.h"
+#include "strake/data/byte_stream.h"
 
 namespace strake::data {
 namespace fs = std::filesystem;
@@ -21,6 +22,9 @@ namespace {
 constexpr std::pair<std::string_view, TableFormat> kExtensions[] = {
     {".parquet", TableFormat::kParquet}, {".csv", TableFormat::kCsv},         {".tsv", TableFormat::kTsv},
     {".json", TableFormat::kJsonLines},  {".jsonl", TableFormat::kJsonLines}, {".txt", TableFormat::kText}};
+
+constexpr const char* kAccepted =
+    ".parquet, .csv, .tsv, .json, .jsonl and .txt, all but the first also with .gz, .bz2 or .zst";
 
 bool is_hidden(const fs::path& file) {
   const std::string name = file.filename().string();
@@ -46,10 +50,8 @@ bool is_told_already(const fs::path& path) {
 
 void warn_of_passed_over(const fs::path& folder, const std::vector<std::string>& names) {
   if (names.empty() || is_told_already(folder)) return;
-  log::warning(
-      "{}: {} of its entries {} not read, being folders or of another kind than .parquet, .csv, .tsv, .json, "
-      ".jsonl and .txt: {}",
-      folder.string(), names.size(), names.size() == 1 ? "is" : "are", some_of(names));
+  log::warning("{}: {} of its entries {} not read, being folders or of another kind than {}: {}", folder.string(),
+               names.size(), names.size() == 1 ? "is" : "are", kAccepted, some_of(names));
 }
 
 // What strake predict fills or has filled.
@@ -62,8 +64,9 @@ bool is_output(const fs::path& folder) {
   return false;
 }
 
+// Of what is in it, if it is compressed.
 std::string lower_extension(const fs::path& file) {
-  std::string extension = file.extension().string();
+  std::string extension = (is_compressed(file) ? file.stem() : file).extension().string();
   for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return extension;
 }
@@ -137,32 +140,41 @@ std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<
   std::ranges::sort(files);
   std::ranges::sort(subfolders);
   refuse_subfolders(folder, subfolders, files, format);
-  require(!files.empty(), ErrorKind::kData, "{} holds no data files (.parquet, .csv, .tsv, .json, .jsonl or .txt)",
-          folder.string());
+  require(!files.empty(), ErrorKind::kData, "{} holds no data files ({})", folder.string(), kAccepted);
   warn_of_passed_over(folder, passed_over);
   return files;
 }
 
+// Also if it is compressed.
 bool is_without_bytes(const fs::path& file) {
+  constexpr uintmax_t kMostOfNothing = 256;  // bytes that compressed nothing takes
   std::error_code error;
-  return fs::is_regular_file(file, error) && fs::file_size(file, error) == 0 && !error;
+  if (!fs::is_regular_file(file, error)) return false;
+  const uintmax_t size = fs::file_size(file, error);
+  if (error || size == 0 || size > kMostOfNothing || !is_compressed(file)) return !error && size == 0;
+  char byte = 0;
+  return open_bytes(file)->read(&byte, 1) == 0;
 }
 
 // Spark's writers of text leave a file without bytes where a part of a table has no rows. Where all are so, or Parquet
 // is, something went wrong.
 void pass_over_parts_without_rows(std::vector<fs::path>& files, const std::optional<TableFormat>& format) {
-  const auto holds_rows = [&](const fs::path& file) {
-    return format.value_or(known_format(file).value_or(TableFormat::kParquet)) == TableFormat::kParquet ||
-           !is_without_bytes(file);
-  };
-  const auto empty = std::stable_partition(files.begin(), files.end(), holds_rows);
-  if (empty == files.begin() || empty == files.end()) return;
-  if (!is_told_already(*empty)) {
-    const std::vector<std::string> names(empty, files.end());
-    log::warning("{} of the input's files {} without a byte, and {} for no rows: {}", names.size(),
-                 names.size() == 1 ? "is" : "are", names.size() == 1 ? "stands" : "stand", some_of(names));
+  std::vector<fs::path> kept;
+  std::vector<std::string> empty;
+  for (const fs::path& file : files) {
+    const bool is_text = format.value_or(known_format(file).value_or(TableFormat::kParquet)) != TableFormat::kParquet;
+    if (is_text && is_without_bytes(file)) {
+      empty.push_back(file.string());
+    } else {
+      kept.push_back(file);
+    }
   }
-  files.erase(empty, files.end());
+  if (kept.empty() || empty.empty()) return;
+  if (!is_told_already(empty.front())) {
+    log::warning("{} of the input's files {} without a byte, and {} for no rows: {}", empty.size(),
+                 empty.size() == 1 ? "is" : "are", empty.size() == 1 ? "stands" : "stand", some_of(empty));
+  }
+  files = std::move(kept);
 }
 
 }  // namespace
@@ -170,7 +182,9 @@ void pass_over_parts_without_rows(std::vector<fs::path>& files, const std::optio
 std::optional<TableFormat> known_format(const fs::path& file) {
   const std::string extension = lower_extension(file);
   for (const auto& [known, format] : kExtensions) {
-    if (extension == known) return format;
+    if (extension != known) continue;
+    // Parquet compresses its pages: nobody could read parts of such a file.
+    return format == TableFormat::kParquet && is_compressed(file) ? std::nullopt : std::optional(format);
   }
   return std::nullopt;
 }
@@ -179,8 +193,7 @@ bool is_read_of_folder(const fs::path& file) { return !is_hidden(file) && known_
 
 TableFormat format_of(const fs::path& file) {
   const auto format = known_format(file);
-  require(format.has_value(), ErrorKind::kUsage,
-          "{}: unknown kind of file; accepted are .parquet, .csv, .tsv, .json, .jsonl and .txt", file.string());
+  require(format.has_value(), ErrorKind::kUsage, "{}: unknown kind of file; accepted are {}", file.string(), kAccepted);
   return *format;
 }
 

@@ -8,7 +8,8 @@ namespace strake::data {
 
 enum class TableFormat { kParquet, kCsv, kTsv, kJsonLines, kText };
 
-// From .parquet, .csv, .tsv, .json or .jsonl, .txt; Error (kUsage) naming these otherwise.
+// From .parquet, .csv, .tsv, .json or .jsonl, .txt, all but the first also before .gz, .bz2 or .zst; Error (kUsage)
+// naming these otherwise.
 TableFormat format_of(const std::filesystem::path& file);
 
 // None: the extension is none of these.

@@ -1,8 +1,6 @@
 #include "strake/data/text_input.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -24,8 +22,7 @@ void require_data_file(const fs::path& file) {
 
 TextInput::TextInput(const fs::path& file, TextEncoding encoding) : name_(file.string()), encoding_(encoding) {
   require_data_file(file);
-  stream_.open(file, std::ios::binary);
-  require(stream_.is_open(), ErrorKind::kIo, "cannot open {}: {}", name_, std::strerror(errno));
+  stream_ = open_bytes(file);
 }
 
 void TextInput::refuse(std::string_view block, size_t position) const {
@@ -38,12 +35,12 @@ bool TextInput::append_to(std::string& buffer, size_t bytes) {
   if (at_end_) return false;
   const size_t kept = block_.size();
   block_.resize(kept + bytes);
-  stream_.read(block_.data() + kept, static_cast<std::streamsize>(bytes));
-  require(!stream_.bad(), ErrorKind::kIo, "cannot read {}: {}", name_, std::strerror(errno));
-  block_.resize(kept + static_cast<size_t>(stream_.gcount()));
-  at_end_ = stream_.eof();
+  const size_t found = stream_->read(block_.data() + kept, bytes);
+  block_.resize(kept + found);
+  at_end_ = found < bytes;
   const bool first = block_offset_ == 0 && kept == 0;
   if (first) {
+    require(found > 0, ErrorKind::kData, "{} is empty", name_);  // what it was compressed from
     require(!block_.starts_with("\xFF\xFE") && !block_.starts_with("\xFE\xFF"), ErrorKind::kData,
             "{} is UTF-16 text (byte order mark at its start); convert it to UTF-8 first", name_);
   }

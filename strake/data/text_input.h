@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "strake/data/byte_stream.h"
 #include "strake/data/text_encoding.h"
 
 namespace strake::data {
@@ -17,8 +18,9 @@ inline constexpr size_t kMaxRecordBytes = size_t{64} << 20;
 // Refuses what is missing, not a regular file (kIo) or empty (kData).
 void require_data_file(const std::filesystem::path& file);
 
-// Bytes of a text file as UTF-8, in blocks, in constant memory. A byte order mark at the start is dropped. Bytes that
-// are not text in the given encoding are an Error (kData) that names file, line, byte offset and byte.
+// Bytes of a text file, which may be compressed, as UTF-8, in blocks, in constant memory. A byte order mark at the
+// start is dropped. Bytes that are not text in the given encoding are an Error (kData) that names file, line, offset in
+// the text and byte. Errors as of ByteStream.
 class TextInput {
  public:
   TextInput(const std::filesystem::path& file, TextEncoding encoding);
@@ -36,7 +38,7 @@ class TextInput {
 
   std::string name_;
   TextEncoding encoding_;
-  std::ifstream stream_;
+  std::unique_ptr<ByteStream> stream_;
   std::string block_;         // raw bytes; starts with a character that the last block cut
   int64_t block_offset_ = 0;  // of block_ in the file
   int64_t lines_before_ = 0;  // line ends before block_

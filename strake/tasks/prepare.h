@@ -19,7 +19,8 @@ struct PrepareConfig {
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit("input", self.input, "Parquet, CSV, TSV, JSONL or text files, or folders of them");
+    visit("input", self.input,
+          "Parquet, CSV, TSV, JSONL or text files, all but Parquet also as .gz, .bz2 or .zst; or folders of them");
     visit("output", self.output, "token Parquet file to write");
     visit("tokenizer", self.tokenizer, "model folder, tokenizer.json or vocab.txt");
     visit("text_column", self.text.text_column, "column with the text");

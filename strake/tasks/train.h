@@ -62,7 +62,9 @@ struct TrainConfig {
     visit("config_name", self.config_name, "causal-lm: train a new model of this config.json (or folder with one)");
     visit("config_overrides", self.config_overrides, "changes to the new model's configuration: n_layer=4,n_head=8");
     visit("train_file", self.train_file,
-          "text (Parquet, CSV, TSV, JSONL; for causal-lm also .txt), with labels for classification; or token Parquet");
+          "text (Parquet, CSV, TSV, JSONL; for causal-lm also .txt; all but Parquet also as .gz, .bz2 or .zst), with "
+          "labels "
+          "for classification; or token Parquet");
     visit("validation_file", self.validation_file, "the same, for evaluation");
     visit("max_train_samples", self.max_train_samples,
           "train on the first so many rows, for causal-lm pieces, of the files; 0: all");

@@ -1,5 +1,8 @@
 """Input files that different writers made: the output is as if all had the first file's schema."""
 
+import bz2
+import gzip
+
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
@@ -40,6 +43,38 @@ def score(model, folder, tables, **flags):
     output = folder / "scored.parquet"
     strake("predict", model_name_or_path=model, input=files, output=output, max_seq_length=32, **flags)
     return output.read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "txt"])
+@pytest.mark.parametrize(("ending", "library"), [(".gz", gzip), (".bz2", bz2)])
+def test_compressed_text_is_read_like_text(model, tmp_path, kind, ending, library):
+    """Also a part of nothing, as Spark writes it, and one that was made of two."""
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    for place in (plain, packed):
+        place.mkdir()
+    for number in (1, 2):
+        content = write_table(plain / f"part-{number}.{kind}", ROWS[number * 5 :]).read_bytes()
+        half = content.index(b"\n") + 1
+        halves = library.compress(content[:half]) + library.compress(content[half:])
+        (packed / f"part-{number}.{kind}{ending}").write_bytes(halves)
+    (packed / f"part-0.{kind}{ending}").write_bytes(library.compress(b""))
+    scored = {}
+    for place in (plain, packed):
+        output = tmp_path / f"{place.name}.parquet"
+        strake("predict", model_name_or_path=model, input=place, output=output, max_seq_length=32)
+        scored[place] = output.read_bytes()
+    assert scored[packed] == scored[plain]
+
+
+def test_a_compressed_file_that_is_cut_off_is_refused(model, tmp_path):
+    whole = write_table(tmp_path / "in.csv", ROWS * 500).read_bytes()
+    cut = tmp_path / "cut.csv.gz"
+    cut.write_bytes(gzip.compress(whole)[:-100])
+    output = tmp_path / "scored.parquet"
+    outcome = run(command("predict", model_name_or_path=model, input=cut, output=output, max_seq_length=32))
+    assert outcome.code == DATA
+    assert f"{cut}: " in outcome.err
+    assert not output.exists()
 
 
 NO_NUMBERS = pyarrow.array([None] * 40, pyarrow.int64())
