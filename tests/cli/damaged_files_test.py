@@ -3,6 +3,8 @@ behind. What has a checksum is never used.
 
 STRAKE_DAMAGES says how many changes of every kind of file are tried (40), STRAKE_DAMAGE_SEED which."""
 
+import bz2
+import gzip
 import json
 import os
 import random
@@ -55,7 +57,7 @@ def changes(kind, files):
             file.write_bytes(before)
 
 
-def tried(place, line, kind, files):
+def tried(place, line, kind, files, check=lambda: None):
     """Of each change whether `line` was done with it. Refused, it is the user's mistake and nothing is written."""
     done = []
     for file in changes(kind, files):
@@ -64,6 +66,7 @@ def tried(place, line, kind, files):
         outcome = run(line)
         done.append(outcome.code == 0)
         if outcome.code == 0:
+            check()
             continue
         assert outcome.code in (USAGE, DATA, FILE, NUMERIC) and "strake: " in outcome.err, outcome.err
         assert outcome.code != DATA or str(file) in outcome.err, outcome.err
@@ -98,6 +101,22 @@ def test_tables_that_are_scored(place, name):
     table = place.table(name, reviews(60))
     line = predict_line(place, place.shared / "classifier", table)
     assert False in tried(place, line, name, [table])
+
+
+@pytest.mark.parametrize(("name", "library"), [("in.csv.gz", gzip), ("in.jsonl.bz2", bz2)])
+def test_compressed_tables(place, name, library):
+    text = place.table(name.rpartition(".")[0], reviews(60)).read_bytes()
+    table = place.file(name, library.compress(text))
+    line = predict_line(place, place.shared / "classifier", table)
+    (place.path / "new").mkdir()
+    assert run(line).code == 0
+    scored = place.path / "new" / "scored.parquet"
+    whole = scored.read_bytes()
+
+    def check():
+        assert scored.read_bytes() == whole, "gzip and bzip2 have checksums of all but their headers"
+
+    assert False in tried(place, line, name, [table], check)
 
 
 def test_tables_that_are_trained_on(place):
