@@ -103,6 +103,13 @@ TEST_F(ByteStreamTest, PartsOfNothingHoldNoRowsAmongOthers) {
   EXPECT_TRUE(error_of([&] { TableReader({.paths = {alone}}); }).says(ErrorKind::kData, alone.string() + " is empty"));
 }
 
+TEST_F(ByteStreamTest, AFileBesideItsCompressedCopyIsNotReadTwice) {
+  write("a.csv", "text\na\n");
+  write("a.csv.gz", compressed("text\na\n", Compression::GZIP));
+  EXPECT_TRUE(error_of([&] { TableReader({.paths = {folder_}}); }).says(ErrorKind::kData, "a.csv and a.csv.gz"));
+  EXPECT_EQ(TableReader({.paths = {folder_ / "a.csv.gz"}}).count_rows(), 1);
+}
+
 TEST_F(ByteStreamTest, CompressedParquetIsOfNoKnownKind) {
   EXPECT_FALSE(known_format("a.parquet.gz"));
   EXPECT_FALSE(known_format("a.gz"));

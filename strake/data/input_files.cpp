@@ -119,6 +119,16 @@ void refuse_subfolders(const fs::path& folder, const std::vector<fs::path>& subf
           folder.string(), names.size() == 1 ? "" : "s", some_of(names), names.size() == 1 ? "s" : "", patterns);
 }
 
+// Both would be read, and the rows would be there twice.
+void refuse_packed_copies(const fs::path& folder, const std::vector<fs::path>& files) {
+  for (const fs::path& file : files) {
+    const fs::path plain = folder / file.stem();
+    require(!is_compressed(file) || !std::ranges::binary_search(files, plain), ErrorKind::kData,
+            "{} holds {} and {}, which may be the same rows twice: name the files that are meant", folder.string(),
+            plain.filename().string(), file.filename().string());
+  }
+}
+
 std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<TableFormat>& format) {
   std::vector<fs::path> files;
   std::vector<fs::path> subfolders;
@@ -140,6 +150,7 @@ std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<
   std::ranges::sort(files);
   std::ranges::sort(subfolders);
   refuse_subfolders(folder, subfolders, files, format);
+  refuse_packed_copies(folder, files);
   require(!files.empty(), ErrorKind::kData, "{} holds no data files ({})", folder.string(), kAccepted);
   warn_of_passed_over(folder, passed_over);
   return files;

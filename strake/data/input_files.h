@@ -20,8 +20,8 @@ bool is_read_of_folder(const std::filesystem::path& file);
 
 // The files that are read for `paths`: files, or folders whose data files (by extension, names with a leading '.' or
 // '_' left out) follow in the order of their names. Files without a byte stand for no rows among others with some, but
-// for those of Parquet. Error (kData) for a folder without any, and for one whose subfolders hold files of the same
-// kind, which would be missing; outputs of strake among them are passed over.
+// for those of Parquet. Error (kData) for a folder without any, with a file and what it was compressed to, and for one
+// whose subfolders hold files of the same kind, which would be missing; outputs of strake among them are passed over.
 std::vector<std::filesystem::path> expand_paths(const std::vector<std::filesystem::path>& paths,
                                                 const std::optional<TableFormat>& format);
 

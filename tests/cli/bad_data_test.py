@@ -209,12 +209,12 @@ def test_folder_with_files_that_are_not_read(place):
     (folder / "day=1").mkdir(parents=True)
     place.table("folder/a.parquet", ROWS[:3]).rename(folder / "A.PARQUET")
     place.table("folder/b.parquet", ROWS[3:5])
-    for name in ("c.csv.gz", "d.pq", "_SUCCESS", ".hidden.parquet"):
+    for name in ("c.csv.xz", "d.pq", "_SUCCESS", ".hidden.parquet"):
         place.file(f"folder/{name}", b"x")
     outcome = run(place.predict(input=folder, output=place.path / "scored.parquet"))
     assert outcome.code == 0, outcome.err
     assert outcome.err.count(f"{folder}: 3 of its entries are not read") == 1
-    assert "c.csv.gz, d.pq, day=1" in outcome.err
+    assert "c.csv.xz, d.pq, day=1" in outcome.err
     assert parquet.read_metadata(place.path / "scored.parquet").num_rows == 5
 
 
