@@ -1,9 +1,10 @@
 #include "strake/data/byte_stream.h"
 
-#include <arrow/buffer.h>
+#include <arrow/api.h>
 #include <arrow/io/compressed.h>
 #include <arrow/io/memory.h>
 #include <arrow/util/compression.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -87,7 +88,7 @@ TEST_F(ByteStreamTest, TablesAreReadFromIt) {
                                      {"csv", "text\na\n"},
                                      {"tsv", "text\tlabel\na\t1"},
                                      {"txt", "a\n"}}) {
-      TableReader reader({.paths = {write("table." + kind + extension, compressed(text, compression))}});
+      TableReader reader({.paths = {write(fmt::format("table.{}{}", kind, extension), compressed(text, compression))}});
       const Table table = *reader.next();
       EXPECT_EQ(table.num_rows(), 1) << kind << extension;
       EXPECT_EQ(table.text("text")[0], "a") << kind << extension;
