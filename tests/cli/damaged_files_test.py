@@ -18,7 +18,7 @@ from program import SANITIZE, command, files_in, run, strake
 from refusals import DATA, FILE, NUMERIC, USAGE
 from tiny_models import make_language_model, make_reader, make_tagger, reviews
 
-DAMAGES = int(os.environ.get("STRAKE_DAMAGES", "8" if SANITIZE else "40"))
+DAMAGES = int(os.environ.get("STRAKE_DAMAGES", "16" if SANITIZE else "40"))
 SEED = int(os.environ.get("STRAKE_DAMAGE_SEED", "1"))
 DS_CONFIG = {
     "train_micro_batch_size_per_gpu": 2,
