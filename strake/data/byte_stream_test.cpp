@@ -109,6 +109,9 @@ TEST_F(ByteStreamTest, AFileBesideItsCompressedCopyIsNotReadTwice) {
   write("a.csv.gz", compressed("text\na\n", Compression::GZIP));
   EXPECT_TRUE(error_of([&] { TableReader({.paths = {folder_}}); }).says(ErrorKind::kData, "a.csv and a.csv.gz"));
   EXPECT_EQ(TableReader({.paths = {folder_ / "a.csv.gz"}}).count_rows(), 1);
+  write("a.csv.bz2", compressed("text\na\n", Compression::BZ2));
+  std::filesystem::remove(folder_ / "a.csv");
+  EXPECT_TRUE(error_of([&] { TableReader({.paths = {folder_}}); }).says(ErrorKind::kData, "a.csv.bz2 and a.csv.gz"));
 }
 
 TEST_F(ByteStreamTest, CompressedParquetIsOfNoKnownKind) {

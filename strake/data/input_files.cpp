@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -121,11 +122,13 @@ void refuse_subfolders(const fs::path& folder, const std::vector<fs::path>& subf
 
 // Both would be read, and the rows would be there twice.
 void refuse_packed_copies(const fs::path& folder, const std::vector<fs::path>& files) {
+  std::map<fs::path, fs::path> packed_as;  // by the name of what is in it
   for (const fs::path& file : files) {
-    const fs::path plain = folder / file.stem();
-    require(!is_compressed(file) || !std::ranges::binary_search(files, plain), ErrorKind::kData,
+    const fs::path name = file.filename();
+    const auto [first, is_new] = packed_as.try_emplace(is_compressed(file) ? name.stem() : name, name);
+    require(is_new, ErrorKind::kData,
             "{} holds {} and {}, which may be the same rows twice: name the files that are meant", folder.string(),
-            plain.filename().string(), file.filename().string());
+            first->second.string(), name.string());
   }
 }
 

@@ -1,14 +1,17 @@
 #include "strake/tasks/checkpoint_weights.h"
 
 #include <ATen/ops/zeros.h>
+#include <fmt/ranges.h>
 
 #include "strake/core/error.h"
+#include "strake/core/log.h"
+#include "strake/models/weights.h"
 #include "strake/tensors/checkpoint_files.h"
 
 namespace strake::tasks {
 
-models::LoadReport load_checkpoint(const CheckpointWeights& from, training::ShardedParameters& parameters,
-                                   const BlockUse& use) {
+std::vector<std::string> load_checkpoint(const CheckpointWeights& from, training::ShardedParameters& parameters,
+                                         const BlockUse& use) {
   const tensors::CheckpointFiles files(from.folder);
   models::LoadReport report;
   for (size_t i = 0; i < from.model.blocks().size(); ++i) {
@@ -28,8 +31,9 @@ models::LoadReport load_checkpoint(const CheckpointWeights& from, training::Shar
     if (use) use(whole);
     parameters.assign(i, whole);
   }
-  report.unused = models::unused_names(from.model, files);
-  return report;
+  const auto unused = models::unused_names(from.model, files);
+  if (!unused.empty()) log::info("not used from the checkpoint: {}", fmt::join(unused, ", "));
+  return report.initialized;
 }
 
 }  // namespace strake::tasks

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "strake/models/model.h"
-#include "strake/models/weights.h"
 #include "strake/training/sharded_parameters.h"
 
 namespace strake::tasks {
@@ -22,9 +23,9 @@ struct CheckpointWeights {
 // Gets a block's weights, fp32 [numel], as they were read.
 using BlockUse = std::function<void(const at::Tensor& block)>;
 
-// Fills this rank's shards, one block after the other. `use` may be empty. Errors as of models::load_block, with the
-// folder.
-models::LoadReport load_checkpoint(const CheckpointWeights& from, training::ShardedParameters& parameters,
-                                   const BlockUse& use = {});
+// Fills this rank's shards, one block after the other, and logs what it has no use for. `use` may be empty. Returns the
+// head tensors that are not there, which have initial values. Errors as of models::load_block, with the folder.
+std::vector<std::string> load_checkpoint(const CheckpointWeights& from, training::ShardedParameters& parameters,
+                                         const BlockUse& use = {});
 
 }  // namespace strake::tasks

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/comm.h"
@@ -51,36 +52,52 @@ training::TrainingOptions options_of(const ScoreConfig& config) {
   return options;
 }
 
-Documents read_input(const EvaluateConfig& config, const models::Gpt2Config& model) {
+struct Input {
+  Split split;
+  DocumentReading how;
+};
+
+// What is wrong with files, columns and block size is found here, before weights are loaded.
+Input open_documents(const EvaluateConfig& config, const models::Gpt2Config& model) {
   const ScoreConfig& score = config.score;
-  Split split{.paths = score.input};
+  Input input{.split = {.paths = score.input},
+              .how = {.tokenizer = tokenizers::Tokenizer::load(score.model_name_or_path),
+                      .text_column = score.text.text_column,
+                      .block_size = choose_block_size(config.block_size.value_or(0), model),
+                      .vocab_size = model.vocab_size,
+                      .workers = available_cores()}};
   if (are_token_files(score.input)) {
     require(!config.given.contains("text_column") && !config.given.contains("encoding"), ErrorKind::kUsage,
             "{} was made by strake prepare, which has read the text: leave out --text_column and --encoding",
             score.input.front());
   } else {
-    split.tables.emplace(
+    input.split.tables.emplace(
         open_input(score.input, {.text_column = score.text.text_column, .encoding = score.text.encoding}));
   }
-  const int64_t block_size = choose_block_size(config.block_size.value_or(0), model);
-  Documents documents = read_documents(split, {.tokenizer = tokenizers::Tokenizer::load(score.model_name_or_path),
-                                               .text_column = score.text.text_column,
-                                               .block_size = block_size,
-                                               .vocab_size = model.vocab_size,
-                                               .workers = available_cores()});
+  return input;
+}
+
+Documents read(Input& input) {
+  Documents documents = read_documents(input.split, input.how);
   if (documents.count_cut > 0) {
     log::info("{} of {} documents have more than {} tokens: their pieces do not see each other", documents.count_cut,
-              documents.count, block_size);
+              documents.count, input.how.block_size);
   }
   return documents;
 }
 
+// Pieces that are computed at once, each as long as the longest.
+int64_t batch_size(const ScoreConfig& config, const data::TokenDataset& pieces) {
+  int64_t longest = 1;
+  for (int64_t i = 0; i < pieces.size(); ++i) longest = std::max(longest, pieces.length(i));
+  return std::max<int64_t>(1, config.max_tokens_per_batch.value_or(kTokensAtATime) / longest);
+}
+
 // Weights in the precision of the computation, ready on the device.
 void load_all(const models::Gpt2& model, const std::filesystem::path& folder, training::ShardedParameters& parameters) {
-  const models::LoadReport report = load_checkpoint({.model = model, .folder = folder}, parameters);
-  require(report.initialized.empty(), ErrorKind::kConfig, "{} has no {}: these weights were never trained",
-          folder.string(), fmt::join(report.initialized, ", "));
-  if (!report.unused.empty()) log::info("not used from the checkpoint: {}", fmt::join(report.unused, ", "));
+  const std::vector<std::string> lacking = load_checkpoint({.model = model, .folder = folder}, parameters);
+  require(lacking.empty(), ErrorKind::kConfig, "{} has no {}: these weights were never trained", folder.string(),
+          fmt::join(lacking, ", "));
 }
 
 }  // namespace
@@ -102,6 +119,7 @@ EvaluateReport evaluate_causal_lm(const EvaluateConfig& config) {
   if (options.gpu) models::use_gpu(*options.gpu);
   models::Gpt2 model(models::read_gpt2_config(folder), /*label_smoothing=*/0.0);
   training::freeze_all(model);
+  Input input = open_documents(config, model.config());
   checkpoint::verify_model_files(folder);
   comm::SelfComm alone;
   training::ShardedParameters parameters(model, alone, options);
@@ -109,13 +127,11 @@ EvaluateReport evaluate_causal_lm(const EvaluateConfig& config) {
   EvaluateReport report{.score = {.load_seconds = seconds_since(start), .precision = options.precision_text()}};
   log::info("causal-lm; gpt2 with {} parameters; {} thread{}; kernels {}; {}", model.num_parameters(), threads,
             threads == 1 ? "" : "s", options.gpu ? kernels : describe_cpu(), report.score.precision);
-  if (!options.gpu && models::may_have_gpus()) log::info("computes on the processor; --device cuda: on a GPU");
+  if (!options.gpu) hint_at_gpus();
 
-  const Documents documents = read_input(config, model.config());
-  const int64_t tokens = score.max_tokens_per_batch.value_or(kTokensAtATime);
-  const int64_t longest = training::largest_evaluation_batch(documents.pieces, 1).longest;
+  const Documents documents = read(input);
   const training::Evaluation result = training::evaluate_language_model(model, parameters, alone, documents.pieces,
-                                                                        std::max<int64_t>(1, tokens / longest));
+                                                                        batch_size(score, documents.pieces));
   require(std::isfinite(result.loss), ErrorKind::kNumeric,
           "{}: the loss is {}, not a finite number: are the weights of {} sound? In bf16, try --precision fp32",
           score.input.front(), result.loss, folder.string());

@@ -93,6 +93,10 @@ std::string kernels_of(const ScoreConfig& config) {
   }
 }
 
+void hint_at_gpus() {
+  if (models::may_have_gpus()) log::info("computes on the processor; --device cuda: on this machine's GPU");
+}
+
 int tokenizing_threads(const ScoreConfig& config) {
   constexpr int kThreadsPerTokenizer = 16;
   const int threads = threads_per_rank(1);
@@ -227,7 +231,7 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
   log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", task.text(), threads,
             threads == 1 ? "" : "s", gpu ? kernels : describe_cpu(), model.precision,
             static_cast<double>(memory.weights) / 1e6, static_cast<double>(memory.activations) / 1e6);
-  if (!gpu && models::may_have_gpus()) log::info("computes on the processor; --device cuda: on this machine's GPU");
+  if (!gpu) hint_at_gpus();
   return model;
 }
 

@@ -66,6 +66,9 @@ struct ScoreConfig {
 // What results depend on: the best instruction set, or the kind of GPU. Errors: kConfig for a GPU that is not there.
 std::string kernels_of(const ScoreConfig& config);
 
+// Says what --device is for, where there is a GPU.
+void hint_at_gpus();
+
 // Threads that tokenize beside the engine: few where it takes all cores, all of them where it is on a GPU.
 int tokenizing_threads(const ScoreConfig& config);
 

@@ -48,13 +48,12 @@ uint32_t load_weights(const TrainJob& job, uint64_t seed, const comm::Comm& rank
   const auto add_to_sum = [&](const at::Tensor& block) {
     sum = crc32c(block.const_data_ptr(), static_cast<size_t>(block.nbytes()), sum);
   };
-  const models::LoadReport report = load_checkpoint({.model = job.model(),
-                                                     .folder = job.weights(),
-                                                     .seed = seed,
-                                                     .ignores_mismatched_sizes = job.ignores_mismatched_sizes()},
-                                                    parameters, ranks.is_one_process() ? BlockUse() : add_to_sum);
-  if (!report.initialized.empty()) log::info("new, to be trained: {}", fmt::join(report.initialized, ", "));
-  if (!report.unused.empty()) log::info("not used from the checkpoint: {}", fmt::join(report.unused, ", "));
+  const std::vector<std::string> added = load_checkpoint({.model = job.model(),
+                                                          .folder = job.weights(),
+                                                          .seed = seed,
+                                                          .ignores_mismatched_sizes = job.ignores_mismatched_sizes()},
+                                                         parameters, ranks.is_one_process() ? BlockUse() : add_to_sum);
+  if (!added.empty()) log::info("new, to be trained: {}", fmt::join(added, ", "));
   return sum;
 }
 

@@ -15,7 +15,7 @@ from drawn_runs import Draw, layout, make_inputs, outcome_of, settings
 from job import Job
 from program import command, run, wait_until
 from refusals import INTERRUPTED
-from resume_test import logged_steps
+from resume_test import assert_same_end, logged_steps
 
 KILLS = int(os.environ.get("STRAKE_KILLS", "20"))
 SEED = int(os.environ.get("STRAKE_KILL_SEED", "1"))
@@ -86,17 +86,14 @@ class Run:
 
 
 def end_of(output):
-    """Weights, log, what the best evaluation was and whether its checkpoint is kept, and the newest checkpoint."""
-    state = json.loads((output / "trainer_state.json").read_text())
-    known = [state[key] for key in ("best_global_step", "best_metric", "global_step", "epoch", "total_flos")]
-    is_kept = (output / f"checkpoint-{state['best_global_step']}").exists()
+    """Weights, log, whether the best evaluation's checkpoint is kept, and the newest checkpoint."""
+    best = json.loads((output / "trainer_state.json").read_text())["best_global_step"]
     newest = max(output.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1])).name
-    hidden = [path.name for path in output.iterdir() if path.name.startswith(".") or ".tmp" in path.name]
-    return *outcome_of(output), known, is_kept, newest, hidden
+    return *outcome_of(output), (output / f"checkpoint-{best}").exists(), newest
 
 
-def assert_same_end(draw, folder, place):
-    """How often the drawn run was ended."""
+def times_ended(draw, folder, place):
+    """How often the drawn run was ended; its end is that of one that nobody disturbed."""
     flags = long_settings(draw, folder)
     numbers = draw.choice([1, 2, 4]), draw.choice([None, None, "bf16", "fp16"])
     disturbed = Run(draw, numbers, flags, place / "disturbed")
@@ -106,6 +103,7 @@ def assert_same_end(draw, folder, place):
     whole = run(command("train", **(flags | layout(draw, numbers, place)), output_dir=place / "whole"))
     assert whole.code == 0, whole.err
     assert end_of(place / "disturbed") == end_of(place / "whole"), (flags, disturbed.layouts)
+    assert_same_end(place / "disturbed", place / "whole")
     assert not any(path.is_file() for path in disturbed.nvme.rglob("*"))
     return kills
 
@@ -117,5 +115,5 @@ def test_runs_that_are_ended_go_on_to_the_same_end(folder, tmp_path):
             break
         place = tmp_path / str(number)
         place.mkdir()
-        kills += assert_same_end(Draw(f"{SEED} {number}"), folder, place)
+        kills += times_ended(Draw(f"{SEED} {number}"), folder, place)
     print(f"{number} runs, ended {kills} times")
