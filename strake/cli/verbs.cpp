@@ -165,6 +165,7 @@ std::span<const Verb> verbs() {
            "  strake predict ... --keep_columns id --output_columns prediction score\n"
            "  strake predict ... --task feature-extraction    embeddings, by mean or CLS pooling\n"
            "  strake predict ... --task question-answering    answers, where the columns question and context are\n"
+           "  strake predict --model_name_or_path gpt2 ...    perplexity and loss of each text\n"
            "  strake predict ... --precision auto             int8 or bf16, where they are near enough to fp32\n"
            "A run that was interrupted goes on when it is started again with the same flags."},
           &run_predict},

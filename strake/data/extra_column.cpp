@@ -38,6 +38,13 @@ struct Converter {
   std::shared_ptr<arrow::Array> operator()(const std::vector<float>& values) const {
     return flat<arrow::FloatBuilder>(values, file);
   }
+  std::shared_ptr<arrow::Array> operator()(const std::vector<std::optional<float>>& values) const {
+    arrow::FloatBuilder builder;
+    for (const std::optional<float>& value : values) {
+      require_ok(value ? builder.Append(*value) : builder.AppendNull(), file);
+    }
+    return value_of(builder.Finish(), file);
+  }
   std::shared_ptr<arrow::Array> operator()(const std::vector<int32_t>& values) const {
     return flat<arrow::Int32Builder>(values, file);
   }

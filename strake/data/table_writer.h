@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -39,10 +40,11 @@ struct SpanLists {
 
 using TextLists = std::vector<std::vector<std::string>>;  // written as list<string>
 
-// A column that the program adds: one value per row.
+// A column that the program adds: one value per row, null where an optional one is absent.
 struct ExtraColumn {
-  using Values = std::variant<std::vector<std::string>, std::vector<float>, std::vector<int32_t>, std::vector<int64_t>,
-                              FloatRows, std::vector<std::vector<int32_t>>, TextLists, SpanLists>;
+  using Values = std::variant<std::vector<std::string>, std::vector<float>, std::vector<std::optional<float>>,
+                              std::vector<int32_t>, std::vector<int64_t>, FloatRows, std::vector<std::vector<int32_t>>,
+                              TextLists, SpanLists>;
   std::string name;
   Values values;
 };

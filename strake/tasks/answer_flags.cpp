@@ -12,7 +12,6 @@ constexpr int64_t kMostAnswers = 1000;
 }  // namespace
 
 void AnswerFlags::validate() const {
-  require(!doc_stride || *doc_stride >= 0, ErrorKind::kUsage, "--doc_stride {} is negative", doc_stride.value_or(0));
   require(!max_answer_len || *max_answer_len >= 1, ErrorKind::kUsage, "--max_answer_len {} must be positive",
           max_answer_len.value_or(0));
   require(!top_k || (*top_k >= 1 && *top_k <= kMostAnswers), ErrorKind::kUsage,

@@ -12,7 +12,6 @@ namespace strake::tasks {
 struct AnswerFlags {
   std::string question_column;
   std::string context_column;
-  std::optional<int64_t> doc_stride;
   std::optional<int64_t> max_answer_len;
   std::optional<int64_t> top_k;
   std::optional<bool> handle_impossible_answer;
@@ -24,9 +23,6 @@ struct AnswerFlags {
           "of question-answering: column with the question; default: question");
     visit("context_column", self.context_column,
           "of question-answering: column with the text that holds the answer; default: context");
-    visit("doc_stride", self.doc_stride,
-          "of question-answering: tokens that neighbouring windows of a long context share; default: 128, at most half "
-          "of max_seq_length");
     visit("max_answer_len", self.max_answer_len, "of question-answering: most tokens of an answer; default: 15");
     visit("top_k", self.top_k, "of question-answering: answers per row, the best ones; default: 1");
     visit("handle_impossible_answer", self.handle_impossible_answer,

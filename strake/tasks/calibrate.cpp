@@ -113,7 +113,7 @@ class Calibrator {
     if (!record.holds(Precision::kBf16, record.bf16)) log::warning("bf16 is not near enough to fp32");
     find_bf16_linears(record);
     const PrecisionPlan plan{.precision = Precision::kInt8, .bf16_linears = record.bf16_linears};
-    log::info("{}: {}", describe(plan, plan_.encoder.num_hidden_layers), describe(record, record.int8));
+    log::info("{}: {}", describe(plan, plan_.encoder().num_hidden_layers), describe(record, record.int8));
     if (!record.holds(Precision::kInt8, record.int8))
       log::warning("no choice of linear layers brings int8 near enough to fp32");
     add_metrics("bf16", record.bf16, record, result.metrics);
@@ -124,7 +124,7 @@ class Calibrator {
       result.score.tokens += std::ssize(rows.ids);
       result.score.rows_cut += std::ssize(rows.cut_rows);
     }
-    warn_of_cut_rows(result.score.rows_cut, text_.max_seq_length);
+    tell_cut_rows(result.score.rows_cut, text_);
     return result;
   }
 
@@ -141,7 +141,7 @@ class Calibrator {
 
   void read_data(const ScoringModel& model) {
     std::optional<LabelMap> labels;
-    if (plan_.task.task == ScoringTask::kTextClassification) labels = LabelMap::of(plan_.encoder);
+    if (plan_.task.task == ScoringTask::kTextClassification) labels = LabelMap::of(plan_.encoder());
     const RowEncoding encoding{model.tokenizer, text_, labels ? &*labels : nullptr, model.places()};
     for_each_encoded(input_, encoding, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
     require(num_rows() > 0, ErrorKind::kData, "{} has no rows", config_.input.front());
@@ -161,7 +161,7 @@ class Calibrator {
   // `use` gets the head's numbers for each table of rows.
   template <typename Use>
   std::unique_ptr<TaskResults> score(ScoringModel& model, const Use& use) const {
-    std::unique_ptr<TaskResults> results = make_results({plan_.task, text_, plan_.encoder, answers_column_});
+    std::unique_ptr<TaskResults> results = make_results({plan_.task, text_, plan_.encoder(), answers_column_});
     for (size_t i = 0; i < data_.size(); ++i) {
       at::Tensor outputs = score_encoded(config_, model, data_[i], 0, data_[i].num_rows());
       results->add(data_[i], outputs);
@@ -206,7 +206,7 @@ class Calibrator {
   // All linear layers, the one whose quantization changes the head's numbers most first.
   std::vector<LinearName> by_harm(inference::Engine& engine) const {
     std::vector<LinearName> all;
-    for (int64_t layer = 0; layer < plan_.encoder.num_hidden_layers; ++layer) {
+    for (int64_t layer = 0; layer < plan_.encoder().num_hidden_layers; ++layer) {
       for (int linear = 0; linear < inference::kLinears; ++linear) {
         all.push_back({layer, static_cast<inference::Linear>(linear)});
       }
@@ -236,9 +236,9 @@ class Calibrator {
     record.int8 = measure(both);
     if (record.holds(Precision::kInt8, record.int8)) return;
     log::info("int8: {}; looking for linear layers to keep in bf16", describe(record, record.int8));
-    const std::vector<LinearName> order = by_harm(both.engine);
+    const std::vector<LinearName> order = by_harm(both.engine());
     const auto with = [&](int64_t count) {
-      both.engine.keep_in_bf16(std::span(order).first(static_cast<size_t>(count)));
+      both.engine().keep_in_bf16(std::span(order).first(static_cast<size_t>(count)));
       return measure(both);
     };
     int64_t too_few = 0;

@@ -12,7 +12,6 @@
 #include "strake/data/table_reader.h"
 #include "strake/data/text_lists.h"
 #include "strake/tasks/calibrate.h"
-#include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/evaluate_causal_lm.h"
 #include "strake/tasks/task_results.h"
 
@@ -28,8 +27,6 @@ void check_flags(const EvaluateConfig& config, ScoringTask task) {
           "--answers_column is of --task question-answering, and the task is {}", to_string(task));
   require(config.score.task.aggregation_strategy.empty(), ErrorKind::kUsage,
           "--aggregation_strategy is of strake predict and strake worker: strake evaluate compares the tokens' labels");
-  require(!config.block_size, ErrorKind::kUsage, "--block_size is of --task causal-lm, and the task is {}",
-          to_string(task));
   require(
       config.calibrate || classifies || answers, ErrorKind::kUsage,
       "strake evaluate has metrics for text-classification and question-answering; for {} it has --calibrate, which "
@@ -67,9 +64,7 @@ data::TableReader open_columns(const ScoreConfig& config, const ScoringPlan& pla
 }  // namespace
 
 void EvaluateConfig::validate() const {
-  ScoreConfig checked = score;
-  if (score.task.task == kCausalLm) checked.task.task.clear();  // no task of the flags that predict shares
-  checked.validate();
+  score.validate();
   require(!score.text.label_column.empty(), ErrorKind::kUsage, "--label_column is empty");
   require(!calibrate || (score.precision.precision.empty() && !score.precision.bf16), ErrorKind::kUsage,
           "--calibrate compares all precisions: leave out --precision and --bf16");
@@ -80,7 +75,7 @@ void EvaluateConfig::validate() const {
 EvaluateReport evaluate(const EvaluateConfig& config) {
   data::choose_memory_pool();
   config.validate();
-  if (evaluates_language_model(config)) return evaluate_causal_lm(config);
+  if (scores_language_model(config.score)) return evaluate_causal_lm(config);
   const ScoringPlan plan = plan_scoring(config.score);
   const ScoringTask task = plan.task.task;
   check_flags(config, task);
@@ -91,7 +86,7 @@ EvaluateReport evaluate(const EvaluateConfig& config) {
     return {.score = std::move(calibration.score), .metrics = std::move(calibration.metrics)};
   }
   ScoringModel model = load_scoring_model(config.score, plan);
-  const models::EncoderConfig& encoder = model.engine.config();
+  const models::EncoderConfig& encoder = plan.encoder();
   std::optional<LabelMap> labels;
   if (task == ScoringTask::kTextClassification) labels = LabelMap::of(encoder);
   const auto results = make_results({model.task, model.text, encoder, answers_column});

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -13,7 +12,6 @@ namespace strake::tasks {
 struct EvaluateConfig {
   ScoreConfig score{.text = {.label_column = "label"}};
   std::string answers_column;
-  std::optional<int64_t> block_size;
   bool calibrate = false;
   std::set<std::string> given;  // names of fields that the user set, also if to their defaults
 
@@ -24,9 +22,6 @@ struct EvaluateConfig {
     visit("answers_column", self.answers_column,
           "of question-answering: column with the true answers: texts, lists of texts, or as Hugging Face's squad has "
           "them; default: answers, with --calibrate if it is there");
-    visit("block_size", self.block_size,
-          "of causal-lm: tokens of a piece into which longer texts are cut; default: the model's positions, at most "
-          "1024");
     visit("calibrate", self.calibrate,
           "measure how near bf16 and int8 come to fp32 on these rows, 500 or more for --precision auto to rely on it, "
           "choose the linear layers that int8 leaves in bf16, and write strake_precision.json beside the model");

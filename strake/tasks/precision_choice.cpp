@@ -152,7 +152,7 @@ PrecisionChoice choose_precision(const PrecisionFlags& flags, const PlannedScori
   flags.validate();
   if (flags.precision == "auto") return choose_freely(planned);
   if (flags.precision == "int8") return choose_int8(planned);
-  return flags.bf16 || flags.precision == "bf16" ? choose_bf16(planned) : kFp32;
+  return flags.asks_for_bf16() ? choose_bf16(planned) : kFp32;
 }
 
 std::string describe(const PrecisionPlan& plan, int64_t num_layers) {

@@ -14,6 +14,8 @@ struct PrecisionFlags {
   std::string precision;  // "", fp32, bf16, int8 or auto
   bool bf16 = false;
 
+  bool asks_for_bf16() const { return bf16 || precision == "bf16"; }
+
   // Errors (kUsage): a name that is none of these, or two flags that contradict each other.
   void validate() const;
 };

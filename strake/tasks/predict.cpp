@@ -49,6 +49,10 @@ data::TableSource source_of(const PredictConfig& config, const TextOptions& text
   return source;
 }
 
+constexpr const char* kMaxSeqLength = "max_seq_length";
+constexpr const char* kBlockSize = "block_size";
+const char* length_flag(const TextOptions& text) { return text.into_pieces ? kBlockSize : kMaxSeqLength; }
+
 // What the bits of the output depend on.
 Json identity_of(const PredictConfig& config, const ScoringModel& model, const std::vector<std::string>& columns,
                  const std::vector<std::string>& files) {
@@ -61,7 +65,7 @@ Json identity_of(const PredictConfig& config, const ScoringModel& model, const s
                 {"text_column", text.text_column},
                 {"text_pair_column", text.text_pair_column},
                 {"encoding", text.encoding},
-                {"max_seq_length", text.max_seq_length},
+                {length_flag(text), text.max_seq_length},
                 {"output_columns", columns},
                 {"keep_columns", config.keep_columns},
                 {"shard", config.shard},
@@ -77,7 +81,10 @@ std::map<std::string, std::string> metadata_of(const PredictConfig& config, cons
   for (const char* key : {"model_fingerprint", "tokenizer_fingerprint", "precision", "kernels", "shard"}) {
     metadata[std::string("strake.") + key] = identity.at(key).get<std::string>();
   }
-  metadata["strake.max_seq_length"] = fmt::format("{}", identity.at("max_seq_length").get<int64_t>());
+  for (const char* key : {kMaxSeqLength, kBlockSize}) {
+    if (identity.contains(key))
+      metadata[std::string("strake.") + key] = fmt::format("{}", identity[key].get<int64_t>());
+  }
   return metadata;
 }
 
@@ -140,7 +147,7 @@ void write_manifest(const Task& task, const PredictReport& report, const std::ve
   Json manifest = to_json(report);
   manifest["job"] = task.identity;
   manifest["threads"] = threads_per_rank(1);
-  const inference::MemoryUse memory = task.model.engine.memory();
+  const inference::MemoryUse memory = task.model.memory();
   manifest["memory_bytes"] = {
       {"weights", memory.weights}, {"activations", memory.activations}, {"tables", task.memory.bytes}};
   for (const WrittenFile& file : files) manifest["files"].push_back(to_json(file));
@@ -233,7 +240,7 @@ PredictReport predict(const PredictConfig& config) {
   PredictionJob job(place.job_folder(), name);
   const KeptColumns kept(config.keep_columns);
   const ScoringPlan plan = plan_scoring(config.score);
-  const PredictionColumns columns(config.output_columns, plan.task, plan.encoder);
+  const PredictionColumns columns(config.output_columns, plan.task);
   data::TableReader input = open_input(source_of(config, plan.text, kept), plan.text);
   columns.require_new(input.column_names(), kept, input.files().front().string());
   const auto loading = Clock::now();

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
 
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
+#include "strake/tasks/text_loss.h"
 
 namespace strake::tasks {
 namespace {
@@ -20,11 +22,14 @@ constexpr std::array<std::string_view, 1> kOfFeatures{"embedding"};
 constexpr std::array<std::string_view, 1> kOfTokens{"entities"};
 constexpr std::array<std::string_view, 5> kOfAnswers{"answer", "score", "start", "end", "answers"};
 constexpr size_t kOfOneAnswer = 4;  // of these
+constexpr std::array<std::string_view, 3> kOfLosses{"perplexity", "loss", "predicted_tokens"};
+constexpr size_t kUsualLosses = 2;  // of these
 
 std::span<const std::string_view> names_of(ScoringTask task) {
   if (task == ScoringTask::kFeatureExtraction) return kOfFeatures;
   if (task == ScoringTask::kTokenClassification) return kOfTokens;
   if (task == ScoringTask::kQuestionAnswering) return kOfAnswers;
+  if (task == ScoringTask::kCausalLm) return kOfLosses;
   return kOfClasses;
 }
 
@@ -58,6 +63,7 @@ void check_output_columns(const std::vector<std::string>& names) {
   for (const std::string_view name : kOfAnswers) {
     if (name != "score") known.emplace_back(name);  // classes have one
   }
+  known.insert(known.end(), kOfLosses.begin(), kOfLosses.end());
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
             "--output_columns {}: the columns are {}{}", printable(name), fmt::join(known, ", "),
@@ -67,20 +73,20 @@ void check_output_columns(const std::vector<std::string>& names) {
   require(twice == nullptr, ErrorKind::kUsage, "--output_columns: '{}' is named twice", twice ? *twice : "");
 }
 
-PredictionColumns::PredictionColumns(const std::vector<std::string>& names, const TaskHead& task,
-                                     const models::EncoderConfig& config)
-    : names_(names), task_(task.task), labels_(config.labels) {
-  if (task_ == ScoringTask::kTextClassification) problem_ = config.problem();
+PredictionColumns::PredictionColumns(const std::vector<std::string>& names, const TaskHead& task)
+    : names_(names), task_(task.task), classes_(task.classes) {
   check_output_columns(names);
   const std::span<const std::string_view> known = names_of(task_);
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
             "--output_columns {}: the task is {}, which has {}", name, to_string(task_), fmt::join(known, ", "));
-    const bool is_of_numbers = name == "prediction" || name == "logits" || (name == "score" && !config.problem_type);
-    require(problem_ != models::ProblemType::kRegression || is_of_numbers, ErrorKind::kUsage,
+    if (task_ != ScoringTask::kTextClassification) continue;
+    const bool is_of_numbers =
+        name == "prediction" || name == "logits" || (name == "score" && !classes_.is_problem_named);
+    require(classes_.problem != models::ProblemType::kRegression || is_of_numbers, ErrorKind::kUsage,
             "--output_columns {}: the model is a regression, which has prediction and logits", name);
     const bool is_of_one_label = name == "label_id" || name == "score";
-    require(problem_ != models::ProblemType::kMultiLabelClassification || !is_of_one_label, ErrorKind::kUsage,
+    require(classes_.problem != models::ProblemType::kMultiLabelClassification || !is_of_one_label, ErrorKind::kUsage,
             "--output_columns {}: the model gives a text any number of labels (multi_label_classification), which has "
             "prediction, probabilities and logits",
             name);
@@ -91,8 +97,14 @@ PredictionColumns::PredictionColumns(const std::vector<std::string>& names, cons
     names_.assign(defaults.begin(), defaults.end());
     return;
   }
+  if (task_ == ScoringTask::kCausalLm) {
+    names_.assign(known.begin(), known.begin() + kUsualLosses);
+    return;
+  }
   names_ = {std::string(known.front())};
-  if (problem_ && problem_ != models::ProblemType::kRegression) names_.emplace_back("probabilities");
+  if (task_ == ScoringTask::kTextClassification && classes_.problem != models::ProblemType::kRegression) {
+    names_.emplace_back("probabilities");
+  }
 }
 
 void PredictionColumns::require_new(const std::vector<std::string>& input, const KeptColumns& kept,
@@ -112,9 +124,10 @@ std::vector<data::ExtraColumn> PredictionColumns::of(const ScoredRows& rows) con
     return {{names_.front(), data::SpanLists{*spans, "entity"}}};
   }
   const auto& numbers = std::get<at::Tensor>(rows);
-  if (!problem_) return {{names_.front(), rows_of(numbers)}};
-  if (problem_ == models::ProblemType::kRegression) return of_numbers(numbers);
-  return problem_ == models::ProblemType::kMultiLabelClassification ? of_labels(numbers) : of_classes(numbers);
+  if (task_ == ScoringTask::kCausalLm) return of_losses(numbers);
+  if (task_ != ScoringTask::kTextClassification) return {{names_.front(), rows_of(numbers)}};
+  if (classes_.problem == models::ProblemType::kRegression) return of_numbers(numbers);
+  return classes_.problem == models::ProblemType::kMultiLabelClassification ? of_labels(numbers) : of_classes(numbers);
 }
 
 std::vector<data::ExtraColumn> PredictionColumns::of_numbers(const at::Tensor& logits) const {
@@ -133,8 +146,8 @@ std::vector<data::ExtraColumn> PredictionColumns::of_labels(const at::Tensor& lo
   const data::FloatRows numbers = rows_of(logits);
   data::TextLists given(static_cast<size_t>(logits.size(0)));
   for (size_t row = 0; row < given.size(); ++row) {
-    for (size_t id = 0; id < labels_.size(); ++id) {
-      if (numbers.values[row * labels_.size() + id] > 0) given[row].push_back(labels_[id]);
+    for (size_t id = 0; id < classes_.labels.size(); ++id) {
+      if (numbers.values[row * classes_.labels.size() + id] > 0) given[row].push_back(classes_.labels[id]);
     }
   }
   std::vector<data::ExtraColumn> columns;
@@ -156,7 +169,7 @@ std::vector<data::ExtraColumn> PredictionColumns::of_classes(const at::Tensor& l
   for (int64_t row = 0; row < logits.size(0); ++row) {
     const int64_t id = best.const_data_ptr<int64_t>()[row];
     ids.push_back(static_cast<int32_t>(id));
-    predictions.push_back(labels_[static_cast<size_t>(id)]);
+    predictions.push_back(classes_.labels[static_cast<size_t>(id)]);
     scores.push_back(probabilities.const_data_ptr<float>()[row * logits.size(1) + id]);
   }
   for (const std::string& name : names_) {
@@ -182,6 +195,26 @@ std::vector<data::ExtraColumn> PredictionColumns::of_answers(const data::SpanRow
     if (name == "start") columns.emplace_back(name, of_best([](const auto& best) { return best.begin; }));
     if (name == "end") columns.emplace_back(name, of_best([](const auto& best) { return best.end; }));
     if (name == "answers") columns.emplace_back(name, data::SpanLists{rows, "answer"});
+  }
+  return columns;
+}
+
+std::vector<data::ExtraColumn> PredictionColumns::of_losses(const at::Tensor& numbers) const {
+  std::vector<std::optional<float>> losses;
+  std::vector<std::optional<float>> perplexities;
+  std::vector<int32_t> counts;
+  for (int64_t row = 0; row < numbers.size(0); ++row) {
+    const TextLoss found = get_loss(numbers.const_data_ptr<float>() + row * kNumbersPerLoss);
+    counts.push_back(found.predicted_tokens);
+    const bool is_known = found.predicted_tokens > 0;
+    losses.push_back(is_known ? std::optional(found.loss) : std::nullopt);
+    perplexities.push_back(is_known ? std::optional(std::exp(found.loss)) : std::nullopt);
+  }
+  std::vector<data::ExtraColumn> columns;
+  for (const std::string& name : names_) {
+    if (name == "perplexity") columns.emplace_back(name, perplexities);
+    if (name == "loss") columns.emplace_back(name, losses);
+    if (name == "predicted_tokens") columns.emplace_back(name, counts);
   }
   return columns;
 }

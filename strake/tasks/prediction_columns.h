@@ -2,13 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "strake/data/table_writer.h"
-#include "strake/models/encoder/config.h"
 #include "strake/tasks/scoring_task.h"
 
 namespace strake::tasks {
@@ -26,7 +24,7 @@ class KeptColumns {
   bool all_ = true;
 };
 
-// Of a number of rows: logits or embeddings, fp32 [rows, width]; of token classification entities, of question
+// Of a number of rows: logits, embeddings or losses, fp32 [rows, width]; of token classification entities, of question
 // answering answers, best first, with their text as label.
 using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
 
@@ -45,12 +43,16 @@ using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
 //  score          and its score
 //  start, end     and its place in the context, in code points
 //  answers        list<struct<answer string, score float, start int32, end int32>>: the best top_k, best first
+// Of a language model:
+//  perplexity        of the text: e to the power of
+//  loss              the mean negative log-likelihood of its predicted tokens; both are null where there are none
+//  predicted_tokens  how many these are, int32
 class PredictionColumns {
  public:
   // `names`: --output_columns; empty means prediction, and probabilities unless the model is a regression; embedding;
-  // entities; or answer, score, start and end, with top_k answers. Errors (kUsage): unknown or repeated names, those of
-  // another task, and those of classes for a regression.
-  PredictionColumns(const std::vector<std::string>& names, const TaskHead& task, const models::EncoderConfig& config);
+  // entities; answer, score, start and end, with top_k answers; or perplexity and loss. Errors (kUsage): unknown or
+  // repeated names, those of another task, and those of classes for a regression.
+  PredictionColumns(const std::vector<std::string>& names, const TaskHead& task);
 
   // A row's values depend on its own outputs alone.
   std::vector<data::ExtraColumn> of(const ScoredRows& rows) const;
@@ -63,11 +65,11 @@ class PredictionColumns {
   std::vector<data::ExtraColumn> of_labels(const at::Tensor& logits) const;
   std::vector<data::ExtraColumn> of_classes(const at::Tensor& logits) const;
   std::vector<data::ExtraColumn> of_answers(const data::SpanRows& rows) const;
+  std::vector<data::ExtraColumn> of_losses(const at::Tensor& numbers) const;
 
   std::vector<std::string> names_;
   ScoringTask task_;
-  std::vector<std::string> labels_;
-  std::optional<models::ProblemType> problem_;  // of a classifier
+  ClassRules classes_;
 };
 
 // The part of these checks that needs no model.

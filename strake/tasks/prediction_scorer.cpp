@@ -22,6 +22,7 @@ namespace {
 
 // What is lost when the machine stops: large enough that threads seldom wait for the last one of a call.
 constexpr int64_t kChunksPerRecord = 16;  // of --max_tokens_per_batch, for each thread or for the GPU
+constexpr int64_t kBatchesPerRecord = 4;  // of a language model, which takes long for one, and all threads for it
 constexpr size_t kMostTasks = 2;          // of writing that wait
 constexpr double kSecondsPerMessage = 30;
 
@@ -41,8 +42,8 @@ class Scorer {
         model_(run.model),
         journal_(run.journal),
         output_(run.output),
-        tokens_per_record_(kChunksPerRecord * run.config.tokens_at_a_time() *
-                           (run.config.gpu() ? 1 : threads_per_rank(1))) {}
+        tokens_per_record_((run.model.text.into_pieces ? kBatchesPerRecord : kChunksPerRecord) *
+                           run.config.tokens_at_a_time() * (run.config.gpu() ? 1 : threads_per_rank(1))) {}
 
   void run(data::TableReader& input, int64_t first_row, PredictReport& report) {
     EncoderPool pool(model_.tokenizer, model_.places());
@@ -70,7 +71,7 @@ class Scorer {
                                {.workers = workers, .max_in_flight = tables_read(workers)});
     writing.finish();
     report.seconds_waiting_for_output = writing.seconds_waited();
-    warn_of_cut_rows(report.score.rows_cut, model_.text.max_seq_length);
+    tell_cut_rows(report.score.rows_cut, model_.text);
     report.score.tokens = journal_.tokens_found() + report.tokens_scored;
   }
 
@@ -162,6 +163,12 @@ class Scorer {
   Clock::time_point told_ = start_;
 };
 
+// Of a table. A token has a byte of text or more; windows and pieces share some.
+int64_t most_tokens(const TextOptions& text, int64_t rows) {
+  const int64_t length = text.max_seq_length;
+  return text.doc_stride ? data::kTableBytes / (length - *text.doc_stride) * length + rows * length : rows * length;
+}
+
 }  // namespace
 
 StreamMemory stream_memory(const ScoreConfig& config, const ScoringModel& model, int64_t columns) {
@@ -169,10 +176,7 @@ StreamMemory stream_memory(const ScoreConfig& config, const ScoringModel& model,
   const int64_t read = tables_read(tokenizing_threads(config));
   const auto written = static_cast<int64_t>(kMostTasks) + 1;
   const int64_t length = model.text.max_seq_length;
-  // A token has a byte of text or more; windows share some.
-  const int64_t stride = model.text.doc_stride.value_or(0);
-  const int64_t tokens =
-      model.text.doc_stride ? data::kTableBytes / (length - stride) * length + rows * length : rows * length;
+  const int64_t tokens = most_tokens(model.text, rows);
   const auto of_token =
       static_cast<int64_t>(sizeof(int32_t) + (model.places() == Places::kNone ? 0 : sizeof(TokenPlace)));
   // Twice more as columns of what is being written.

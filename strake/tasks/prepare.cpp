@@ -52,7 +52,7 @@ PrepareReport prepare(const PrepareConfig& config) {
                    });
   require(report.rows > 0, ErrorKind::kData, "{} has no rows", config.input.front());
   writer.finish();
-  warn_of_cut_rows(report.rows_cut, config.text.max_seq_length);
+  tell_cut_rows(report.rows_cut, config.text);
   report.seconds = seconds_since(loaded);
   return report;
 }

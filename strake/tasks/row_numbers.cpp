@@ -11,6 +11,7 @@ namespace strake::tasks {
 namespace {
 
 bool finds_answers(const ScoringModel& model) { return model.task.task == ScoringTask::kQuestionAnswering; }
+bool predicts_text(const ScoringModel& model) { return model.task.task == ScoringTask::kCausalLm; }
 
 std::span<float> numbers_of_row(const at::Tensor& numbers, int64_t row) {
   const int64_t width = numbers.size(1);
@@ -38,11 +39,13 @@ bool has_row_numbers(const ScoringModel& model) { return model.task.task != Scor
 
 int64_t numbers_per_row(const ScoringModel& model) {
   if (!has_row_numbers(model)) return PredictionJournal::kAnyWidth;
-  return finds_answers(model) ? kNumbersPerAnswer * model.task.answers.top_k : model.engine.width();
+  if (predicts_text(model)) return kNumbersPerLoss;
+  return finds_answers(model) ? kNumbersPerAnswer * model.task.answers.top_k : model.engine().width();
 }
 
 at::Tensor row_numbers(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                        int64_t end) {
+  if (auto* language = std::get_if<LanguageScorer>(&model.computes)) return language->losses(rows, begin, end);
   const at::Tensor outputs = score_encoded(config, model, rows, begin, end);
   return finds_answers(model) ? answer_numbers(model, rows, begin, end, outputs) : outputs;
 }

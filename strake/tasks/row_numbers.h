@@ -10,11 +10,13 @@
 namespace strake::tasks {
 
 // A fixed number of fp32 numbers per row, from which, with the row, its columns follow: what the journal keeps. Logits,
-// an embedding, or the places and scores of answers. Of entities any row has as many as it needs: see token_entities.h.
+// an embedding, a loss, or the places and scores of answers. Of entities any row has as many as it needs: see
+// token_entities.h.
 bool has_row_numbers(const ScoringModel& model);
 int64_t numbers_per_row(const ScoringModel& model);  // PredictionJournal::kAnyWidth of entities
 
-// [rows, numbers_per_row] of rows [begin, end). Errors as of score_encoded().
+// [rows, numbers_per_row] of rows [begin, end). Errors as of score_encoded() or
+// LanguageScorer::losses().
 at::Tensor row_numbers(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                        int64_t end);
 

@@ -21,7 +21,7 @@ using inference::PooledHead;
 using inference::Pooling;
 
 constexpr std::array kTasks{ScoringTask::kTextClassification, ScoringTask::kTokenClassification,
-                            ScoringTask::kQuestionAnswering, ScoringTask::kFeatureExtraction};
+                            ScoringTask::kQuestionAnswering, ScoringTask::kFeatureExtraction, ScoringTask::kCausalLm};
 
 ScoringTask parse_task(const std::string& name) {
   if (const auto task = find_task(name)) return *task;
@@ -82,6 +82,21 @@ PooledHead choose_pooling(const TaskFlags& flags, const SentenceTransformer& mod
   return head;
 }
 
+void refuse_flags_of_others(const TaskFlags& flags, ScoringTask task) {
+  const auto check = [task](ScoringTask of, bool is_given, std::string_view flag) {
+    require(!is_given || task == of, ErrorKind::kUsage, "{} of --task {}, and the task is {}", flag, to_string(of),
+            to_string(task));
+  };
+  check(ScoringTask::kFeatureExtraction, !flags.pooling.empty() || flags.normalize, "--pooling and --normalize are");
+  check(ScoringTask::kTokenClassification, !flags.aggregation_strategy.empty(), "--aggregation_strategy is");
+  const std::string of_answers = flags.answers.first_given();
+  check(ScoringTask::kQuestionAnswering, !of_answers.empty(), of_answers + " is");
+  check(ScoringTask::kCausalLm, flags.block_size.has_value(), "--block_size is");
+  const bool has_stride = task == ScoringTask::kQuestionAnswering || task == ScoringTask::kCausalLm;
+  require(has_stride || !flags.doc_stride, ErrorKind::kUsage,
+          "--doc_stride is of --task question-answering and causal-lm, and the task is {}", to_string(task));
+}
+
 }  // namespace
 
 const char* to_string(ScoringTask task) {
@@ -92,6 +107,8 @@ const char* to_string(ScoringTask task) {
       return "token-classification";
     case ScoringTask::kQuestionAnswering:
       return "question-answering";
+    case ScoringTask::kCausalLm:
+      return "causal-lm";
     default:
       return "feature-extraction";
   }
@@ -124,6 +141,7 @@ void TaskFlags::validate() const {
           printable(pooling));
   parse_aggregation(aggregation_strategy);
   answers.validate();
+  require(!doc_stride || *doc_stride >= 0, ErrorKind::kUsage, "--doc_stride {} is negative", doc_stride.value_or(0));
 }
 
 std::string TaskHead::text() const {
@@ -157,25 +175,18 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
     chosen.task = *trained;
   }
   const bool pools = chosen.task == ScoringTask::kFeatureExtraction;
-  require(pools || (flags.pooling.empty() && !flags.normalize), ErrorKind::kUsage,
-          "--pooling and --normalize are of --task feature-extraction, and the task is {}", to_string(chosen.task));
+  refuse_flags_of_others(flags, chosen.task);
   require(pools || !trained || *trained == chosen.task, ErrorKind::kConfig, "{} holds a {}, whose task is {}, not {}",
           folder.string(), printable(architecture), to_string(trained.value_or(chosen.task)), to_string(chosen.task));
   require(pools || !has_other_head(architecture), ErrorKind::kConfig,
           "{} holds a {}, whose head strake does not compute; --task feature-extraction takes the encoder alone",
           folder.string(), printable(architecture));
-  const bool tags = chosen.task == ScoringTask::kTokenClassification;
-  require(tags || flags.aggregation_strategy.empty(), ErrorKind::kUsage,
-          "--aggregation_strategy is of --task token-classification, and the task is {}", to_string(chosen.task));
   if (chosen.task == ScoringTask::kTextClassification) {
     require_one_number(config);
     tell_of_one_label(config, folder);
+    chosen.classes = {config.labels, config.problem(), config.problem_type.has_value()};
   }
-  const bool answers = chosen.task == ScoringTask::kQuestionAnswering;
-  const std::string of_answers = flags.answers.first_given();
-  require(answers || of_answers.empty(), ErrorKind::kUsage, "{} is of --task question-answering, and the task is {}",
-          of_answers, to_string(chosen.task));
-  if (answers) {
+  if (chosen.task == ScoringTask::kQuestionAnswering) {
     chosen.head = inference::TokenHead{.checkpoint_name = "qa_outputs", .outputs = 2};
     chosen.answers = flags.answers.rules();
   }
@@ -185,10 +196,19 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
     chosen.max_seq_length = model.max_seq_length;
     chosen.strips_texts = model.strips_texts;
   }
-  if (tags) {
+  if (chosen.task == ScoringTask::kTokenClassification) {
     chosen.head = inference::TokenHead{.checkpoint_name = "classifier", .outputs = config.num_labels()};
     chosen.entities = {.labels = config.labels, .aggregation = parse_aggregation(flags.aggregation_strategy)};
   }
+  return chosen;
+}
+
+TaskHead language_task(const TaskFlags& flags) {
+  refuse_flags_of_others(flags, ScoringTask::kCausalLm);
+  require(flags.block_size.value_or(2) >= 2, ErrorKind::kUsage,
+          "--block_size {} is not at least 2: a single token predicts nothing", flags.block_size.value_or(0));
+  TaskHead chosen;
+  chosen.task = ScoringTask::kCausalLm;
   return chosen;
 }
 

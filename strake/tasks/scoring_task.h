@@ -13,8 +13,14 @@
 
 namespace strake::tasks {
 
-// What is computed for a row; the names are those of Transformers' pipelines.
-enum class ScoringTask { kTextClassification, kTokenClassification, kQuestionAnswering, kFeatureExtraction };
+// What is computed for a row; the names are those of Transformers' pipelines, but for causal-lm.
+enum class ScoringTask {
+  kTextClassification,
+  kTokenClassification,
+  kQuestionAnswering,
+  kFeatureExtraction,
+  kCausalLm  // of a language model, how well it predicts the text
+};
 
 const char* to_string(ScoringTask task);  // "text-classification", ...
 std::optional<ScoringTask> find_task(std::string_view name);
@@ -37,13 +43,15 @@ struct TaskFlags {
   std::optional<bool> normalize;
   std::string aggregation_strategy;
   AnswerFlags answers;
+  std::optional<int64_t> doc_stride;
+  std::optional<int64_t> block_size;
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     visit("task", self.task,
-          "text-classification (also regression), token-classification, question-answering, or feature-extraction: one "
-          "vector per text; strake evaluate also has causal-lm, the perplexity of a GPT-2; default: as config.json's "
-          "architecture and modules.json say");
+          "text-classification (also regression), token-classification, question-answering, feature-extraction: one "
+          "vector per text, or causal-lm: how well a GPT-2 predicts it; default: as config.json's architecture and "
+          "modules.json say");
     visit(
         "pooling", self.pooling,
         "of feature-extraction: mean of all tokens, or cls, the first one; default: as 1_Pooling/config.json says, or "
@@ -57,13 +65,27 @@ struct TaskFlags {
         "of "
         "their tokens' probabilities or of their surest token; or none, each token by itself");
     AnswerFlags::visit_fields(self.answers, visit);
+    visit("doc_stride", self.doc_stride,
+          "of question-answering: tokens that neighbouring windows of a long context share; default: 128, at most half "
+          "of max_seq_length. Of causal-lm: tokens of the piece before that a piece sees; default: 0");
+    visit("block_size", self.block_size,
+          "of causal-lm: tokens of a piece into which longer texts are cut; default: the model's positions, at most "
+          "1024");
   }
   void validate() const;
 };
 
+// What the numbers of a classifier stand for.
+struct ClassRules {
+  std::vector<std::string> labels;  // in order of id
+  models::ProblemType problem = models::ProblemType::kSingleLabelClassification;
+  bool is_problem_named = false;  // by config.json; if not, a single number may be a cross-encoder's
+};
+
 struct TaskHead {
   ScoringTask task = ScoringTask::kTextClassification;
-  inference::Head head;
+  inference::Head head;                     // of an encoder
+  ClassRules classes;                       // of text-classification
   EntityRules entities;                     // of token-classification
   AnswerRules answers;                      // of question-answering
   std::optional<int64_t> max_seq_length{};  // this and the next as a folder of sentence-transformers asks for
@@ -76,5 +98,7 @@ struct TaskHead {
 // kUsage for flags of another task; kConfig for an architecture of another task, and for modules and poolings that
 // strake does not compute.
 TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config, const std::filesystem::path& folder);
+// Of a language model. Error (kUsage) for flags of encoders' tasks.
+TaskHead language_task(const TaskFlags& flags);
 
 }  // namespace strake::tasks

@@ -134,6 +134,30 @@ void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view que
   rows.first_sequences.push_back(std::ssize(rows.offsets) - 1);
 }
 
+void encode_text(tokenizers::FastEncoder& encoder, std::string_view text, std::optional<std::string_view> pair,
+                 const TextOptions& options, EncodedRows& rows) {
+  if (options.strips_texts) text = tokenizers::strip(text);
+  rows.second_begin.push_back(static_cast<int32_t>(encoder.encode(text, pair, options.max_seq_length, rows.ids)));
+  rows.offsets.push_back(std::ssize(rows.ids));
+  if (encoder.was_cut()) rows.cut_rows.push_back(rows.num_rows() - 1);
+}
+
+void encode_pieces(tokenizers::FastEncoder& encoder, std::string_view text, const TextOptions& options,
+                   EncodedRows& rows) {
+  std::vector<int32_t> ids;
+  encoder.encode(text, std::nullopt, std::nullopt, ids);
+  if (std::ssize(ids) > options.max_seq_length) rows.cut_rows.push_back(rows.num_rows());
+  for (std::span<const int32_t> rest = ids; !rest.empty();) {
+    const auto piece = rest.first(std::min(rest.size(), static_cast<size_t>(options.max_seq_length)));
+    rows.ids.insert(rows.ids.end(), piece.begin(), piece.end());
+    rows.second_begin.push_back(static_cast<int32_t>(piece.size()));
+    rows.offsets.push_back(std::ssize(rows.ids));
+    const bool is_last = piece.size() == rest.size();
+    rest = rest.subspan(is_last ? piece.size() : piece.size() - static_cast<size_t>(*options.doc_stride));
+  }
+  rows.first_sequences.push_back(std::ssize(rows.offsets) - 1);
+}
+
 EncodedRows encode_table(const data::Table& table, const Request& request, tokenizers::FastEncoder& encoder) {
   const auto& [options, labels, first_row, places] = request;
   const data::TextColumn texts = table.text(options.text_column);
@@ -161,11 +185,10 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
     }
     const std::optional<std::string_view> pair = pairs ? std::optional((*pairs)[row]) : std::nullopt;
     try {
-      if (places == Places::kNone) {
-        const std::string_view text = options.strips_texts ? tokenizers::strip(texts[row]) : texts[row];
-        rows.second_begin.push_back(static_cast<int32_t>(encoder.encode(text, pair, options.max_seq_length, rows.ids)));
-        rows.offsets.push_back(std::ssize(rows.ids));
-        if (encoder.was_cut()) rows.cut_rows.push_back(row);
+      if (options.into_pieces) {
+        encode_pieces(encoder, texts[row], options, rows);
+      } else if (places == Places::kNone) {
+        encode_text(encoder, texts[row], pair, options, rows);
       } else if (options.doc_stride) {
         encode_windows(encoder.tokenizer(), texts[row], *pair, request, rows);
       } else {
@@ -208,10 +231,16 @@ EncodedRows EncoderPool::encode(const data::Table& table, const TextOptions& opt
   return rows;
 }
 
-void warn_of_cut_rows(int64_t rows, int64_t max_seq_length) {
+void tell_cut_rows(int64_t rows, const TextOptions& options) {
   if (rows == 0) return;
+  if (options.into_pieces) {
+    log::info("{} text{} more than --block_size {} tokens: each of {} pieces sees {} tokens of the one before", rows,
+              rows == 1 ? " has" : "s have", options.max_seq_length, rows == 1 ? "its" : "their",
+              options.doc_stride.value_or(0));
+    return;
+  }
   log::warning("{} row{} had more than --max_seq_length {} tokens: the rest of {} was left out", rows,
-               rows == 1 ? "" : "s", max_seq_length, rows == 1 ? "it" : "them");
+               rows == 1 ? "" : "s", options.max_seq_length, rows == 1 ? "it" : "them");
 }
 
 void TextOptions::validate() const {
@@ -300,7 +329,7 @@ data::TokenDataset encode_all(data::TableReader& input, std::shared_ptr<const to
     num_cut += std::ssize(rows.cut_rows);
     for (int64_t i = 0; i < rows.num_rows(); ++i) builder.append(rows.token_row(i));
   });
-  warn_of_cut_rows(num_cut, options.max_seq_length);
+  tell_cut_rows(num_cut, options);
   return builder.build();
 }
 

@@ -27,6 +27,9 @@ struct TextOptions {
   // Of pairs, if places are asked for: a row becomes windows of max_seq_length tokens, each with all of the first text,
   // and with a part of the second one that shares so many tokens with the window before. Without it texts are cut.
   std::optional<int64_t> doc_stride = std::nullopt;
+  // Of single texts, with a doc_stride and without places: a row becomes pieces of max_seq_length tokens, which begin
+  // with the last doc_stride tokens of the piece before. Of a text without tokens there is none.
+  bool into_pieces = false;
   bool strips_texts = false;  // of white space at both ends, as sentence-transformers does; only without places
 
   // Error (kUsage) for no tokens, and for labels that are a text.
@@ -45,7 +48,7 @@ struct TokenPlace {
 // kOfWords: a token's place is that of its word, as far as it is in the window.
 enum class Places { kNone, kOfTokens, kOfWords, kWithContinuations };
 
-// Some rows with their tokens. A row is one sequence, or the windows that it was cut into.
+// Some rows with their tokens. A row is one sequence, or the windows or pieces that it was cut into.
 struct EncodedRows {
   data::Table table;
   std::vector<int32_t> ids;              // of all rows, one after the other
@@ -89,8 +92,8 @@ class EncoderPool {
 // CRC-32C of the text, or both texts, of each row, with their lengths.
 std::vector<uint32_t> text_checksums(const data::Table& table, const TextOptions& options);
 
-// Says of how many rows only a part was looked at; nothing of none.
-void warn_of_cut_rows(int64_t rows, int64_t max_seq_length);
+// Says of how many rows only a part was looked at, or which were cut into pieces; nothing of none.
+void tell_cut_rows(int64_t rows, const TextOptions& options);
 
 struct RowEncoding {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;

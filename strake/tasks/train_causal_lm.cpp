@@ -61,7 +61,8 @@ class CausalLmJob final : public TrainJob {
                        weights().empty() ? "from scratch" : "from " + weights().string(), block_size_);
   }
   training::Evaluation evaluate(training::ShardedParameters& parameters, comm::Comm& comm) const override {
-    return training::evaluate_language_model(model_, parameters, comm, evaluation_data(), eval_batch_size());
+    return training::evaluate_language_model(
+        {model_, parameters, comm, evaluation_data(), {.sequences = eval_batch_size()}});
   }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
   // Weights of the same shapes may belong to other heads, dropouts or activations.

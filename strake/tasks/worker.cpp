@@ -69,7 +69,7 @@ ScoreReport work(const WorkerConfig& config) {
   config.validate();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error with a message
   const ScoringPlan plan = plan_scoring(config.score);
-  const PredictionColumns columns(config.output_columns, plan.task, plan.encoder);
+  const PredictionColumns columns(config.output_columns, plan.task);
   const KeptColumns kept(config.keep_columns);
   data::TableStream stream(STDIN_FILENO, STDOUT_FILENO, "standard input");
   check_input(stream.no_rows(), plan, columns, kept);
@@ -93,7 +93,7 @@ ScoreReport work(const WorkerConfig& config) {
   data::ordered_parallel_map([&] { return stream.next(); }, encode, score,
                              {.workers = tokenizing_threads(config.score)});
   stream.finish();
-  warn_of_cut_rows(report.rows_cut, model.text.max_seq_length);
+  tell_cut_rows(report.rows_cut, model.text);
   report.seconds = seconds_since(start);
   log::info("{} rows and {} tokens in {:.1f} s", report.rows, report.tokens, report.seconds);
   return report;

@@ -77,15 +77,6 @@ class GatheredParameters final : public models::ParameterSource {
   ShardedParameters& parameters_;
 };
 
-// What evaluation works with on every rank.
-struct Work {
-  const models::Model& model;
-  ShardedParameters& parameters;
-  comm::Comm& comm;
-  const data::TokenDataset& dataset;
-  int64_t batch_size;
-};
-
 Evaluation finished(Evaluation result, Clock::time_point start) {
   result.loss = plain_nan(result.loss);
   for (auto& [name, value] : result.metrics) value = plain_nan(value);
@@ -93,22 +84,40 @@ Evaluation finished(Evaluation result, Clock::time_point start) {
   return result;
 }
 
-// Calls use(indices, output) for this rank's share of the batches, which hold sequences of similar length.
+// Cuts sequences, the longest first, into batches.
+std::vector<std::span<const int64_t>> cut_into_batches(std::span<const int64_t> indices,
+                                                       const data::TokenDataset& dataset, const BatchLimit& limit) {
+  std::vector<std::span<const int64_t>> batches;
+  while (!indices.empty()) {
+    size_t count = 0;
+    int64_t tokens = 0;
+    while (count < indices.size() && std::cmp_less(count, limit.sequences)) {
+      tokens += dataset.length(indices[count]);
+      if (count > 0 && tokens > limit.tokens) break;
+      count += 1;
+    }
+    batches.push_back(indices.first(count));
+    indices = indices.subspan(count);
+  }
+  return batches;
+}
+
+// Calls use(indices, output) for this rank's share of the batches.
 template <typename Use>
-void for_each_output(const Work& work, const Use& use) {
-  const std::vector<int64_t> indices = indices_by_length(work.dataset);
-  const int64_t size = work.dataset.size();
-  GatheredParameters source(work.parameters);
-  for (int64_t round = 0; round < size; round += work.comm.size() * work.batch_size) {
-    const int64_t begin = round + work.comm.rank() * work.batch_size;
-    if (begin >= size) {
+void for_each_output(const EvaluationRequest& request, const Use& use) {
+  const std::vector<int64_t> indices = indices_by_length(request.dataset);
+  const auto batches = cut_into_batches(indices, request.dataset, request.batch);
+  const auto ranks = static_cast<size_t>(request.comm.size());
+  GatheredParameters source(request.parameters);
+  for (size_t round = 0; round < batches.size(); round += ranks) {
+    const size_t own = round + static_cast<size_t>(request.comm.rank());
+    if (own >= batches.size()) {
       source.pass();
       continue;
     }
-    const int64_t count = std::min(work.batch_size, size - begin);
-    const auto share = std::span(indices).subspan(static_cast<size_t>(begin), static_cast<size_t>(count));
-    const tensors::PackedBatch batch = tensors::to_device(data::collate(work.dataset, share), work.parameters.device());
-    use(share, models::forward(work.model, source, batch).to(at::kCPU, at::kFloat).contiguous());
+    const tensors::PackedBatch batch =
+        tensors::to_device(data::collate(request.dataset, batches[own]), request.parameters.device());
+    use(batches[own], models::forward(request.model, source, batch).to(at::kCPU, at::kFloat).contiguous());
   }
 }
 
@@ -145,7 +154,7 @@ Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& 
   Evaluation result{.logits = at::zeros({dataset.size(), model.config().num_labels()}), .sequences = dataset.size()};
   auto* rows = result.logits.mutable_data_ptr<float>();
   const int64_t width = result.logits.size(1);
-  for_each_output({model, parameters, comm, dataset, batch_size},
+  for_each_output({model, parameters, comm, dataset, {.sequences = batch_size}},
                   [&](std::span<const int64_t> share, const at::Tensor& logits) {
                     const auto* values = logits.const_data_ptr<float>();
                     for (size_t i = 0; i < share.size(); ++i) {
@@ -161,23 +170,28 @@ Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& 
   return finished(std::move(result), start);
 }
 
-Evaluation evaluate_language_model(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
-                                   const data::TokenDataset& dataset, int64_t batch_size) {
+void for_each_sequence_nll(const EvaluationRequest& request, const SequenceNllUse& use) {
+  for_each_output(request, [&](std::span<const int64_t> share, const at::Tensor& nll) {
+    std::span<const float> values = values_of<float>(nll);
+    for (const int64_t i : share) {
+      const auto count = static_cast<size_t>(request.model.num_targets(request.dataset.length(i)));
+      use(i, values.first(count));
+      values = values.subspan(count);
+    }
+  });
+}
+
+Evaluation evaluate_language_model(const EvaluationRequest& request) {
   const auto start = Clock::now();
+  const data::TokenDataset& dataset = request.dataset;
   at::Tensor sums = at::zeros({dataset.size()}, at::kDouble);
   auto* sum_of_sequence = sums.mutable_data_ptr<double>();
-  for_each_output({model, parameters, comm, dataset, batch_size},
-                  [&](std::span<const int64_t> share, const at::Tensor& nll) {
-                    const auto* next = nll.const_data_ptr<float>();
-                    for (const int64_t i : share) {
-                      const int64_t count = model.num_targets(dataset.length(i));
-                      sum_of_sequence[i] = std::accumulate(next, next + count, 0.0);
-                      next += count;
-                    }
-                  });
-  comm.all_reduce(sums);  // exact: each sequence was computed by one rank, the others have zero
+  for_each_sequence_nll(request, [&](int64_t i, std::span<const float> nll) {
+    sum_of_sequence[i] = std::accumulate(nll.begin(), nll.end(), 0.0);
+  });
+  request.comm.all_reduce(sums);  // exact: each sequence was computed by one rank, the others have zero
   int64_t targets = 0;
-  for (int64_t i = 0; i < dataset.size(); ++i) targets += model.num_targets(dataset.length(i));
+  for (int64_t i = 0; i < dataset.size(); ++i) targets += request.model.num_targets(dataset.length(i));
   const double total = std::accumulate(sum_of_sequence, sum_of_sequence + dataset.size(), 0.0);
   Evaluation result{.loss = total / static_cast<double>(targets), .sequences = dataset.size()};
   result.metrics = {{"perplexity", std::exp(result.loss)}};

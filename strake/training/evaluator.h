@@ -2,6 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <limits>
+#include <span>
+
 #include "strake/comm/comm.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/encoder/sequence_classifier.h"
@@ -27,10 +31,29 @@ inline constexpr int64_t kRowsOfLoss = 1024;
 Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
                     const data::TokenDataset& dataset, int64_t batch_size);
 
-// The same for a causal language model, whose output is the negative log-likelihood of every target. The metric is
-// perplexity, exp(loss).
-Evaluation evaluate_language_model(const models::Model& model, ShardedParameters& parameters, comm::Comm& comm,
-                                   const data::TokenDataset& dataset, int64_t batch_size);
+// What sequences of similar length a batch holds at most, but at least one.
+struct BatchLimit {
+  int64_t sequences = std::numeric_limits<int64_t>::max();
+  int64_t tokens = std::numeric_limits<int64_t>::max();
+};
+
+// What is evaluated, the same on all ranks of `comm`. What comes out does not depend on their number or the batches.
+struct EvaluationRequest {
+  const models::Model& model;  // a causal language model, whose output is the negative log-likelihood of every target
+  ShardedParameters& parameters;
+  comm::Comm& comm;
+  const data::TokenDataset& dataset;
+  BatchLimit batch;
+};
+
+// The mean over all targets of the dataset. The metric is perplexity, exp(loss). Collective; every rank gets the
+// result.
+Evaluation evaluate_language_model(const EvaluationRequest& request);
+
+// The negative log-likelihoods of one sequence's targets.
+using SequenceNllUse = std::function<void(int64_t sequence, std::span<const float> nll)>;
+// Calls `use` for each sequence that this rank computes, in any order. Collective.
+void for_each_sequence_nll(const EvaluationRequest& request, const SequenceNllUse& use);
 
 // The batch with most tokens that such an evaluation computes.
 models::BatchShape largest_evaluation_batch(const data::TokenDataset& dataset, int64_t batch_size);

@@ -32,6 +32,33 @@ constexpr int64_t kWorkspaceOfCublas = int64_t{65} << 20;
 
 int64_t element_size(const TrainingOptions& options) { return element_size(options.precision()); }
 
+PlannedProducts products(const MemoryPlanRequest& request) {
+  if (request.is_on_gpu()) return PlannedProducts::kDirect;
+  return request.options.precision() == Precision::kFp16 ? PlannedProducts::kWidened : PlannedProducts::kDirect;
+}
+
+int64_t bytes_of(const MemoryPlanRequest& request, const models::BatchShape& batch) {
+  return (request.is_on_gpu() ? tensors::tokens_on_gpu(batch.tokens) : batch.tokens) * kBatchBytesPerToken;
+}
+
+// Evaluator and models::forward.
+void evaluate_batch(const MemoryPlanRequest& request, PlannedParameters& parameters, MemoryMeter& meter) {
+  const auto batch = meter.lend(MemoryUse::kActivations, bytes_of(request, request.evaluation));
+  PlannedTensor activations;
+  for (size_t i = 0; i < request.model.blocks().size(); ++i) {
+    parameters.prefetch(i);
+    parameters.prefetch(i + 1);
+    PlannedGraph graph(meter, {.batch = request.evaluation,
+                               .element_size = element_size(request.options),
+                               .gradients = PlannedGradients::kNone,
+                               .products = products(request),
+                               .dropout = models::PlannedDropout::kOff,
+                               .device = request.device});
+    activations = request.model.blocks()[i]->plan(graph, activations);
+    parameters.release(i);
+  }
+}
+
 // Stepper and Tape.
 class PlannedRank {
  public:
@@ -78,16 +105,11 @@ class PlannedRank {
                                       .element_size = element_size(request_.options),
                                       .gradients = gradients,
                                       .fold = overwrites ? PlannedFold::kOverwrite : PlannedFold::kAdd,
-                                      .products = products(),
+                                      .products = products(request_),
                                       .device = request_.device});
   }
 
   MemoryMeter& host() { return request_.is_on_gpu() ? host_ : meter_; }
-
-  PlannedProducts products() const {
-    if (request_.is_on_gpu()) return PlannedProducts::kDirect;
-    return request_.options.precision() == Precision::kFp16 ? PlannedProducts::kWidened : PlannedProducts::kDirect;
-  }
 
   PlannedTensor forward(size_t i, const PlannedTensor& input, PlannedFold fold) {
     const models::Block& block = *request_.model.blocks()[i];
@@ -128,7 +150,7 @@ class PlannedRank {
   }
 
   void micro_step(PlannedFold fold) {
-    const auto batch = meter_.lend(MemoryUse::kActivations, bytes_of(request_.batch));
+    const auto batch = meter_.lend(MemoryUse::kActivations, bytes_of(request_, request_.batch));
     const size_t last = request_.model.blocks().size() - 1;
     PlannedTensor activations;
     for (size_t i = 0; i <= last; ++i) {
@@ -148,35 +170,13 @@ class PlannedRank {
     }
   }
 
-  int64_t bytes_of(const models::BatchShape& batch) const {
-    return (request_.is_on_gpu() ? tensors::tokens_on_gpu(batch.tokens) : batch.tokens) * kBatchBytesPerToken;
-  }
-
-  // Evaluator and models::forward.
   void evaluate() {
     if (request_.evaluation.tokens == 0) return;
     const int64_t bytes_of_row = request_.outputs_of_row * static_cast<int64_t>(sizeof(float));
     const auto outputs = host().lend(MemoryUse::kActivations, request_.evaluation_rows * bytes_of_row);
-    evaluate_batch();
+    evaluate_batch(request_, parameters_, meter_);
     const auto losses =
         host().lend(MemoryUse::kActivations, std::min(request_.evaluation_rows, kRowsOfLoss) * bytes_of_row);
-  }
-
-  void evaluate_batch() {
-    const auto batch = meter_.lend(MemoryUse::kActivations, bytes_of(request_.evaluation));
-    PlannedTensor activations;
-    for (size_t i = 0; i < request_.model.blocks().size(); ++i) {
-      parameters_.prefetch(i);
-      parameters_.prefetch(i + 1);
-      PlannedGraph graph(meter_, {.batch = request_.evaluation,
-                                  .element_size = element_size(request_.options),
-                                  .gradients = PlannedGradients::kNone,
-                                  .products = products(),
-                                  .dropout = models::PlannedDropout::kOff,
-                                  .device = request_.device});
-      activations = request_.model.blocks()[i]->plan(graph, activations);
-      parameters_.release(i);
-    }
   }
 
   const MemoryPlanRequest& request_;
@@ -244,6 +244,15 @@ std::vector<UnitPlacement> place_units(const MemoryPlanRequest& request, const U
                       .num_ranks = request.num_ranks,
                       .shares_memory = !request.is_on_gpu() && (request.placement == RankPlacement::kThreads ||
                                                                 request.num_ranks == 1 || request.shares_memory)});
+}
+
+EvaluationMemory plan_evaluation_memory(const MemoryPlanRequest& request) {
+  const Units units(request.model);
+  MemoryMeter weights;
+  MemoryMeter activations;
+  PlannedParameters parameters(request, units, 0, {weights, weights});
+  evaluate_batch(request, parameters, activations);
+  return {.weights = models::total(weights.now()), .activations = models::total(activations.peak())};
 }
 
 }  // namespace strake::training

@@ -46,6 +46,13 @@ struct MemoryPlan {
 // sharding with groups that do not fit.
 MemoryPlan plan_memory(const MemoryPlanRequest& request);
 
+// Of a lone rank with the model in its memory that evaluates batches like `evaluation` and does nothing else, in bytes.
+struct EvaluationMemory {
+  int64_t weights = 0;
+  int64_t activations = 0;
+};
+EvaluationMemory plan_evaluation_memory(const MemoryPlanRequest& request);
+
 // Where a rank of such a run keeps the units of its model.
 std::vector<UnitPlacement> place_units(const MemoryPlanRequest& request, const Units& units, int rank);
 

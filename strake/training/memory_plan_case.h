@@ -164,7 +164,7 @@ inline TrainingOptions options_of(const Case& test) {
 inline void evaluate(const Case& test, const models::Model& model, ShardedParameters& parameters, comm::Comm& comm) {
   const data::TokenDataset dataset = make_dataset(test.evaluated * test.ranks, test.length(), kWords * test.size);
   if (test.family == "gpt2") {
-    evaluate_language_model(model, parameters, comm, dataset, test.evaluated);
+    evaluate_language_model({model, parameters, comm, dataset, {.sequences = test.evaluated}});
   } else {
     evaluate(dynamic_cast<const models::SequenceClassifier&>(model), parameters, comm, dataset, test.evaluated);
   }

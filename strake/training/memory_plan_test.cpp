@@ -224,6 +224,34 @@ TEST(PlannedMemoryOfLanguageModels, IsWhatBatchesOfMoreTokensThanLogitsAreComput
   }
 }
 
+TEST(PlannedMemoryOfLanguageModels, IsWhatScoringWithoutTrainingTakes) {
+  tensors::track_tensor_memory();
+  tensors::set_compute_threads(1);
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    const Case test{.family = "gpt2", .precision = precision, .evaluated = 24};
+    const auto model = make_model(test);
+    freeze_all(*model);
+    const TrainingOptions options = options_of(test);
+    const int64_t tokens = test.evaluated * test.length();
+    const EvaluationMemory planned =
+        plan_evaluation_memory({.model = *model,
+                                .options = options,
+                                .batch = {},
+                                .evaluation = {.tokens = tokens, .sequences = test.evaluated}});
+    const std::vector<at::Tensor>& weights = initial_weights(test);
+    comm::SelfComm alone;
+    const int64_t before = tensors::tracked_bytes();
+    ShardedParameters parameters(*model, alone, options);
+    for (size_t i = 0; i < parameters.num_blocks(); ++i) parameters.assign(i, weights[i].clone());
+    const int64_t loaded = tensors::tracked_bytes();
+    EXPECT_NEAR(static_cast<double>(planned.weights) / static_cast<double>(loaded - before), 1, kTolerance);
+    tensors::reset_peak_tracked_bytes();
+    evaluate(test, *model, parameters, alone);
+    const auto measured = static_cast<double>(tensors::peak_tracked_bytes() - loaded);
+    EXPECT_NEAR(static_cast<double>(planned.activations) / measured, 1, kTolerance) << to_string(precision);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, PlannedMemory, testing::Values("bert", "roberta", "distilbert", "gpt2"),
                          [](const auto& info) { return std::string(info.param); });
 

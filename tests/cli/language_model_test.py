@@ -140,13 +140,14 @@ def test_each_model_is_refused_where_it_does_not_belong(folder, tmp_path):
     )
     line = command(
         "predict",
+        task="feature-extraction",
         model_name_or_path=folder / "gpt2",
         input=folder / "train.txt",
         output=tmp_path / "scored.parquet",
     )
     outcome = run(line)
     assert outcome.code == USAGE
-    assert "gpt2 is a causal language model, not a classifier" in outcome.err
+    assert "gpt2 is a causal language model, not an encoder" in outcome.err
 
 
 def test_a_tokenizer_of_another_model_is_refused(folder, tmp_path):

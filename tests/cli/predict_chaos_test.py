@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet as parquet
 import pytest
 from program import command, environment, files_in
-from tiny_models import make_model, make_reader, make_tagger, reviews
+from tiny_models import make_language_model, make_model, make_reader, make_tagger, reviews
 
 KILLS = int(os.environ.get("STRAKE_CHAOS_KILLS", "50"))
 SEED = int(os.environ.get("STRAKE_CHAOS_SEED", "1"))
@@ -26,6 +26,7 @@ KINDS = {
     "entities": ("scored.parquet", {"model": "tagger"}),
     "answers": ("scored.parquet", {"model": "reader", "doc_stride": 4, "keep_columns": "context"}),
     "embeddings": ("scored.parquet", {"task": "feature-extraction", "pooling": "mean"}),
+    "losses": ("scored.parquet", {"model": "gpt2", "block_size": 16}),
 }
 
 
@@ -41,14 +42,15 @@ def inputs(tmp_path_factory):
     make_model(folder / "model", head=True)
     make_tagger(folder / "tagger")
     make_reader(folder / "reader")
-    return {"max_seq_length": 16, "folder": folder}
+    make_language_model(folder / "gpt2")
+    return {"folder": folder}
 
 
 def line_of(inputs, kind, folder):
     name, flags = KINDS[kind]
     flags = dict(flags)
     table = inputs["folder"] / f"in.{flags.pop('input_kind', 'parquet')}"
-    known = {name: value for name, value in inputs.items() if name != "folder"}
+    length = {} if "block_size" in flags else {"max_seq_length": 16}
     model = inputs["folder"] / flags.pop("model", "model")
     return command(
         "predict",
@@ -56,8 +58,7 @@ def line_of(inputs, kind, folder):
         input=table,
         output=f"{folder}/{name}",
         max_tokens_per_batch=16,
-        **known,
-        **flags,
+        **(length | flags),
     )
 
 

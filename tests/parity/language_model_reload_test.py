@@ -2,6 +2,7 @@
 
 import math
 
+import pyarrow.parquet as parquet
 import pytest
 import torch
 import transformers
@@ -35,17 +36,34 @@ def load(folder):
     return model.eval()
 
 
-def loss_in_transformers(model, folder):
-    """Every document on its own, in pieces of BLOCK tokens."""
+def pieces_of(ids, stride):
+    """Pieces of BLOCK tokens, the next one with `stride` tokens of the one before, and labels for what is new in it."""
+    begin = seen = 0
+    while seen < len(ids):
+        piece = torch.tensor(ids[begin : begin + BLOCK])
+        labels = piece.clone()
+        labels[: seen - begin] = -100
+        yield piece, labels
+        seen, begin = begin + len(piece), begin + len(piece) - stride
+
+
+def losses_in_transformers(model, folder, stride=0):
+    """Of every document on its own, in pieces, the sum over its predicted tokens and their number."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    total, count = 0.0, 0
     for row in reviews(24):
-        for piece in torch.tensor(tokenizer(row["text"])["input_ids"]).split(BLOCK):
-            if len(piece) > 1:
+        total, count = 0.0, 0
+        for piece, labels in pieces_of(tokenizer(row["text"])["input_ids"], stride):
+            targets = (labels[1:] != -100).sum().item()
+            if targets > 0:
                 with torch.no_grad():
-                    total += model(piece[None], labels=piece[None]).loss.item() * (len(piece) - 1)
-                count += len(piece) - 1
-    return total / count
+                    total += model(piece[None], labels=labels[None]).loss.item() * targets
+                count += targets
+        yield total, count
+
+
+def loss_in_transformers(model, folder):
+    totals, counts = zip(*losses_in_transformers(model, folder), strict=True)
+    return sum(totals) / sum(counts)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -59,6 +77,20 @@ def test_transformers_gives_the_same_loss(texts, tmp_path, tied):
     assert model.dtype == torch.float32
     assert loss_in_transformers(model, tmp_path / "trained") == pytest.approx(loss, abs=TOLERANCE)
     assert model.config.tie_word_embeddings == tied
+
+
+@pytest.mark.parametrize("stride", [0, 1, 7])
+def test_the_loss_of_every_text_is_that_of_transformers(texts, tmp_path, stride):
+    base = make_language_model(tmp_path / "base")
+    scored = tmp_path / "scored.parquet"
+    columns = ["loss", "perplexity", "predicted_tokens"]
+    cut = {"block_size": BLOCK, "doc_stride": stride, "output_columns": columns}
+    strake("predict", model_name_or_path=base, input=texts, output=scored, **cut)
+    rows = parquet.read_table(scored).to_pylist()
+    for row, (total, count) in zip(rows, losses_in_transformers(load(base), base, stride), strict=True):
+        assert row["predicted_tokens"] == count
+        assert row["loss"] == pytest.approx(total / count, abs=TOLERANCE)
+        assert row["perplexity"] == pytest.approx(math.exp(total / count), rel=2 * TOLERANCE)
 
 
 def test_strake_goes_on_from_a_base_model_of_transformers(texts, tmp_path):

@@ -20,8 +20,8 @@ const EncoderFamily& find_family(const std::string& model_type, const std::strin
   const auto found = std::ranges::find(families, model_type, &EncoderFamily::model_type);
   if (found != families.end()) return *found;
   require(model_type != "gpt2", ErrorKind::kConfig,
-          "{}: gpt2 is a causal language model, not a classifier: strake train --task causal-lm trains it, and strake "
-          "evaluate gives its perplexity",
+          "{}: gpt2 is a causal language model, not an encoder: strake train, evaluate and predict take it as --task "
+          "causal-lm",
           source);
   std::string known;
   for (const EncoderFamily& family : families) known += (known.empty() ? "" : ", ") + std::string(family.model_type);

@@ -1,0 +1,190 @@
+#include "strake/tasks/scoring_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "strake/checkpoint/checkpoint_folder.h"
+#include "strake/core/clock.h"
+#include "strake/core/cpu_features.h"
+#include "strake/core/error.h"
+#include "strake/core/log.h"
+#include "strake/core/threads.h"
+#include "strake/tasks/causal_lm_data.h"
+#include "strake/tensors/compute_threads.h"
+
+namespace strake::tasks {
+namespace {
+
+constexpr int64_t kMostWindowTokens = 384;  // as Transformers' pipeline
+constexpr int64_t kMostSharedTokens = 128;
+
+TextOptions columns_of(const ScoreConfig& config, ScoringTask task) {
+  TextOptions text = config.text;
+  if (task == ScoringTask::kCausalLm) text.label_column.clear();
+  if (task == ScoringTask::kQuestionAnswering) {
+    require(text.text_column == TextOptions().text_column && text.text_pair_column.empty(), ErrorKind::kUsage,
+            "question-answering reads --question_column and --context_column: leave out --text_column and "
+            "--text_pair_column");
+    text.text_column = config.task.answers.question_column_or_default();
+    text.text_pair_column = config.task.answers.context_column_or_default();
+  }
+  const bool takes_pairs = task != ScoringTask::kTokenClassification && task != ScoringTask::kCausalLm;
+  require(takes_pairs || text.text_pair_column.empty(), ErrorKind::kUsage,
+          "--text_pair_column {}: {} looks at single texts", text.text_pair_column, to_string(task));
+  text.validate();
+  return text;
+}
+
+TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const models::EncoderConfig& encoder,
+                         const tokenizers::Tokenizer& tokenizer) {
+  TextOptions text = columns_of(config, head.task);
+  text.strips_texts = head.strips_texts;
+  const int64_t longest = encoder.max_sequence_length();
+  const int64_t most = std::min(longest, tokenizer.model_max_length().value_or(longest));
+  if (head.task == ScoringTask::kQuestionAnswering) {
+    text.max_seq_length = config.max_seq_length.value_or(std::min(kMostWindowTokens, most));
+    text.doc_stride = config.task.doc_stride.value_or(std::min(kMostSharedTokens, text.max_seq_length / 2));
+    require(*text.doc_stride < text.max_seq_length, ErrorKind::kUsage,
+            "--doc_stride {} must be less than --max_seq_length {}", *text.doc_stride, text.max_seq_length);
+  } else {
+    const int64_t usual = head.max_seq_length.value_or(text.max_seq_length);
+    // sentence-transformers prefers its own length to the tokenizer's.
+    const bool is_of_folder = head.max_seq_length && usual <= longest;
+    text.max_seq_length = config.max_seq_length.value_or(is_of_folder ? usual : std::min(usual, most));
+  }
+  require(text.max_seq_length <= longest, ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", text.max_seq_length, longest);
+  text.validate();
+  return text;
+}
+
+ScoringPlan plan_language_scoring(const ScoreConfig& config) {
+  const models::Gpt2Config model = models::read_gpt2_config(config.model_name_or_path);
+  ScoringPlan plan{
+      .config = model, .task = language_task(config.task), .text = columns_of(config, ScoringTask::kCausalLm)};
+  require(!config.max_seq_length, ErrorKind::kUsage,
+          "--max_seq_length: texts of a language model are not cut off but into pieces of --block_size tokens");
+  const std::string& precision = config.precision.precision;
+  require(precision.empty() || precision == "fp32" || precision == "bf16", ErrorKind::kUsage,
+          "--precision {}: language models compute in fp32 or bf16", precision);
+  plan.text.max_seq_length = choose_block_size(config.task.block_size.value_or(0), model);
+  plan.text.doc_stride = config.task.doc_stride.value_or(0);
+  require(*plan.text.doc_stride < plan.text.max_seq_length, ErrorKind::kUsage,
+          "--doc_stride {} must be less than --block_size {}", *plan.text.doc_stride, plan.text.max_seq_length);
+  plan.text.into_pieces = true;
+  return plan;
+}
+
+// Of the log's start.
+void tell(const ScoringModel& model, const ScoreConfig& config) {
+  const inference::MemoryUse memory = model.memory();
+  const int threads = threads_per_rank(1);
+  log::info("{}; {} thread{}; kernels {}; {}; {:.0f} MB of weights, {:.0f} MB for activations", model.task.text(),
+            threads, threads == 1 ? "" : "s", config.gpu() ? model.kernels : describe_cpu(), model.precision,
+            static_cast<double>(memory.weights) / 1e6, static_cast<double>(memory.activations) / 1e6);
+  if (!config.gpu()) hint_at_gpus();
+}
+
+ScoringModel load_language_model(const ScoreConfig& config, const ScoringPlan& plan) {
+  const auto start = Clock::now();
+  const auto precision = config.precision.asks_for_bf16() ? inference::Precision::kBf16 : inference::Precision::kFp32;
+  std::string kernels = kernels_of(config);
+  auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
+  ScoringModel model{.computes = LanguageScorer(config, std::get<models::Gpt2Config>(plan.config), plan.text),
+                     .tokenizer = std::move(tokenizer),
+                     .plan = {.precision = precision},
+                     .task = plan.task,
+                     .text = plan.text,
+                     .kernels = std::move(kernels),
+                     .precision = inference::to_string(precision),
+                     .accuracy = {}};
+  model.load_seconds = seconds_since(start);
+  tell(model, config);
+  return model;
+}
+
+}  // namespace
+
+bool scores_language_model(const ScoreConfig& config) {
+  const std::string& task = config.task.task;
+  return task == to_string(ScoringTask::kCausalLm) || (task.empty() && models::is_gpt2(config.model_name_or_path));
+}
+
+ScoringPlan plan_scoring(const ScoreConfig& config) {
+  if (scores_language_model(config)) return plan_language_scoring(config);
+  const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
+  ScoringPlan plan{.config = encoder, .task = choose_task(config.task, encoder, config.model_name_or_path), .text = {}};
+  plan.text = columns_of(config, plan.task.task);
+  return plan;
+}
+
+inference::MemoryUse ScoringModel::memory() const {
+  return std::visit([](const auto& model) { return model.memory(); }, computes);
+}
+
+Places ScoringModel::places() const {
+  if (task.task == ScoringTask::kQuestionAnswering) return task.answers.places();
+  if (task.task != ScoringTask::kTokenClassification) return Places::kNone;
+  return joins_words(task.entities.aggregation) ? Places::kWithContinuations : Places::kOfTokens;
+}
+
+ScoringModel load_scoring_model(const ScoreConfig& config, const ScoringPlan& plan) {
+  const auto start = Clock::now();
+  checkpoint::verify_model_files(config.model_name_or_path);
+  const double verify_seconds = seconds_since(start);
+  ScoringModel model = plan.task.task == ScoringTask::kCausalLm ? load_language_model(config, plan)
+                                                                : load_verified_model(config, plan, std::nullopt);
+  model.load_seconds += verify_seconds;
+  return model;
+}
+
+ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& plan,
+                                 const std::optional<inference::PrecisionPlan>& precision) {
+  const auto start = Clock::now();
+  const int threads = threads_per_rank(1);
+  tensors::set_compute_threads(threads);
+  const TaskHead& task = plan.task;
+  const int64_t layers = plan.encoder().num_hidden_layers;
+  auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
+  const TextOptions text = text_options(config, task, plan.encoder(), *tokenizer);
+  require(
+      task.task != ScoringTask::kQuestionAnswering || tokenizer->spec().padding_side == tokenizers::Direction::kRight,
+      ErrorKind::kConfig,
+      "{}: tokenizer_config.json: padding_side is left, for which Transformers' pipeline puts the context before "
+      "the question; that is not there",
+      config.model_name_or_path);
+  const std::optional<int> gpu = config.gpu();
+  const std::string kernels = kernels_of(config);
+  const PrecisionChoice choice =
+      precision
+          ? PrecisionChoice{.plan = *precision, .accuracy = {}}
+          : choose_precision(config.precision, {.folder = config.model_name_or_path,
+                                                .num_layers = layers,
+                                                .task = MeasuredTask::of(task),
+                                                .with = MeasuredWith::of(*tokenizer, text.max_seq_length, kernels),
+                                                .on_gpu = gpu.has_value()});
+  ScoringModel model{
+      .computes = inference::Engine(
+          config.model_name_or_path, choice.plan,
+          {.threads = threads,
+           .tokens_at_a_time = config.tokens_at_a_time(),
+           .longest_sequence = text.max_seq_length,
+           .gpu = gpu},
+          task.head, config.packed_weights == "off" ? inference::PackedWeights::kOff : inference::PackedWeights::kKept),
+      .tokenizer = std::move(tokenizer),
+      .plan = choice.plan,
+      .task = task,
+      .text = text,
+      .kernels = kernels,
+      .precision = describe(choice.plan, layers),
+      .accuracy = choice.accuracy};
+  const int64_t added = model.tokenizer->spec().post_processor.added(!text.text_pair_column.empty());
+  require(text.max_seq_length >= added, ErrorKind::kUsage,
+          "--max_seq_length {} is less than the {} special tokens that the tokenizer adds to every text",
+          text.max_seq_length, added);
+  model.load_seconds = seconds_since(start);
+  tell(model, config);
+  return model;
+}
+
+}  // namespace strake::tasks

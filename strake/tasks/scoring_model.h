@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "strake/inference/engine.h"
+#include "strake/models/gpt2/config.h"
+#include "strake/tasks/language_scorer.h"
+#include "strake/tasks/score_config.h"
+
+namespace strake::tasks {
+
+// What flags and config.json say, before weights and tokenizer are loaded. Made once for a run, as it tells what it
+// finds.
+struct ScoringPlan {
+  std::variant<models::EncoderConfig, models::Gpt2Config> config;
+  TaskHead task;
+  TextOptions text;  // which columns are read
+
+  const models::EncoderConfig& encoder() const { return std::get<models::EncoderConfig>(config); }
+};
+// Whether --task says causal-lm or, without it, the model's config.json is that of a language model.
+bool scores_language_model(const ScoreConfig& config);
+// Errors: those of choose_task() and language_task(); kUsage for columns of another task, and of a language model for
+// other flags of encoders and --block_size above its positions.
+ScoringPlan plan_scoring(const ScoreConfig& config);
+
+// What --model_name_or_path names, ready to score on all cores or a GPU.
+struct ScoringModel {
+  std::variant<inference::Engine, LanguageScorer> computes;
+  std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
+  inference::PrecisionPlan plan;
+  TaskHead task;
+  TextOptions text;
+  double load_seconds = 0;
+  std::string kernels;    // as of kernels_of()
+  std::string precision;  // these two as in ScoreReport
+  Json accuracy;
+
+  inference::Engine& engine() { return std::get<inference::Engine>(computes); }
+  const inference::Engine& engine() const { return std::get<inference::Engine>(computes); }
+  inference::MemoryUse memory() const;
+  Places places() const;
+};
+
+// Compares the files of a checkpoint with its manifest first. Errors of an encoder also (kUsage): --max_seq_length is
+// more than it has positions; --doc_stride is not less.
+ScoringModel load_scoring_model(const ScoreConfig& config, const ScoringPlan& plan);
+// Of an encoder, where that was done. `precision`: in the place of the one that the flags ask for.
+ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& plan,
+                                 const std::optional<inference::PrecisionPlan>& precision);
+
+}  // namespace strake::tasks
