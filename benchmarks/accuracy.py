@@ -17,6 +17,7 @@ import sys
 
 import grow_model
 import run as bench
+import themes
 
 MOST_LOGIT_DIFFERENCE = 1e-4
 LEAST_AGREEMENT = {"fp32": 1.0, "bf16": 0.998, "int8": 0.99}
@@ -32,14 +33,14 @@ def minilm():
 
 
 def strake(*arguments):
-    done = subprocess.run([bench.STRAKE, *map(str, arguments)], capture_output=True, text=True)
+    done = subprocess.run([themes.STRAKE, *map(str, arguments)], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"benchmarks: strake {arguments[0]} ended with {done.returncode}\n{done.stderr[-2000:]}")
     return done.stdout
 
 
 def fine_tune(model, out):
-    flags = ["--model_name_or_path", model, "--train_file", bench.WORK / "train.parquet", "--output_dir", out]
+    flags = ["--model_name_or_path", model, "--train_file", themes.WORK / "train.parquet", "--output_dir", out]
     flags += ["--text_column", "text", "--label_column", "label", "--bf16", "--save_strategy", "no", "--seed", 1]
     flags += ["--per_device_train_batch_size", 16, "--learning_rate", 5e-5, "--warmup_ratio", 0.1]
     flags += ["--num_train_epochs", EPOCHS]
@@ -76,7 +77,7 @@ def print_logits(model, table):
 def logits_of_strake(model, table):
     import pyarrow.parquet as parquet
 
-    scored = bench.WORK / "accuracy.parquet"
+    scored = themes.WORK / "accuracy.parquet"
     columns = ["--output_columns", "logits", "--keep_columns", ""]
     strake("predict", *scored_with(model, table), "--output", scored, *columns, "--overwrite_output")
     return parquet.read_table(scored).column("logits").to_pylist()
@@ -95,7 +96,7 @@ def compare_with_transformers(model, table):
 
 def rows_of(model):
     """(precision, share of equal classes, largest logit difference, accuracy, is within the contract)"""
-    table = bench.WORK / "test.parquet"
+    table = themes.WORK / "test.parquet"
     difference, share = compare_with_transformers(model, table)
     flags = ["--label_column", "label", "--calibrate", "--summary_json"]
     told = json.loads(strake("evaluate", *scored_with(model, table), *flags).splitlines()[-1])
@@ -115,10 +116,10 @@ def main():
     heads = ["model", "precision", "same classes", "largest logit difference", "accuracy", "within the contract"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     failed = False
-    grown = bench.WORK / "grown"
+    grown = themes.WORK / "grown"
     grow_model.grow(minilm(), grown)
     for name, model in (("MiniLM", minilm()), ("MiniLM grown to RoBERTa-base's shape", grown)):
-        out = bench.WORK / f"accuracy-{model.name}"
+        out = themes.WORK / f"accuracy-{model.name}"
         fine_tune(model, out)
         for precision, share, difference, accuracy, kept in rows_of(out):
             failed |= not kept
@@ -133,7 +134,7 @@ def main():
         "The contract: fp32 logits within 1e-4 and the same classes; bf16 99.8 % of the classes; int8 99.0 %; accuracy"
         " within 0.5 points.",
     ]
-    theme = bench.Theme("Accuracy", "share", 2, [], notes)
+    theme = themes.Theme("Accuracy", "share", 2, [], notes)
     bench.write_report("accuracy", theme, "\n".join(lines), "benchmarks/accuracy.py")
     if failed:
         sys.exit("benchmarks: a precision is outside the contract")

@@ -16,6 +16,7 @@ import subprocess
 import sys
 
 import run as bench
+import themes
 
 STAGES = (0, 1, 2, 3)
 MEMORY = {"apart": "0", "in common": "1"}  # of processes as on different machines, and on one: STRAKE_SHARED_MEMORY
@@ -23,8 +24,8 @@ MIB = 2**20
 
 
 def model_flags(stage, recompute):
-    flags = ["--model_name_or_path", bench.WORK / "roberta-base", "--max_seq_length", 128]
-    flags += ["--per_device_train_batch_size", 8, "--deepspeed", bench.zero(stage)]
+    flags = ["--model_name_or_path", themes.WORK / "roberta-base", "--max_seq_length", 128]
+    flags += ["--per_device_train_batch_size", 8, "--deepspeed", themes.zero(stage)]
     if recompute:
         flags.append("--gradient_checkpointing")
     return list(map(str, flags))
@@ -36,10 +37,10 @@ def number(text, name):
 
 def measured_peak(stage, recompute, ranks, memory):
     """MiB of tensors of rank 0 at their highest, and GiB of its process."""
-    train = [bench.STRAKE, "train", *model_flags(stage, recompute), "--max_steps", "2", "--save_strategy", "no"]
-    train += ["--train_file", str(bench.WORK / "train.parquet"), "--text_column", "text", "--label_column", "label"]
-    train += ["--output_dir", str(bench.WORK / "train-memory"), "--overwrite_output_dir", "--disable_tqdm"]
-    launcher = bench.mpi_launcher()
+    train = [themes.STRAKE, "train", *model_flags(stage, recompute), "--max_steps", "2", "--save_strategy", "no"]
+    train += ["--train_file", str(themes.WORK / "train.parquet"), "--text_column", "text", "--label_column", "label"]
+    train += ["--output_dir", str(themes.WORK / "train-memory"), "--overwrite_output_dir", "--disable_tqdm"]
+    launcher = themes.mpi_launcher()
     variables = bench.environment(1, is_python=False) | {"STRAKE_SHARED_MEMORY": MEMORY[memory]}
     plan, *_ = bench.run_process([launcher, "-n", str(ranks), *train, "--dry_run"], variables)
     output, resident, _ = bench.run_process([launcher, "-n", str(ranks), *train], variables)
@@ -48,7 +49,7 @@ def measured_peak(stage, recompute, ranks, memory):
 
 def parameters(ranks):
     told = subprocess.run(
-        [bench.STRAKE, "estimate", *model_flags(0, False), "--ranks", str(ranks), "--processes"],
+        [themes.STRAKE, "estimate", *model_flags(0, False), "--ranks", str(ranks), "--processes"],
         capture_output=True,
         text=True,
         check=True,
@@ -68,7 +69,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=4, help="processes (default 4)")
     ranks = parser.parse_args().ranks
-    if bench.mpi_launcher() is None:
+    if themes.mpi_launcher() is None:
         sys.exit("there is no mpiexec: install mpich")
     bench.make_workload()
     count = parameters(ranks)
@@ -94,7 +95,7 @@ def main():
         "Memory apart: as on different machines. In common: the parameters once on the machine; a rank counts its part,"
         " the kernel (last column) all of it for every process.",
     ]
-    theme = bench.Theme(f"Memory on {ranks} ranks", "MiB", 1, [], notes)
+    theme = themes.Theme(f"Memory on {ranks} ranks", "MiB", 1, [], notes)
     bench.write_report("memory", theme, "\n".join(lines), f"benchmarks/memory.py --ranks {ranks}")
 
 

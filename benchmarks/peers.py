@@ -314,6 +314,36 @@ def infer(file, width=None, bf16=False, onednn=False):
     return {"rate": rows / seconds, "tokens": sum(map(len, sequences)), "seconds": seconds}
 
 
+def perplexity(bf16=False):
+    """Of each text, as Hugging Face's metric computes it, but sorted by length."""
+    import torch
+    import transformers
+
+    torch.set_num_threads(THREADS)
+    sequences = tokenize(read_column("test256.parquet"), longest=1024)
+    model = transformers.GPT2LMHeadModel.from_pretrained(FOLDER / "gpt2").eval()
+    if bf16:
+        model = model.bfloat16()
+    order = sorted(range(len(sequences)), key=lambda row: -len(sequences[row]))
+    batches = [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
+
+    def forward(rows):
+        inputs = padded([sequences[row] for row in rows])
+        logits = model(**inputs).logits[:, :-1].float().transpose(1, 2)
+        mask = inputs["attention_mask"][:, 1:]
+        losses = torch.nn.functional.cross_entropy(logits, inputs["input_ids"][:, 1:], reduction="none")
+        return ((losses * mask).sum(1) / mask.sum(1)).exp().numpy()
+
+    with torch.no_grad():
+        for rows in (batches[0], batches[-1]):
+            forward(rows)
+        start = time.perf_counter()
+        perplexities = [forward(rows) for rows in batches]
+        seconds = time.perf_counter() - start
+    rows = sum(map(len, perplexities))
+    return {"rate": rows / seconds, "tokens": sum(map(len, sequences)), "seconds": seconds}
+
+
 def encode(name, file):
     from tokenizers import BertWordPieceTokenizer, Tokenizer
 
@@ -400,6 +430,14 @@ def infer_bf16_sorted():
     return infer("test.parquet", bf16=True)
 
 
+def perplexity_fp32():
+    return perplexity()
+
+
+def perplexity_bf16():
+    return perplexity(bf16=True)
+
+
 def encode_roberta():
     return encode("roberta-base", "mixed.parquet")
 
@@ -420,6 +458,7 @@ ROWS = [train_fp32_pad128, train_fp32_sorted, train_fp32_sorted_onednn]
 ROWS += [train_bf16_sorted, train_bf16_compiled, train_bf16_trainer]
 ROWS += [gpt2_fp32, gpt2_bf16, adam_fused, adam_whole_step, adam_deepspeed]
 ROWS += [infer_fp32_pad128, infer_fp32_sorted, infer_fp32_sorted_onednn, infer_bf16_sorted]
+ROWS += [perplexity_fp32, perplexity_bf16]
 ROWS += [encode_roberta, encode_roberta_8x, encode_bert, encode_bert_8x]
 
 

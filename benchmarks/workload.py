@@ -1,4 +1,5 @@
-"""Makes what the benchmarks run on, once: texts as Parquet and a RoBERTa-base-shaped classifier with random weights.
+"""Makes what the benchmarks run on, once: texts as Parquet, and a classifier of the shape of RoBERTa-base and a GPT-2
+with random weights.
 
 Run:  python benchmarks/workload.py OUT_DIR      (benchmarks/run.py does)
 
@@ -10,7 +11,8 @@ OUT_DIR/train.parquet, test.parquet, test256.parquet, all8.parquet: columns text
 OUT_DIR/mixed.parquet: text (string); all reviews and, from STRAKE_TEST_DATA, paragraphs of articles and bills
 OUT_DIR/documents.parquet: one long text (string) for language models
 OUT_DIR/long.parquet: 64 texts (string) of more than 512 tokens each
-OUT_DIR/roberta-base: the model with its tokenizer; OUT_DIR/bert-base-uncased: a tokenizer (not for synthetic text)
+OUT_DIR/roberta-base, OUT_DIR/gpt2: models with their tokenizer
+OUT_DIR/bert-base-uncased: a tokenizer (not for synthetic text)
 OUT_DIR/facts.json: {"texts": what they are, "source": folder}; written last, so it says that the rest is complete
 """
 
@@ -131,10 +133,19 @@ def write_model(folder):
     transformers.RobertaForSequenceClassification(config).save_pretrained(folder)
 
 
+def write_language_model(folder):
+    import torch
+    import transformers
+
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=50265)
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+
+
 def main():
     out, source = pathlib.Path(sys.argv[1]), data_folder()
     real = (source / "rotten_tomatoes").is_dir()
-    facts = {"version": 4, "texts": "Rotten Tomatoes" if real else "synthetic text", "source": str(source)}
+    facts = {"version": 5, "texts": "Rotten Tomatoes" if real else "synthetic text", "source": str(source)}
     if (out / "facts.json").exists() and json.loads((out / "facts.json").read_text()) == facts:
         return
     (out / "facts.json").unlink(missing_ok=True)
@@ -153,6 +164,9 @@ def main():
         shutil.rmtree(out / "bert-base-uncased", ignore_errors=True)
         train_tokenizer(out / "roberta-base/tokenizer.json", texts)
     write_model(out / "roberta-base")
+    (out / "gpt2").mkdir(exist_ok=True)
+    shutil.copyfile(out / "roberta-base/tokenizer.json", out / "gpt2/tokenizer.json")
+    write_language_model(out / "gpt2")
     (out / "facts.json").write_text(json.dumps(facts))
 
 

@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "strake/core/clock.h"
-#include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
-#include "strake/core/log.h"
+#include "strake/core/threads.h"
 #include "strake/tasks/causal_lm_data.h"
 #include "strake/tasks/scoring_model.h"
 
