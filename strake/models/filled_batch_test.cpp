@@ -42,14 +42,17 @@ Pass train(const Model& model, const tensors::PackedBatch& batch) {
 void expect_same(const Model& model) {
   tensors::PackedBatch batch = packed_batch({5, 1, 7, 3});  // column sums add four tokens at a time
   batch.labels = at::tensor(std::vector<int64_t>{1, 0, 1, 1});
-  const tensors::PackedBatch filled = tensors::filled_up(batch, 32);
-  ASSERT_EQ(filled.num_tokens(), 32);
-  ASSERT_EQ(filled.num_sequences(), 5);
-  const Pass want = train(model, batch), got = train(model, filled);
-  EXPECT_EQ(got.loss, want.loss);
-  for (size_t i = 0; i < want.gradients.size(); ++i) {
-    for (const auto& [parameter, gradient] : want.gradients[i]) {
-      EXPECT_TRUE(got.gradients[i].at(parameter).equal(gradient)) << "block " << i << ", parameter " << parameter;
+  const Pass want = train(model, batch);
+  for (const int64_t tokens : {32, 2048}) {  // the second one more than logits are computed of at a time
+    const tensors::PackedBatch filled = tensors::filled_up(batch, tokens);
+    ASSERT_EQ(filled.num_tokens(), tokens);
+    ASSERT_EQ(filled.num_sequences(), 5);
+    const Pass got = train(model, filled);
+    EXPECT_EQ(got.loss, want.loss);
+    for (size_t i = 0; i < want.gradients.size(); ++i) {
+      for (const auto& [parameter, gradient] : want.gradients[i]) {
+        EXPECT_TRUE(got.gradients[i].at(parameter).equal(gradient)) << "block " << i << ", parameter " << parameter;
+      }
     }
   }
 }

@@ -41,8 +41,12 @@ models::Gpt2 frozen_model(models::Gpt2Config config) {
   return model;
 }
 
-int64_t tokens_of_batch(const ScoreConfig& config) {
-  return config.tokens_at_a_time() * (config.gpu() ? 1 : threads_per_rank(1));
+// On a GPU the same for all runs, since a text's bits depend on it.
+constexpr int64_t kTokensOnGpu = 16384;
+
+training::BatchLimit batch_limit(const ScoreConfig& config) {
+  if (config.gpu()) return {.tokens = kTokensOnGpu, .fill = training::BatchLimit::Fill::kToTokens};
+  return {.tokens = config.tokens_at_a_time() * threads_per_rank(1)};
 }
 
 // The pieces of some rows that have targets.
@@ -91,7 +95,7 @@ struct LanguageScorer::State {
         options(options_of(config)),
         model(frozen_model(std::move(model_config))),
         parameters(model, alone, options),
-        batch{.tokens = tokens_of_batch(config)},
+        batch(batch_limit(config)),
         block_size(text.max_seq_length),
         shared(text.doc_stride.value_or(0)) {
     const std::vector<std::string> lacking = load_checkpoint({.model = model, .folder = folder}, parameters);

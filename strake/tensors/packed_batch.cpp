@@ -56,7 +56,7 @@ PackedBatch to_device(PackedBatch batch, at::Device device) {
           .token_rows = copy(filled.token_rows),
           .offsets = copy(filled.offsets),
           .labels = copy(filled.labels),
-          .host = std::make_shared<const PackedBatch>(std::move(batch))};
+          .host = batch.host ? batch.host : std::make_shared<const PackedBatch>(std::move(batch))};
 }
 
 }  // namespace strake::tensors

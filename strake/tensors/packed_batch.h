@@ -36,7 +36,7 @@ int64_t tokens_on_gpu(int64_t tokens);
 // gets there.
 at::Tensor to_device(const at::Tensor& values, at::Device device);
 
-// The batch on a device; itself if it is there.
+// The batch on a device, filled up if it is small; itself if it is there.
 PackedBatch to_device(PackedBatch batch, at::Device device);
 
 }  // namespace strake::tensors

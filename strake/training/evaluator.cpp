@@ -115,8 +115,9 @@ void for_each_output(const EvaluationRequest& request, const Use& use) {
       source.pass();
       continue;
     }
-    const tensors::PackedBatch batch =
-        tensors::to_device(data::collate(request.dataset, batches[own]), request.parameters.device());
+    tensors::PackedBatch batch = data::collate(request.dataset, batches[own]);
+    if (request.batch.fill == BatchLimit::Fill::kToTokens) batch = tensors::filled_up(batch, request.batch.tokens);
+    batch = tensors::to_device(std::move(batch), request.parameters.device());
     use(batches[own], models::forward(request.model, source, batch).to(at::kCPU, at::kFloat).contiguous());
   }
 }

@@ -33,11 +33,17 @@ Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& 
 
 // What sequences of similar length a batch holds at most, but at least one.
 struct BatchLimit {
+  enum class Fill { kNone, kToTokens };
+
   int64_t sequences = std::numeric_limits<int64_t>::max();
   int64_t tokens = std::numeric_limits<int64_t>::max();
+  // kToTokens: up to a multiple of `tokens`. A GPU's library chooses a product's kernel, and so the order of sums, by
+  // the number of rows: with it a sequence's numbers do not depend on the others of its batch there either.
+  Fill fill = Fill::kNone;
 };
 
-// What is evaluated, the same on all ranks of `comm`. What comes out does not depend on their number or the batches.
+// What is evaluated, the same on all ranks of `comm`. What comes out does not depend on their number or, on processors,
+// the batches.
 struct EvaluationRequest {
   const models::Model& model;  // a causal language model, whose output is the negative log-likelihood of every target
   ShardedParameters& parameters;

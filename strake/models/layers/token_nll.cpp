@@ -22,13 +22,8 @@ constexpr int64_t kChunkTokens = 1024;
 // The same on GPUs, whose products outrun such additions further.
 constexpr int64_t kChunkTokensOnGpu = 4096;
 
-// As tensors::to_device() fills small batches up, their predictions are: cuBLAS then meets few numbers of rows.
-constexpr int64_t kMultipleOfFilled = 64;
-
-int64_t rows_of(int64_t predictions, bool is_filled) {
-  if (!is_filled) return predictions;
-  return (predictions + kMultipleOfFilled - 1) / kMultipleOfFilled * kMultipleOfFilled;
-}
+// Of a batch that was filled up, so that cuBLAS meets few numbers of rows, predictions are filled up, too.
+int64_t rows_of(int64_t predictions, int64_t tokens, bool is_filled) { return is_filled ? tokens : predictions; }
 
 // What is predicted, and from which tokens; on the batch's device.
 struct Predictions {
@@ -41,7 +36,7 @@ struct Predictions {
 Predictions predictions_of(const tensors::PackedBatch& placed) {
   const tensors::PackedBatch& batch = placed.on_host();
   const int64_t count = batch.num_tokens() - batch.num_sequences();
-  const int64_t num_rows = rows_of(count, placed.num_tokens() > batch.num_tokens());
+  const int64_t num_rows = rows_of(count, placed.num_tokens(), placed.num_tokens() > batch.num_tokens());
   const Predictions result{
       .count = count, .rows = at::zeros({num_rows}, at::kLong), .host_targets = at::empty({count}, at::kInt)};
   const auto* ids = batch.input_ids.const_data_ptr<int32_t>();
@@ -120,7 +115,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
     const at::Tensor states = hidden.index_select(0, predictions.rows);
     if (takes_state_gradient) node->state_gradient = at::empty_like(states);
     const int64_t most = states.is_cuda() ? kChunkTokensOnGpu : kChunkTokens;
-    for (int64_t begin = 0; begin < states.size(0); begin += most) {
+    for (int64_t begin = 0; begin < predictions.count; begin += most) {
       const int64_t rows = std::min(most, states.size(0) - begin);
       const int64_t count = std::min(rows, predictions.count - begin);
       const at::Tensor chunk = states.narrow(0, begin, rows);
@@ -150,7 +145,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
 
 PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes, Trained weight) {
   const int64_t count = graph.batch().tokens - graph.batch().sequences;
-  const int64_t num_rows = rows_of(count, graph.tokens() > graph.batch().tokens);
+  const int64_t num_rows = rows_of(count, graph.tokens(), graph.tokens() > graph.batch().tokens);
   const int64_t most = graph.is_on_gpu() ? kChunkTokensOnGpu : kChunkTokens;
   const int64_t words = graph.is_on_gpu() ? VocabularyProducts::rounded(classes) : classes;
   const int64_t of_gradient = graph.is_on_gpu() ? int64_t{sizeof(float)} : graph.element_size();
@@ -164,7 +159,7 @@ PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_
   {
     const PlannedTensor states = graph.empty(num_rows, width);
     if (takes_state_gradient) state_gradient = graph.empty_like(states);
-    for (int64_t begin = 0; begin < num_rows; begin += most) {
+    for (int64_t begin = 0; begin < count; begin += most) {
       const PlannedTensor logits = graph.empty(std::min(most, num_rows - begin), words);
       const ProductShape shape{.tokens = logits.rows, .outputs = classes, .inputs = width};
       use_linear_workspace(graph, shape);
