@@ -16,10 +16,12 @@ namespace {
 
 // Those of encoders that predict and worker have, too, are refused by plan_scoring().
 void check_flags(const EvaluateConfig& config) {
-  require(
-      !config.given.contains("doc_stride"), ErrorKind::kUsage,
-      "--doc_stride: strake evaluate gives the numbers of a training run's evaluations, whose pieces share nothing; "
-      "strake predict has it");
+  for (const char* of_predict : {"doc_stride", "add_start_token"}) {
+    require(!config.given.contains(of_predict), ErrorKind::kUsage,
+            "--{} is of strake predict and strake worker: strake evaluate gives the numbers of a training run's "
+            "evaluations",
+            of_predict);
+  }
   static const std::set<std::string> kKnown{"model_name_or_path", "input",  "text_column",          "encoding",  "task",
                                             "block_size",         "device", "max_tokens_per_batch", "precision", "bf16",
                                             "summary_json",       "config", "print_config"};

@@ -31,6 +31,7 @@ constexpr size_t kFewestTokens = 2;  // of a piece that has a target
 training::TrainingOptions options_of(const ScoreConfig& config) {
   training::TrainingOptions options;
   options.bf16 = config.precision.asks_for_bf16();
+  options.master = options.precision();  // nothing is trained: no copy in fp32
   options.gpu = config.gpu();
   return options;
 }

@@ -71,6 +71,7 @@ Json identity_of(const PredictConfig& config, const ScoringModel& model, const s
                 {"shard", config.shard},
                 {"rows_per_file", config.rows_of_file()}};
   if (text.doc_stride) identity["doc_stride"] = *text.doc_stride;
+  if (text.start_token) identity["start_token"] = *text.start_token;
   for (size_t i = 0; i < files.size(); ++i) identity[fmt::format("input file {:05}", i)] = files[i];
   return identity;
 }

@@ -85,16 +85,28 @@ void tell(const ScoringModel& model, const ScoreConfig& config) {
   if (!config.gpu()) hint_at_gpus();
 }
 
+int32_t start_token_of(const tokenizers::Tokenizer& tokenizer, const std::string& folder) {
+  const std::optional<int32_t> id = tokenizer.id_of_role("bos_token");
+  require(id.has_value(), ErrorKind::kConfig,
+          "{}: the tokenizer has no bos_token, which --add_start_token puts before a text", folder);
+  require(tokenizer.spec().post_processor.added(false) == 0, ErrorKind::kConfig,
+          "{}: the tokenizer adds special tokens to every text: leave out --add_start_token", folder);
+  return *id;
+}
+
 ScoringModel load_language_model(const ScoreConfig& config, const ScoringPlan& plan) {
   const auto start = Clock::now();
   const auto precision = config.precision.asks_for_bf16() ? inference::Precision::kBf16 : inference::Precision::kFp32;
   std::string kernels = kernels_of(config);
   auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
-  ScoringModel model{.computes = LanguageScorer(config, std::get<models::Gpt2Config>(plan.config), plan.text),
+  TextOptions text = plan.text;
+  if (config.task.add_start_token.value_or(false))
+    text.start_token = start_token_of(*tokenizer, config.model_name_or_path);
+  ScoringModel model{.computes = LanguageScorer(config, std::get<models::Gpt2Config>(plan.config), text),
                      .tokenizer = std::move(tokenizer),
                      .plan = {.precision = precision},
                      .task = plan.task,
-                     .text = plan.text,
+                     .text = text,
                      .kernels = std::move(kernels),
                      .precision = inference::to_string(precision),
                      .accuracy = {}};

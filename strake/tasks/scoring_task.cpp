@@ -92,6 +92,7 @@ void refuse_flags_of_others(const TaskFlags& flags, ScoringTask task) {
   const std::string of_answers = flags.answers.first_given();
   check(ScoringTask::kQuestionAnswering, !of_answers.empty(), of_answers + " is");
   check(ScoringTask::kCausalLm, flags.block_size.has_value(), "--block_size is");
+  check(ScoringTask::kCausalLm, flags.add_start_token.has_value(), "--add_start_token is");
   const bool has_stride = task == ScoringTask::kQuestionAnswering || task == ScoringTask::kCausalLm;
   require(has_stride || !flags.doc_stride, ErrorKind::kUsage,
           "--doc_stride is of --task question-answering and causal-lm, and the task is {}", to_string(task));

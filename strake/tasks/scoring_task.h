@@ -45,6 +45,7 @@ struct TaskFlags {
   AnswerFlags answers;
   std::optional<int64_t> doc_stride;
   std::optional<int64_t> block_size;
+  std::optional<bool> add_start_token;
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
@@ -71,6 +72,10 @@ struct TaskFlags {
     visit("block_size", self.block_size,
           "of causal-lm: tokens of a piece into which longer texts are cut; default: the model's positions, at most "
           "1024");
+    visit(
+        "add_start_token", self.add_start_token,
+        "of causal-lm, true: the first token of a text is predicted, too, from the tokenizer's bos_token before it, as "
+        "Hugging Face's metric of perplexity has it; default: false");
   }
   void validate() const;
 };

@@ -145,6 +145,7 @@ void encode_text(tokenizers::FastEncoder& encoder, std::string_view text, std::o
 void encode_pieces(tokenizers::FastEncoder& encoder, std::string_view text, const TextOptions& options,
                    EncodedRows& rows) {
   std::vector<int32_t> ids;
+  if (options.start_token) ids.push_back(*options.start_token);
   encoder.encode(text, std::nullopt, std::nullopt, ids);
   if (std::ssize(ids) > options.max_seq_length) rows.cut_rows.push_back(rows.num_rows());
   for (std::span<const int32_t> rest = ids; !rest.empty();) {

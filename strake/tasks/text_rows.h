@@ -30,6 +30,7 @@ struct TextOptions {
   // Of single texts, with a doc_stride and without places: a row becomes pieces of max_seq_length tokens, which begin
   // with the last doc_stride tokens of the piece before. Of a text without tokens there is none.
   bool into_pieces = false;
+  std::optional<int32_t> start_token = std::nullopt;  // of the first piece of a text, before the text's own ones
   bool strips_texts = false;  // of white space at both ends, as sentence-transformers does; only without places
 
   // Error (kUsage) for no tokens, and for labels that are a text.

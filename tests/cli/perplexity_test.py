@@ -90,7 +90,7 @@ def test_longer_documents_are_counted(folder):
         ({"precision": "int8"}, USAGE, "--precision int8: language models compute in fp32 or bf16"),
         ({"precision": "auto"}, USAGE, "--precision auto: language models compute in fp32 or bf16"),
         ({"precision": "fp32", "bf16": True}, USAGE, "--bf16 contradicts --precision fp32"),
-        ({"doc_stride": 4}, USAGE, "--doc_stride: strake evaluate gives the numbers of a training run's evaluations"),
+        ({"doc_stride": 4}, USAGE, "--doc_stride is of strake predict and strake worker"),
         ({"calibrate": True}, USAGE, "--calibrate is not of --task causal-lm"),
         ({"label_column": "label"}, USAGE, "--label_column is not of --task causal-lm"),
         ({"pooling": "mean"}, USAGE, "--pooling and --normalize are of --task feature-extraction"),

@@ -129,14 +129,49 @@ def test_pieces_may_see_the_end_of_the_one_before(folder, tmp_path, expected):
     assert scored(folder, tmp_path / "out.parquet", doc_stride=0).equals(expected)
 
 
+def test_a_start_token_lets_the_first_one_be_predicted(folder, tmp_path, expected):
+    started = scored(folder, tmp_path / "out.parquet", add_start_token="true", block_size=64, doc_stride=1)
+    assert started["predicted_tokens"].to_pylist() == token_counts(folder)
+    assert started["loss"].null_count == 1, "of the text without tokens"
+    assert scored(folder, tmp_path / "out.parquet", add_start_token="false").equals(expected)
+
+
+def test_a_start_token_must_be_there_and_be_alone(folder, tmp_path):
+    without = shutil.copytree(folder / "tied", tmp_path / "without")
+    (without / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    started = {"add_start_token": "true"}
+    line = command("predict", output=tmp_path / "o.parquet", **flags_of(folder, model_name_or_path=without, **started))
+    outcome = run(line)
+    assert outcome.code == USAGE
+    assert "the tokenizer has no bos_token, which --add_start_token puts before a text" in outcome.err
+    adds = shutil.copytree(folder / "tied", tmp_path / "adds")
+    tokenizer = json.loads((adds / "tokenizer.json").read_text())
+    tokenizer["post_processor"] = {
+        "type": "RobertaProcessing",
+        "sep": ["</s>", 2],
+        "cls": ["<|endoftext|>", 0],
+        "trim_offsets": True,
+        "add_prefix_space": False,
+    }
+    (adds / "tokenizer.json").write_text(json.dumps(tokenizer))
+    outcome = run(
+        command("predict", output=tmp_path / "o.parquet", **flags_of(folder, model_name_or_path=adds, **started))
+    )
+    assert outcome.code == USAGE
+    assert "the tokenizer adds special tokens to every text: leave out --add_start_token" in outcome.err
+
+
 def test_the_manifest_and_the_file_say_what_was_computed(folder, tmp_path):
+    scored(folder, tmp_path / "fp32.parquet")
+    exact = json.loads((tmp_path / "_fp32.parquet.manifest.json").read_text())
     scored(folder, tmp_path / "out.parquet", bf16=True)
     manifest = json.loads((tmp_path / "_out.parquet.manifest.json").read_text())
     assert manifest["precision"] == "bf16"
     assert manifest["job"]["task"] == "causal-lm"
     assert manifest["job"]["block_size"] == BLOCK and "max_seq_length" not in manifest["job"]
     assert 0 < manifest["rows_cut"] < 60
-    assert manifest["memory_bytes"]["weights"] > 0 and manifest["memory_bytes"]["activations"] > 0
+    assert manifest["memory_bytes"]["weights"] == exact["memory_bytes"]["weights"] / 2 > 0
+    assert 0 < manifest["memory_bytes"]["activations"] < exact["memory_bytes"]["activations"]
     assert parquet.read_metadata(tmp_path / "out.parquet").metadata[b"strake.block_size"] == b"16"
 
 
@@ -183,6 +218,11 @@ def test_a_worker_gives_the_same(folder, expected):
         ({"block_size": 1}, USAGE, "--block_size 1 is not at least 2"),
         ({"doc_stride": 16}, USAGE, "--doc_stride 16 must be less than --block_size 16"),
         ({"doc_stride": -1}, USAGE, "--doc_stride -1 is negative"),
+        (
+            {"model_name_or_path": "classifier", "block_size": None, "add_start_token": "false"},
+            USAGE,
+            "--add_start_token is of --task causal-lm, and the task is text-classification",
+        ),
         ({"max_seq_length": 32}, USAGE, "--max_seq_length: texts of a language model are"),
         ({"precision": "int8"}, USAGE, "--precision int8: language models compute in fp32 or bf16"),
         ({"text_pair_column": "label"}, USAGE, "--text_pair_column label: causal-lm looks at single texts"),

@@ -47,12 +47,13 @@ def pieces_of(ids, stride):
         seen, begin = begin + len(piece), begin + len(piece) - stride
 
 
-def losses_in_transformers(model, folder, stride=0):
+def losses_in_transformers(model, folder, stride=0, start=False):
     """Of every document on its own, in pieces, the sum over its predicted tokens and their number."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    first = [tokenizer.bos_token_id] if start else []
     for row in reviews(24):
         total, count = 0.0, 0
-        for piece, labels in pieces_of(tokenizer(row["text"])["input_ids"], stride):
+        for piece, labels in pieces_of(first + tokenizer(row["text"])["input_ids"], stride):
             targets = (labels[1:] != -100).sum().item()
             if targets > 0:
                 with torch.no_grad():
@@ -79,15 +80,16 @@ def test_transformers_gives_the_same_loss(texts, tmp_path, tied):
     assert model.config.tie_word_embeddings == tied
 
 
+@pytest.mark.parametrize("start", [False, True])
 @pytest.mark.parametrize("stride", [0, 1, 7])
-def test_the_loss_of_every_text_is_that_of_transformers(texts, tmp_path, stride):
+def test_the_loss_of_every_text_is_that_of_transformers(texts, tmp_path, stride, start):
     base = make_language_model(tmp_path / "base")
     scored = tmp_path / "scored.parquet"
     columns = ["loss", "perplexity", "predicted_tokens"]
-    cut = {"block_size": BLOCK, "doc_stride": stride, "output_columns": columns}
+    cut = {"block_size": BLOCK, "doc_stride": stride, "add_start_token": str(start).lower(), "output_columns": columns}
     strake("predict", model_name_or_path=base, input=texts, output=scored, **cut)
     rows = parquet.read_table(scored).to_pylist()
-    for row, (total, count) in zip(rows, losses_in_transformers(load(base), base, stride), strict=True):
+    for row, (total, count) in zip(rows, losses_in_transformers(load(base), base, stride, start), strict=True):
         assert row["predicted_tokens"] == count
         assert row["loss"] == pytest.approx(total / count, abs=TOLERANCE)
         assert row["perplexity"] == pytest.approx(math.exp(total / count), rel=2 * TOLERANCE)
