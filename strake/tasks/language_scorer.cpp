@@ -12,12 +12,14 @@
 
 #include "strake/comm/comm.h"
 #include "strake/core/error.h"
+#include "strake/core/memory.h"
 #include "strake/core/threads.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/gpus.h"
 #include "strake/tasks/checkpoint_weights.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/compute_threads.h"
+#include "strake/tensors/tracked_memory.h"
 #include "strake/training/freezing.h"
 #include "strake/training/memory_plan.h"
 #include "strake/training/plain_nan.h"
@@ -126,6 +128,8 @@ struct LanguageScorer::State {
 };
 
 LanguageScorer::LanguageScorer(const ScoreConfig& config, models::Gpt2Config model, const TextOptions& text) {
+  keep_freed_memory();
+  tensors::track_tensor_memory();  // and what comes with it, as in training: huge pages
   tensors::set_compute_threads(threads_per_rank(1));
   if (const auto gpu = config.gpu()) models::use_gpu(*gpu);
   state_ = std::make_unique<State>(config, std::move(model), text);
@@ -137,7 +141,8 @@ const models::Gpt2Config& LanguageScorer::config() const { return state_->model.
 
 inference::MemoryUse LanguageScorer::memory() const {
   const int64_t tokens = std::max(state_->batch.tokens, state_->block_size);
-  const models::BatchShape batch{.tokens = tokens, .sequences = tokens / 2, .longest = state_->block_size};
+  const models::BatchShape batch{
+      .tokens = tokens, .sequences = tokens / state_->block_size, .longest = state_->block_size};
   const training::EvaluationMemory memory = training::plan_evaluation_memory(
       {.model = state_->model,
        .options = state_->options,

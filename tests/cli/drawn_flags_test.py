@@ -32,7 +32,10 @@ LINES = {
         TRAIN | {"output_dir": "new"},
         LANGUAGE_MODEL | {"train_file": "texts.txt", "max_steps": "2", "output_dir": "new"},
     ],
-    "predict": [CLASSIFIER | {"output": "new.parquet"}],
+    "predict": [
+        CLASSIFIER | {"output": "new.parquet"},
+        LANGUAGE_MODEL | {"input": "texts.txt", "output": "new.parquet"},
+    ],
     "evaluate": [CLASSIFIER, LANGUAGE_MODEL | {"input": "texts.txt"}],
     "estimate": [{"model_name_or_path": "base", "max_seq_length": "32"}, LANGUAGE_MODEL],
     "prepare": [{"tokenizer": "base", "input": "train.parquet", "output": "new.parquet"}],
