@@ -89,13 +89,12 @@ std::vector<std::span<const int64_t>> cut_into_batches(std::span<const int64_t> 
                                                        const data::TokenDataset& dataset, const BatchLimit& limit) {
   std::vector<std::span<const int64_t>> batches;
   while (!indices.empty()) {
-    size_t count = 0;
-    int64_t tokens = 0;
-    while (count < indices.size() && std::cmp_less(count, limit.sequences)) {
-      tokens += dataset.length(indices[count]);
-      if (count > 0 && tokens > limit.tokens) break;
-      count += 1;
-    }
+    size_t count = 1;
+    int64_t tokens = dataset.length(indices.front());
+    const auto fits = [&](int64_t sequence) {
+      return std::cmp_less(count, limit.sequences) && tokens + dataset.length(sequence) <= limit.tokens;
+    };
+    while (count < indices.size() && fits(indices[count])) tokens += dataset.length(indices[count++]);
     batches.push_back(indices.first(count));
     indices = indices.subspan(count);
   }
