@@ -7,6 +7,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/json.h"
+#include "strake/core/test_error.h"
 
 namespace strake::checkpoint::checkpoint_folder_test {
 namespace {
@@ -176,14 +177,9 @@ TEST_F(CheckpointFolderTest, AManifestThatContradictsItselfIsRefused) {
   const Json good = read_json(file, kMaxIndexBytes);
   const auto refusal = [&](const Json& manifest) -> std::string {
     write_file_atomically(file, manifest.dump());
-    try {
-      verify_checkpoint(folder_ / "checkpoint-3");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return error_of([&] { verify_checkpoint(folder_ / "checkpoint-3"); }).text;
   };
-  EXPECT_EQ(refusal(good), "");
+  EXPECT_EQ(refusal(good), "no error");
   Json manifest = good;
   manifest["step"] = 4;
   EXPECT_THAT(refusal(manifest), HasSubstr("it is of step 4, the folder's name says 3"));

@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "strake/core/error.h"
+#include "strake/core/test_error.h"
 
 namespace strake::comm::memory_file_test {
 namespace {
@@ -20,13 +20,7 @@ constexpr size_t kBytes = 100'000;
 
 // Why it is not found.
 std::string refusal(const MemoryFile::Place& place, size_t bytes = kBytes) {
-  try {
-    MemoryFile::find(place, bytes);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kIo);
-    return error.what();
-  }
-  return "found";
+  return error_of([&] { MemoryFile::find(place, bytes); }).text_of(ErrorKind::kIo);
 }
 
 TEST(MemoryFile, IsSeenByAnotherProcessAndOutlivesItsMaker) {
@@ -49,13 +43,13 @@ TEST(MemoryFile, IsSeenByAnotherProcessAndOutlivesItsMaker) {
   EXPECT_EQ(status, 0);
   file.reset();
   EXPECT_EQ(std::string(own.get(), 7), "written");
-  EXPECT_NE(refusal(place), "found") << "nothing is left behind";
+  EXPECT_NE(refusal(place), "no error") << "nothing is left behind";
 }
 
 TEST(MemoryFile, IsNotTakenForAnother) {
   const MemoryFile file = MemoryFile::make(kBytes);
   MemoryFile::Place place = file.place();
-  EXPECT_EQ(refusal(place), "found");
+  EXPECT_EQ(refusal(place), "no error");
   EXPECT_THAT(refusal(place, kBytes + 1), testing::HasSubstr("is not rank 0's"));
   ++place.inode;
   EXPECT_THAT(refusal(place), testing::HasSubstr("is not rank 0's"));
@@ -89,13 +83,9 @@ TEST(MemoryFile, CannotBeMadeShorterUnderThoseWhoHaveIt) {
 
 TEST(MemoryFile, SaysThatThereAreNotEnoughAddresses) {
   constexpr size_t kFarTooMuch = size_t{1} << 60;
-  try {
-    MemoryFile::make(kFarTooMuch).map(0, 1);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kIo);
-    EXPECT_THAT(error.what(), testing::HasSubstr("bytes of memory in common with the other ranks"));
-  }
+  EXPECT_TRUE(error_of([&] {
+                MemoryFile::make(kFarTooMuch).map(0, 1);
+              }).says(ErrorKind::kIo, "bytes of memory in common with the other ranks"));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 
 #include "strake/comm/staged_comm.h"
 #include "strake/comm/thread_comm.h"
+#include "strake/core/test_error.h"
 
 extern "C" const strake::kernels::cuda::CudaTable* strake_cuda_table();
 
@@ -205,16 +206,12 @@ TEST(NcclComm, SaysWhichCallFailed) {
     fake_end();
     return 5;
   };
-  try {
-    run_nccl_ranks(1, failing, [](Comm& comm) {
-      at::Tensor values = at::zeros({5});
-      comm.broadcast(values, 0);
-    });
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kComm);
-    EXPECT_THAT(error.what(), testing::HasSubstr("broadcast failed: stand-in"));
-  }
+  EXPECT_TRUE(error_of([&] {
+                run_nccl_ranks(1, failing, [](Comm& comm) {
+                  at::Tensor values = at::zeros({5});
+                  comm.broadcast(values, 0);
+                });
+              }).says(ErrorKind::kComm, "broadcast failed: stand-in"));
 }
 
 TEST(NcclComm, LeavesOtherDevicesToTheHost) {

@@ -3,18 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "strake/core/error.h"
+#include "strake/core/test_error.h"
 
 namespace strake::comm::nccl_table_test {
 namespace {
 
 std::string error_of(const char* path) {
-  try {
-    open_nccl(path);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return strake::error_of([&] { open_nccl(path); }).text;
 }
 
 TEST(NcclTable, SaysWhatIsMissing) {

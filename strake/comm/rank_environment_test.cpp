@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "strake/core/error.h"
+#include "strake/core/test_error.h"
 
 namespace strake::comm::rank_environment_test {
 namespace {
@@ -75,12 +75,7 @@ TEST(RankEnvironment, LocalRanksAreTheLaunchersOrFillOneHostAfterTheOther) {
 
 TEST(RankEnvironment, NonsenseNamesTheVariable) {
   const auto message = [](const std::map<std::string, std::string>& variables) -> std::string {
-    try {
-      detect(variables);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_of([&] { detect(variables); }).text;
   };
   EXPECT_NE(message({{"RANK", "x"}, {"WORLD_SIZE", "2"}}).find("RANK=x"), std::string::npos);
   EXPECT_NE(message({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}}).find("PMI_RANK=2"), std::string::npos);

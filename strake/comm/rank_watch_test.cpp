@@ -10,6 +10,8 @@
 #include <optional>
 #include <thread>
 
+#include "strake/core/test_error.h"
+
 namespace strake::comm::rank_watch_test {
 namespace {
 
@@ -55,12 +57,7 @@ class Pair {
 };
 
 std::string error_of(RankWatch& watch) {
-  try {
-    watch.require_all();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return strake::error_of([&] { watch.require_all(); }).text;
 }
 
 TEST(RankWatch, TheFirstNewsCount) {
@@ -79,7 +76,7 @@ TEST(RankWatch, RanksWaitForAll) {
   });
   pair.watch().wait_for_all(10s);
   server.join();
-  EXPECT_EQ(error_of(pair.watch()), "");
+  EXPECT_EQ(error_of(pair.watch()), "no error");
 }
 
 TEST(RankWatch, AServerThatSaysNothingIsNone) {
@@ -101,8 +98,8 @@ TEST(RankWatch, AGuardOrAServerThatHasSaidGoodbyeMayGo) {
   served.say("cmd=bye");
   served.close_server();
   std::this_thread::sleep_for(100ms);
-  EXPECT_EQ(error_of(guarded.watch()), "");
-  EXPECT_EQ(error_of(served.watch()), "");
+  EXPECT_EQ(error_of(guarded.watch()), "no error");
+  EXPECT_EQ(error_of(served.watch()), "no error");
 }
 
 TEST(RankWatch, ARankThatGivesUpSaysWhyAndWaitsUntilTheOthersKnow) {
@@ -122,13 +119,8 @@ TEST(RankWatch, ARankThatFailsAfterAnotherHasGoneNamesThatOne) {
     EXPECT_EQ(pair.hear(), "cmd=fail kind=3 text=no such file");
     pair.tell();
   });
-  try {
-    pair.watch().give_up(ErrorKind::kIo, "no such file");
-    FAIL() << "its own failure counted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kComm);
-    EXPECT_STREQ(error.what(), "rank 1 is gone: the others cannot go on without it (it fell)");
-  }
+  const Caught own = strake::error_of([&] { pair.watch().give_up(ErrorKind::kIo, "no such file"); });
+  EXPECT_EQ(own.text_of(ErrorKind::kComm), "rank 1 is gone: the others cannot go on without it (it fell)");
   server.join();
 }
 

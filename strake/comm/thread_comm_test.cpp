@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "strake/core/error.h"
+#include "strake/core/test_error.h"
 
 namespace strake::comm::thread_comm_test {
 namespace {
@@ -159,16 +160,13 @@ TEST_P(Collectives, BroadcastAndPointToPoint) {
 
 TEST_P(Collectives, AFailingRankStopsTheOthersWithItsNameAndCause) {
   const int failing = GetParam() - 1;
-  try {
+  const Caught error = error_of([&] {
     run_ranks(GetParam(), 1, [&](Comm& comm) {
       if (comm.rank() == failing) fail(ErrorKind::kData, "row 7 is broken");
       for (int i = 0; i < 1000; ++i) comm.barrier();
     });
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kData);
-    EXPECT_STREQ(error.what(), "row 7 is broken");
-  }
+  });
+  EXPECT_EQ(error.text_of(ErrorKind::kData), "row 7 is broken");
 }
 
 // Does not come to the collective of the others, but stops with them.
@@ -181,18 +179,11 @@ void come_late(Comm& comm) {
 
 template <typename Collective>
 std::string error_of_waiting(const Collective& collective) {
-  try {
-    run_ranks(
-        3, 1,
-        [&](Comm& comm) {
-          if (comm.rank() == 1) return come_late(comm);
-          collective(comm);
-        },
-        2s);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  const auto work = [&](Comm& comm) {
+    if (comm.rank() == 1) return come_late(comm);
+    collective(comm);
+  };
+  return error_of([&] { run_ranks(3, 1, work, 2s); }).text;
 }
 
 TEST(RunRanks, NamesTheRankThatLetsTheOthersWait) {
@@ -219,19 +210,12 @@ TEST(RunRanksDeathTest, EndsTheProcessWhoseRankDoesNotComeBack) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4, 8));
 
 TEST(ThreadComm, ALateRankOfAPartHasItsNumberInTheWhole) {
-  try {
-    run_ranks(
-        4, 1,
-        [](Comm& comm) {
-          const auto part = comm.split(comm.rank() / 2);
-          if (comm.rank() != 3) part->barrier();
-          if (comm.rank() == 3) std::this_thread::sleep_for(1500ms);
-        },
-        1s);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("rank 3"), std::string::npos) << error.what();
-  }
+  const auto work = [](Comm& comm) {
+    const auto part = comm.split(comm.rank() / 2);
+    if (comm.rank() != 3) part->barrier();
+    if (comm.rank() == 3) std::this_thread::sleep_for(1500ms);
+  };
+  EXPECT_THAT(error_of([&] { run_ranks(4, 1, work, 1s); }).text, testing::HasSubstr("rank 3"));
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "strake/core/direct_output.h"
-#include "strake/core/error.h"
 #include "strake/core/mapped_file.h"
+#include "strake/core/test_error.h"
 
 namespace strake::file_test {
 namespace {
@@ -26,15 +26,6 @@ class FileTest : public testing::Test {
     fs::create_directories(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
-
-  std::string error_of(const std::function<void()>& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
 
   fs::path folder_;
 };
@@ -59,7 +50,7 @@ TEST_F(FileTest, FailedWriteLeavesTheOldFile) {
   getrlimit(RLIMIT_FSIZE, &unlimited);
   const rlimit small{4096, unlimited.rlim_max};
   setrlimit(RLIMIT_FSIZE, &small);
-  const std::string message = error_of([&] { write_file_atomically(folder_ / "a", std::string(100000, 'x')); });
+  const std::string message = error_of([&] { write_file_atomically(folder_ / "a", std::string(100000, 'x')); }).text;
   setrlimit(RLIMIT_FSIZE, &unlimited);
   EXPECT_NE(message.find("previous file is unchanged"), std::string::npos) << message;
   EXPECT_EQ(read_file(folder_ / "a", 100), "old");
@@ -121,20 +112,21 @@ TEST_F(FileTest, LeftoversOfAProcessOfTheSameNumberAreNotInTheWay) {
 
 TEST_F(FileTest, ReadFileRefusesFifosDirectoriesAndHugeFiles) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
-  EXPECT_NE(error_of([&] { read_file(folder_ / "fifo", 10); }).find("not a regular file"), std::string::npos);
-  EXPECT_NE(error_of([&] { read_file(folder_, 10); }).find("not a regular file"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_file(folder_ / "fifo", 10); }).text.find("not a regular file"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_file(folder_, 10); }).text.find("not a regular file"), std::string::npos);
   write_file_atomically(folder_ / "big", std::string(11, 'x'));
-  EXPECT_NE(error_of([&] { read_file(folder_ / "big", 10); }).find("11 bytes"), std::string::npos);
-  EXPECT_NE(error_of([&] { read_file(folder_ / "none", 10); }).find("No such file"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_file(folder_ / "big", 10); }).text.find("11 bytes"), std::string::npos);
+  EXPECT_NE(error_of([&] { read_file(folder_ / "none", 10); }).text.find("No such file"), std::string::npos);
 }
 
 TEST_F(FileTest, NamesFromOutsideCannotLeaveTheFolder) {
   for (const std::string name : {"../x", "/etc/passwd", "a/../../b", ".hidden", "", "a b", "x\n"}) {
-    EXPECT_NE(error_of([&] { resolve_inside(folder_, name, "index"); }).find("plain name"), std::string::npos) << name;
+    EXPECT_NE(error_of([&] { resolve_inside(folder_, name, "index"); }).text.find("plain name"), std::string::npos)
+        << name;
   }
-  EXPECT_NE(error_of([&] { resolve_inside(folder_, std::string(10000, 'a'), "index"); }), "no error");
+  EXPECT_NE(error_of([&] { resolve_inside(folder_, std::string(10000, 'a'), "index"); }).text, "no error");
   fs::create_symlink("/etc/passwd", folder_ / "link");
-  EXPECT_NE(error_of([&] { resolve_inside(folder_, "link", "index"); }).find("symbolic link"), std::string::npos);
+  EXPECT_NE(error_of([&] { resolve_inside(folder_, "link", "index"); }).text.find("symbolic link"), std::string::npos);
   EXPECT_EQ(resolve_inside(folder_, "model-1.safetensors", "index"), folder_ / "model-1.safetensors");
 }
 

@@ -2,16 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "strake/core/test_error.h"
+
 namespace strake::json_test {
 namespace {
 
 std::string error_of(const std::string& text) {
-  try {
-    parse_json(text, "config.json");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return strake::error_of([&] { parse_json(text, "config.json"); }).text;
 }
 
 TEST(Json, HostileTextIsRefusedWithItsSource) {
@@ -60,12 +57,7 @@ TEST(Json, TypedAccessNamesTheKey) {
 TEST(Json, ErrorsSayWhatAKeyMayBe) {
   const Json object = parse_json(R"({"s": "x", "n": 3, "l": [1]})", "c");
   const auto refusal = [&](const auto& fallback, const char* key) -> std::string {
-    try {
-      get_or(object, key, fallback, "c");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return strake::error_of([&] { get_or(object, key, fallback, "c"); }).text;
   };
   EXPECT_EQ(refusal(false, "n"), "c: key 'n' has the unexpected value 3, expected true or false");
   EXPECT_EQ(refusal(uint32_t{0}, "s"),

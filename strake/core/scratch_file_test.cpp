@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "strake/core/error.h"
+#include "strake/core/test_error.h"
 
 namespace strake::scratch_file_test {
 namespace {
@@ -100,12 +101,7 @@ TEST(ScratchFile, LeavesNothingInItsFolder) {
 }
 
 std::string error_of(const fs::path& folder, uint64_t bytes) {
-  try {
-    const ScratchFile file(folder, bytes, {});
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return strake::error_of([&] { const ScratchFile file(folder, bytes, {}); }).text;
 }
 
 TEST(ScratchFile, NamesTheFolderItCannotUse) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "strake/core/json.h"
+#include "strake/core/test_error.h"
 
 namespace strake::integrations::hjson_test {
 namespace {
@@ -13,12 +14,7 @@ using testing::StartsWith;
 Json parsed(const std::string& text) { return parse_json(hjson_to_json(text, "text"), "text"); }
 
 std::string problem(const std::string& text) {
-  try {
-    hjson_to_json(text, "text");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return error_of([&] { hjson_to_json(text, "text"); }).text;
 }
 
 TEST(Hjson, JsonIsItself) {

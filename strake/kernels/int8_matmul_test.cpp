@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "strake/core/error.h"
+#include "strake/core/test_error.h"
 #include "strake/kernels/test_values.h"
 
 namespace strake::kernels::int8_matmul_test {
@@ -346,13 +347,9 @@ TEST(Int8Matmul, RefusesWeightsThatAreNotFiniteAndWrongStrides) {
   EXPECT_THROW(QuantizedMatrix(b.memory(), 2000, 3), Error);
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
     weight[25] = bad;
-    try {
-      const QuantizedMatrix refused(weight.data(), 20, 3);
-      ADD_FAILURE() << "weights of " << bad << " were taken";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kNumeric);
-      EXPECT_NE(std::string(error.what()).find("row 1 of the weight"), std::string::npos) << error.what();
-    }
+    EXPECT_TRUE(error_of([&] {
+                  const QuantizedMatrix refused(weight.data(), 20, 3);
+                }).says(ErrorKind::kNumeric, "row 1 of the weight"));
   }
 }
 

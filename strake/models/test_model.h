@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "strake/core/error.h"
 #include "strake/core/json.h"
+#include "strake/core/test_error.h"
 #include "strake/models/block.h"
 
 // For tests of this module.
@@ -57,12 +57,7 @@ class ModelFolder {
 // "kind: text" of the Error that an action throws, or "no error".
 template <typename Action>
 std::string error_text(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return std::string(to_string(error.kind())) + ": " + error.what();
-  }
-  return "no error";
+  return error_of(action).with_kind();
 }
 
 // Values between -1 and 1 without a pattern that a layer could be blind to.

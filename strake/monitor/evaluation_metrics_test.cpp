@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "strake/core/json.h"
+#include "strake/core/test_error.h"
 
 namespace strake::monitor::evaluation_metrics_test {
 namespace {
@@ -34,15 +35,7 @@ void expect_named_values(const NamedValues& values, const Json& expected) {
   }
 }
 
-std::string data_error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kData);
-    return error.what();
-  }
-  return "no error";
-}
+std::string data_error_of(const std::function<void()>& action) { return error_of(action).text_of(ErrorKind::kData); }
 
 using Ids = std::vector<int64_t>;
 using Values = std::vector<double>;

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "strake/core/error.h"
 #include "strake/core/file.h"
+#include "strake/core/test_error.h"
 
 namespace strake::monitor::event_file_test {
 namespace {
@@ -78,13 +78,9 @@ TEST_F(EventFileTest, TellsWhereARunGoesOn) {
 
 TEST_F(EventFileTest, WhereNoFolderCanBeIsAnError) {
   write_file_atomically(folder_, "a file");
-  try {
-    const EventFile file(folder_ / "runs", std::nullopt);
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kIo);
-    EXPECT_THAT(error.what(), HasSubstr((folder_ / "runs").string()));
-  }
+  EXPECT_TRUE(error_of([&] {
+                const EventFile file(folder_ / "runs", std::nullopt);
+              }).says(ErrorKind::kIo, (folder_ / "runs").string()));
 }
 
 }  // namespace

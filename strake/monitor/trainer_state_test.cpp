@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "strake/core/file.h"
+#include "strake/core/test_error.h"
 
 namespace strake::monitor::trainer_state_test {
 namespace {
@@ -18,13 +19,9 @@ std::string transformers_text() {
 }
 
 std::string error_of(const std::string& text) {
-  try {
-    trainer_state_from_json(parse_json(text, "trainer_state.json"), "trainer_state.json");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-    return error.what();
-  }
-  return "no error";
+  return strake::error_of(
+             [&] { trainer_state_from_json(parse_json(text, "trainer_state.json"), "trainer_state.json"); })
+      .text_of(ErrorKind::kConfig);
 }
 
 TEST(TrainerState, IsWrittenByteForByteAsTransformersWritesIt) {

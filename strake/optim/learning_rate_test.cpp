@@ -5,6 +5,8 @@
 
 #include <filesystem>
 
+#include "strake/core/test_error.h"
+
 namespace strake::optim::learning_rate_test {
 namespace {
 
@@ -15,13 +17,7 @@ Json fixture() {
 }
 
 std::string error_of(const ScheduleOptions& options) {
-  try {
-    LearningRateSchedule schedule(options);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-    return error.what();
-  }
-  return "no error";
+  return strake::error_of([&] { LearningRateSchedule schedule(options); }).text_of(ErrorKind::kConfig);
 }
 
 TEST(LearningRateSchedule, EqualsTransformersAtEveryStep) {

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "strake/core/error.h"
+#include "strake/core/test_error.h"
 
 namespace strake::optim::optimizer_test {
 namespace {
@@ -16,13 +17,7 @@ using kernels::kSquaresChunk;
 using kernels::TensorSegment;
 
 std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-    return error.what();
-  }
-  return "no error";
+  return strake::error_of(action).text_of(ErrorKind::kConfig);
 }
 
 std::string refusal(const std::string& optim, const std::string& arguments = "") {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "strake/core/error.h"
+#include "strake/core/test_error.h"
 
 namespace strake::tasks::causal_lm_config_test {
 namespace {
@@ -63,13 +63,7 @@ TEST(CausalLmConfig, RefusesOverridesThatDoNotFit) {
       {"activation_function=3", "is of another type than \"gelu_new\""}};
   for (const auto& [overrides, text] : refusals) {
     Json document{{"n_layer", 12}, {"tie_word_embeddings", true}, {"activation_function", "gelu_new"}};
-    try {
-      override_config(document, overrides);
-      ADD_FAILURE() << overrides;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-      EXPECT_THAT(error.what(), HasSubstr(text));
-    }
+    EXPECT_TRUE(error_of([&] { override_config(document, overrides); }).says(ErrorKind::kUsage, text));
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "strake/core/error.h"
+#include "strake/core/test_error.h"
 
 namespace strake::tasks::prediction_journal_test {
 namespace {
@@ -170,13 +171,9 @@ TEST_F(PredictionJournalTest, RefusesRowsOfAnotherWidth) {
 }
 
 TEST_F(PredictionJournalTest, AFileThatCannotBeOpenedIsNamed) {
-  try {
-    const PredictionJournal journal(folder_ / "nowhere" / "x", 2);
-    FAIL() << "no error came";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kIo);
-    EXPECT_NE(std::string(error.what()).find("nowhere/x: No such file"), std::string::npos);
-  }
+  EXPECT_TRUE(error_of([&] {
+                const PredictionJournal journal(folder_ / "nowhere" / "x", 2);
+              }).says(ErrorKind::kIo, "nowhere/x: No such file"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
+#include "strake/core/test_error.h"
 #include "strake/tensors/checkpoint_files.h"
 
 namespace strake::tensors::safetensors_test {
@@ -24,20 +25,11 @@ class SafetensorsTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   // Error text of opening a file with this header and `data_bytes` zeros.
-  std::string error_of(const std::string& header, size_t data_bytes, uint64_t claimed_length = 0) {
+  std::string header_error(const std::string& header, size_t data_bytes, uint64_t claimed_length = 0) {
     const uint64_t length = claimed_length == 0 ? header.size() : claimed_length;
     std::string content(reinterpret_cast<const char*>(&length), 8);
     write_file_atomically(folder_ / "x.safetensors", content + header + std::string(data_bytes, '\0'));
-    return error_of([&] { SafetensorsFile file(folder_ / "x.safetensors"); });
-  }
-  template <typename Action>
-  std::string error_of(const Action& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
+    return error_of([&] { SafetensorsFile file(folder_ / "x.safetensors"); }).text;
   }
 
   fs::path folder_;
@@ -56,7 +48,7 @@ TEST_F(SafetensorsTest, WhatIsWrittenIsRead) {
   EXPECT_THROW(file.read("c"), Error);
   EXPECT_TRUE(file.read_rows("b", 1, 2).equal(tensors[0].second.narrow(0, 1, 1)));
   EXPECT_TRUE(file.read_rows("empty", 0, 0).equal(tensors[2].second));
-  EXPECT_EQ(error_of([&] { file.read_rows("b", 1, 3); }),
+  EXPECT_EQ(error_of([&] { file.read_rows("b", 1, 3); }).text,
             (folder_ / "t.safetensors").string() + ": tensor 'b' has no rows [1, 3)");
   EXPECT_THROW(file.read_rows("scalar", 0, 1), Error);
 }
@@ -68,13 +60,13 @@ TEST_F(SafetensorsTest, ReadTensorsKeepTheFileAlive) {
 }
 
 TEST_F(SafetensorsTest, SoundHeadersAreAccepted) {
-  EXPECT_EQ(error_of(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  )", 8), "no error");
-  EXPECT_EQ(error_of("{}", 0), "no error");
+  EXPECT_EQ(header_error(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  )", 8), "no error");
+  EXPECT_EQ(header_error("{}", 0), "no error");
 }
 
 TEST_F(SafetensorsTest, MalformedHeadersAreRefused) {  // mirrors the reference implementation's unit tests
   const auto expect = [&](const std::string& header, size_t bytes, const std::string& part) {
-    const std::string message = error_of(header, bytes);
+    const std::string message = header_error(header, bytes);
     EXPECT_NE(message.find(part), std::string::npos) << header << ": " << message;
     EXPECT_NE(message.find("x.safetensors"), std::string::npos);
   };
@@ -102,11 +94,12 @@ TEST_F(SafetensorsTest, MalformedHeadersAreRefused) {  // mirrors the reference 
 }
 
 TEST_F(SafetensorsTest, HeaderBombsAreRefused) {
-  EXPECT_NE(error_of("{}", 0, uint64_t{1} << 63).find("over the limit"), std::string::npos);
-  EXPECT_NE(error_of("{}", 0, 1000).find("longer than the file"), std::string::npos);
-  EXPECT_NE(error_of("{\"a\":" + std::string(100000, '['), 0).find("deeper than"), std::string::npos);
+  EXPECT_NE(header_error("{}", 0, uint64_t{1} << 63).find("over the limit"), std::string::npos);
+  EXPECT_NE(header_error("{}", 0, 1000).find("longer than the file"), std::string::npos);
+  EXPECT_NE(header_error("{\"a\":" + std::string(100000, '['), 0).find("deeper than"), std::string::npos);
   write_file_atomically(folder_ / "short.safetensors", "abc");
-  EXPECT_NE(error_of([&] { SafetensorsFile file(folder_ / "short.safetensors"); }).find("too few"), std::string::npos);
+  EXPECT_NE(error_of([&] { SafetensorsFile file(folder_ / "short.safetensors"); }).text.find("too few"),
+            std::string::npos);
 }
 
 TEST_F(SafetensorsTest, ShardedFoldersRoundTrip) {
@@ -123,13 +116,13 @@ TEST_F(SafetensorsTest, ShardedFoldersRoundTrip) {
 TEST_F(SafetensorsTest, IndexFilesCannotLeaveTheFolder) {
   for (const std::string file : {"../x.safetensors", "/etc/passwd", "a/b.safetensors"}) {
     write_file_atomically(folder_ / "model.safetensors.index.json", R"({"weight_map":{"a":")" + file + R"("}})");
-    EXPECT_NE(error_of([&] { CheckpointFiles files(folder_); }).find("plain name"), std::string::npos);
+    EXPECT_NE(error_of([&] { CheckpointFiles files(folder_); }).text.find("plain name"), std::string::npos);
   }
 }
 
 TEST_F(SafetensorsTest, PickledWeightsAreRefusedWithTheWayOut) {
   write_file_atomically(folder_ / "pytorch_model.bin", "x");
-  const std::string message = error_of([&] { CheckpointFiles files(folder_); });
+  const std::string message = error_of([&] { CheckpointFiles files(folder_); }).text;
   EXPECT_NE(message.find("save_pretrained"), std::string::npos) << message;
 }
 

@@ -5,6 +5,7 @@
 
 #include "strake/core/file.h"
 #include "strake/core/json.h"
+#include "strake/core/test_error.h"
 #include "strake/tokenizers/tokenizer.h"
 #include "strake/tokenizers/tokenizer_json.h"
 
@@ -147,12 +148,7 @@ class FolderTest : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
   void write(const char* name, std::string_view content) { write_file_atomically(folder_ / name, content); }
   std::string error_of_load() {
-    try {
-      Tokenizer::load(folder_);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "accepted";
+    return strake::error_of([&] { Tokenizer::load(folder_); }).text;
   }
 
   fs::path folder_;

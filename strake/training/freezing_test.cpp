@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "strake/core/error.h"
+#include "strake/core/test_error.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/training/units.h"
@@ -49,13 +49,7 @@ std::vector<std::string> frozen(models::Model& model, const FreezeRules& rules) 
 
 std::string refusal(const FreezeRules& rules) {
   models::SequenceClassifier model = roberta();
-  try {
-    freeze_parameters(model, rules);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    return error.what();
-  }
-  return "no error";
+  return error_of([&] { freeze_parameters(model, rules); }).text_of(ErrorKind::kUsage);
 }
 
 TEST(Freezing, TakesShellPatternsOfHuggingFaceNames) {

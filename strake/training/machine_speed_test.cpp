@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "strake/comm/thread_comm.h"
+#include "strake/core/test_error.h"
 #include "strake/core/threads.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
@@ -122,13 +123,7 @@ TEST(MeasureMachine, NoRankGetsASpeedWhereOneHasNoRoom) {
 
 TEST(MeasureMachine, FindsTheSpeedOfADiskAndSaysWhereThereIsNone) {
   EXPECT_GT(measure_disk(testing::TempDir()), 0);
-  try {
-    measure_disk("/nowhere/at/all");
-    FAIL() << "no error";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kIo);
-    EXPECT_THAT(error.what(), testing::HasSubstr("/nowhere/at/all"));
-  }
+  EXPECT_TRUE(error_of([&] { measure_disk("/nowhere/at/all"); }).says(ErrorKind::kIo, "/nowhere/at/all"));
 }
 
 TEST(Crew, HasNoMoreRanksAtOnceThanTheMachineHasCores) {

@@ -12,6 +12,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/file.h"
+#include "strake/core/test_error.h"
 #include "strake/training/pending_save.h"
 
 namespace strake::training::tensor_files_test {
@@ -87,13 +88,8 @@ TEST_F(SavedTensors, ThatCannotBeWrittenAreAnErrorOfTheOneWhoFinishes) {
   TensorFiles files(folder_ / "missing", TensorFiles::Write::kLater);
   write_two(files);
   PendingSave save(std::move(files), nullptr, std::nullopt);
-  try {
-    save.finish();
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kIo);
-    EXPECT_THAT(error.what(), HasSubstr("missing/model.safetensors: No such file or directory"));
-  }
+  EXPECT_TRUE(
+      error_of([&] { save.finish(); }).says(ErrorKind::kIo, "missing/model.safetensors: No such file or directory"));
   EXPECT_TRUE(save.is_over());
 }
 

@@ -3,18 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "strake/core/error.h"
+#include "strake/core/test_error.h"
 
 namespace strake::kernels::cuda::library_test {
 namespace {
 
 std::string error_of(const std::filesystem::path& path) {
-  try {
-    open_library(path);
-  } catch (const Error& error) {
-    return std::string(to_string(error.kind())) + ": " + error.what();
-  }
-  return "no error";
+  return strake::error_of([&] { open_library(path); }).with_kind();
 }
 
 TEST(CudaLibrary, SaysWhatIsMissing) {

@@ -31,7 +31,7 @@ TEST(EncoderConfig, RefusesWhatItCannotComputeByName) {
   const std::vector<Refusal> refusals{
       {{{"model_type", nullptr}}, "key 'model_type' is missing"},
       {{{"model_type", "t5"}}, "model_type 't5' is not supported; supported: bert, roberta, distilbert"},
-      {{{"model_type", "gpt2"}}, "gpt2 is a causal language model, not an encoder: strake train --task causal-lm"},
+      {{{"model_type", "gpt2"}}, "gpt2 is a causal language model, not an encoder: strake train, evaluate and predict"},
       {{{"model_type", 3}}, "key 'model_type' has the unexpected value 3"},
       {{{"is_decoder", true}}, "is_decoder = true is not supported"},
       {{{"add_cross_attention", true}}, "add_cross_attention = true is not supported"},
