@@ -14,7 +14,6 @@ namespace strake::monitor::event_file_test {
 namespace {
 namespace fs = std::filesystem;
 using namespace std::string_literals;
-using testing::HasSubstr;
 
 class EventFileTest : public testing::Test {
  protected:

@@ -1,14 +1,11 @@
 #include "strake/tasks/causal_lm_config.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "strake/core/test_error.h"
 
 namespace strake::tasks::causal_lm_config_test {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(CausalLmConfig, OfAModelTypeIsTransformersDefault) {
   TrainConfig config;
