@@ -289,6 +289,21 @@ def adam(whole_step=False, deepspeed=False):
     return {"rate": 28e-9 * parameter.numel() / middle, "tokens": 0, "seconds": middle}
 
 
+def time_sorted(sequences, forward):
+    """`forward` of some rows gives a result for each of them; batches of similar lengths, after two to warm up."""
+    import torch
+
+    order = sorted(range(len(sequences)), key=lambda row: -len(sequences[row]))
+    batches = [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
+    with torch.no_grad():
+        for rows in (batches[0], batches[-1]):
+            forward(rows)
+        start = time.perf_counter()
+        results = [forward(rows) for rows in batches]
+        seconds = time.perf_counter() - start
+    return {"rate": sum(map(len, results)) / seconds, "tokens": sum(map(len, sequences)), "seconds": seconds}
+
+
 def infer(file, width=None, bf16=False, onednn=False):
     import torch
 
@@ -298,20 +313,11 @@ def infer(file, width=None, bf16=False, onednn=False):
         model = model.bfloat16()
     if onednn:
         torch.backends.mkldnn.matmul.fp32_precision = "bf16"
-    order = sorted(range(len(sequences)), key=lambda row: -len(sequences[row]))
-    batches = [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
 
     def forward(rows):
         return model(**padded([sequences[row] for row in rows], width)).logits.float().numpy()
 
-    with torch.no_grad():
-        for rows in (batches[0], batches[-1]):
-            forward(rows)
-        start = time.perf_counter()
-        logits = [forward(rows) for rows in batches]
-        seconds = time.perf_counter() - start
-    rows = sum(map(len, logits))
-    return {"rate": rows / seconds, "tokens": sum(map(len, sequences)), "seconds": seconds}
+    return time_sorted(sequences, forward)
 
 
 def perplexity(bf16=False):
@@ -324,8 +330,6 @@ def perplexity(bf16=False):
     model = transformers.GPT2LMHeadModel.from_pretrained(FOLDER / "gpt2").eval()
     if bf16:
         model = model.bfloat16()
-    order = sorted(range(len(sequences)), key=lambda row: -len(sequences[row]))
-    batches = [order[first : first + BATCH] for first in range(0, len(order), BATCH)]
 
     def forward(rows):
         inputs = padded([sequences[row] for row in rows])
@@ -334,14 +338,7 @@ def perplexity(bf16=False):
         losses = torch.nn.functional.cross_entropy(logits, inputs["input_ids"][:, 1:], reduction="none")
         return ((losses * mask).sum(1) / mask.sum(1)).exp().numpy()
 
-    with torch.no_grad():
-        for rows in (batches[0], batches[-1]):
-            forward(rows)
-        start = time.perf_counter()
-        perplexities = [forward(rows) for rows in batches]
-        seconds = time.perf_counter() - start
-    rows = sum(map(len, perplexities))
-    return {"rate": rows / seconds, "tokens": sum(map(len, sequences)), "seconds": seconds}
+    return time_sorted(sequences, forward)
 
 
 def encode(name, file):

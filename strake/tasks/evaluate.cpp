@@ -75,9 +75,9 @@ void EvaluateConfig::validate() const {
 EvaluateReport evaluate(const EvaluateConfig& config) {
   data::choose_memory_pool();
   config.validate();
-  if (scores_language_model(config.score)) return evaluate_causal_lm(config);
   const ScoringPlan plan = plan_scoring(config.score);
   const ScoringTask task = plan.task.task;
+  if (task == ScoringTask::kCausalLm) return evaluate_causal_lm(config, plan);
   check_flags(config, task);
   const std::string answers_column = task == ScoringTask::kQuestionAnswering ? find_answers_column(config) : "";
   data::TableReader input = open_columns(config.score, plan, answers_column);

@@ -90,6 +90,12 @@ struct Sum {
   }
 };
 
+[[noreturn]] void refuse_loss(double loss, const std::string& where, const std::filesystem::path& folder) {
+  fail(ErrorKind::kNumeric,
+       "{}: the loss is {}, not a finite number: are the weights of {} sound? In bf16, try --precision fp32", where,
+       training::plain_nan(loss), folder.string());
+}
+
 }  // namespace
 
 struct LanguageScorer::State {
@@ -161,18 +167,17 @@ at::Tensor LanguageScorer::losses(const EncodedRows& rows, int64_t begin, int64_
   const at::Tensor numbers = at::empty({end - begin, kNumbersPerLoss}, at::kFloat);
   for (int64_t row = 0; row < end - begin; ++row) {
     const Sum& sum = of_rows[static_cast<size_t>(row)];
-    if (!std::isfinite(sum.nll)) {
-      fail(ErrorKind::kNumeric,
-           "{}: the loss is {}, not a finite number: are the weights of {} sound? In bf16, try --precision fp32",
-           rows.table.where(begin + row), training::plain_nan(sum.nll), state_->folder.string());
-    }
+    if (!std::isfinite(sum.nll)) refuse_loss(sum.nll, rows.table.where(begin + row), state_->folder);
     put_loss(sum.mean(), numbers.mutable_data_ptr<float>() + row * kNumbersPerLoss);
   }
   return numbers;
 }
 
-training::Evaluation LanguageScorer::evaluate(const data::TokenDataset& pieces) {
-  return training::evaluate_language_model({state_->model, state_->parameters, state_->alone, pieces, state_->batch});
+training::Evaluation LanguageScorer::evaluate(const data::TokenDataset& pieces, const std::string& source) {
+  training::Evaluation result =
+      training::evaluate_language_model({state_->model, state_->parameters, state_->alone, pieces, state_->batch});
+  if (!std::isfinite(result.loss)) refuse_loss(result.loss, source, state_->folder);
+  return result;
 }
 
 }  // namespace strake::tasks

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "strake/data/token_dataset.h"
 #include "strake/inference/encoder_pass.h"
@@ -27,12 +28,13 @@ class LanguageScorer {
   inference::MemoryUse memory() const;  // of the GPU, where it computes
 
   // Of rows [begin, end), which are pieces of texts, fp32 [rows, kNumbersPerLoss]. A token counts once: where it is
-  // first in a piece that another one is before, it is predicted there. Errors, with the place in the input: kNumeric
+  // first in a piece that another one is before, it is predicted there. Errors: kNumeric, with the place in the input,
   // for a loss that is not finite; kConfig for a token that the model does not have.
   at::Tensor losses(const EncodedRows& rows, int64_t begin, int64_t end);
 
-  // Over all targets of a dataset, whose pieces share nothing.
-  training::Evaluation evaluate(const data::TokenDataset& pieces);
+  // Over all targets of a dataset, whose pieces share nothing. kNumeric, naming `source`, for a loss that is not
+  // finite.
+  training::Evaluation evaluate(const data::TokenDataset& pieces, const std::string& source);
 
  private:
   struct State;

@@ -15,7 +15,7 @@ namespace strake::tasks {
 struct ScoreConfig {
   std::string model_name_or_path;
   std::vector<std::string> input;
-  TextOptions text;  // but for what depends on the task: see text_options()
+  TextOptions text;  // but for what depends on the task: see ScoringModel
   std::optional<int64_t> max_seq_length;
   TaskFlags task;  // visited by the verbs that have it
   std::string device = "cpu";

@@ -115,15 +115,15 @@ ScoringModel load_language_model(const ScoreConfig& config, const ScoringPlan& p
   return model;
 }
 
-}  // namespace
-
-bool scores_language_model(const ScoreConfig& config) {
+bool is_of_language_model(const ScoreConfig& config) {
   const std::string& task = config.task.task;
   return task == to_string(ScoringTask::kCausalLm) || (task.empty() && models::is_gpt2(config.model_name_or_path));
 }
 
+}  // namespace
+
 ScoringPlan plan_scoring(const ScoreConfig& config) {
-  if (scores_language_model(config)) return plan_language_scoring(config);
+  if (is_of_language_model(config)) return plan_language_scoring(config);
   const models::EncoderConfig encoder = models::read_encoder_config(config.model_name_or_path);
   ScoringPlan plan{.config = encoder, .task = choose_task(config.task, encoder, config.model_name_or_path), .text = {}};
   plan.text = columns_of(config, plan.task.task);

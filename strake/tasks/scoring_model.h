@@ -17,14 +17,13 @@ namespace strake::tasks {
 struct ScoringPlan {
   std::variant<models::EncoderConfig, models::Gpt2Config> config;
   TaskHead task;
-  TextOptions text;  // which columns are read
+  TextOptions text;  // which columns are read; of a language model all but the start token
 
   const models::EncoderConfig& encoder() const { return std::get<models::EncoderConfig>(config); }
 };
-// Whether --task says causal-lm or, without it, the model's config.json is that of a language model.
-bool scores_language_model(const ScoreConfig& config);
-// Errors: those of choose_task() and language_task(); kUsage for columns of another task, and of a language model for
-// other flags of encoders and --block_size above its positions.
+// A language model's where --task says causal-lm or, without it, config.json is that of one. Errors: those of
+// choose_task() and language_task(); kUsage for columns of another task, and of a language model for other flags of
+// encoders and --block_size above its positions.
 ScoringPlan plan_scoring(const ScoreConfig& config);
 
 // What --model_name_or_path names, ready to score on all cores or a GPU.

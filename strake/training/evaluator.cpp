@@ -87,12 +87,14 @@ Evaluation finished(Evaluation result, Clock::time_point start) {
 // Cuts sequences, the longest first, into batches.
 std::vector<std::span<const int64_t>> cut_into_batches(std::span<const int64_t> indices,
                                                        const data::TokenDataset& dataset, const BatchLimit& limit) {
+  const bool is_filled = limit.fill == BatchLimit::Fill::kToTokens;
+  const int64_t most = is_filled ? limit.tokens - 1 : limit.tokens;
   std::vector<std::span<const int64_t>> batches;
   while (!indices.empty()) {
     size_t count = 1;
     int64_t tokens = dataset.length(indices.front());
     const auto fits = [&](int64_t sequence) {
-      return std::cmp_less(count, limit.sequences) && tokens + dataset.length(sequence) <= limit.tokens;
+      return std::cmp_less(count, limit.sequences) && tokens + dataset.length(sequence) <= most;
     };
     while (count < indices.size() && fits(indices[count])) tokens += dataset.length(indices[count++]);
     batches.push_back(indices.first(count));

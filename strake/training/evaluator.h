@@ -37,8 +37,9 @@ struct BatchLimit {
 
   int64_t sequences = std::numeric_limits<int64_t>::max();
   int64_t tokens = std::numeric_limits<int64_t>::max();
-  // kToTokens: up to a multiple of `tokens`. A GPU's library chooses a product's kernel, and so the order of sums, by
-  // the number of rows: with it a sequence's numbers do not depend on the others of its batch there either.
+  // kToTokens: batches of fewer are filled up to `tokens`, longer sequences to a multiple. A GPU's library chooses a
+  // product's kernel, and so the order of sums, by the number of rows: with it a sequence's numbers do not depend on
+  // the others of its batch there either.
   Fill fill = Fill::kNone;
 };
 
