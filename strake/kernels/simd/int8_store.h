@@ -26,7 +26,7 @@ struct Int8TileResult {
 };
 
 // As RowStore (matmul_store.h).
-template <class U, Activation kKind, typename Out>
+template <class U, Activation kKind, typename Out, int kRowsAhead = 0>
 class Int8RowStore {
  public:
   using S = typename U::Simd;
@@ -43,6 +43,7 @@ class Int8RowStore {
   [[gnu::always_inline]] void store_next() {
     static_assert(kInt8TileVectors == 2);
     const typename S::Float row_scale = S::set(*row_scale_);
+    if constexpr (kRowsAhead > 0) __builtin_prefetch(c_ + kRowsAhead * stride_, 1);
     typename S::Float values[2];
 #pragma GCC unroll 2
     for (int v = 0; v < 2; ++v) {

@@ -42,7 +42,7 @@ class Int8Tiler {
 
    private:
     struct Sink {
-      using Rows = Int8RowStore<Int8TileUnits, kKind, typename Results::Out>;
+      using Rows = Int8RowStore<Int8TileUnits, kKind, typename Results::Out, kTiledRows>;
       const Results& results;
 
       int64_t start(const TiledSums& sums, Rows& rows) const {
