@@ -123,6 +123,38 @@ def make_tagger(folder, family="bert", labels=("O", "B-PER", "I-PER", "B-LOC", "
     return folder
 
 
+MASKED_HEADS = {
+    "bert": [f"cls.predictions.{x}" for x in ("transform.dense", "transform.LayerNorm", "decoder", "bias")],
+    "roberta": ["lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"],
+    "distilbert": ["vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"],
+}
+
+
+def make_masked_model(folder, family="bert", dropout=0.0, tied=True):
+    """A model folder that predicts masked tokens."""
+    folder = make_model(folder, family, dropout)
+    config = read_config(folder)
+    words, size = config["vocab_size"], config["dim" if family == "distilbert" else "hidden_size"]
+    source = numpy.random.default_rng(12)
+    dense, norm, decoder, bias = MASKED_HEADS[family]
+    head = {
+        f"{dense}.weight": source.normal(0, 0.2, (size, size)),
+        f"{dense}.bias": source.normal(0, 0.2, size),
+        f"{norm}.weight": source.normal(1, 0.2, size),
+        f"{norm}.bias": source.normal(0, 0.2, size),
+        bias: source.normal(0, 0.5, words),
+    }
+    if not tied:
+        head[f"{decoder}.weight"] = source.normal(0, 0.2, (words, size))
+        head[f"{decoder}.bias"] = source.normal(0, 0.5, words)  # Transformers computes with this one then
+    weights = {name: array for name, array in load_file(folder / "model.safetensors").items() if "pooler" not in name}
+    weights |= {name: array.astype(numpy.float32) for name, array in head.items()}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    architecture = f"{ARCHITECTURES[family]}ForMaskedLM"
+    change_config(folder, architectures=[architecture], tie_word_embeddings=tied)
+    return folder
+
+
 def write_gpt2_tokenizer(folder):
     """The byte-level tokenizer without RoBERTa's special tokens around a text."""
     text = (FIXTURES / "tokenizers/byte_level/tokenizer.json").read_text().replace('"<s>"', '"<|endoftext|>"')

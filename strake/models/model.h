@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,10 @@ class Model {
   // Loss of the last block's output summed over its targets and divided by `divisor`, the number of targets of the
   // whole optimizer step. A scalar with a graph.
   virtual at::Tensor loss(const at::Tensor& output, const at::Tensor& labels, double divisor) const = 0;
+  // What the blocks get of a batch on the host. `key`, of (seed, optimizer step), is absent in evaluation.
+  virtual tensors::PackedBatch prepared(tensors::PackedBatch batch, const std::optional<PhiloxKey>& /*key*/) const {
+    return batch;
+  }
   // Targets of a sequence of `length` tokens.
   virtual int64_t num_targets(int64_t length) const = 0;
   // Standard deviation of new weights.

@@ -22,6 +22,7 @@ struct BatchShape {
   int64_t sequences = 0;
   double squared_lengths = 0;  // sum over sequences of length squared: for arithmetic only
   int64_t longest = 0;         // tokens of a sequence: for memory of GPUs only
+  int64_t targets = 0;         // Model::num_targets of all sequences
   bool operator==(const BatchShape&) const = default;
 };
 

@@ -1,4 +1,5 @@
 #include "strake/tasks/causal_lm_config.h"
+#include "strake/tasks/new_model_config.h"
 
 #include <gtest/gtest.h>
 
@@ -42,7 +43,7 @@ TEST(CausalLmConfig, HasTheSpecialTokensOfTheTokenizer) {
   config.config_overrides = "vocab_size=3,bos_token_id=1";
   models::Gpt2Config model = read_causal_lm_config(config);
   model.document["pad_token_id"] = 3;
-  take_special_ids(model, tokenizer, config.config_overrides);
+  take_special_ids(model.document, tokenizer, config.config_overrides);
   EXPECT_EQ(model.document["eos_token_id"], 0);
   EXPECT_EQ(model.document["bos_token_id"], 1);
   EXPECT_TRUE(model.document["pad_token_id"].is_null());

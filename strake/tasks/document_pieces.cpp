@@ -15,21 +15,35 @@ namespace strake::tasks {
 void DocumentPieces::append(std::span<const int32_t> document) {
   if (is_full()) return;
   num_documents_ += 1;
-  if (document.size() < 2) {
+  if (const auto& ends = shape_.ends) {
+    require(document.size() >= 2 && document.front() == ends->first && document.back() == ends->last, ErrorKind::kData,
+            "{}: document {} is not between the tokens {} and {} that the tokenizer puts around a text", source_,
+            num_documents_, ends->first, ends->last);
+    document = document.subspan(1, document.size() - 2);
+  }
+  if (std::ssize(document) < shape_.least()) {
     num_short_documents_ += 1;
     return;
   }
-  if (std::ssize(document) > block_size_) num_cut_documents_ += 1;
+  if (std::ssize(document) > shape_.most()) num_cut_documents_ += 1;
   while (!document.empty() && !is_full()) {
-    const size_t length = std::min(document.size(), static_cast<size_t>(block_size_));
-    if (length < 2) {
+    const int64_t length = std::min<int64_t>(std::ssize(document), shape_.most());
+    if (length < shape_.least()) {
       num_short_ends_ += 1;
       return;
     }
     // A row of its own, so that pieces of one document do not share their dropout masks.
-    builder_.append({.ids = document.first(length), .row = num_pieces_++});
-    document = document.subspan(length);
+    builder_.append({.ids = with_ends(document.first(static_cast<size_t>(length))), .row = num_pieces_++});
+    document = document.subspan(static_cast<size_t>(length));
   }
+}
+
+std::span<const int32_t> DocumentPieces::with_ends(std::span<const int32_t> piece) {
+  if (!shape_.ends) return piece;
+  with_ends_.assign(1, shape_.ends->first);
+  with_ends_.insert(with_ends_.end(), piece.begin(), piece.end());
+  with_ends_.push_back(shape_.ends->last);
+  return with_ends_;
 }
 
 void DocumentPieces::append_texts(data::TableReader& texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
@@ -66,8 +80,8 @@ void DocumentPieces::log_counts() const {
         source_, num_full_, num_documents_, max_length_);
   }
   if (num_short_documents_ > 0) {
-    log::info("{}: {} of {} documents have fewer than two tokens, so that there is nothing to predict: left out",
-              source_, num_short_documents_, num_documents_);
+    log::info("{}: {} of {} documents have {}, so that there is nothing to predict: left out", source_,
+              num_short_documents_, num_documents_, shape_.ends ? "no token" : "fewer than two tokens");
   }
   if (num_short_ends_ > 0) {
     log::info("{}: of {} cut documents the last token stands alone, so that there is nothing to predict: left out",

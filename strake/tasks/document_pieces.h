@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,15 +22,31 @@ struct RowRange {
   int64_t end = kAllRows;
 };
 
-// The training sequences of a causal language model: every document (row of the input) on its own, cut into pieces of
-// `block_size` tokens if it is longer. Nothing is padded or joined, so no document sees another one. Pieces of fewer
-// than two tokens predict nothing: they are left out and counted.
+// Special tokens before and behind every piece.
+struct PieceEnds {
+  int32_t first;
+  int32_t last;
+};
+struct PieceShape {
+  int64_t block_size;                            // tokens at most, with ends
+  std::optional<PieceEnds> ends = std::nullopt;  // that the tokenizer adds to a text
+
+  // Of a text's own tokens: fewer predict nothing.
+  int64_t least() const { return ends ? 1 : 2; }
+  const char* least_text() const { return ends ? "any token" : "two tokens or more"; }
+  int64_t most() const { return block_size - (ends ? 2 : 0); }
+};
+
+// The training sequences of a language model: every document (row of the input) on its own, cut into pieces if it is
+// longer than one. Nothing is padded or joined, so no document sees another one. Pieces that predict nothing are left
+// out and counted.
 class DocumentPieces {
  public:
   // `source` is named in messages. What comes behind `most` pieces is left out.
-  DocumentPieces(std::string source, int64_t block_size, int64_t most = kAllRows)
-      : source_(std::move(source)), block_size_(block_size), most_(most), builder_(source_) {}
+  DocumentPieces(std::string source, const PieceShape& shape, int64_t most = kAllRows)
+      : source_(std::move(source)), shape_(shape), most_(most), builder_(source_) {}
 
+  // With the shape's ends, if it has any.
   void append(std::span<const int32_t> document);
   // Tokenizes a column on `workers` threads.
   void append_texts(data::TableReader& texts, std::shared_ptr<const tokenizers::Tokenizer> tokenizer,
@@ -39,20 +56,22 @@ class DocumentPieces {
                           const RowRange& rows = {});
 
   int64_t num_documents() const { return num_documents_; }
-  int64_t num_cut_documents() const { return num_cut_documents_; }      // into several pieces
-  int64_t num_short_documents() const { return num_short_documents_; }  // fewer than two tokens
-  int64_t num_short_ends() const { return num_short_ends_; }            // of one token, of documents that were cut
+  int64_t num_cut_documents() const { return num_cut_documents_; }  // into several pieces
+  int64_t num_short_documents() const { return num_short_documents_; }
+  int64_t num_short_ends() const { return num_short_ends_; }  // of documents that were cut
   // Says what was left out, and what may have been before.
   void log_counts() const;
   data::TokenDataset build() { return builder_.build(); }
 
  private:
   bool is_full() const { return num_pieces_ >= most_; }
+  std::span<const int32_t> with_ends(std::span<const int32_t> piece);
 
   std::string source_;
-  int64_t block_size_;
+  PieceShape shape_;
   int64_t most_;
   data::TokenDatasetBuilder builder_;
+  std::vector<int32_t> with_ends_;
   int64_t num_documents_ = 0;
   int64_t num_cut_documents_ = 0;
   int64_t num_short_documents_ = 0;

@@ -17,7 +17,7 @@ std::vector<int32_t> document(int32_t first, size_t length) {
 }
 
 TEST(DocumentPieces, AreDocumentsCutWhereTheyAreTooLong) {
-  DocumentPieces pieces("here", 4);
+  DocumentPieces pieces("here", {.block_size = 4});
   for (const auto& ids : {document(10, 3), document(20, 4), document(30, 10)}) pieces.append(ids);
   const data::TokenDataset dataset = pieces.build();
   ASSERT_EQ(dataset.size(), 5);
@@ -31,7 +31,7 @@ TEST(DocumentPieces, AreDocumentsCutWhereTheyAreTooLong) {
 }
 
 TEST(DocumentPieces, CountWhatPredictsNothing) {
-  DocumentPieces pieces("here", 4);
+  DocumentPieces pieces("here", {.block_size = 4});
   for (const size_t length : {0, 1, 2, 5, 9}) pieces.append(document(1, length));
   const data::TokenDataset dataset = pieces.build();
   EXPECT_EQ(pieces.num_documents(), 5);

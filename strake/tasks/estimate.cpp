@@ -8,11 +8,13 @@
 #include "strake/comm/shared_memory.h"
 #include "strake/core/error.h"
 #include "strake/core/memory.h"
+#include "strake/models/encoder/masked_language_model.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/gpus.h"
 #include "strake/monitor/number_text.h"
 #include "strake/tasks/causal_lm_config.h"
+#include "strake/tasks/masked_lm_config.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tensors/cuda_libtorch.h"
@@ -42,6 +44,16 @@ Subject language_model(const TrainConfig& config) {
           .default_length = default_block_size(model)};
 }
 
+Subject masked_language_model(const TrainConfig& config) {
+  const models::EncoderConfig model = read_masked_lm_config(config, nullptr);
+  const models::TokenMasking masking{.probability = config.mlm_probability, .num_tokens = model.vocab_size};
+  return {.model = std::make_unique<models::MaskedLanguageModel>(model, masking),
+          .name = model.model_type,
+          .hidden_size = model.hidden_size,
+          .max_length = model.max_sequence_length(),
+          .default_length = default_piece_length(model)};
+}
+
 Subject classifier(const TrainConfig& config) {
   fs::path folder = config.model_name_or_path.empty() ? config.config_name : config.model_name_or_path;
   if (!fs::is_directory(folder)) {
@@ -56,6 +68,18 @@ Subject classifier(const TrainConfig& config) {
           .hidden_size = model.hidden_size,
           .max_length = model.max_sequence_length(),
           .default_length = std::min<int64_t>(model.max_sequence_length(), 128)};
+}
+
+Subject subject_of(const TrainConfig& config) {
+  switch (config.train_task()) {
+    case TrainTask::kCausalLm:
+      return language_model(config);
+    case TrainTask::kMaskedLm:
+      return masked_language_model(config);
+    case TrainTask::kSequenceClassification:
+      break;
+  }
+  return classifier(config);
 }
 
 void print_run(std::ostream& out, const PlannedRun& run, const std::string& model) {
@@ -81,7 +105,8 @@ void print_step(std::ostream& out, const PlannedRun& run) {
   const double batches = sequences / static_cast<double>(run.batch.sequences);
   const monitor::PackedWork work{.tokens = static_cast<double>(run.batch.tokens) * batches,
                                  .sequences = sequences,
-                                 .squared_lengths = run.batch.squared_lengths * batches};
+                                 .squared_lengths = run.batch.squared_lengths * batches,
+                                 .targets = static_cast<double>(run.batch.targets) * batches};
   out << "an optimizer step\n";
   row("sequences", monitor::count_text(std::llround(sequences)));
   row("tokens", monitor::count_text(std::llround(work.tokens)));
@@ -93,14 +118,23 @@ void print_step(std::ostream& out, const PlannedRun& run) {
   row("MiB of disk a checkpoint", fmt::format("{:.1f}", static_cast<double>(checkpoint_bytes(run)) / (1 << 20)));
 }
 
-models::BatchShape batch_of(const char* flag, int64_t sequences, double length, int64_t longest) {
+// Sequences of a batch, all of which have the mean length.
+struct Sequences {
+  const models::Model& model;
+  double length;
+  int64_t longest;
+};
+
+models::BatchShape batch_of(const char* flag, int64_t sequences, const Sequences& of) {
+  const double length = of.length;
   const double tokens = std::ceil(static_cast<double>(sequences) * length);
   require(tokens <= INT32_MAX, ErrorKind::kUsage, "--{} {}: a batch of {:.0f} tokens is too large", flag, sequences,
           tokens);
   return {.tokens = static_cast<int64_t>(tokens),
           .sequences = sequences,
           .squared_lengths = static_cast<double>(sequences) * length * length,
-          .longest = longest};
+          .longest = of.longest,
+          .targets = sequences * of.model.num_targets(std::llround(length))};
 }
 
 // A run, with what it refers to.
@@ -163,7 +197,7 @@ Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
           "--processes false and ranks that were started as processes contradict each other");
   TrainConfig config = given.train;
   config.given = given.given;
-  Subject subject = config.trains_language_model() ? language_model(config) : classifier(config);
+  Subject subject = subject_of(config);
   training::freeze_parameters(*subject.model, config.training.frozen);
   const int64_t per_machine = ranks_per_machine(given, launched);
   ShardingRequest sharding = apply_sharding_flags(config, {.ranks = {.world = config.ranks, .per_node = per_machine},
@@ -174,11 +208,12 @@ Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
   const int64_t longest = longest_sequence(given, subject);
   const double length = mean_length(given, longest);
   const models::Model& model = *subject.model;
-  const auto micro_batch = [length, longest](const training::TrainingOptions& of) {
-    return batch_of("per_device_train_batch_size", of.per_device_train_batch_size, length, longest);
+  const Sequences sequences{.model = model, .length = length, .longest = longest};
+  const auto micro_batch = [sequences](const training::TrainingOptions& of) {
+    return batch_of("per_device_train_batch_size", of.per_device_train_batch_size, sequences);
   };
-  const auto evaluation_batch = [length, longest](int64_t sequences) {
-    return batch_of("per_device_eval_batch_size", sequences, length, longest);
+  const auto evaluation_batch = [sequences](int64_t count) {
+    return batch_of("per_device_eval_batch_size", count, sequences);
   };
   return {
       .subject = std::move(subject),
@@ -206,14 +241,19 @@ void print_recommendation(std::ostream& out, const PlannedRun& run, const Memory
 }  // namespace
 
 void EstimateConfig::validate() const {
-  const bool is_language_model = train.trains_language_model();
+  const TrainTask task = train.train_task();
   const int sources = static_cast<int>(!train.model_name_or_path.empty()) +
                       static_cast<int>(!train.config_name.empty()) + static_cast<int>(!train.model_type.empty());
   require(sources == 1, ErrorKind::kUsage,
-          "say which model: one of --model_name_or_path, --config_name and, for causal-lm, --model_type");
-  require(is_language_model || (train.model_type.empty() && train.config_overrides.empty()), ErrorKind::kUsage,
-          "--model_type and --config_overrides belong to --task causal-lm");
+          "say which model: one of --model_name_or_path, --config_name and, for language models, --model_type");
+  const bool may_be_new = task != TrainTask::kSequenceClassification;
+  require(may_be_new || (train.model_type.empty() && train.config_overrides.empty()), ErrorKind::kUsage,
+          "--model_type and --config_overrides belong to --task causal-lm and masked-lm");
   require_known_model_type(train);
+  require(task == TrainTask::kMaskedLm || !given.contains("mlm_probability"), ErrorKind::kUsage,
+          "--mlm_probability {} belongs to --task masked-lm", train.mlm_probability);
+  require(train.mlm_probability > 0 && train.mlm_probability <= 1, ErrorKind::kUsage,
+          "--mlm_probability {} is not in (0, 1]", train.mlm_probability);
   require(max_seq_length >= 0, ErrorKind::kUsage, "--max_seq_length {} is negative", max_seq_length);
   require(mean_length >= 0, ErrorKind::kUsage, "--mean_length {} is neither 0 nor a number of tokens", mean_length);
   require(per_device_eval_batch_size >= 0, ErrorKind::kUsage, "--per_device_eval_batch_size {} is negative",

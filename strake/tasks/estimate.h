@@ -14,7 +14,7 @@ namespace strake::tasks {
 // Flags are those of `strake train`, which plans memory the same way for its real data.
 struct EstimateConfig {
   TrainConfig train;
-  int64_t max_seq_length = 0;              // 0: 128, with causal-lm the model's positions, at most 1024
+  int64_t max_seq_length = 0;              // 0: 128, of language models the model's positions, at most 1024
   double mean_length = 0;                  // 0: all sequences have max_seq_length tokens
   int64_t per_device_eval_batch_size = 0;  // 0: nothing is evaluated
   bool processes = false;
@@ -27,13 +27,17 @@ struct EstimateConfig {
   static void visit_fields(Self& self, Visitor&& visit) {
     auto& train = self.train;
     auto& options = train.training;
-    visit("task", train.task, "sequence-classification or causal-lm");
+    visit("task", train.task, "sequence-classification, causal-lm or masked-lm");
     visit("model_name_or_path", train.model_name_or_path, "folder with config.json");
-    visit("model_type", train.model_type, "causal-lm: Transformers' default configuration of this kind: gpt2");
+    visit("model_type", train.model_type,
+          "Transformers' default configuration of this kind: gpt2 for causal-lm, bert, roberta or distilbert for "
+          "masked-lm");
     visit("config_name", train.config_name, "config.json, or a folder with one, instead of a model");
-    visit("config_overrides", train.config_overrides, "causal-lm: changes to the configuration: n_layer=4,n_head=8");
+    visit("config_overrides", train.config_overrides,
+          "language models: changes to the configuration: n_layer=4,n_head=8");
     visit("max_seq_length", self.max_seq_length,
-          "tokens of a sequence; 0: 128, for causal-lm the model's positions, at most 1024");
+          "tokens of a sequence; 0: 128, for language models the model's positions, at most 1024");
+    visit("mlm_probability", train.mlm_probability, "masked-lm: share of the tokens that are predicted");
     visit("mean_length", self.mean_length, "tokens of a sequence on average; 0: all are as long as max_seq_length");
     visit("per_device_train_batch_size", options.per_device_train_batch_size, "sequences of a micro-batch on one rank");
     visit("per_device_eval_batch_size", self.per_device_eval_batch_size,

@@ -7,7 +7,7 @@
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
-#include "strake/tasks/causal_lm_data.h"
+#include "strake/tasks/documents.h"
 #include "strake/tasks/scoring_model.h"
 
 namespace strake::tasks {
@@ -47,7 +47,7 @@ Split open_documents(const EvaluateConfig& config, const TextOptions& text) {
 Documents read(Split& split, const ScoringModel& model, const models::Gpt2Config& config) {
   Documents documents = read_documents(split, {.tokenizer = model.tokenizer,
                                                .text_column = model.text.text_column,
-                                               .block_size = model.text.max_seq_length,
+                                               .pieces = {.block_size = model.text.max_seq_length},
                                                .vocab_size = config.vocab_size,
                                                .workers = available_cores()});
   tell_cut_rows(documents.count_cut, model.text);

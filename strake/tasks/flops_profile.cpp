@@ -23,8 +23,10 @@ double total(const training::BlockFlops& flops) { return flops.forward + flops.b
 
 std::string flops_profile(const models::Model& model, const training::StepReport& step,
                           const integrations::DsFlopsProfiler& options, training::Recomputation recomputation) {
-  const models::BatchShape batch{
-      .tokens = step.tokens, .sequences = step.sequences, .squared_lengths = step.squared_lengths};
+  const models::BatchShape batch{.tokens = step.tokens,
+                                 .sequences = step.sequences,
+                                 .squared_lengths = step.squared_lengths,
+                                 .targets = step.targets};
   const std::vector<training::BlockFlops> blocks = training::block_flops(model, batch, recomputation);
   training::BlockFlops all;
   for (const training::BlockFlops& block : blocks) all.forward += block.forward, all.backward += block.backward;

@@ -230,8 +230,8 @@ double sequences_of_step(const PlannedRun& run) {
   return static_cast<double>(run.batch.sequences * run.options.gradient_accumulation_steps * run.num_ranks);
 }
 
-models::BatchShape largest_batch(const data::TokenDataset& dataset, const training::TrainingOptions& options,
-                                 int64_t num_ranks) {
+models::BatchShape largest_batch(const models::Model& model, const data::TokenDataset& dataset,
+                                 const training::TrainingOptions& options, int64_t num_ranks) {
   constexpr int64_t kMostSequences = 2'000'000;  // of more than an epoch: about a second
   const data::BatchPlan plan(dataset.offsets(), training::batch_options(options));
   const int64_t steps = training::total_steps(options, dataset, num_ranks);
@@ -242,12 +242,13 @@ models::BatchShape largest_batch(const data::TokenDataset& dataset, const traini
   for (int64_t step = 0; step < steps && (cursor.epoch == 0 || sequences < kMostSequences); ++step) {
     const data::GlobalStep global = plan.next_step(cursor, num_ranks * options.gradient_accumulation_steps);
     for (const data::MicroBatch& batch : global.micro_batches) {
-      int64_t tokens = 0;
+      models::BatchShape shape{.sequences = std::ssize(batch)};
       for (const int64_t i : batch) {
-        tokens += dataset.length(i);
+        shape.tokens += dataset.length(i);
+        shape.targets += model.num_targets(dataset.length(i));
         longest = std::max<int64_t>(longest, dataset.length(i));
       }
-      if (tokens > largest.tokens) largest = {.tokens = tokens, .sequences = static_cast<int64_t>(batch.size())};
+      if (shape.tokens > largest.tokens) largest = shape;
     }
     sequences += global.num_sequences();
     cursor = global.next;

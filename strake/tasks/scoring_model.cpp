@@ -9,7 +9,7 @@
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
-#include "strake/tasks/causal_lm_data.h"
+#include "strake/tasks/causal_lm_config.h"
 #include "strake/tensors/compute_threads.h"
 
 namespace strake::tasks {

@@ -36,7 +36,15 @@ namespace {
 namespace fs = std::filesystem;
 
 std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
-  return config.trains_language_model() ? make_causal_lm_job(config, workers) : make_classifier_job(config, workers);
+  switch (config.train_task()) {
+    case TrainTask::kCausalLm:
+      return make_causal_lm_job(config, workers);
+    case TrainTask::kMaskedLm:
+      return make_masked_lm_job(config, workers);
+    case TrainTask::kSequenceClassification:
+      break;
+  }
+  return make_classifier_job(config, workers);
 }
 
 // What the schedule finds wrong once the number of steps is known.
@@ -155,10 +163,10 @@ MemoryLimits memory_limits(const TrainConfig& config, const Launch& launch) {
 void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& launch,
                   const ShardingRequest& sharding) {
   const auto micro_batch = [&](const training::TrainingOptions& options) {
-    return largest_batch(job.train_data(), options, launch.num_ranks);
+    return largest_batch(job.model(), job.train_data(), options, launch.num_ranks);
   };
   const auto evaluation_batch = [&](int64_t sequences) {
-    return training::largest_evaluation_batch(job.evaluation_data(), sequences);
+    return training::largest_evaluation_batch(job.model(), job.evaluation_data(), sequences);
   };
   PlannedRun run{.model = job.model(),
                  .options = config.training,

@@ -14,8 +14,10 @@
 
 namespace strake::tasks {
 
-// Fine-tunes a sequence classifier (or regressor), or trains a causal language model. Names, meaning and defaults as in
-// Hugging Face's example scripts (run_classification.py, run_clm.py) and TrainingArguments.
+enum class TrainTask { kSequenceClassification, kCausalLm, kMaskedLm };
+
+// Fine-tunes a sequence classifier (or regressor), or trains a causal or masked language model. Names, meaning and
+// defaults as in Hugging Face's example scripts (run_classification.py, run_clm.py, run_mlm.py) and TrainingArguments.
 struct TrainConfig {
   std::string task = "sequence-classification";
   std::string model_name_or_path;
@@ -30,6 +32,7 @@ struct TrainConfig {
   int64_t validation_split_percentage = 0;  // of the training data; 0: none
   TextOptions text{.label_column = "label"};
   int64_t block_size = 0;  // 0: as many as the model has positions, at most 1024
+  double mlm_probability = 0.15;
   std::string problem_type;
   std::string output_dir;
   bool overwrite_output_dir = false;
@@ -55,30 +58,34 @@ struct TrainConfig {
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit("task", self.task, "sequence-classification or causal-lm");
+    visit("task", self.task, "sequence-classification, causal-lm or masked-lm");
     visit("model_name_or_path", self.model_name_or_path, "folder with config.json and model.safetensors");
     visit("tokenizer_name", self.tokenizer_name, "tokenizer folder or file, if not in the model's folder");
-    visit("model_type", self.model_type, "causal-lm: train a new model of this kind from scratch: gpt2");
-    visit("config_name", self.config_name, "causal-lm: train a new model of this config.json (or folder with one)");
+    visit("model_type", self.model_type,
+          "train a new model of this kind from scratch: gpt2 for causal-lm, bert, roberta or distilbert for masked-lm");
+    visit("config_name", self.config_name,
+          "causal-lm, masked-lm: train a new model of this config.json (or folder with one)");
     visit("config_overrides", self.config_overrides, "changes to the new model's configuration: n_layer=4,n_head=8");
     visit("train_file", self.train_file,
-          "text (Parquet, CSV, TSV, JSONL; for causal-lm also .txt; all but Parquet also as .gz, .bz2 or .zst), with "
-          "labels "
-          "for classification; or token Parquet");
+          "text (Parquet, CSV, TSV, JSONL; for language models also .txt; all but Parquet also as .gz, .bz2 or .zst), "
+          "with labels for classification; or token Parquet");
     visit("validation_file", self.validation_file, "the same, for evaluation");
     visit("max_train_samples", self.max_train_samples,
-          "train on the first so many rows, for causal-lm pieces, of the files; 0: all");
+          "train on the first so many rows, for language models pieces, of the files; 0: all");
     visit("max_eval_samples", self.max_eval_samples, "evaluate on the first so many; 0: all");
     visit("validation_split_percentage", self.validation_split_percentage,
-          "causal-lm: without a validation_file evaluate on the first documents of the train_file, which are not "
-          "trained on then; 0: off");
+          "language models: without a validation_file evaluate on the first documents of the train_file, which are "
+          "not trained on then; 0: off");
     visit("text_column", self.text.text_column, "column with the text");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
     visit("label_column", self.text.label_column, "column with the label");
     visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
-    visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
+    visit("max_seq_length", self.text.max_seq_length,
+          "tokens after which a text is cut, special ones included; for masked-lm into pieces, by default of the "
+          "model's positions, at most 1024");
     visit("block_size", self.block_size,
           "causal-lm: tokens of a piece into which longer texts are cut; 0: the model's positions, at most 1024");
+    visit("mlm_probability", self.mlm_probability, "masked-lm: share of the tokens that are predicted");
     visit("problem_type", self.problem_type,
           "single_label_classification, multi_label_classification or regression; by default from the labels");
     visit("ignore_mismatched_sizes", self.ignore_mismatched_sizes,
@@ -110,13 +117,15 @@ struct TrainConfig {
   models::PlannedDevice planned_device() const {
     return trains_on_gpus() ? models::PlannedDevice::kGpu : models::PlannedDevice::kProcessor;
   }
-  // Error (kUsage) for an unknown task.
-  bool trains_language_model() const;
+  // Error (kUsage) for an unknown one.
+  TrainTask train_task() const;
   bool has_evaluation_data() const { return !validation_file.empty() || validation_split_percentage > 0; }
 
  private:
   void validate_classifier() const;
   void validate_language_model() const;
+  void validate_causal_lm() const;
+  void validate_masked_lm() const;
 };
 
 // Errors (kUsage) naming the flag, --ranks and --model_type.

@@ -1,8 +1,7 @@
-#include "strake/core/error.h"
-#include "strake/core/log.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/tasks/causal_lm_config.h"
-#include "strake/tasks/causal_lm_data.h"
+#include "strake/tasks/documents.h"
+#include "strake/tasks/new_model_config.h"
 #include "strake/tasks/train_job.h"
 
 namespace strake::tasks {
@@ -14,31 +13,20 @@ struct CausalLmSetup {
   int64_t block_size = 0;
 };
 
-// The embeddings of a new model are to have a row for each token that the tokenizer may give later.
-void require_vocabulary_of(int64_t num_tokens, int64_t vocab_size, const TrainConfig& config) {
-  if (num_tokens <= vocab_size) return;
-  require(!config.model_name_or_path.empty(), ErrorKind::kConfig,
-          "the new model's vocab_size {} is less than the {} tokens of {}: --config_overrides vocab_size={} or more",
-          vocab_size, num_tokens, config.tokenizer_name, num_tokens);
-  log::warning(
-      "{} has embeddings for {} tokens, and its tokenizer {} different ones: texts with the others are refused",
-      config.model_name_or_path, vocab_size, num_tokens);
-}
-
 CausalLmSetup load_causal_lm_setup(const TrainConfig& config, int workers) {
   CausalLmSetup setup{.model_config = read_causal_lm_config(config), .inputs = {.tokenizer = load_tokenizer(config)}};
   setup.block_size = choose_block_size(config.block_size, setup.model_config);
   require_known_metric(config.training, "language models", {"perplexity"});
   require_flags_of_text(config);
-  require_vocabulary_of(setup.inputs.tokenizer->vocab_size(), setup.model_config.vocab_size, config);
+  require_vocabulary_of(*setup.inputs.tokenizer, setup.model_config.vocab_size, config);
   if (config.model_name_or_path.empty()) {
-    take_special_ids(setup.model_config, *setup.inputs.tokenizer, config.config_overrides);
+    take_special_ids(setup.model_config.document, *setup.inputs.tokenizer, config.config_overrides);
   }
   const TextOptions text{.text_column = config.text.text_column, .encoding = config.text.encoding};
   Splits splits = open_splits(config, text);
   const DocumentReading how{.tokenizer = setup.inputs.tokenizer,
                             .text_column = text.text_column,
-                            .block_size = setup.block_size,
+                            .pieces = {.block_size = setup.block_size},
                             .vocab_size = setup.model_config.vocab_size,
                             .workers = workers};
   setup.inputs.train = read_documents(splits.train, how).pieces;

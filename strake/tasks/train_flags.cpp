@@ -3,7 +3,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
-#include "strake/tasks/causal_lm_config.h"
+#include "strake/models/encoder/family.h"
 #include "strake/tasks/run_folder.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tasks/trackers.h"
@@ -26,8 +26,15 @@ void require_known_ranks(const TrainConfig& config) {
 }
 
 void require_known_model_type(const TrainConfig& config) {
-  require(config.model_type.empty() || config.model_type == "gpt2", ErrorKind::kUsage,
-          "--model_type {}: only gpt2 is there", config.model_type);
+  if (config.model_type.empty()) return;
+  std::vector<std::string> known{"gpt2"};
+  if (config.train_task() == TrainTask::kMaskedLm) {
+    known.clear();
+    for (const models::EncoderFamily& family : models::encoder_families()) known.emplace_back(family.model_type);
+  }
+  require(std::ranges::find(known, config.model_type) != known.end(), ErrorKind::kUsage,
+          "--model_type {}: --task {} has {}{}", printable(config.model_type), config.task, fmt::join(known, ", "),
+          did_you_mean(config.model_type, known));
 }
 
 bool TrainConfig::trains_on_gpus() const {
@@ -35,14 +42,17 @@ bool TrainConfig::trains_on_gpus() const {
   return device == "cuda";
 }
 
-bool TrainConfig::trains_language_model() const {
-  require(task == "sequence-classification" || task == kCausalLm, ErrorKind::kUsage,
-          "--task {} is neither sequence-classification nor causal-lm", task);
-  return task == kCausalLm;
+TrainTask TrainConfig::train_task() const {
+  if (task == "sequence-classification") return TrainTask::kSequenceClassification;
+  if (task == "causal-lm") return TrainTask::kCausalLm;
+  require(task == "masked-lm", ErrorKind::kUsage,
+          "--task {} is none of sequence-classification, causal-lm and masked-lm", printable(task));
+  return TrainTask::kMaskedLm;
 }
 
 void TrainConfig::validate() const {
-  trains_language_model() ? validate_language_model() : validate_classifier();
+  const bool is_classifier = train_task() == TrainTask::kSequenceClassification;
+  is_classifier ? validate_classifier() : validate_language_model();
   require(!train_file.empty(), ErrorKind::kUsage, "--train_file names no file");
   require(!output_dir.empty(), ErrorKind::kUsage, "--output_dir names no folder");
   require_known_ranks(*this);
@@ -54,9 +64,9 @@ void TrainConfig::validate() const {
           "--{} and --eval_strategy {} contradict each other: {}",
           validation_file.empty() && has_evaluation_data() ? "validation_split_percentage" : "validation_file",
           training.eval_strategy,
-          has_evaluation_data()     ? "say steps or epoch, or leave it out"
-          : trains_language_model() ? "evaluation needs that file, or --validation_split_percentage"
-                                    : "evaluation needs a file");
+          has_evaluation_data() ? "say steps or epoch, or leave it out"
+          : is_classifier       ? "evaluation needs a file"
+                                : "evaluation needs that file, or --validation_split_percentage");
   for (const auto& [flag, value] :
        {std::pair("max_train_samples", max_train_samples), std::pair("max_eval_samples", max_eval_samples)}) {
     require(value >= 0, ErrorKind::kUsage, "--{} {} is negative", flag, value);
@@ -77,35 +87,35 @@ void TrainConfig::validate_classifier() const {
   require(!model_name_or_path.empty(), ErrorKind::kUsage, "--model_name_or_path names no folder");
   require(!text.label_column.empty(), ErrorKind::kUsage, "--label_column is empty");
   text.validate();
-  const auto refuse = [](const auto& value, const auto& unset, const char* flag) {
-    require(value == unset, ErrorKind::kUsage, "--{} {} belongs to --task causal-lm", flag, value);
+  const auto refuse = [](const auto& value, const auto& unset, const char* flag, const char* task) {
+    require(value == unset, ErrorKind::kUsage, "--{} {} belongs to --task {}", flag, value, task);
   };
-  refuse(block_size, 0, "block_size");
-  refuse(validation_split_percentage, 0, "validation_split_percentage");
-  refuse(model_type, "", "model_type");
-  refuse(config_name, "", "config_name");
-  refuse(config_overrides, "", "config_overrides");
+  constexpr const char* kLanguageModels = "causal-lm and masked-lm";
+  refuse(block_size, 0, "block_size", "causal-lm");
+  require(!given.contains("mlm_probability"), ErrorKind::kUsage, "--mlm_probability {} belongs to --task masked-lm",
+          mlm_probability);
+  refuse(validation_split_percentage, 0, "validation_split_percentage", kLanguageModels);
+  refuse(model_type, "", "model_type", kLanguageModels);
+  refuse(config_name, "", "config_name", kLanguageModels);
+  refuse(config_overrides, "", "config_overrides", kLanguageModels);
   parse_problem_type_flag(problem_type);
 }
 
 void TrainConfig::validate_language_model() const {
   const TrainConfig defaults;
-  const auto refuse = [](const auto& value, const auto& unset, const char* flag) {
-    require(value == unset, ErrorKind::kUsage, "--{} {} does not belong to --task causal-lm", flag, value);
+  const auto refuse = [this](const auto& value, const auto& unset, const char* flag) {
+    require(value == unset, ErrorKind::kUsage, "--{} {} does not belong to --task {}", flag, value, task);
   };
   refuse(text.text_pair_column, "", "text_pair_column");
   refuse(text.label_column, defaults.text.label_column, "label_column");
   refuse(problem_type, "", "problem_type");
   refuse(ignore_mismatched_sizes, false, "ignore_mismatched_sizes");
-  require(text.max_seq_length == defaults.text.max_seq_length && !given.contains("max_seq_length"), ErrorKind::kUsage,
-          "--max_seq_length {}: with --task causal-lm it is --block_size, and longer documents are cut into pieces",
-          text.max_seq_length);
-  require(block_size == 0 || block_size >= 2, ErrorKind::kUsage,
-          "--block_size {} is neither 0 nor at least 2: a single token predicts nothing", block_size);
+  train_task() == TrainTask::kMaskedLm ? validate_masked_lm() : validate_causal_lm();
   const bool from_scratch = !model_type.empty() || !config_name.empty();
   require(from_scratch != !model_name_or_path.empty(), ErrorKind::kUsage,
-          "--task causal-lm needs either --model_name_or_path, to go on training, or --model_type or --config_name, to "
-          "train from scratch");
+          "--task {} needs either --model_name_or_path, to go on training, or --model_type or --config_name, to train "
+          "from scratch",
+          task);
   require(model_type.empty() || config_name.empty(), ErrorKind::kUsage,
           "--model_type {} and --config_name {} contradict each other", model_type, config_name);
   require_known_model_type(*this);
@@ -114,6 +124,27 @@ void TrainConfig::validate_language_model() const {
           model_name_or_path);
   require(!from_scratch || !tokenizer_name.empty(), ErrorKind::kUsage,
           "--tokenizer_name names no folder, which a model from scratch needs");
+}
+
+void TrainConfig::validate_causal_lm() const {
+  require(!given.contains("max_seq_length"), ErrorKind::kUsage,
+          "--max_seq_length {}: with --task causal-lm it is --block_size, and longer documents are cut into pieces",
+          text.max_seq_length);
+  require(block_size == 0 || block_size >= 2, ErrorKind::kUsage,
+          "--block_size {} is neither 0 nor at least 2: a single token predicts nothing", block_size);
+  require(!given.contains("mlm_probability"), ErrorKind::kUsage, "--mlm_probability {} belongs to --task masked-lm",
+          mlm_probability);
+}
+
+void TrainConfig::validate_masked_lm() const {
+  require(block_size == 0, ErrorKind::kUsage, "--block_size {}: with --task masked-lm it is --max_seq_length",
+          block_size);
+  constexpr int64_t kLeastLength = 3;  // two special tokens and one of the text
+  require(text.max_seq_length >= kLeastLength, ErrorKind::kUsage,
+          "--max_seq_length {}: with --task masked-lm a piece has at least {} tokens, of which two are special",
+          text.max_seq_length, kLeastLength);
+  require(mlm_probability > 0 && mlm_probability <= 1, ErrorKind::kUsage, "--mlm_probability {} is not in (0, 1]",
+          mlm_probability);
 }
 
 std::vector<std::string> flags_without_effect(const TrainConfig& config) {

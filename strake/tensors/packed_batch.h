@@ -16,6 +16,10 @@ struct PackedBatch {
   at::Tensor offsets;         // int32 [S + 1], first token of each sequence, then T
   at::Tensor labels;          // int64 [S] class ids, or float [S] or [S, num_labels]; undefined when there are none
 
+  // Of a masked language model (models/encoder/token_masking.h), undefined of others; in memory of the host.
+  at::Tensor masked;   // int64 [N], places of the tokens that are predicted, in order
+  at::Tensor targets;  // int32 [N], their ids; input_ids may have others there
+
   // Of a batch on a GPU, or one that was filled up: the one it was made from, on the host and as it was.
   std::shared_ptr<const PackedBatch> host = nullptr;
   const PackedBatch& on_host() const { return host ? *host : *this; }

@@ -116,7 +116,7 @@ void for_each_output(const EvaluationRequest& request, const Use& use) {
       source.pass();
       continue;
     }
-    tensors::PackedBatch batch = data::collate(request.dataset, batches[own]);
+    tensors::PackedBatch batch = request.model.prepared(data::collate(request.dataset, batches[own]), std::nullopt);
     if (request.batch.fill == BatchLimit::Fill::kToTokens) batch = tensors::filled_up(batch, request.batch.tokens);
     batch = tensors::to_device(std::move(batch), request.parameters.device());
     use(batches[own], models::forward(request.model, source, batch).to(at::kCPU, at::kFloat).contiguous());
@@ -125,10 +125,14 @@ void for_each_output(const EvaluationRequest& request, const Use& use) {
 
 }  // namespace
 
-models::BatchShape largest_evaluation_batch(const data::TokenDataset& dataset, int64_t batch_size) {
+models::BatchShape largest_evaluation_batch(const models::Model& model, const data::TokenDataset& dataset,
+                                            int64_t batch_size) {
   const std::vector<int64_t> indices = indices_by_length(dataset);
   models::BatchShape batch{.sequences = std::min(batch_size, dataset.size())};
-  for (int64_t i = 0; i < batch.sequences; ++i) batch.tokens += dataset.length(indices[static_cast<size_t>(i)]);
+  for (const int64_t i : std::span(indices).first(static_cast<size_t>(batch.sequences))) {
+    batch.tokens += dataset.length(i);
+    batch.targets += model.num_targets(dataset.length(i));
+  }
   if (batch.sequences > 0) batch.longest = dataset.length(indices.front());
   return batch;
 }

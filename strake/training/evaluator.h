@@ -63,7 +63,8 @@ using SequenceNllUse = std::function<void(int64_t sequence, std::span<const floa
 void for_each_sequence_nll(const EvaluationRequest& request, const SequenceNllUse& use);
 
 // The batch with most tokens that such an evaluation computes.
-models::BatchShape largest_evaluation_batch(const data::TokenDataset& dataset, int64_t batch_size);
+models::BatchShape largest_evaluation_batch(const models::Model& model, const data::TokenDataset& dataset,
+                                            int64_t batch_size);
 
 // Metrics of logits against the dataset's labels: those of the model's problem. Where a text may have several labels,
 // it is given those with logits above 0.

@@ -27,6 +27,7 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
   if (parts_) parts_.emplace();
   part_began_ = start;
   const auto num_micro_batches = static_cast<int64_t>(global.micro_batches.size());
+  const PhiloxKey key = philox_key(options_.seed, static_cast<uint64_t>(plan.number));
   int64_t num_targets = 0;
   int64_t num_tokens = 0;
   double squared_lengths = 0;
@@ -45,9 +46,11 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
     reducer_.begin_micro_step(k, static_cast<int>(contributors));
     const auto share = global.share(comm_.rank(), comm_.size(), static_cast<int>(k));
     std::optional<tensors::PackedBatch> batch;
-    if (!share.empty()) batch = tensors::to_device(data::collate(dataset, share), parameters_.device());
+    if (!share.empty()) {
+      batch = tensors::to_device(model_.prepared(data::collate(dataset, share), key), parameters_.device());
+    }
     // A last block that takes its gradient at once knows the divisor only, so the scale is part of it.
-    losses[k] = forward_backward(batch, plan.number, static_cast<double>(num_targets) / plan.loss_scale);
+    losses[k] = forward_backward(batch, key, static_cast<double>(num_targets) / plan.loss_scale);
   }
   reducer_.finish();
   end_part(&StepParts::reduction);
@@ -57,7 +60,8 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
                     .learning_rate = plan.learning_rate,
                     .sequences = global.num_sequences(),
                     .tokens = num_tokens,
-                    .squared_lengths = squared_lengths};
+                    .squared_lengths = squared_lengths,
+                    .targets = num_targets};
   // GPUs are waited for here, when they have been given all the work.
   report.gradient_norm = plain_nan(parameters_.gradient_norm() / plan.loss_scale);
   gather_losses(losses, report);
@@ -88,15 +92,14 @@ void Stepper::release_buffers() {
   return_freed_memory();
 }
 
-at::Tensor Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor) {
+at::Tensor Stepper::forward_backward(const std::optional<tensors::PackedBatch>& batch, const PhiloxKey& key,
+                                     double divisor) {
   const auto blocks = model_.blocks();
   const size_t last = blocks.size() - 1;
   const size_t first = model_.first_trained_block();  // backward ends there
   const ShardedParameters::Sinks sinks = [this](size_t i) { return &reducer_.sink(i); };
   const tensors::PackedBatch nothing;
-  const models::StepContext context{.batch = batch ? *batch : nothing,
-                                    .dropout_key = philox_key(options_.seed, static_cast<uint64_t>(step)),
-                                    .loss_divisor = divisor};
+  const models::StepContext context{.batch = batch ? *batch : nothing, .dropout_key = key, .loss_divisor = divisor};
   Tape tape;
   at::Tensor activations;
   for (size_t i = 0; i <= last; ++i) {

@@ -44,6 +44,7 @@ struct StepReport {
   int64_t sequences = 0;       // of all ranks
   int64_t tokens = 0;          // of all ranks
   double squared_lengths = 0;  // of all ranks: PackedWork::squared_lengths
+  int64_t targets = 0;         // of all ranks: what the loss is the mean of
   double seconds = 0;
   bool ends_run = false;                          // some rank was asked to end
   bool is_saving = false;                         // some rank still writes its part of a checkpoint
@@ -77,7 +78,7 @@ class Stepper {
  private:
   // Loss of this rank's micro-batch, scaled as its gradients, which are on their way to the sum. Without a batch
   // undefined: the rank only takes its part in the collectives.
-  at::Tensor forward_backward(const std::optional<tensors::PackedBatch>& batch, int64_t step, double divisor);
+  at::Tensor forward_backward(const std::optional<tensors::PackedBatch>& batch, const PhiloxKey& key, double divisor);
   // Clips and updates. Error (kNumeric) as run().
   void update(const StepPlan& plan, const StepReport& report);
   // Adds the time since the part before to this one.

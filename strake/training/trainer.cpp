@@ -140,7 +140,8 @@ void Trainer::take_step() {
   state_.cursor = global.next;
   state_.flops += inputs_.training_flops({.tokens = static_cast<double>(step.tokens),
                                           .sequences = static_cast<double>(step.sequences),
-                                          .squared_lengths = step.squared_lengths});
+                                          .squared_lengths = step.squared_lengths,
+                                          .targets = static_cast<double>(step.targets)});
   if (scaler_) update_loss_scale(step);
   const bool is_saved = after_step(step, epoch_ended);
   if (!step.ends_run || state_.step == total_steps_ || stop_) return;

@@ -44,13 +44,14 @@ std::vector<BlockFlops> block_flops(const models::Model& model, const models::Ba
   return flops;
 }
 
-// All products are linear in tokens, sequences and squared lengths. Sequences have at least one token.
+// All products are linear in tokens, sequences, squared lengths and targets. Sequences have at least one token.
 TrainingFlops::TrainingFlops(const models::Model& model, Recomputation recomputation) {
   const auto of = [&](const models::BatchShape& batch) { return step_flops(model, batch, recomputation); };
   const double least = of({.tokens = 1, .sequences = 1});
   per_token_ = of({.tokens = 2, .sequences = 1}) - least;
   per_pair_ = of({.tokens = 1, .sequences = 1, .squared_lengths = 1}) - least;
   per_sequence_ = least - per_token_;
+  per_target_ = of({.tokens = 1, .sequences = 1, .targets = 1}) - least;
 }
 
 }  // namespace strake::training

@@ -31,13 +31,15 @@ class TrainingFlops {
   // Goes through the model once; what is trained must not change afterwards.
   explicit TrainingFlops(const models::Model& model, Recomputation recomputation = Recomputation::kNotCounted);
   double operator()(const monitor::PackedWork& work) const {
-    return per_token_ * work.tokens + per_sequence_ * work.sequences + per_pair_ * work.squared_lengths;
+    return per_token_ * work.tokens + per_sequence_ * work.sequences + per_pair_ * work.squared_lengths +
+           per_target_ * work.targets;
   }
 
  private:
   double per_token_ = 0;
   double per_sequence_ = 0;
-  double per_pair_ = 0;  // of tokens of a sequence
+  double per_pair_ = 0;    // of tokens of a sequence
+  double per_target_ = 0;  // where they are not what the tokens say
 };
 
 }  // namespace strake::training

@@ -124,7 +124,7 @@ def test_a_run_is_not_resumed_with_another_configuration(folder, tmp_path):
         ({"problem_type": "regression"}, "--problem_type regression does not belong"),
         ({"model_type": "gpt2"}, "either --model_name_or_path"),
         ({"model_name_or_path": None}, "either --model_name_or_path"),
-        ({"model_name_or_path": None, "model_type": "llama"}, "only gpt2 is there"),
+        ({"model_name_or_path": None, "model_type": "llama"}, "--task causal-lm has gpt2"),
         ({"model_name_or_path": None, "model_type": "gpt2"}, "--tokenizer_name"),
         ({"config_overrides": "n_layer=1"}, "--config_overrides n_layer=1 would contradict the weights"),
         ({"task": "sequence-classification"}, "--block_size 32 belongs to --task causal-lm"),

@@ -33,6 +33,17 @@ EncoderNames bert_names(const char* prefix) {
           .output_norm = "encoder.layer.{}.output.LayerNorm"};
 }
 
-EncoderFamily bert_family() { return {"bert", "BertForSequenceClassification", bert_names("bert."), &bert_head}; }
+EncoderFamily bert_family() {
+  return {.model_type = "bert",
+          .architecture = "BertForSequenceClassification",
+          .names = bert_names("bert."),
+          .classification_head = &bert_head,
+          .masked_head = {.architecture = "BertForMaskedLM",
+                          .dense = "cls.predictions.transform.dense",
+                          .norm = "cls.predictions.transform.LayerNorm",
+                          .decoder = "cls.predictions.decoder",
+                          .bias = "cls.predictions.bias",
+                          .untied_bias = "cls.predictions.decoder.bias"}};
+}
 
 }  // namespace strake::models

@@ -32,7 +32,16 @@ std::unique_ptr<Block> distilbert_head(const EncoderConfig& config, uint32_t fir
 }  // namespace
 
 EncoderFamily distilbert_family() {
-  return {"distilbert", "DistilBertForSequenceClassification", kNames, &distilbert_head};
+  return {.model_type = "distilbert",
+          .architecture = "DistilBertForSequenceClassification",
+          .names = kNames,
+          .classification_head = &distilbert_head,
+          .masked_head = {.architecture = "DistilBertForMaskedLM",
+                          .dense = "vocab_transform",
+                          .norm = "vocab_layer_norm",
+                          .decoder = "vocab_projector",
+                          .bias = "vocab_projector.bias",
+                          .untied_bias = nullptr}};
 }
 
 }  // namespace strake::models

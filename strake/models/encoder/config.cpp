@@ -66,6 +66,7 @@ void read_regularisation(EncoderConfig& config, const ConfigKeys& keys, const st
       probability(json, keys.classifier_dropout, distilbert ? 0.2 : config.hidden_dropout, source);
   config.layer_norm_eps = distilbert ? 1e-12 : norm_epsilon(json, "layer_norm_eps", 1e-12, source);
   config.initializer_range = initializer_range(json, source);
+  config.tie_word_embeddings = get_or<bool>(json, "tie_word_embeddings", true, source);
 }
 
 std::optional<ProblemType> parse_problem_type(const std::string& name, const std::string& source) {
@@ -139,9 +140,13 @@ void EncoderConfig::set_labels(std::vector<std::string> names, std::optional<Pro
 }
 
 EncoderConfig read_encoder_config(const std::filesystem::path& folder) {
-  const std::string source = (folder / "config.json").string();
+  const std::filesystem::path file = folder / "config.json";
+  return parse_encoder_config(read_json(file, kMaxConfigBytes), file.string());
+}
+
+EncoderConfig parse_encoder_config(const Json& document, const std::string& source) {
   EncoderConfig config;
-  config.document = read_json(folder / "config.json", kMaxConfigBytes);
+  config.document = document;
   require(config.document.is_object(), ErrorKind::kConfig, "{}: not an object", source);
   config.model_type = get_required<std::string>(config.document, "model_type", source);
   find_family(config.model_type, source);

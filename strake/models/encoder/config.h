@@ -40,6 +40,7 @@ struct EncoderConfig {
   double classifier_dropout = 0;
   double layer_norm_eps = 1e-12;
   double initializer_range = 0.02;
+  bool tie_word_embeddings = true;  // of a masked language model: its output projection is the word embedding
 
   std::vector<std::string> labels;  // id2label in order of id
   std::optional<ProblemType> problem_type;
@@ -57,6 +58,8 @@ struct EncoderConfig {
   // The id of a label, or nothing.
 };
 
+// Checks a configuration; `source` is named in errors (kConfig).
+EncoderConfig parse_encoder_config(const Json& document, const std::string& source);
 // Reads `folder`/config.json. Errors are kConfig and name the file and key.
 EncoderConfig read_encoder_config(const std::filesystem::path& folder);
 

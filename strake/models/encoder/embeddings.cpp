@@ -21,7 +21,8 @@ void PositionRule::write_rows(std::span<const int32_t> ids, int32_t* rows) const
   for (const int32_t id : ids) *rows++ = counts_from_padding_ && id == padding ? padding : next++;
 }
 
-EmbeddingsBlock::EmbeddingsBlock(const EncoderConfig& config, const EncoderNames& names, uint32_t first_site)
+EmbeddingsBlock::EmbeddingsBlock(const EncoderConfig& config, const EncoderNames& names, uint32_t first_site,
+                                 const std::string& word_copy)
     : Block("embeddings"),
       positions_(config),
       layer_norm_eps_(config.layer_norm_eps),
@@ -29,7 +30,8 @@ EmbeddingsBlock::EmbeddingsBlock(const EncoderConfig& config, const EncoderNames
       site_(first_site),
       word_(add({.name = "embeddings.word",
                  .shape = {config.vocab_size, config.hidden_size},
-                 .checkpoint_names = {in_checkpoint(names, names.word_embeddings, ".weight")}})),
+                 .checkpoint_names = {in_checkpoint(names, names.word_embeddings, ".weight")},
+                 .checkpoint_copy = word_copy})),
       position_(add({.name = "embeddings.position",
                      .shape = {config.max_position_embeddings, config.hidden_size},
                      .checkpoint_names = {in_checkpoint(names, names.position_embeddings, ".weight")}})),

@@ -22,7 +22,11 @@ class PositionRule {
 // Word + position (+ token type) embeddings, layer norm, dropout: [T] -> [T, hidden_size].
 class EmbeddingsBlock final : public Block {
  public:
-  EmbeddingsBlock(const EncoderConfig& config, const EncoderNames& names, uint32_t first_site);
+  static constexpr size_t kWord = 0;  // in parameters(): what a tied head uses too
+
+  // `word_copy`: a second name of the word embeddings in checkpoints, where a head is tied to them.
+  EmbeddingsBlock(const EncoderConfig& config, const EncoderNames& names, uint32_t first_site,
+                  const std::string& word_copy = "");
 
   at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
   PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;

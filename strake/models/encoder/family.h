@@ -7,6 +7,7 @@
 
 #include "strake/models/block.h"
 #include "strake/models/encoder/config.h"
+#include "strake/models/encoder/masked_head.h"
 
 namespace strake::models {
 
@@ -34,6 +35,7 @@ struct EncoderFamily {
   const char* architecture;  // Transformers' class of the classifier
   EncoderNames names;
   HeadBuilder classification_head;
+  MaskedHeadNames masked_head;
 };
 
 // All families; a new one is one entry here and one file.

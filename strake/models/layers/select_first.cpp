@@ -26,13 +26,17 @@ tensors::PackedBatch first_tokens(const tensors::PackedBatch& batch) {
 }
 
 PlannedTensor select_first(PlannedGraph& graph, const PlannedTensor& hidden) {
-  PlannedTensor first = graph.empty(graph.batch().sequences, hidden.columns);
+  return select_rows(graph, hidden, graph.batch().sequences);
+}
+
+PlannedTensor select_rows(PlannedGraph& graph, const PlannedTensor& hidden, int64_t count) {
+  PlannedTensor selected = graph.empty(count, hidden.columns);
   graph.attach(
-      {&first}, {hidden}, {},
+      {&selected}, {hidden}, {},
       [&graph, rows = hidden.rows](PlannedGraph::Saved&, const PlannedGraph::Saved& gradients) -> PlannedGraph::Saved {
         return {graph.empty(rows, gradients[0].columns)};
       });
-  return first;
+  return selected;
 }
 
 }  // namespace strake::models::layers

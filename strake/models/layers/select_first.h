@@ -10,7 +10,8 @@ at::Tensor select_first(const at::Tensor& hidden, const tensors::PackedBatch& ba
 // These tokens as sequences of one token: for what comes behind select_first.
 tensors::PackedBatch first_tokens(const tensors::PackedBatch& batch);
 
-// Its plan.
+// Its plan, and that of any `count` rows.
 PlannedTensor select_first(PlannedGraph& graph, const PlannedTensor& hidden);
+PlannedTensor select_rows(PlannedGraph& graph, const PlannedTensor& hidden, int64_t count);
 
 }  // namespace strake::models::layers

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "strake/core/error.h"
+#include "strake/kernels/column_sum.h"
 #include "strake/kernels/cross_entropy.h"
 #include "strake/models/layers/node.h"
 #include "strake/models/layers/planned_products.h"
@@ -28,7 +30,7 @@ int64_t rows_of(int64_t predictions, int64_t tokens, bool is_filled) { return is
 // What is predicted, and from which tokens; on the batch's device.
 struct Predictions {
   int64_t count;            // N
-  at::Tensor rows;          // int64 [N or more]: the token before; any token behind the N
+  at::Tensor rows;          // int64 [N or more]: the token before; any token behind the N. Undefined: all, in order
   at::Tensor targets;       // int32 [N]
   at::Tensor host_targets;  // the same in memory of the host
 };
@@ -65,12 +67,20 @@ struct TokenNllNode final : torch::autograd::Node {
     } else if (is_trained(weight)) {
       weight.sink->add_target(weight.index, std::nullopt);  // sequences of one token predict nothing
     }
-    if (!state_gradient.defined()) return {at::Tensor()};
+    if (bias_gradient.defined()) {
+      bias.sink->accept(bias.index, bias_gradient);
+      bias_gradient.reset();
+    } else if (is_trained(bias)) {
+      bias.sink->add_target(bias.index, std::nullopt);
+    }
+    if (!state_gradient.defined() || !rows.defined()) return {state_gradient};
     at::Tensor dhidden = at::zeros({num_tokens, state_gradient.size(1)}, state_gradient.options());
     dhidden.index_copy_(0, rows, state_gradient.narrow(0, 0, rows.numel()));
     return {dhidden};
   }
-  void release_variables() override { weight_gradient.reset(), state_gradient.reset(), rows.reset(); }
+  void release_variables() override {
+    weight_gradient.reset(), bias_gradient.reset(), state_gradient.reset(), rows.reset();
+  }
 
   // Gradients were taken for this one. GPUs would have to be waited for, where all is as here.
   void check_scale(const at::Tensor& output_gradient) const {
@@ -80,13 +90,28 @@ struct TokenNllNode final : torch::autograd::Node {
             "a token's loss has a gradient that differs from {} by {}", scale, error);
   }
 
-  Parameter weight;
+  Parameter weight, bias;
   double scale = 1;
   int64_t num_tokens = 0;
   at::Tensor rows;
   at::Tensor state_gradient;   // [N or more, H]; undefined if the hidden states need none
   at::Tensor weight_gradient;  // [V, H]; undefined if the weight is frozen
+  at::Tensor bias_gradient;    // fp32 [V], likewise
 };
+
+// Adds to fp32 [V], which is undefined before the first call.
+void add_bias_gradient(const at::Tensor& dlogits, at::Tensor& sum) {
+  const at::Tensor part = at::empty({dlogits.size(1)}, dlogits.options().dtype(at::kFloat));
+  dispatch_storage(dlogits, [&]<typename T>(T*, const auto& place) {
+    kernels::column_sum<T>({.x = const_storage<T>(dlogits),
+                            .stride = dlogits.stride(0),
+                            .out = part.mutable_data_ptr<float>(),
+                            .tokens = dlogits.size(0),
+                            .columns = dlogits.size(1)},
+                           place);
+  });
+  sum = sum.defined() ? sum.add_(part) : part;
+}
 
 // VocabularyProducts::add_weight_gradient.
 void add_planned_part(PlannedGraph& graph, const PlannedTensor& part, PlannedTensor& sum) {
@@ -98,21 +123,22 @@ void add_planned_part(PlannedGraph& graph, const PlannedTensor& part, PlannedTen
   if (part.element_size != sizeof(float)) graph.empty(part.rows, part.columns, sizeof(float));  // converted to be added
 }
 
-}  // namespace
-
-at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context, float smoothing) {
-  const Predictions predictions = predictions_of(context.batch);
+// The projection's bias has no value where there is none.
+at::Tensor nll_of(const at::Tensor& hidden, const Predictions& predictions, const VocabularyProjection& projection,
+                  const StepContext& context) {
+  const auto& [weight, bias, smoothing] = projection;
   const at::Tensor nll = at::empty({predictions.count}, hidden.options().dtype(at::kFloat));
   const bool takes_state_gradient = hidden.requires_grad();
-  const bool recording = is_trained(weight) || takes_state_gradient;
+  const bool recording = is_trained(weight) || is_trained(bias) || takes_state_gradient;
   const VocabularyProducts products(weight.value, matmul_library_for(hidden));
   auto node = std::make_shared<TokenNllNode>();
   node->weight = weight;
+  node->bias = bias;
   node->scale = 1 / context.loss_divisor;
   node->num_tokens = hidden.size(0);
-  node->rows = predictions.rows.narrow(0, 0, predictions.count);
+  if (predictions.rows.defined()) node->rows = predictions.rows.narrow(0, 0, predictions.count);
   without_recording([&] {
-    const at::Tensor states = hidden.index_select(0, predictions.rows);
+    const at::Tensor states = predictions.rows.defined() ? hidden.index_select(0, predictions.rows) : hidden.detach();
     if (takes_state_gradient) node->state_gradient = at::empty_like(states);
     const int64_t most = states.is_cuda() ? kChunkTokensOnGpu : kChunkTokens;
     for (int64_t begin = 0; begin < predictions.count; begin += most) {
@@ -120,6 +146,7 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
       const int64_t count = std::min(rows, predictions.count - begin);
       const at::Tensor chunk = states.narrow(0, begin, rows);
       const at::Tensor logits = products.logits(chunk);
+      if (bias.value.defined()) logits.add_(bias.value);
       dispatch_storage(logits, [&]<typename T>(T*, const auto& place) {
         kernels::cross_entropy<T>({.logits = const_storage<T>(logits),
                                    .targets = predictions.targets.const_data_ptr<int32_t>() + begin,
@@ -138,26 +165,51 @@ at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const St
         node->state_gradient.narrow(0, begin, rows).copy_(products.state_gradient(logits));
       }
       if (is_trained(weight)) products.add_weight_gradient(logits, chunk, node->weight_gradient);
+      if (is_trained(bias)) add_bias_gradient(logits, node->bias_gradient);
     }
   });
   return recording ? attach(nll, node, hidden) : nll;
 }
 
-PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes, Trained weight) {
-  const int64_t count = graph.batch().tokens - graph.batch().sequences;
-  const int64_t num_rows = rows_of(count, graph.tokens(), graph.tokens() > graph.batch().tokens);
+// Of a chunk's gradients of logits.
+void add_planned_weight_gradient(PlannedGraph& graph, const PlannedTensor& logits, int64_t width, int64_t classes,
+                                 PlannedTensor& sum) {
+  graph.multiply(classes, logits.rows, width);
+  if (graph.is_on_gpu() && sum.defined()) return;
+  const int64_t of_gradient = graph.is_on_gpu() ? int64_t{sizeof(float)} : graph.element_size();
+  const PlannedTensor part = graph.empty(logits.columns, width, of_gradient);
+  use_weight_gradient_workspace(graph, {.tokens = logits.rows, .outputs = classes, .inputs = width});
+  add_planned_part(graph, part, sum);
+}
+
+struct PlannedPredictions {
+  int64_t count;
+  std::optional<int64_t> selected;  // rows of the hidden states, copied; none: all of them, where they are
+};
+
+struct PlannedProjection {
+  int64_t classes;
+  Trained weight;
+  Trained bias = Trained::kNo;
+};
+
+PlannedTensor planned_nll(PlannedGraph& graph, const PlannedTensor& hidden, const PlannedPredictions& predictions,
+                          const PlannedProjection& projection) {
+  const auto& [classes, weight, bias] = projection;
+  const int64_t count = predictions.count;
+  const int64_t num_rows = predictions.selected.value_or(count);
   const int64_t most = graph.is_on_gpu() ? kChunkTokensOnGpu : kChunkTokens;
   const int64_t words = graph.is_on_gpu() ? VocabularyProducts::rounded(classes) : classes;
-  const int64_t of_gradient = graph.is_on_gpu() ? int64_t{sizeof(float)} : graph.element_size();
   const int64_t width = hidden.columns;
-  const PlannedTensor rows = graph.empty(num_rows, 1, sizeof(int64_t));
+  const PlannedTensor rows = predictions.selected ? graph.empty(num_rows, 1, sizeof(int64_t)) : PlannedTensor();
   const PlannedTensor targets = graph.empty(count, 1, sizeof(int32_t));
   PlannedTensor nll = graph.empty(count, 1, sizeof(float));
-  PlannedTensor state_gradient, weight_gradient;
+  PlannedTensor state_gradient, weight_gradient, bias_gradient;
   const bool takes_state_gradient = graph.records({hidden});
   const bool takes_weight_gradient = graph.takes_gradients() && weight == Trained::kYes;
+  const bool takes_bias_gradient = graph.takes_gradients() && bias == Trained::kYes;
   {
-    const PlannedTensor states = graph.empty(num_rows, width);
+    const PlannedTensor states = predictions.selected ? graph.empty(num_rows, width) : hidden;
     if (takes_state_gradient) state_gradient = graph.empty_like(states);
     for (int64_t begin = 0; begin < count; begin += most) {
       const PlannedTensor logits = graph.empty(std::min(most, num_rows - begin), words);
@@ -169,24 +221,51 @@ PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_
         use_input_gradient_workspace(graph, shape);
         graph.multiply(logits.rows, classes, width);
       }
-      if (!takes_weight_gradient) continue;
-      graph.multiply(classes, logits.rows, width);
-      if (graph.is_on_gpu() && weight_gradient.defined()) continue;
-      const PlannedTensor part = graph.empty(words, width, of_gradient);
-      use_weight_gradient_workspace(graph, shape);
-      add_planned_part(graph, part, weight_gradient);
+      if (takes_weight_gradient) add_planned_weight_gradient(graph, logits, width, classes, weight_gradient);
+      if (takes_bias_gradient) {
+        const PlannedTensor part = graph.empty(1, words, sizeof(float));
+        if (!bias_gradient.defined()) bias_gradient = part;
+      }
     }
   }
   graph.attach(
-      {&nll}, {hidden}, {rows, state_gradient, weight_gradient},
-      [&graph, tokens = hidden.rows](PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
-        if (saved[2].defined()) graph.accept(saved[2]);
-        saved.pop_back();
-        if (!saved[1].defined()) return {PlannedTensor()};
+      {&nll}, {hidden}, {rows, state_gradient, weight_gradient, bias_gradient},
+      [&graph, tokens = hidden.rows, selects = predictions.selected.has_value()](
+          PlannedGraph::Saved& saved, const PlannedGraph::Saved&) -> PlannedGraph::Saved {
+        for (int i = 0; i < 2; ++i) {
+          if (saved[2].defined()) graph.accept(saved[2]);
+          saved.erase(saved.begin() + 2);
+        }
+        if (!saved[1].defined() || !selects) return {saved[1]};
         return {graph.empty(tokens, saved[1].columns)};
       },
-      weight);
+      weight == Trained::kYes ? weight : bias);
   return nll;
+}
+
+}  // namespace
+
+at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context, float smoothing) {
+  return nll_of(hidden, predictions_of(context.batch), {.weight = weight, .bias = {}, .smoothing = smoothing}, context);
+}
+
+at::Tensor target_nll(const at::Tensor& states, const at::Tensor& targets, const VocabularyProjection& projection,
+                      const StepContext& context) {
+  const Predictions all{
+      .count = states.size(0), .targets = tensors::to_device(targets, states.device()), .host_targets = targets};
+  return nll_of(states, all, projection, context);
+}
+
+PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes, Trained weight) {
+  const int64_t count = graph.batch().tokens - graph.batch().sequences;
+  const int64_t num_rows = rows_of(count, graph.tokens(), graph.tokens() > graph.batch().tokens);
+  return planned_nll(graph, hidden, {.count = count, .selected = num_rows}, {.classes = classes, .weight = weight});
+}
+
+PlannedTensor target_nll(PlannedGraph& graph, const PlannedTensor& states, int64_t classes,
+                         const TrainedAffine& projection) {
+  return planned_nll(graph, states, {.count = states.rows, .selected = std::nullopt},
+                     {.classes = classes, .weight = projection.weight, .bias = projection.bias});
 }
 
 }  // namespace strake::models::layers

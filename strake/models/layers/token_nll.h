@@ -12,7 +12,19 @@ namespace strake::models::layers {
 at::Tensor token_nll(const at::Tensor& hidden, const Parameter& weight, const StepContext& context,
                      float smoothing = 0);
 
-// Its plan; `classes` is V.
+// What gives logits of the vocabulary.
+struct VocabularyProjection {
+  Parameter weight;  // [V, H]
+  Parameter bias;    // [V]
+  float smoothing = 0;
+};
+// The same of the rows of states[N, H], whose targets are int32 [N] in memory of the host; logits have a bias.
+at::Tensor target_nll(const at::Tensor& states, const at::Tensor& targets, const VocabularyProjection& projection,
+                      const StepContext& context);
+
+// Their plans; `classes` is V.
 PlannedTensor token_nll(PlannedGraph& graph, const PlannedTensor& hidden, int64_t classes, Trained weight);
+PlannedTensor target_nll(PlannedGraph& graph, const PlannedTensor& states, int64_t classes,
+                         const TrainedAffine& projection);
 
 }  // namespace strake::models::layers

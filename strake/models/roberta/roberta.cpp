@@ -19,7 +19,16 @@ std::unique_ptr<Block> roberta_head(const EncoderConfig& config, uint32_t first_
 }  // namespace
 
 EncoderFamily roberta_family() {
-  return {"roberta", "RobertaForSequenceClassification", bert_names("roberta."), &roberta_head};
+  return {.model_type = "roberta",
+          .architecture = "RobertaForSequenceClassification",
+          .names = bert_names("roberta."),
+          .classification_head = &roberta_head,
+          .masked_head = {.architecture = "RobertaForMaskedLM",
+                          .dense = "lm_head.dense",
+                          .norm = "lm_head.layer_norm",
+                          .decoder = "lm_head.decoder",
+                          .bias = "lm_head.bias",
+                          .untied_bias = "lm_head.decoder.bias"}};
 }
 
 }  // namespace strake::models

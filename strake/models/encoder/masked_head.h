@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+
+#include "strake/models/block.h"
+#include "strake/models/encoder/config.h"
+
+namespace strake::models {
+
+// Where checkpoints of a family have the head of its masked language model. Names of layers are without .weight.
+struct MaskedHeadNames {
+  const char* architecture;  // Transformers' class of the model
+  const char* dense;
+  const char* norm;
+  const char* decoder;  // its weight is that of the word embeddings where they are tied
+  const char* bias;     // of the decoder
+  // Null, or another name of `bias`, where Transformers has it if the weight is not tied: what it has under the first
+  // name is then nothing that is computed with.
+  const char* untied_bias;
+};
+
+// Masked tokens through dense, activation and layer norm, then cross entropy over the vocabulary: [T, hidden_size] ->
+// the negative log-likelihood of each token that the batch has masked, fp32 [N]. Other tokens are not computed, and
+// logits of all masked ones are never there at once.
+class MaskedHeadBlock final : public Block {
+ public:
+  MaskedHeadBlock(const EncoderConfig& config, const MaskedHeadNames& names, double label_smoothing);
+
+  at::Tensor forward(const Parameters& parameters, const at::Tensor& input, const StepContext& context) const override;
+  PlannedTensor plan(PlannedGraph& graph, const PlannedTensor& input) const override;
+
+ private:
+  int64_t vocab_size_;
+  kernels::Activation activation_;
+  double layer_norm_eps_;
+  float label_smoothing_;
+  Affine dense_, norm_;
+  size_t bias_;
+  size_t projection_;
+};
+
+}  // namespace strake::models

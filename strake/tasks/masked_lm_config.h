@@ -1,0 +1,15 @@
+#pragma once
+
+#include "strake/models/encoder/config.h"
+#include "strake/tasks/train.h"
+
+namespace strake::tasks {
+
+// The encoder that --model_name_or_path, or --model_type or --config_name with --config_overrides, stand for. A new one
+// gets the ids of the tokenizer's special tokens; none is known to `strake estimate`.
+models::EncoderConfig read_masked_lm_config(const TrainConfig& config, const tokenizers::Tokenizer* tokenizer);
+
+// Tokens of a piece of text without --max_seq_length: as many as the model has positions, at most 1024.
+int64_t default_piece_length(const models::EncoderConfig& model);
+
+}  // namespace strake::tasks

@@ -1,0 +1,110 @@
+#include <algorithm>
+
+#include "strake/core/error.h"
+#include "strake/models/encoder/masked_language_model.h"
+#include "strake/tasks/documents.h"
+#include "strake/tasks/masked_lm_config.h"
+#include "strake/tasks/new_model_config.h"
+#include "strake/tasks/train_job.h"
+
+namespace strake::tasks {
+namespace {
+
+struct MaskedLmSetup {
+  models::EncoderConfig model_config;
+  models::TokenMasking masking;
+  JobInputs inputs;
+  int64_t max_length = 0;
+};
+
+// What the tokenizer puts around a text.
+PieceEnds ends_of(const tokenizers::Tokenizer& tokenizer) {
+  const std::vector<int32_t> ids = tokenizer.encode("").ids;
+  require(ids.size() == 2, ErrorKind::kConfig,
+          "--task masked-lm: the tokenizer adds {} special tokens to a text; expected one before and one behind it",
+          ids.size());
+  return {ids.front(), ids.back()};
+}
+
+models::TokenMasking masking_of(const TrainConfig& config, const tokenizers::Tokenizer& tokenizer, int64_t vocab_size) {
+  const std::optional<int32_t> mask = tokenizer.id_of_role("mask_token");
+  require(mask && *mask < vocab_size, ErrorKind::kConfig, "--task masked-lm: {}",
+          mask ? fmt::format("the mask token {} is not in the model's vocabulary of {}", *mask, vocab_size)
+               : "the tokenizer has no mask token");
+  return {.probability = config.mlm_probability,
+          .mask_token = *mask,
+          .num_tokens = std::min(vocab_size, tokenizer.vocab_size())};
+}
+
+int64_t choose_max_length(const TrainConfig& config, const models::EncoderConfig& model,
+                          const tokenizers::Tokenizer& tokenizer) {
+  const int64_t by_default = default_piece_length(model);
+  if (!config.given.contains("max_seq_length")) {
+    return std::min(by_default, tokenizer.model_max_length().value_or(by_default));
+  }
+  require(config.text.max_seq_length <= model.max_sequence_length(), ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
+          model.max_sequence_length());
+  return config.text.max_seq_length;
+}
+
+MaskedLmSetup load_masked_lm_setup(const TrainConfig& config, int workers) {
+  const auto tokenizer = load_tokenizer(config);
+  MaskedLmSetup setup{.model_config = read_masked_lm_config(config, tokenizer.get()),
+                      .inputs = {.tokenizer = tokenizer}};
+  const int64_t vocab_size = setup.model_config.vocab_size;
+  setup.masking = masking_of(config, *tokenizer, vocab_size);
+  setup.max_length = choose_max_length(config, setup.model_config, *tokenizer);
+  require_known_metric(config.training, "language models", {"perplexity"});
+  require_flags_of_text(config);
+  require_vocabulary_of(*tokenizer, vocab_size, config);
+  const TextOptions text{.text_column = config.text.text_column, .encoding = config.text.encoding};
+  Splits splits = open_splits(config, text);
+  const DocumentReading how{.tokenizer = tokenizer,
+                            .text_column = text.text_column,
+                            .pieces = {.block_size = setup.max_length, .ends = ends_of(*tokenizer)},
+                            .vocab_size = vocab_size,
+                            .workers = workers};
+  setup.inputs.train = read_documents(splits.train, how).pieces;
+  if (!splits.evaluation.paths.empty()) setup.inputs.evaluation = read_documents(splits.evaluation, how).pieces;
+  return setup;
+}
+
+class MaskedLmJob final : public TrainJob {
+ public:
+  MaskedLmJob(const TrainConfig& config, MaskedLmSetup setup)
+      : TrainJob(config, std::move(setup.inputs)),
+        model_(std::move(setup.model_config), setup.masking, config.training.label_smoothing_factor),
+        probability_(config.mlm_probability),
+        max_length_(setup.max_length) {
+    training::freeze_parameters(model_, config.training.frozen);
+  }
+
+  const models::Model& model() const override { return model_; }
+  std::string describe() const override {
+    return fmt::format("{} with {} parameters, {}; pieces of {} tokens at most, of which {} % are predicted",
+                       model_.config().model_type, model_.num_parameters(),
+                       weights().empty() ? "from scratch" : "from " + weights().string(), max_length_,
+                       100 * probability_);
+  }
+  training::Evaluation evaluate(training::ShardedParameters& parameters, comm::Comm& comm) const override {
+    return training::evaluate_language_model(
+        {model_, parameters, comm, evaluation_data(), {.sequences = eval_batch_size()}});
+  }
+  int64_t hidden_size() const override { return model_.config().hidden_size; }
+  Json fingerprint() const override { return {{"max_seq_length", max_length_}, {"mlm_probability", probability_}}; }
+  std::string config_json() const override { return models::masked_language_model_json(model_.config(), "float32"); }
+
+ private:
+  models::MaskedLanguageModel model_;
+  double probability_;
+  int64_t max_length_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrainJob> make_masked_lm_job(const TrainConfig& config, int workers) {
+  return std::make_unique<MaskedLmJob>(config, load_masked_lm_setup(config, workers));
+}
+
+}  // namespace strake::tasks
