@@ -7,7 +7,7 @@
 #include "strake/models/layers/attention.h"
 #include "strake/models/layers/linear.h"
 #include "strake/models/layers/residual_layer_norm.h"
-#include "strake/models/layers/select_first.h"
+#include "strake/models/layers/select_tokens.h"
 
 namespace strake::models {
 
@@ -47,9 +47,11 @@ at::Tensor EncoderLayerBlock::forward(const Parameters& p, const at::Tensor& inp
                               .dropout = context.dropout(place_.first_site, config_.attention_dropout)},
                              context);
   if (place_.output == Output::kAllTokens) return after_attention(p, attended, input, context);
-  const tensors::PackedBatch first = layers::first_tokens(context.batch);
-  return after_attention(p, layers::select_first(attended, context.batch), layers::select_first(input, context.batch),
-                         {.batch = first, .dropout_key = context.dropout_key, .loss_divisor = context.loss_divisor});
+  const at::Tensor places = place_.output == Output::kFirstTokens ? layers::first_places(context.batch)
+                                                                  : layers::masked_places(context.batch);
+  const tensors::PackedBatch some = layers::tokens_at(context.batch, places);
+  return after_attention(p, layers::select_tokens(attended, places), layers::select_tokens(input, places),
+                         {.batch = some, .dropout_key = context.dropout_key, .loss_divisor = context.loss_divisor});
 }
 
 at::Tensor EncoderLayerBlock::after_attention(const Parameters& p, const at::Tensor& attended,
@@ -73,9 +75,11 @@ PlannedTensor EncoderLayerBlock::plan(PlannedGraph& graph, const PlannedTensor& 
                                                    .mask = kernels::AttentionMask::kFull,
                                                    .dropout = config_.attention_dropout});
   PlannedTensor residual = input;
-  if (place_.output == Output::kFirstTokens) {
-    attended = layers::select_first(graph, attended);
-    residual = layers::select_first(graph, residual);
+  if (place_.output != Output::kAllTokens) {
+    const bool is_first = place_.output == Output::kFirstTokens;
+    const int64_t places = is_first ? graph.batch().sequences : graph.batch().targets;
+    attended = layers::select_tokens(graph, attended, places);
+    residual = layers::select_tokens(graph, residual, places);
   }
   const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size, trained(attention_output_));
   const PlannedTensor hidden = layers::residual_layer_norm(graph, projected, residual, config_.attention_output_dropout,

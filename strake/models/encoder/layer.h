@@ -6,12 +6,12 @@
 namespace strake::models {
 
 // Post-norm transformer encoder layer (Vaswani et al. 2017, as in BERT): self-attention, then feed-forward, each
-// followed by dropout, residual and layer norm. [T, hidden_size] -> the same; or [S, hidden_size], of the first token
-// of each sequence, which attends to all of them, with the bits that it has among the others.
+// followed by dropout, residual and layer norm. [T, hidden_size] -> the same; or of some tokens alone, the first of
+// each sequence or the masked ones, which attend to all of them, with the bits that they have among the others.
 class EncoderLayerBlock final : public Block {
  public:
   static constexpr uint32_t kSites = 3;  // dropout sites it uses from first_site on
-  enum class Output { kAllTokens, kFirstTokens };
+  enum class Output { kAllTokens, kFirstTokens, kMaskedTokens };
 
   struct Place {
     int64_t layer = 0;

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "strake/models/layers/select_first.h"
+#include "strake/models/layers/select_tokens.h"
 #include "strake/models/test_model.h"
 
 namespace strake::models::layer_test {
@@ -31,7 +31,8 @@ class EncoderLayer : public testing::Test {
     const at::Tensor input = wave({batch_.num_tokens(), 8}, 1).requires_grad_();
     at::Tensor output =
         block.forward(block.view(flat, &sink), input, {.batch = batch_, .dropout_key = philox_key(5, 2)});
-    if (kind == EncoderLayerBlock::Output::kAllTokens) output = layers::select_first(output, batch_);
+    if (kind == EncoderLayerBlock::Output::kAllTokens)
+      output = layers::select_tokens(output, layers::first_places(batch_));
     output.backward(wave(output.sizes(), 2));
     return {output.detach(), input.grad(), sink.gradients};
   }
@@ -55,7 +56,7 @@ TEST_F(EncoderLayer, OfFirstTokensHasTheirBitsAmongTheOthers) {
 }
 
 TEST_F(EncoderLayer, OfFirstTokensMasksThemByTheirSequence) {
-  const tensors::PackedBatch first = layers::first_tokens(batch_);
+  const tensors::PackedBatch first = layers::tokens_at(batch_, layers::first_places(batch_));
   EXPECT_TRUE(first.token_rows.equal(at::tensor(std::vector<int64_t>{100, 101, 102, 103})));
   EXPECT_TRUE(first.positions.equal(at::zeros({4}, at::kInt)));
   EXPECT_TRUE(first.offsets.equal(at::tensor(std::vector<int32_t>{0, 1, 2, 3, 4})));

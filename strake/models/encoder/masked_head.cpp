@@ -3,7 +3,6 @@
 #include "strake/models/encoder/embeddings.h"
 #include "strake/models/layers/linear.h"
 #include "strake/models/layers/residual_layer_norm.h"
-#include "strake/models/layers/select_first.h"
 #include "strake/models/layers/token_nll.h"
 
 namespace strake::models {
@@ -55,17 +54,14 @@ MaskedHeadBlock::MaskedHeadBlock(const EncoderConfig& config, const MaskedHeadNa
 }
 
 at::Tensor MaskedHeadBlock::forward(const Parameters& p, const at::Tensor& input, const StepContext& context) const {
-  const tensors::PackedBatch& batch = context.batch.on_host();
-  const at::Tensor masked = input.index_select(0, tensors::to_device(batch.masked, input.device()));
-  const at::Tensor dense = layers::linear_activation(masked, p[dense_.weight], p[dense_.bias], activation_);
+  const at::Tensor dense = layers::linear_activation(input, p[dense_.weight], p[dense_.bias], activation_);
   const at::Tensor normed = layers::layer_norm(dense, {p[norm_.weight], p[norm_.bias], layer_norm_eps_}, context);
-  return layers::target_nll(normed, batch.targets,
+  return layers::target_nll(normed, context.batch.on_host().targets,
                             {.weight = p[projection_], .bias = p[bias_], .smoothing = label_smoothing_}, context);
 }
 
 PlannedTensor MaskedHeadBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
-  const PlannedTensor masked = layers::select_rows(graph, input, graph.batch().targets);
-  const PlannedTensor dense = layers::linear_activation(graph, masked, input.columns, trained(dense_));
+  const PlannedTensor dense = layers::linear_activation(graph, input, input.columns, trained(dense_));
   const PlannedTensor normed = layers::layer_norm(graph, dense, trained(norm_));
   const Trained projection = tied().empty() ? parameters()[projection_].trained : tied().front().trained;
   return layers::target_nll(graph, normed, vocab_size_, {projection, parameters()[bias_].trained});

@@ -19,9 +19,8 @@ struct MaskedHeadNames {
   const char* untied_bias;
 };
 
-// Masked tokens through dense, activation and layer norm, then cross entropy over the vocabulary: [T, hidden_size] ->
-// the negative log-likelihood of each token that the batch has masked, fp32 [N]. Other tokens are not computed, and
-// logits of all masked ones are never there at once.
+// Masked tokens through dense, activation and layer norm, then cross entropy over the vocabulary: [N, hidden_size] ->
+// the negative log-likelihood of each of the batch's targets, fp32 [N]. Logits of all are never there at once.
 class MaskedHeadBlock final : public Block {
  public:
   MaskedHeadBlock(const EncoderConfig& config, const MaskedHeadNames& names, double label_smoothing);

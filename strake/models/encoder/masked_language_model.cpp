@@ -26,8 +26,10 @@ MaskedLanguageModel::MaskedLanguageModel(EncoderConfig config, const TokenMaskin
   uint32_t site = 1;
   add(std::make_unique<EmbeddingsBlock>(config_, family.names, site++, word_copy));
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer, site += EncoderLayerBlock::kSites) {
-    add(std::make_unique<EncoderLayerBlock>(config_, family.names,
-                                            EncoderLayerBlock::Place{.layer = layer, .first_site = site}));
+    const bool is_last = layer + 1 == config_.num_hidden_layers;
+    const auto output = is_last ? EncoderLayerBlock::Output::kMaskedTokens : EncoderLayerBlock::Output::kAllTokens;
+    add(std::make_unique<EncoderLayerBlock>(
+        config_, family.names, EncoderLayerBlock::Place{.layer = layer, .first_site = site, .output = output}));
   }
   add(std::make_unique<MaskedHeadBlock>(config_, head, label_smoothing));
 }

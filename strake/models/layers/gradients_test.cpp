@@ -16,7 +16,7 @@
 #include "strake/models/layers/embedding.h"
 #include "strake/models/layers/linear.h"
 #include "strake/models/layers/residual_layer_norm.h"
-#include "strake/models/layers/select_first.h"
+#include "strake/models/layers/select_tokens.h"
 #include "strake/models/layers/token_nll.h"
 #include "strake/models/test_model.h"
 #include "strake/tensors/compute_threads.h"
@@ -243,7 +243,7 @@ TEST_F(LayerGradients, OfDropoutAgreeWithDifferences) {
 
 TEST_F(LayerGradients, OfSelectFirstAgreeWithDifferences) {
   check_gradients(
-      {{wave({8, 6}, 1)}, {}, [&](const auto& x, const Parameters&) { return select_first(x[0], batch_); }});
+      {{wave({8, 6}, 1)}, {}, [&](const auto& x, const Parameters&) { return select_tokens(x[0], first_places(batch_)); }});
 }
 
 TEST_F(LayerGradients, OfDropoutHaveTheMaskOfTheForwardPass) {
