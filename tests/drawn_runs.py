@@ -4,7 +4,7 @@ import json
 import random
 
 from program import metrics
-from tiny_models import make_language_model, make_model, reviews, widen_layers, write_table
+from tiny_models import make_language_model, make_masked_model, make_model, reviews, widen_layers, write_table
 
 AUTO = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto"}
 
@@ -21,6 +21,7 @@ def make_inputs(folder):
     for family in ("roberta", "distilbert"):
         make_model(folder / family, family, dropout=0.1)
     widen_layers(make_model(folder / "wide", dropout=0.1))
+    make_masked_model(folder / "masked", dropout=0.1)
     make_language_model(folder / "tied", dropout=0.1)
     make_language_model(folder / "untied", dropout=0.1, tied=False)
     write_table(folder / "train.parquet", reviews(47))
@@ -38,6 +39,11 @@ def model_and_data(draw, folder):
             "block_size": draw.choice([8, 32, 64]),
         }
         return texts | draw.maybe(0.3, freeze=["*wte*", "*.h.0.*", "*bias", "*ln_*"])
+    if draw.random() < 0.2:
+        texts = {"task": "masked-lm", "train_file": folder / "train.txt", "validation_file": folder / "check.txt"}
+        texts |= {"model_name_or_path": folder / "masked", "max_seq_length": draw.choice([4, 16, 64])}
+        texts |= draw.maybe(0.5, mlm_probability=[0.05, 0.4, 1], label_smoothing_factor=[0.1])
+        return texts | draw.maybe(0.3, freeze=["*word_embeddings*", "*.layer.0.*", "*bias", "*predictions*"])
     labelled = {"train_file": folder / "train.parquet", "validation_file": folder / "check.parquet"}
     labelled |= {"model_name_or_path": folder / draw.choice(["roberta", "distilbert", "wide", "wide"])}
     labelled |= {"max_seq_length": draw.choice([8, 32])}

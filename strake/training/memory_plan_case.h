@@ -13,6 +13,7 @@
 
 #include "strake/comm/thread_comm.h"
 #include "strake/core/json.h"
+#include "strake/models/encoder/masked_language_model.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/weights.h"
@@ -101,7 +102,8 @@ inline std::unique_ptr<models::Model> make_whole_model(const Case& test) {
                                                                      {"resid_pdrop", test.dropout}},
                                                                     "test"));
   }
-  models::EncoderConfig config{.model_type = test.family,
+  const bool is_masked = test.family == "masked";
+  models::EncoderConfig config{.model_type = is_masked ? "bert" : test.family,
                                .vocab_size = test.words(),
                                .hidden_size = test.hidden(),
                                .num_hidden_layers = kLayers,
@@ -114,6 +116,8 @@ inline std::unique_ptr<models::Model> make_whole_model(const Case& test) {
                                .attention_output_dropout = test.dropout,
                                .attention_dropout = test.dropout,
                                .classifier_dropout = test.dropout};
+  if (is_masked)
+    return std::make_unique<models::MaskedLanguageModel>(config, models::TokenMasking{.num_tokens = kWords});
   config.set_labels({"no", "yes"}, std::nullopt);
   return std::make_unique<models::SequenceClassifier>(config);
 }
@@ -163,7 +167,7 @@ inline TrainingOptions options_of(const Case& test) {
 
 inline void evaluate(const Case& test, const models::Model& model, ShardedParameters& parameters, comm::Comm& comm) {
   const data::TokenDataset dataset = make_dataset(test.evaluated * test.ranks, test.length(), kWords * test.size);
-  if (test.family == "gpt2") {
+  if (test.family == "gpt2" || test.family == "masked") {
     evaluate_language_model({model, parameters, comm, dataset, {.sequences = test.evaluated}});
   } else {
     evaluate(dynamic_cast<const models::SequenceClassifier&>(model), parameters, comm, dataset, test.evaluated);
@@ -226,13 +230,18 @@ inline int64_t measured_peak(const Case& test, void (*reset)(), int64_t (*peak)(
 inline MemoryPlan plan_of(const Case& test) {
   const auto model = make_model(test);
   const TrainingOptions options = options_of(test);
-  return plan_memory(
-      {.model = *model,
-       .options = options,
-       .batch = {.tokens = test.sequences * test.length(), .sequences = test.sequences, .longest = test.length()},
-       .evaluation = {.tokens = test.evaluated * test.length(), .sequences = test.evaluated},
-       .num_ranks = test.ranks,
-       .device = test.on_gpu ? models::PlannedDevice::kGpu : models::PlannedDevice::kProcessor});
+  const int64_t targets = model->num_targets(test.length());
+  return plan_memory({.model = *model,
+                      .options = options,
+                      .batch = {.tokens = test.sequences * test.length(),
+                                .sequences = test.sequences,
+                                .longest = test.length(),
+                                .targets = test.sequences * targets},
+                      .evaluation = {.tokens = test.evaluated * test.length(),
+                                     .sequences = test.evaluated,
+                                     .targets = test.evaluated * targets},
+                      .num_ranks = test.ranks,
+                      .device = test.on_gpu ? models::PlannedDevice::kGpu : models::PlannedDevice::kProcessor});
 }
 
 }  // namespace strake::training

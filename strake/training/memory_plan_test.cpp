@@ -194,8 +194,9 @@ TEST_P(PlannedMemory, IsWhatLoadingAndSavingALargeVocabularyTake) {
 
 TEST_P(PlannedMemory, IsWhatTrainingTakesWithFrozenParameters) {
   const bool is_gpt2 = std::string_view(GetParam()) == "gpt2";
+  const bool is_masked = std::string_view(GetParam()) == "masked";
   const std::vector<FreezeRules> choices{
-      {.freeze = "", .train_only = is_gpt2 ? "*.ln_f.*" : "*classifier*"},
+      {.freeze = "", .train_only = is_gpt2 ? "*.ln_f.*" : is_masked ? "*.transform.*" : "*classifier*"},
       {.freeze = "", .train_only = "*.bias"},
       {.freeze = is_gpt2 ? "*.wte.*" : "*.embeddings.*", .train_only = ""},
       {.freeze = is_gpt2 ? "*.wpe.*,*.h.[0-1].*" : "*.embeddings.*,*.layer.[0-1].*", .train_only = ""},
@@ -252,7 +253,7 @@ TEST(PlannedMemoryOfLanguageModels, IsWhatScoringWithoutTrainingTakes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, PlannedMemory, testing::Values("bert", "roberta", "distilbert", "gpt2"),
+INSTANTIATE_TEST_SUITE_P(Families, PlannedMemory, testing::Values("bert", "roberta", "distilbert", "gpt2", "masked"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(MemoryPlan, CountsParametersThatThreadsShareOnce) {

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "strake/models/encoder/masked_language_model.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/training/freezing.h"
@@ -77,6 +78,23 @@ TEST(TrainingFlops, OfADecoderCountWhatEachPositionSees) {
     }
   }
   EXPECT_EQ(flops(gpt2()), 3 * forward);
+}
+
+TEST(TrainingFlops, OfAMaskedLanguageModelCountItsMaskedTokens) {
+  models::EncoderConfig config{.model_type = "bert",
+                               .vocab_size = 50,
+                               .hidden_size = 8,
+                               .num_hidden_layers = 3,
+                               .num_attention_heads = 2,
+                               .intermediate_size = 12,
+                               .max_position_embeddings = 10,
+                               .type_vocab_size = 2};
+  const models::MaskedLanguageModel model(config, {});
+  monitor::PackedWork work = kWork;
+  work.targets = 2;
+  const double last = 3 * kProjection + kAttention + product(2, kHidden, kHidden) + 2 * product(2, kHidden, kInner);
+  const double head = product(2, kHidden, kHidden) + product(2, kHidden, kVocabulary);
+  EXPECT_EQ(TrainingFlops(model)(work), 3 * ((kLayers - 1) * kLayer + last + head));
 }
 
 TEST(TrainingFlops, OfAHeadAloneAreAForwardPassAndTheHeadsWeightGradients) {

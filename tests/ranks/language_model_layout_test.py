@@ -1,11 +1,11 @@
-"""A language model with tied weights and dropout has the same bits however its batches are spread over ranks."""
+"""Language models with tied weights and dropout have the same bits however their batches are spread over ranks."""
 
 import json
 import tempfile
 
 import pytest
 from program import command, losses, metrics, run, run_mpi
-from tiny_models import make_language_model, reviews, write_table
+from tiny_models import make_language_model, make_masked_model, reviews, write_table
 
 MICRO_BATCHES = 4
 SETTINGS = {
@@ -15,7 +15,11 @@ SETTINGS = {
     "bf16": {"bf16": True},
     "fp16": {"fp16": True},
     "untied": {},
+    "masked": {},
+    "masked_smoothed_bf16": {"label_smoothing_factor": 0.1, "bf16": True},
 }
+CAUSAL = {"task": "causal-lm", "block_size": 24}
+MASKED = {"task": "masked-lm", "max_seq_length": 16}
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +28,7 @@ def folder(tmp_path_factory):
     make_language_model(folder / "tied", dropout=0.1)
     make_language_model(folder / "untied", dropout=0.1, tied=False)
     make_language_model(folder / "calm", dropout=0.0)
+    make_masked_model(folder / "masked", "roberta", dropout=0.1)
     # 38 documents, some of them cut, in micro-batches of 3: the last step has too few for all ranks.
     write_table(folder / "train.jsonl", reviews(38))
     write_table(folder / "validation.jsonl", reviews(21, seed=2))
@@ -33,7 +38,7 @@ def folder(tmp_path_factory):
 def train(folder, output, ranks, model="tied", processes=False, **flags):
     line = command(
         "train",
-        task="causal-lm",
+        **(MASKED if model == "masked" else CAUSAL),
         model_name_or_path=folder / model,
         train_file=folder / "train.jsonl",
         validation_file=folder / "validation.jsonl",
@@ -42,7 +47,6 @@ def train(folder, output, ranks, model="tied", processes=False, **flags):
         ranks=1 if processes else ranks,
         gradient_accumulation_steps=MICRO_BATCHES // ranks,
         per_device_train_batch_size=3,
-        block_size=24,
         num_train_epochs=2,
         learning_rate=1e-3,
         weight_decay=0.01,
@@ -59,7 +63,8 @@ def train(folder, output, ranks, model="tied", processes=False, **flags):
 
 
 def flags_of(setting):
-    return SETTINGS[setting] | {"model": "untied" if setting == "untied" else "tied"}
+    model = setting if setting == "untied" else "masked" if setting.startswith("masked") else "tied"
+    return SETTINGS[setting] | {"model": model}
 
 
 @pytest.fixture(scope="module")
@@ -93,15 +98,16 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("setting", ["clipped", "bf16", "fp16"])
+@pytest.mark.parametrize("setting", ["clipped", "bf16", "fp16", "masked"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_stage_gives_the_same_bits(folder, alone, tmp_path, layout, setting):
     ranks, flags = LAYOUTS[layout]
     assert train(folder, tmp_path, ranks, **flags_of(setting), **flags) == alone[setting]
 
 
-def test_recomputing_activations_changes_nothing(folder, alone, tmp_path):
-    assert train(folder, tmp_path, 1, gradient_checkpointing=True) == alone["plain"]
+@pytest.mark.parametrize("setting", ["plain", "masked"])
+def test_recomputing_activations_changes_nothing(folder, alone, tmp_path, setting):
+    assert train(folder, tmp_path, 1, gradient_checkpointing=True, **flags_of(setting)) == alone[setting]
 
 
 def test_dropout_changes_the_run(folder, alone, tmp_path):

@@ -9,7 +9,7 @@ namespace strake::models::layer_test {
 namespace {
 
 struct Pass {
-  at::Tensor output;  // of first tokens
+  at::Tensor output;  // of the tokens at `places`
   at::Tensor input_gradient;
   std::map<size_t, at::Tensor> gradients;
 };
@@ -20,8 +20,8 @@ class EncoderLayer : public testing::Test {
       : folder_(small_config({{"hidden_dropout_prob", 0.3}, {"attention_probs_dropout_prob", 0.2}})),
         config_(read_encoder_config(folder_.path())) {}
 
-  // Forward and backward, with the loss a weighted sum of the first tokens' outputs.
-  Pass run(EncoderLayerBlock::Output kind) const {
+  // Forward and backward, with the loss a weighted sum of the outputs of tokens at `places`.
+  Pass run(EncoderLayerBlock::Output kind, const at::Tensor& places) const {
     const EncoderLayerBlock block(config_, find_family("bert", "test").names,
                                   {.layer = 0, .first_site = 4, .output = kind});
     const at::Tensor flat = wave({block.layout().numel()}, 3);
@@ -31,8 +31,7 @@ class EncoderLayer : public testing::Test {
     const at::Tensor input = wave({batch_.num_tokens(), 8}, 1).requires_grad_();
     at::Tensor output =
         block.forward(block.view(flat, &sink), input, {.batch = batch_, .dropout_key = philox_key(5, 2)});
-    if (kind == EncoderLayerBlock::Output::kAllTokens)
-      output = layers::select_tokens(output, layers::first_places(batch_));
+    if (kind == EncoderLayerBlock::Output::kAllTokens) output = layers::select_tokens(output, places);
     output.backward(wave(output.sizes(), 2));
     return {output.detach(), input.grad(), sink.gradients};
   }
@@ -42,17 +41,28 @@ class EncoderLayer : public testing::Test {
   tensors::PackedBatch batch_ = packed_batch({5, 1, 7, 2});
 };
 
-TEST_F(EncoderLayer, OfFirstTokensHasTheirBitsAmongTheOthers) {
-  const Pass all = run(EncoderLayerBlock::Output::kAllTokens);
-  const Pass first = run(EncoderLayerBlock::Output::kFirstTokens);
-  ASSERT_EQ(first.output.sizes(), (std::vector<int64_t>{4, 8}));
-  EXPECT_TRUE(first.output.equal(all.output));
-  EXPECT_TRUE(first.input_gradient.equal(all.input_gradient));
-  ASSERT_EQ(first.gradients.size(), all.gradients.size());
+void expect_same(const Pass& some, const Pass& all) {
+  EXPECT_TRUE(some.output.equal(all.output));
+  EXPECT_TRUE(some.input_gradient.equal(all.input_gradient));
+  ASSERT_EQ(some.gradients.size(), all.gradients.size());
   for (const auto& [parameter, gradient] : all.gradients) {
     // Sums over fewer tokens, added in another order.
-    EXPECT_TRUE(first.gradients.at(parameter).allclose(gradient, 1e-5, 1e-6)) << parameter;
+    EXPECT_TRUE(some.gradients.at(parameter).allclose(gradient, 1e-5, 1e-6)) << parameter;
   }
+}
+
+TEST_F(EncoderLayer, OfFirstTokensHasTheirBitsAmongTheOthers) {
+  const at::Tensor places = layers::first_places(batch_);
+  const Pass first = run(EncoderLayerBlock::Output::kFirstTokens, places);
+  ASSERT_EQ(first.output.sizes(), (std::vector<int64_t>{4, 8}));
+  expect_same(first, run(EncoderLayerBlock::Output::kAllTokens, places));
+}
+
+TEST_F(EncoderLayer, OfMaskedTokensHasTheirBitsAmongTheOthers) {
+  batch_.masked = at::tensor(std::vector<int64_t>{1, 3, 7, 11, 14});
+  const Pass masked = run(EncoderLayerBlock::Output::kMaskedTokens, batch_.masked);
+  ASSERT_EQ(masked.output.sizes(), (std::vector<int64_t>{5, 8}));
+  expect_same(masked, run(EncoderLayerBlock::Output::kAllTokens, batch_.masked));
 }
 
 TEST_F(EncoderLayer, OfFirstTokensMasksThemByTheirSequence) {

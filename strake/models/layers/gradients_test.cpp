@@ -196,6 +196,37 @@ TEST_F(LayerGradients, OfTokenNllAreSummedOverChunks) {
             1e-4 * weight.grad().abs().max().item<double>());
 }
 
+TEST_F(LayerGradients, OfTargetNllAgreeWithDifferences) {
+  const StepContext context{.batch = batch_, .dropout_key = {}, .loss_divisor = 4};
+  const at::Tensor targets = at::tensor(std::vector<int32_t>{3, 10, 0, 3, 7});
+  const LayerUnderTest layer{
+      {wave({5, 6}, 1)}, {wave({11, 6}, 2), wave({11}, 3)}, [&](const auto& x, const Parameters& p) {
+        return target_nll(x[0], targets, {.weight = p[0], .bias = p[1], .smoothing = 0.3F}, context).sum() /
+               context.loss_divisor;
+      }};
+  check_gradients(layer, at::ones({}));
+}
+
+// The bias of a vocabulary, of three chunks.
+TEST_F(LayerGradients, OfTargetNllAreSummedOverChunks) {
+  const at::Tensor states = wave({3000, 6}, 1);
+  const at::Tensor weight = wave({11, 6}, 2);
+  const at::Tensor bias = wave({11}, 3).requires_grad_();
+  const at::Tensor targets = at::arange(3000, at::kInt).remainder(11);
+  RecordingSink sink({weight, bias.detach()});
+  const StepContext context{.batch = batch_, .dropout_key = {}, .loss_divisor = 3000};
+  const at::Tensor nll =
+      target_nll(states, targets, {.weight = {weight, 0, nullptr}, .bias = {bias.detach(), 1, &sink}}, context);
+  (nll.sum() / 3000).backward();
+  const at::Tensor logits = at::mm(states, weight.t()) + bias;
+  const at::Tensor expected = at::cross_entropy_loss(logits, targets.to(at::kLong));
+  expected.backward();
+  EXPECT_NEAR(nll.mean().item<double>(), expected.item<double>(), 1e-5);
+  ASSERT_EQ(sink.gradients.size(), 1) << "the weight is frozen";
+  // fp32 sums of 3000 numbers in another order.
+  EXPECT_LT((sink.gradients[1] - bias.grad()).abs().max().item<double>(), 1e-6);
+}
+
 TEST_F(LayerGradients, OfTokenNllOfSingleTokensAreZero) {
   const tensors::PackedBatch batch = packed_batch({1, 1});
   const at::Tensor hidden = wave({2, 6}, 1).requires_grad_();
@@ -242,8 +273,9 @@ TEST_F(LayerGradients, OfDropoutAgreeWithDifferences) {
 }
 
 TEST_F(LayerGradients, OfSelectFirstAgreeWithDifferences) {
-  check_gradients(
-      {{wave({8, 6}, 1)}, {}, [&](const auto& x, const Parameters&) { return select_tokens(x[0], first_places(batch_)); }});
+  check_gradients({{wave({8, 6}, 1)}, {}, [&](const auto& x, const Parameters&) {
+                     return select_tokens(x[0], first_places(batch_));
+                   }});
 }
 
 TEST_F(LayerGradients, OfDropoutHaveTheMaskOfTheForwardPass) {
