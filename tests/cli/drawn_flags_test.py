@@ -10,7 +10,7 @@ import shutil
 import pytest
 from program import SANITIZE, command, run, strake
 from refusals import DATA, FILE, NUMERIC, USAGE
-from tiny_models import make_language_model, reviews, write_table
+from tiny_models import make_language_model, make_masked_model, reviews, write_table
 
 DRAWS = int(os.environ.get("STRAKE_FLAG_DRAWS", "4" if SANITIZE else "150"))
 SEED = int(os.environ.get("STRAKE_FLAG_SEED", "1"))
@@ -26,18 +26,20 @@ ENDLESS = ["/dev/zero", "/proc/self/mem"]  # to be read
 WRITTEN = ("output", "output_dir", "logging_dir")
 CLASSIFIER = {"model_name_or_path": "classifier", "input": "train.parquet", "max_seq_length": "32"}
 LANGUAGE_MODEL = {"task": "causal-lm", "model_name_or_path": "gpt2", "block_size": "32"}
+MASKED = {"task": "masked-lm", "model_name_or_path": "masked", "max_seq_length": "32"}
 TRAIN = {"model_name_or_path": "base", "train_file": "train.parquet", "max_seq_length": "32", "max_steps": "2"}
 LINES = {
     "train": [
         TRAIN | {"output_dir": "new"},
         LANGUAGE_MODEL | {"train_file": "texts.txt", "max_steps": "2", "output_dir": "new"},
+        MASKED | {"train_file": "texts.txt", "max_steps": "2", "output_dir": "new"},
     ],
     "predict": [
         CLASSIFIER | {"output": "new.parquet"},
         LANGUAGE_MODEL | {"input": "texts.txt", "output": "new.parquet"},
     ],
     "evaluate": [CLASSIFIER, LANGUAGE_MODEL | {"input": "texts.txt"}],
-    "estimate": [{"model_name_or_path": "base", "max_seq_length": "32"}, LANGUAGE_MODEL],
+    "estimate": [{"model_name_or_path": "base", "max_seq_length": "32"}, LANGUAGE_MODEL, MASKED],
     "prepare": [{"tokenizer": "base", "input": "train.parquet", "output": "new.parquet"}],
     "tokenize": [{"tokenizer": "base", "input": "train.parquet"}],
 }
@@ -50,6 +52,7 @@ def inputs(shared, tmp_path_factory):
         shutil.copytree(shared / name, inputs / name)
     shutil.copy(shared / "train.parquet", inputs)
     make_language_model(inputs / "gpt2")
+    make_masked_model(inputs / "masked")
     write_table(inputs / "texts.txt", reviews(60))
     return inputs
 

@@ -223,7 +223,7 @@ PlannedTensor planned_nll(PlannedGraph& graph, const PlannedTensor& hidden, cons
       }
       if (takes_weight_gradient) add_planned_weight_gradient(graph, logits, width, classes, weight_gradient);
       if (takes_bias_gradient) {
-        const PlannedTensor part = graph.empty(1, words, sizeof(float));
+        const PlannedTensor part = graph.empty(1, classes, sizeof(float));
         if (!bias_gradient.defined()) bias_gradient = part;
       }
     }
