@@ -14,6 +14,7 @@
 #include "strake/comm/nccl_comm.h"
 #include "strake/comm/thread_comm.h"
 #include "strake/kernels/cuda/library.h"
+#include "strake/models/encoder/masked_language_model.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/gpus.h"
@@ -32,17 +33,26 @@ constexpr int32_t kVocabulary = 211;
 constexpr int32_t kPositions = 160;
 
 // Dropout is on: the masks are the same on every device.
+models::EncoderConfig small_encoder() {
+  return {.model_type = "bert",
+          .vocab_size = kVocabulary,
+          .hidden_size = 96,
+          .num_hidden_layers = 2,
+          .num_attention_heads = 3,
+          .intermediate_size = 200,
+          .max_position_embeddings = kPositions,
+          .type_vocab_size = 2};
+}
+
 std::unique_ptr<models::Model> small_bert() {
-  models::EncoderConfig config{.model_type = "bert",
-                               .vocab_size = kVocabulary,
-                               .hidden_size = 96,
-                               .num_hidden_layers = 2,
-                               .num_attention_heads = 3,
-                               .intermediate_size = 200,
-                               .max_position_embeddings = kPositions,
-                               .type_vocab_size = 2};
+  models::EncoderConfig config = small_encoder();
   config.set_labels({"no", "yes", "perhaps"}, std::nullopt);
   return std::make_unique<models::SequenceClassifier>(config);
+}
+
+std::unique_ptr<models::Model> small_masked() {
+  const models::TokenMasking masking{.mask_token = 4, .num_tokens = kVocabulary};
+  return std::make_unique<models::MaskedLanguageModel>(small_encoder(), masking);
 }
 
 std::unique_ptr<models::Model> small_gpt2() {
@@ -250,7 +260,9 @@ TEST(GpuTrainingOfAPart, TakesItsFirstInputBackFromTheHost) {
   expect_same_bits(on_gpu, train_alone(*model, options), "inputs on the host");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GpuTraining, testing::Values(Case{"Bert", &small_bert}, Case{"Gpt2", &small_gpt2}),
+INSTANTIATE_TEST_SUITE_P(Models, GpuTraining,
+                         testing::Values(Case{"Bert", &small_bert}, Case{"Gpt2", &small_gpt2},
+                                         Case{"Masked", &small_masked}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
