@@ -196,7 +196,10 @@ TEST_P(PlannedMemory, IsWhatTrainingTakesWithFrozenParameters) {
   const bool is_gpt2 = std::string_view(GetParam()) == "gpt2";
   const bool is_masked = std::string_view(GetParam()) == "masked";
   const std::vector<FreezeRules> choices{
-      {.freeze = "", .train_only = is_gpt2 ? "*.ln_f.*" : is_masked ? "*.transform.*" : "*classifier*"},
+      {.freeze = "",
+       .train_only = is_gpt2     ? "*.ln_f.*"
+                     : is_masked ? "*.transform.*"
+                                 : "*classifier*"},
       {.freeze = "", .train_only = "*.bias"},
       {.freeze = is_gpt2 ? "*.wte.*" : "*.embeddings.*", .train_only = ""},
       {.freeze = is_gpt2 ? "*.wpe.*,*.h.[0-1].*" : "*.embeddings.*,*.layer.[0-1].*", .train_only = ""},
