@@ -25,7 +25,7 @@ test: build ## Set up, build and run every test
 	@# Tests share the cores: threads that wait for each other leave theirs to the test beside them.
 	@OMP_WAIT_POLICY=passive ctest --test-dir build --output-on-failure -j $(JOBS)
 
-bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, linears, inference, long, latency, perplexity, prepare, memory, accuracy or all)
+bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, linears, inference, long, latency, masked, perplexity, prepare, memory, accuracy or all)
 	@tools/setup.sh test bench
 	@$(COMPILE)
 	@[ $(BENCH) = memory -o $(BENCH) = accuracy ] || .venv/bin/python benchmarks/run.py $(BENCH)

@@ -91,19 +91,23 @@ def train(batches_of, make_step, width=None, warm_ups=WARM_UPS, mine=slice(None)
         inputs = {**padded([sequences[row] for row in rows], width), "labels": labels[rows]}
         return step({name: tensor.to(DEVICE) for name, tensor in inputs.items()})
 
-    batches = batches_of(sequences)
+    return timed(run, batches_of(sequences), warm_ups, sequences)
+
+
+def timed(run, batches, warm_ups, sequences):
+    """Of `run`, which takes a step on rows and returns the loss, on all batches behind the first `warm_ups`."""
     for rows in batches[:warm_ups]:
         run(rows)
-    timed = batches[warm_ups:]
+    batches = batches[warm_ups:]
     start = time.perf_counter()
-    losses = [run(rows) for rows in timed]
+    losses = [run(rows) for rows in batches]
     seconds = time.perf_counter() - start
-    tokens = sum(len(sequences[row]) for rows in timed for row in rows)
+    tokens = sum(len(sequences[row]) for rows in batches for row in rows)
     return {
-        "rate": BATCH * len(timed) / seconds,
+        "rate": BATCH * len(batches) / seconds,
         "tokens": tokens,
         "seconds": seconds,
-        "loss": sum(losses) / len(timed),
+        "loss": sum(losses) / len(batches),
     }
 
 

@@ -1,7 +1,8 @@
 """Runs strake and its peers in turn, and writes a dated report of the comparison.
 
 Run:  .venv/bin/python benchmarks/run.py [THEME] [--repeat N]      (`make bench BENCH=THEME`)
-THEME: all, training, ranks, language, collectives, states, linears, inference, long, latency, perplexity or prepare.
+THEME: all, training, ranks, language, masked, collectives, states, linears, inference, long, latency, perplexity or
+prepare.
 
 Each measurement is a process of its own; one round measures every row of a theme once, so that a machine that slows
 down slows all of them, and the table holds medians over the rounds. Both sides get two threads (one for `prepare`).

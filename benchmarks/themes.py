@@ -296,6 +296,26 @@ def language():
     return Theme("Language model", "tokens/s", 2, rows, notes)
 
 
+def masked():
+    rows = []
+    for precision, flags in (("fp32", []), ("bf16", ["--bf16"])):
+        out = WORK / f"masked-{precision}"
+        arguments = ["train", "--task", "masked-lm", "--model_name_or_path", WORK / "roberta-base"]
+        arguments += ["--train_file", WORK / "train.parquet", "--text_column", "text", "--max_seq_length", 128]
+        arguments += ["--per_device_train_batch_size", 32, "--max_steps", TRAINING_STEPS, "--save_strategy", "no"]
+        arguments += ["--logging_steps", 1, "--output_dir", out, "--overwrite_output_dir", "--disable_tqdm", *flags]
+        name = "Transformers, sorted" + (", autocast" if flags else "")
+        rows.append(peer(name, f"masked_{precision}", precision, "masked_peers.py"))
+        rows.append(strake("strake", precision, arguments, out / "metrics.jsonl"))
+    notes = [
+        "RoBERTa-base shape, random weights, 32 reviews of at most 128 tokens, 15 % of which are predicted, dropout"
+        " 0.1, AdamW (peer: fused), clip 1.0.",
+        f"Peer: 8 steps after a warm-up step, batches of nearly equal lengths. strake: {TRAINING_STEPS} steps in its"
+        f" usual random order, of which the first {SKIPPED_STEPS} do not count.",
+    ]
+    return Theme("Masked language model", "reviews/s", 2, rows, notes)
+
+
 def collectives():
     rows = []
     for name in ("all_reduce", "reduce_scatter", "all_gather"):
@@ -380,6 +400,7 @@ THEMES = {
     "training": training,
     "ranks": ranks,
     "language": language,
+    "masked": masked,
     "collectives": collectives,
     "states": states,
     "linears": linears,

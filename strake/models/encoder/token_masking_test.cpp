@@ -1,7 +1,9 @@
 #include "strake/models/encoder/token_masking.h"
 
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
