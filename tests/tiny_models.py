@@ -225,6 +225,19 @@ def reviews(count, seed=1, longest=20):
     return rows
 
 
+def tagged_reviews(count, seed=1, longest=20):
+    """The words of reviews, with labels: runs of good or of bad words are entities."""
+    rows = []
+    for review in reviews(count, seed, longest):
+        words, tags, before = review["text"].split(), [], ""
+        for word in words:
+            kind = "GOOD" if word in GOOD else "BAD" if word in BAD else ""
+            tags.append(f"{'I' if kind == before else 'B'}-{kind}" if kind else "O")
+            before = kind
+        rows.append({"words": words, "tags": tags})
+    return rows
+
+
 def training_inputs(folder, validation_rows=9, wide=True):
     """Flags that name a new BERT with dropout, 38 reviews to train on and some to evaluate."""
     model = make_model(folder / "model", dropout=0.1)

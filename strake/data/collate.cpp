@@ -34,6 +34,16 @@ at::Tensor labels_of(const TokenDataset& dataset, std::span<const int64_t> indic
     }
     return labels;
   }
+  if (dataset.label_kind() == TokenLabelKind::kTokenClasses) {
+    int64_t tokens = 0;
+    for (const int64_t i : indices) tokens += dataset.length(i);
+    at::Tensor labels = at::empty({tokens}, at::kLong);
+    auto* next = labels.mutable_data_ptr<int64_t>();
+    for (const int64_t i : indices) {
+      for (const int32_t label : dataset.token_classes(i)) *next++ = label == kNoClass ? kIgnoredClass : label;
+    }
+    return labels;
+  }
   return {};
 }
 

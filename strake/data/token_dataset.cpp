@@ -11,7 +11,7 @@ namespace strake::data {
 namespace {
 
 std::string_view describe(TokenLabelKind kind) {
-  constexpr std::string_view kNames[] = {"no label", "a class", "a number", "a list of classes"};
+  constexpr std::string_view kNames[] = {"no label", "a class", "a number", "a list of classes", "classes of tokens"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -43,6 +43,17 @@ void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::st
     require(late == classes->end(), ErrorKind::kData, "{}: the classes of row {} do not ascend: {} is one of them",
             source, row.row, late == classes->end() ? 0 : *late);
   }
+  if (const auto* classes = std::get_if<TokenClasses>(&row.label)) {
+    const auto& of_tokens = classes->of_tokens;
+    const bool is_sound = of_tokens.size() == row.ids.size() &&
+                          std::ranges::all_of(of_tokens, [](int32_t label) { return label >= kNoClass; });
+    require(is_sound, ErrorKind::kData, "{}: row {} does not have one class for each of its {} tokens", source, row.row,
+            row.ids.size());
+  }
+}
+
+int64_t TokenDataset::num_labelled(int64_t i) const {
+  return std::ranges::count_if(token_classes(i), [](int32_t label) { return label != kNoClass; });
 }
 
 void TokenDataset::renumber_classes(std::span<const int32_t> ids) {
@@ -80,6 +91,7 @@ void TokenDataset::keep_first(int64_t count) {
     class_labels_.resize(index(class_offsets_[index(count)]));
     class_offsets_.resize(index(count) + 1);
   }
+  if (label_kind_ == TokenLabelKind::kTokenClasses) class_labels_.resize(tokens_.size());
   if (label_kind_ == TokenLabelKind::kNumber) number_labels_.resize(index(count));
   max_token_id_ = tokens_.empty() ? -1 : std::ranges::max(tokens_);
 }
@@ -125,6 +137,9 @@ void TokenDatasetBuilder::append(const TokenRow& row) {
     if (set.class_offsets_.empty()) set.class_offsets_.push_back(0);
     set.class_labels_.insert(set.class_labels_.end(), classes->begin(), classes->end());
     set.class_offsets_.push_back(std::ssize(set.class_labels_));
+  }
+  if (const auto* classes = std::get_if<TokenClasses>(&row.label)) {
+    set.class_labels_.insert(set.class_labels_.end(), classes->of_tokens.begin(), classes->of_tokens.end());
   }
   set.rows_.push_back(row.row);
 }

@@ -9,7 +9,9 @@
 
 namespace strake::data {
 
-enum class TokenLabelKind { kNone, kClass, kNumber, kClasses };  // the last: any number of classes
+enum class TokenLabelKind { kNone, kClass, kNumber, kClasses, kTokenClasses };  // kClasses: any number of classes
+
+inline constexpr int32_t kNoClass = -1;  // of a token
 
 // Tokenized sequences with their labels in memory: flat, without padding. Thread-safe once built: rank threads share
 // one.
@@ -40,6 +42,11 @@ class TokenDataset {
     const int64_t begin = class_offsets_[index(i)];
     return std::span(class_labels_).subspan(index(begin), index(class_offsets_[index(i) + 1] - begin));
   }
+  // kTokenClasses: of each token its class, or kNoClass; and how many tokens have one.
+  std::span<const int32_t> token_classes(int64_t i) const {
+    return std::span(class_labels_).subspan(index(offsets_[index(i)]), index(length(i)));
+  }
+  int64_t num_labelled(int64_t i) const;
   // Class c becomes ids[c]. Error (kData) for a class that `ids` lacks.
   void renumber_classes(std::span<const int32_t> ids);
   // kClasses: how many there are. Error (kData) for a row with another one.
@@ -69,17 +76,23 @@ class TokenDataset {
   int32_t max_token_id_ = -1;
 };
 
+// Of each token of a sequence its class, or kNoClass.
+struct TokenClasses {
+  std::span<const int32_t> of_tokens;
+};
+
 // One sequence on its way into a dataset or token file.
 struct TokenRow {
   std::span<const int32_t> ids = {};
   std::optional<int32_t> second_begin = std::nullopt;  // none: all tokens are of type 0
-  // Of one kind for all rows: a class, a number, or classes, ascending.
-  std::variant<std::monostate, int32_t, float, std::span<const int32_t>> label = {};
+  // Of one kind for all rows: a class, a number, classes, ascending, or the classes of all tokens.
+  std::variant<std::monostate, int32_t, float, std::span<const int32_t>, TokenClasses> label = {};
   int64_t row = 0;
 };
 
 // Checks and describes a row: Error (kData) starting with `source` for negative ids, row or class, classes that do not
-// ascend, a second_begin outside [0, number of ids], or another kind of label than `expected`.
+// ascend or are not those of all tokens, a second_begin outside [0, number of ids], or another kind of label than
+// `expected`.
 void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::string& source);
 TokenLabelKind kind_of_label(const TokenRow& row);
 

@@ -12,6 +12,13 @@
 
 namespace strake::tasks {
 
+PieceEnds ends_of(const tokenizers::Tokenizer& tokenizer) {
+  const std::vector<int32_t> ids = tokenizer.encode("").ids;
+  require(ids.size() == 2, ErrorKind::kConfig,
+          "the tokenizer adds {} special tokens to a text; expected one before and one behind it", ids.size());
+  return {ids.front(), ids.back()};
+}
+
 void DocumentPieces::append(std::span<const int32_t> document) {
   if (is_full()) return;
   num_documents_ += 1;

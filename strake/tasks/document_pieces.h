@@ -27,6 +27,9 @@ struct PieceEnds {
   int32_t first;
   int32_t last;
 };
+// What the tokenizer puts around a text. Error (kConfig) if that is not one token before and one behind it.
+PieceEnds ends_of(const tokenizers::Tokenizer& tokenizer);
+
 struct PieceShape {
   int64_t block_size;                            // tokens at most, with ends
   std::optional<PieceEnds> ends = std::nullopt;  // that the tokenizer adds to a text

@@ -10,6 +10,7 @@
 #include "strake/core/memory.h"
 #include "strake/models/encoder/masked_language_model.h"
 #include "strake/models/encoder/sequence_classifier.h"
+#include "strake/models/encoder/token_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/gpus.h"
 #include "strake/monitor/number_text.h"
@@ -54,7 +55,7 @@ Subject masked_language_model(const TrainConfig& config) {
           .default_length = default_piece_length(model)};
 }
 
-Subject classifier(const TrainConfig& config) {
+Subject classifier(const TrainConfig& config, TrainTask task) {
   fs::path folder = config.model_name_or_path.empty() ? config.config_name : config.model_name_or_path;
   if (!fs::is_directory(folder)) {
     require(folder.filename() == "config.json", ErrorKind::kUsage, "{} is neither a folder nor a config.json",
@@ -63,7 +64,13 @@ Subject classifier(const TrainConfig& config) {
   }
   models::EncoderConfig model = models::read_encoder_config(folder);
   if (model.labels.empty()) model.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);
-  return {.model = std::make_unique<models::SequenceClassifier>(model),
+  std::unique_ptr<models::Model> whole;
+  if (task == TrainTask::kTokenClassification) {
+    whole = std::make_unique<models::TokenClassifier>(model);
+  } else {
+    whole = std::make_unique<models::SequenceClassifier>(model);
+  }
+  return {.model = std::move(whole),
           .name = model.model_type,
           .hidden_size = model.hidden_size,
           .max_length = model.max_sequence_length(),
@@ -77,9 +84,10 @@ Subject subject_of(const TrainConfig& config) {
     case TrainTask::kMaskedLm:
       return masked_language_model(config);
     case TrainTask::kSequenceClassification:
+    case TrainTask::kTokenClassification:
       break;
   }
-  return classifier(config);
+  return classifier(config, config.train_task());
 }
 
 void print_run(std::ostream& out, const PlannedRun& run, const std::string& model) {
@@ -246,7 +254,7 @@ void EstimateConfig::validate() const {
                       static_cast<int>(!train.config_name.empty()) + static_cast<int>(!train.model_type.empty());
   require(sources == 1, ErrorKind::kUsage,
           "say which model: one of --model_name_or_path, --config_name and, for language models, --model_type");
-  const bool may_be_new = task != TrainTask::kSequenceClassification;
+  const bool may_be_new = task == TrainTask::kCausalLm || task == TrainTask::kMaskedLm;
   require(may_be_new || (train.model_type.empty() && train.config_overrides.empty()), ErrorKind::kUsage,
           "--model_type and --config_overrides belong to --task causal-lm and masked-lm");
   require_known_model_type(train);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "strake/core/error.h"
@@ -147,23 +148,30 @@ class Indicators {
   bool are_there_ = true;
 };
 
-LabelMap collect_lists(data::TableReader& reader, const std::string& column) {
-  const std::string file = reader.files().front().string();
+std::vector<std::string> collect_names(data::TableReader& reader, const std::string& column,
+                                       const std::function<void(const std::vector<std::string>&)>& also) {
   SeenLabels seen(false);
-  Indicators indicators;
   while (const auto table = reader.next()) {
     for (const std::vector<std::string>& labels : data::label_lists(*table, column)) {
       for (const std::string& label : labels) seen.add(label);
-      indicators.add(labels);
+      also(labels);
     }
-    require_few(!seen.are_too_many(), file, column);
+    require_few(!seen.are_too_many(), reader.files().front().string(), column);
   }
+  return sorted_names(seen.names());
+}
+
+LabelMap collect_lists(data::TableReader& reader, const std::string& column) {
+  const std::string file = reader.files().front().string();
+  Indicators indicators;
+  std::vector<std::string> names =
+      collect_names(reader, column, [&](const std::vector<std::string>& labels) { indicators.add(labels); });
   require(
       !indicators.are_there(), ErrorKind::kData,
       "{}: column '{}' says in lists of one length of each label whether a text has it; name the labels that it has "
       "instead",
       file, column);
-  return LabelMap::classes(sorted_names(seen.names()), models::ProblemType::kMultiLabelClassification);
+  return LabelMap::classes(std::move(names), models::ProblemType::kMultiLabelClassification);
 }
 
 LabelMap collect_classes(data::TableReader& reader, const std::string& column, SeenLabels seen, bool may_be_numbers) {
@@ -238,8 +246,7 @@ std::vector<Label> LabelMap::map(const data::Table& table, const std::string& co
 }
 
 Label LabelMap::classes_of(const std::vector<std::string>& names, int64_t row, const data::Table& table) const {
-  std::vector<int32_t> ids;
-  for (const std::string& name : names) ids.push_back(id_of(name, row, table));
+  std::vector<int32_t> ids = ids_of(names, row, table);
   std::ranges::sort(ids);
   const auto twice = std::ranges::unique(ids);
   ids.erase(twice.begin(), twice.end());
@@ -255,6 +262,20 @@ int32_t LabelMap::id_of(const std::string& name, int64_t row, const data::Table&
   fail(ErrorKind::kData, "{}: label '{}' is none of {}: {}{}", table.where(row), printable(name),
        is_of_model_ ? "the model's" : "those of the training data", some_of(names_),
        is_of_model_ ? " (strake train --ignore_mismatched_sizes makes a head for others)" : "");
+}
+
+std::vector<std::string> names_in_lists(const data::TableSource& source, const std::string& column) {
+  data::TableSource labels = source;
+  labels.columns = {column};
+  data::TableReader reader(std::move(labels));
+  return collect_names(reader, column, [](const std::vector<std::string>&) {});
+}
+
+std::vector<int32_t> LabelMap::ids_of(const std::vector<std::string>& names, int64_t row,
+                                      const data::Table& table) const {
+  std::vector<int32_t> ids;
+  for (const std::string& name : names) ids.push_back(id_of(name, row, table));
+  return ids;
 }
 
 std::optional<models::ProblemType> parse_problem_type_flag(const std::string& text) {
@@ -280,6 +301,7 @@ data::TokenLabelKind label_kind_of(models::ProblemType problem) {
 std::optional<models::ProblemType> problem_of(data::TokenLabelKind kind) {
   switch (kind) {
     case data::TokenLabelKind::kNone:
+    case data::TokenLabelKind::kTokenClasses:
       return std::nullopt;
     case data::TokenLabelKind::kNumber:
       return models::ProblemType::kRegression;

@@ -32,6 +32,8 @@ class LabelMap {
 
   models::ProblemType problem() const { return problem_; }
   const std::vector<std::string>& names() const { return names_; }
+  // Of several labels in their order. The same errors as map().
+  std::vector<int32_t> ids_of(const std::vector<std::string>& names, int64_t row, const data::Table& table) const;
   // LABEL_0, LABEL_1, ...: Transformers' names for labels without one.
   bool has_generic_names() const { return generic_names_; }
 
@@ -51,6 +53,9 @@ class LabelMap {
   bool is_of_model_ = false;  // and not of data
   bool takes_ids_ = false;
 };
+
+// The different labels of a column that holds lists, sorted as LabelMap::collect does.
+std::vector<std::string> names_in_lists(const data::TableSource& source, const std::string& column);
 
 // "regression", "single_label_classification", "multi_label_classification" or "" (nothing); Error (kUsage) naming
 // --problem_type otherwise.

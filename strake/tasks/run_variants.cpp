@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "strake/core/error.h"
+#include "strake/training/sequence_targets.h"
 #include "strake/training/trainer.h"
 
 namespace strake::tasks {
@@ -245,7 +246,7 @@ models::BatchShape largest_batch(const models::Model& model, const data::TokenDa
       models::BatchShape shape{.sequences = std::ssize(batch)};
       for (const int64_t i : batch) {
         shape.tokens += dataset.length(i);
-        shape.targets += model.num_targets(dataset.length(i));
+        shape.targets += training::targets_of_sequence(model, dataset, i);
         longest = std::max<int64_t>(longest, dataset.length(i));
       }
       if (shape.tokens > largest.tokens) largest = shape;
@@ -267,7 +268,8 @@ int64_t checkpoint_bytes(const PlannedRun& run) {
 int64_t bytes_of(const data::TokenDataset& dataset) {
   constexpr int64_t kOfToken = 4;
   constexpr int64_t kOfSequence = 24;  // where it begins, its row, its label, its second part
-  return dataset.total_tokens() * kOfToken + dataset.size() * kOfSequence;
+  const bool has_classes = dataset.label_kind() == data::TokenLabelKind::kTokenClasses;
+  return dataset.total_tokens() * kOfToken * (has_classes ? 2 : 1) + dataset.size() * kOfSequence;
 }
 
 RunVariant plan_of(const PlannedRun& run) {

@@ -14,10 +14,11 @@
 
 namespace strake::tasks {
 
-enum class TrainTask { kSequenceClassification, kCausalLm, kMaskedLm };
+enum class TrainTask { kSequenceClassification, kTokenClassification, kCausalLm, kMaskedLm };
 
-// Fine-tunes a sequence classifier (or regressor), or trains a causal or masked language model. Names, meaning and
-// defaults as in Hugging Face's example scripts (run_classification.py, run_clm.py, run_mlm.py) and TrainingArguments.
+// Fine-tunes a classifier of texts (or a regressor) or of their words, or trains a causal or masked language model.
+// Names, meaning and defaults as in Hugging Face's example scripts (run_classification.py, run_ner.py, run_clm.py,
+// run_mlm.py) and TrainingArguments.
 struct TrainConfig {
   std::string task = "sequence-classification";
   std::string model_name_or_path;
@@ -33,6 +34,7 @@ struct TrainConfig {
   TextOptions text{.label_column = "label"};
   int64_t block_size = 0;  // 0: as many as the model has positions, at most 1024
   double mlm_probability = 0.15;
+  bool label_all_tokens = false;
   std::string problem_type;
   std::string output_dir;
   bool overwrite_output_dir = false;
@@ -58,7 +60,7 @@ struct TrainConfig {
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit("task", self.task, "sequence-classification, causal-lm or masked-lm");
+    visit("task", self.task, "sequence-classification, token-classification, causal-lm or masked-lm");
     visit("model_name_or_path", self.model_name_or_path, "folder with config.json and model.safetensors");
     visit("tokenizer_name", self.tokenizer_name, "tokenizer folder or file, if not in the model's folder");
     visit("model_type", self.model_type,
@@ -76,9 +78,12 @@ struct TrainConfig {
     visit("validation_split_percentage", self.validation_split_percentage,
           "language models: without a validation_file evaluate on the first documents of the train_file, which are "
           "not trained on then; 0: off");
-    visit("text_column", self.text.text_column, "column with the text");
+    visit("text_column", self.text.text_column, "column with the text, for token-classification with its words");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
-    visit("label_column", self.text.label_column, "column with the label");
+    visit("label_column", self.text.label_column,
+          "column with the label, for token-classification with the words' labels");
+    visit("label_all_tokens", self.label_all_tokens,
+          "token-classification: learn the label of all of a word's tokens, not of its first alone");
     visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.text.max_seq_length,
           "tokens after which a text is cut, special ones included; for masked-lm into pieces, by default of the "
@@ -123,6 +128,7 @@ struct TrainConfig {
 
  private:
   void validate_classifier() const;
+  void validate_token_classifier() const;
   void validate_language_model() const;
   void validate_causal_lm() const;
   void validate_masked_lm() const;

@@ -44,15 +44,21 @@ bool TrainConfig::trains_on_gpus() const {
 
 TrainTask TrainConfig::train_task() const {
   if (task == "sequence-classification") return TrainTask::kSequenceClassification;
+  if (task == "token-classification") return TrainTask::kTokenClassification;
   if (task == "causal-lm") return TrainTask::kCausalLm;
   require(task == "masked-lm", ErrorKind::kUsage,
-          "--task {} is none of sequence-classification, causal-lm and masked-lm", printable(task));
+          "--task {} is none of sequence-classification, token-classification, causal-lm and masked-lm",
+          printable(task));
   return TrainTask::kMaskedLm;
 }
 
 void TrainConfig::validate() const {
-  const bool is_classifier = train_task() == TrainTask::kSequenceClassification;
+  const bool is_of_tokens = train_task() == TrainTask::kTokenClassification;
+  const bool is_classifier = is_of_tokens || train_task() == TrainTask::kSequenceClassification;
   is_classifier ? validate_classifier() : validate_language_model();
+  if (is_of_tokens) validate_token_classifier();
+  require(is_of_tokens || !given.contains("label_all_tokens"), ErrorKind::kUsage,
+          "--label_all_tokens {} belongs to --task token-classification", label_all_tokens);
   require(!train_file.empty(), ErrorKind::kUsage, "--train_file names no file");
   require(!output_dir.empty(), ErrorKind::kUsage, "--output_dir names no folder");
   require_known_ranks(*this);
@@ -99,6 +105,18 @@ void TrainConfig::validate_classifier() const {
   refuse(config_name, "", "config_name", kLanguageModels);
   refuse(config_overrides, "", "config_overrides", kLanguageModels);
   parse_problem_type_flag(problem_type);
+}
+
+void TrainConfig::validate_token_classifier() const {
+  const auto refuse = [](const std::string& value, const char* flag) {
+    require(value.empty(), ErrorKind::kUsage, "--{} {} does not belong to --task token-classification", flag, value);
+  };
+  refuse(text.text_pair_column, "text_pair_column");
+  refuse(problem_type, "problem_type");
+  constexpr int64_t kLeastLength = 3;  // two special tokens and one of a word
+  require(text.max_seq_length >= kLeastLength, ErrorKind::kUsage,
+          "--max_seq_length {}: with --task token-classification it is at least {}, of which two tokens are special",
+          text.max_seq_length, kLeastLength);
 }
 
 void TrainConfig::validate_language_model() const {

@@ -66,7 +66,8 @@ std::shared_ptr<const tokenizers::Tokenizer> load_tokenizer(const TrainConfig& c
 
 // Reads model and data for --task sequence-classification; `workers` threads tokenize.
 std::unique_ptr<TrainJob> make_classifier_job(const TrainConfig& config, int workers);
-// The same for --task causal-lm and masked-lm.
+// The same for --task token-classification, causal-lm and masked-lm.
+std::unique_ptr<TrainJob> make_token_classifier_job(const TrainConfig& config, int workers);
 std::unique_ptr<TrainJob> make_causal_lm_job(const TrainConfig& config, int workers);
 std::unique_ptr<TrainJob> make_masked_lm_job(const TrainConfig& config, int workers);
 

@@ -17,15 +17,6 @@ struct MaskedLmSetup {
   int64_t max_length = 0;
 };
 
-// What the tokenizer puts around a text.
-PieceEnds ends_of(const tokenizers::Tokenizer& tokenizer) {
-  const std::vector<int32_t> ids = tokenizer.encode("").ids;
-  require(ids.size() == 2, ErrorKind::kConfig,
-          "--task masked-lm: the tokenizer adds {} special tokens to a text; expected one before and one behind it",
-          ids.size());
-  return {ids.front(), ids.back()};
-}
-
 models::TokenMasking masking_of(const TrainConfig& config, const tokenizers::Tokenizer& tokenizer, int64_t vocab_size) {
   const std::optional<int32_t> mask = tokenizer.id_of_role("mask_token");
   require(mask && *mask < vocab_size, ErrorKind::kConfig, "--task masked-lm: {}",

@@ -1,5 +1,7 @@
 #include "strake/training/evaluator.h"
 
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -10,7 +12,9 @@
 #include "strake/core/clock.h"
 #include "strake/data/collate.h"
 #include "strake/models/forward.h"
+#include "strake/monitor/entity_metrics.h"
 #include "strake/training/plain_nan.h"
+#include "strake/training/sequence_targets.h"
 
 namespace strake::training {
 namespace {
@@ -131,7 +135,7 @@ models::BatchShape largest_evaluation_batch(const models::Model& model, const da
   models::BatchShape batch{.sequences = std::min(batch_size, dataset.size())};
   for (const int64_t i : std::span(indices).first(static_cast<size_t>(batch.sequences))) {
     batch.tokens += dataset.length(i);
-    batch.targets += model.num_targets(dataset.length(i));
+    batch.targets += targets_of_sequence(model, dataset, i);
   }
   if (batch.sequences > 0) batch.longest = dataset.length(indices.front());
   return batch;
@@ -201,6 +205,73 @@ Evaluation evaluate_language_model(const EvaluationRequest& request) {
   const double total = std::accumulate(sum_of_sequence, sum_of_sequence + dataset.size(), 0.0);
   Evaluation result{.loss = total / static_cast<double>(targets), .sequences = dataset.size()};
   result.metrics = {{"perplexity", std::exp(result.loss)}};
+  return finished(std::move(result), start);
+}
+
+namespace {
+
+// What a sequence's labelled words are predicted to be; and the sum of their losses.
+struct SequencePrediction {
+  std::vector<int32_t> predicted, actual;
+  double loss = 0;
+};
+
+SequencePrediction predict_sequence(const models::TokenClassifier& model, const at::Tensor& logits,
+                                    std::span<const int32_t> classes) {
+  SequencePrediction result;
+  const at::Tensor best = logits.argmax(1);
+  const auto* const predicted = best.const_data_ptr<int64_t>();
+  at::Tensor labels = at::empty({std::ssize(classes)}, at::kLong);
+  auto* const label = labels.mutable_data_ptr<int64_t>();
+  for (size_t t = 0; t < classes.size(); ++t) {
+    label[t] = classes[t] == data::kNoClass ? data::kIgnoredClass : classes[t];
+    if (classes[t] == data::kNoClass) continue;
+    result.predicted.push_back(static_cast<int32_t>(predicted[t]));
+    result.actual.push_back(classes[t]);
+  }
+  result.loss = model.loss(logits, labels, 1.0).item<double>();
+  return result;
+}
+
+}  // namespace
+
+Evaluation evaluate_token_classifier(const models::TokenClassifier& model, ShardedParameters& parameters,
+                                     comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size) {
+  const auto start = Clock::now();
+  at::Tensor predicted = at::zeros({dataset.total_tokens()});  // of labelled tokens, at the front of their sequence's
+  at::Tensor losses = at::zeros({dataset.size()}, at::kDouble);
+  auto* const place = predicted.mutable_data_ptr<float>();
+  auto* const loss = losses.mutable_data_ptr<double>();
+  for_each_output({model, parameters, comm, dataset, {.sequences = batch_size}},
+                  [&](std::span<const int64_t> share, const at::Tensor& logits) {
+                    int64_t begin = 0;
+                    for (const int64_t i : share) {
+                      const int64_t length = dataset.length(i);
+                      const SequencePrediction found =
+                          predict_sequence(model, logits.narrow(0, begin, length), dataset.token_classes(i));
+                      std::ranges::copy(found.predicted, place + dataset.offsets()[static_cast<size_t>(i)]);
+                      loss[i] = found.loss;
+                      begin += length;
+                    }
+                  });
+  comm.all_reduce(predicted);  // exact, as the next: each sequence was computed by one rank, the others have zero
+  comm.all_reduce(losses);
+  monitor::EntityCounter counter(model.config().labels);
+  int64_t targets = 0;
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    std::vector<int32_t> actual, given;
+    const float* next = place + dataset.offsets()[static_cast<size_t>(i)];
+    for (const int32_t label : dataset.token_classes(i)) {
+      if (label == data::kNoClass) continue;
+      actual.push_back(label);
+      given.push_back(static_cast<int32_t>(*next++));
+    }
+    counter.add({given, actual});
+    targets += std::ssize(actual);
+  }
+  const double total = std::accumulate(loss, loss + dataset.size(), 0.0);
+  Evaluation result{.loss = total / static_cast<double>(targets), .sequences = dataset.size()};
+  result.metrics = counter.metrics().named_values();
   return finished(std::move(result), start);
 }
 

@@ -9,6 +9,7 @@
 #include "strake/comm/comm.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/encoder/sequence_classifier.h"
+#include "strake/models/encoder/token_classifier.h"
 #include "strake/monitor/evaluation_metrics.h"
 #include "strake/training/sharded_parameters.h"
 
@@ -30,6 +31,11 @@ inline constexpr int64_t kRowsOfLoss = 1024;
 // rank gets the result.
 Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& parameters, comm::Comm& comm,
                     const data::TokenDataset& dataset, int64_t batch_size);
+
+// The same of a classifier of tokens, on a dataset with classes of tokens. Metrics are those of entities. Error (kData)
+// if no token has a class.
+Evaluation evaluate_token_classifier(const models::TokenClassifier& model, ShardedParameters& parameters,
+                                     comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size);
 
 // What sequences of similar length a batch holds at most, but at least one.
 struct BatchLimit {

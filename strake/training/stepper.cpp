@@ -10,6 +10,7 @@
 #include "strake/core/memory.h"
 #include "strake/data/collate.h"
 #include "strake/training/plain_nan.h"
+#include "strake/training/sequence_targets.h"
 #include "strake/training/tape.h"
 
 namespace strake::training {
@@ -34,7 +35,7 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
   for (const data::MicroBatch& batch : global.micro_batches) {
     for (const int64_t index : batch) {
       const int64_t length = dataset.length(index);
-      num_targets += model_.num_targets(length);
+      num_targets += targets_of_sequence(model_, dataset, index);
       num_tokens += length;
       squared_lengths += static_cast<double>(length) * static_cast<double>(length);
     }

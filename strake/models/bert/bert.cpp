@@ -36,6 +36,7 @@ EncoderNames bert_names(const char* prefix) {
 EncoderFamily bert_family() {
   return {.model_type = "bert",
           .architecture = "BertForSequenceClassification",
+          .token_architecture = "BertForTokenClassification",
           .names = bert_names("bert."),
           .classification_head = &bert_head,
           .masked_head = {.architecture = "BertForMaskedLM",

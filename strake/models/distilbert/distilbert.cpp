@@ -34,6 +34,7 @@ std::unique_ptr<Block> distilbert_head(const EncoderConfig& config, uint32_t fir
 EncoderFamily distilbert_family() {
   return {.model_type = "distilbert",
           .architecture = "DistilBertForSequenceClassification",
+          .token_architecture = "DistilBertForTokenClassification",
           .names = kNames,
           .classification_head = &distilbert_head,
           .masked_head = {.architecture = "DistilBertForMaskedLM",

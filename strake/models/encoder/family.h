@@ -31,8 +31,9 @@ struct EncoderNames {
 using HeadBuilder = std::unique_ptr<Block> (*)(const EncoderConfig& config, uint32_t first_site);
 
 struct EncoderFamily {
-  const char* model_type;    // config.json
-  const char* architecture;  // Transformers' class of the classifier
+  const char* model_type;          // config.json
+  const char* architecture;        // Transformers' class of the classifier
+  const char* token_architecture;  // and of the classifier of tokens
   EncoderNames names;
   HeadBuilder classification_head;
   MaskedHeadNames masked_head;

@@ -21,6 +21,7 @@ std::unique_ptr<Block> roberta_head(const EncoderConfig& config, uint32_t first_
 EncoderFamily roberta_family() {
   return {.model_type = "roberta",
           .architecture = "RobertaForSequenceClassification",
+          .token_architecture = "RobertaForTokenClassification",
           .names = bert_names("roberta."),
           .classification_head = &roberta_head,
           .masked_head = {.architecture = "RobertaForMaskedLM",

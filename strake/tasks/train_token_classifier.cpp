@@ -1,0 +1,121 @@
+#include <algorithm>
+
+#include "strake/core/error.h"
+#include "strake/models/encoder/token_classifier.h"
+#include "strake/monitor/entity_metrics.h"
+#include "strake/tasks/labelled_words.h"
+#include "strake/tasks/train_job.h"
+
+namespace strake::tasks {
+namespace {
+
+struct TokenClassifierSetup {
+  models::EncoderConfig model_config;
+  JobInputs inputs;
+  TextOptions text;
+};
+
+bool is_token_classifier(const models::EncoderConfig& config) {
+  const auto architectures = config.document.value("architectures", Json::array());
+  return architectures.is_array() && !architectures.empty() && architectures.front().is_string() &&
+         architectures.front().get<std::string>().ends_with("ForTokenClassification");
+}
+
+// Those of the training data, unless the model was trained before and gave its own names.
+LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model) {
+  constexpr auto kLists = models::ProblemType::kMultiLabelClassification;
+  models::EncoderConfig of_tokens = model;
+  of_tokens.problem_type = kLists;
+  const LabelMap trained = LabelMap::of(of_tokens);
+  const bool keeps = is_token_classifier(model) && !config.ignore_mismatched_sizes;
+  if (keeps && !trained.has_generic_names()) return trained;
+  std::vector<std::string> names =
+      names_in_lists(make_source(config.train_file, config.text.encoding), config.text.label_column);
+  require(!names.empty(), ErrorKind::kData, "{}: column '{}' has no labels: all lists are empty",
+          config.train_file.front(), config.text.label_column);
+  if (keeps && names.size() != trained.names().size()) return trained;
+  if (std::ranges::is_permutation(names, model.labels)) names = model.labels;
+  return LabelMap::classes(std::move(names), kLists);
+}
+
+void require_words(const TrainConfig& config) {
+  for (const auto* paths : {&config.train_file, &config.validation_file}) {
+    require(!are_token_files(*paths), ErrorKind::kUsage,
+            "{} was made by strake prepare: --task token-classification reads words and labels",
+            paths->empty() ? "" : paths->front());
+  }
+}
+
+data::TokenDataset read_words(const std::vector<std::string>& files, int64_t most, const LabelledWords& words,
+                              const TokenClassifierSetup& setup, int workers) {
+  data::TableReader input = open_words(files, setup.text);
+  if (most > 0) input.limit_to(0, most);
+  data::TokenDataset dataset = encode_words(input, words, workers);
+  require(dataset.size() > 0, ErrorKind::kData, "{} has no row with a labelled token", files.front());
+  require_known_tokens(dataset, setup.model_config.vocab_size, files.front());
+  return dataset;
+}
+
+TokenClassifierSetup load_token_classifier_setup(const TrainConfig& config, int workers) {
+  TokenClassifierSetup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
+                             .inputs = {.tokenizer = load_tokenizer(config)},
+                             .text = config.text};
+  require_words(config);
+  const int64_t positions = setup.model_config.max_sequence_length();
+  if (!config.given.contains("max_seq_length")) {
+    const int64_t of_tokenizer = setup.inputs.tokenizer->model_max_length().value_or(positions);
+    setup.text.max_seq_length = std::min({setup.text.max_seq_length, positions, of_tokenizer});
+  }
+  require(setup.text.max_seq_length <= positions, ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", setup.text.max_seq_length, positions);
+  std::vector<std::string> metrics;
+  for (const auto& [name, value] : monitor::EntityMetrics().named_values()) metrics.push_back(name);
+  require_known_metric(config.training, "token classification", metrics);
+  open_words(config.train_file, setup.text);
+  const LabelMap labels = choose_labels(config, setup.model_config);
+  setup.model_config.set_labels(labels.names(), std::nullopt);
+  const LabelledWords words{.tokenizer = setup.inputs.tokenizer,
+                            .options = setup.text,
+                            .labels = labels,
+                            .label_all_tokens = config.label_all_tokens};
+  setup.inputs.train = read_words(config.train_file, config.max_train_samples, words, setup, workers);
+  if (!config.validation_file.empty()) {
+    setup.inputs.evaluation = read_words(config.validation_file, config.max_eval_samples, words, setup, workers);
+  }
+  return setup;
+}
+
+class TokenClassifierJob final : public TrainJob {
+ public:
+  TokenClassifierJob(const TrainConfig& config, TokenClassifierSetup setup)
+      : TrainJob(config, std::move(setup.inputs)),
+        model_(std::move(setup.model_config), config.training.label_smoothing_factor) {
+    training::freeze_parameters(model_, config.training.frozen);
+  }
+
+  const models::Model& model() const override { return model_; }
+  std::string describe() const override {
+    return fmt::format("{} with {} parameters and {} labels of words", model_.config().model_type,
+                       model_.num_parameters(), model_.config().num_labels());
+  }
+  training::Evaluation evaluate(training::ShardedParameters& parameters, comm::Comm& comm) const override {
+    return training::evaluate_token_classifier(model_, parameters, comm, evaluation_data(), eval_batch_size());
+  }
+  int64_t hidden_size() const override { return model_.config().hidden_size; }
+  // What its tokens are predicted to be.
+  int64_t outputs_of_row() const override {
+    return has_evaluation() ? evaluation_data().total_tokens() / evaluation_data().size() + 1 : 0;
+  }
+  std::string config_json() const override { return models::token_classifier_json(model_.config(), "float32"); }
+
+ private:
+  models::TokenClassifier model_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrainJob> make_token_classifier_job(const TrainConfig& config, int workers) {
+  return std::make_unique<TokenClassifierJob>(config, load_token_classifier_setup(config, workers));
+}
+
+}  // namespace strake::tasks
