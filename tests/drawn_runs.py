@@ -4,7 +4,15 @@ import json
 import random
 
 from program import metrics
-from tiny_models import make_language_model, make_masked_model, make_model, reviews, widen_layers, write_table
+from tiny_models import (
+    make_language_model,
+    make_masked_model,
+    make_model,
+    reviews,
+    tagged_reviews,
+    widen_layers,
+    write_table,
+)
 
 AUTO = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto"}
 
@@ -26,6 +34,8 @@ def make_inputs(folder):
     make_language_model(folder / "untied", dropout=0.1, tied=False)
     write_table(folder / "train.parquet", reviews(47))
     write_table(folder / "check.parquet", reviews(13, seed=2))
+    write_table(folder / "train.jsonl", tagged_reviews(50))
+    write_table(folder / "check.jsonl", tagged_reviews(14, seed=2))
     write_table(folder / "train.txt", reviews(90))
     write_table(folder / "check.txt", reviews(20, seed=3))
     return folder
@@ -44,6 +54,12 @@ def model_and_data(draw, folder):
         texts |= {"model_name_or_path": folder / "masked", "max_seq_length": draw.choice([4, 16, 64])}
         texts |= draw.maybe(0.5, mlm_probability=[0.05, 0.4, 1], label_smoothing_factor=[0.1])
         return texts | draw.maybe(0.3, freeze=["*word_embeddings*", "*.layer.0.*", "*bias", "*predictions*"])
+    if draw.random() < 0.2:
+        words = {"task": "token-classification", "text_column": "words", "label_column": "tags"}
+        words |= {"train_file": folder / "train.jsonl", "validation_file": folder / "check.jsonl"}
+        words |= {"model_name_or_path": folder / draw.choice(["roberta", "distilbert", "wide"])}
+        words |= {"max_seq_length": draw.choice([4, 16, 32])} | draw.maybe(0.3, label_all_tokens=[True])
+        return words | draw.maybe(0.3, freeze=["*embeddings*", "*.layer.0.*", "*bias"])
     labelled = {"train_file": folder / "train.parquet", "validation_file": folder / "check.parquet"}
     labelled |= {"model_name_or_path": folder / draw.choice(["roberta", "distilbert", "wide", "wide"])}
     labelled |= {"max_seq_length": draw.choice([8, 32])}

@@ -6,6 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "strake/core/test_error.h"
+#include "strake/data/collate.h"
+
 namespace strake::data::token_dataset_test {
 namespace {
 
@@ -13,7 +16,7 @@ constexpr int64_t kRows = 12;
 
 // Pairs and the largest ids are in the last rows. `label` is what a row has.
 template <typename Label>
-TokenDataset rows_before(int64_t end, const Label& label) {
+TokenDataset rows_before(int64_t end, Label& label) {
   TokenDatasetBuilder builder("test");
   for (int64_t row = 0; row < end; ++row) {
     const auto number = static_cast<int32_t>(row);
@@ -28,7 +31,7 @@ TokenDataset rows_before(int64_t end, const Label& label) {
 }
 
 template <typename Label>
-void expect_first_as_if_alone(const Label& label) {
+void expect_first_as_if_alone(Label label) {
   for (const int64_t count : {1, 4, 9, 11, 12, 13}) {
     TokenDataset first = rows_before(kRows, label);
     first.keep_first(count);
@@ -48,6 +51,31 @@ TEST(TokenDataset, KeepsItsFirstSequencesAsIfThereHadBeenNoOthers) {
       [](TokenRow& row, int32_t number, const Classes&) { row.label = static_cast<float>(number); });
   expect_first_as_if_alone(
       [](TokenRow& row, int32_t, const Classes& classes) { row.label = std::span<const int32_t>(classes); });
+  expect_first_as_if_alone([of_tokens = Classes()](TokenRow& row, int32_t number, const Classes&) mutable {
+    of_tokens.assign(row.ids.size(), number % 3 - 1);
+    row.label = TokenClasses{of_tokens};
+  });
+}
+
+TEST(TokenDataset, CountsTokensThatHaveAClass) {
+  const std::vector<int32_t> ids{5, 6, 7, 8};
+  const std::vector<int32_t> classes{kNoClass, 0, 2, kNoClass};
+  TokenDatasetBuilder builder("test");
+  for (int64_t row = 0; row < 2; ++row) builder.append({.ids = ids, .label = TokenClasses{classes}, .row = row});
+  const TokenDataset dataset = builder.build();
+  EXPECT_EQ(dataset.num_labelled(1), 2);
+  EXPECT_EQ(dataset.token_classes(1)[2], 2);
+  EXPECT_EQ(labels_of(dataset, std::vector<int64_t>{1}).size(0), 4);
+  EXPECT_EQ(labels_of(dataset, std::vector<int64_t>{1, 0}).sum().item<int64_t>(), 2 * (2 + 2 * kIgnoredClass));
+}
+
+TEST(TokenDataset, RefusesClassesThatAreNotThoseOfItsTokens) {
+  const std::vector<int32_t> ids{5, 6};
+  for (const auto& classes : {std::vector<int32_t>{0}, {0, 1, 2}, {0, -2}}) {
+    TokenDatasetBuilder builder("here");
+    EXPECT_EQ(error_of([&] { builder.append({.ids = ids, .label = TokenClasses{classes}, .row = 3}); }).text,
+              "here: row 3 does not have one class for each of its 2 tokens");
+  }
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 namespace strake::monitor::entity_metrics_test {
 namespace {
 
-const std::vector<std::string> kNames{"O", "B-PER", "I-PER", "B-LOC", "I-LOC", "E-PER", "S-LOC", "X"};
-enum Names : int32_t { kO, kBPer, kIPer, kBLoc, kILoc, kEPer, kSLoc, kX };
+const std::vector<std::string> kNames{"O", "B-PER", "I-PER", "B-LOC", "I-LOC", "E-PER", "S-LOC", "NAME"};
+enum Names : int32_t { kO, kBPer, kIPer, kBLoc, kILoc, kEPer, kSLoc, kName };
 using Labels = std::vector<int32_t>;
 
 EntityMetrics compare(const std::vector<std::pair<Labels, Labels>>& texts) {
@@ -36,7 +36,7 @@ TEST(EntityMetrics, TakeInsideLabelsForBeginningsAsSeqevalDoes) {
   EXPECT_EQ(recall_beside({kBPer, kBPer}, {kBPer, kIPer}), 0) << "B- behind B- begins one";
   EXPECT_EQ(recall_beside({kBPer, kIPer, kEPer, kIPer}, {kBPer, kIPer, kIPer, kBPer}), 1) << "E- ends one";
   EXPECT_EQ(recall_beside({kSLoc, kSLoc}, {kBLoc, kBLoc}), 1) << "S- is one";
-  EXPECT_EQ(recall_beside({kX, kX}, {kX, kX}), 1) << "a label without a prefix is one, too";
+  EXPECT_EQ(recall_beside({kName, kName}, {kName, kName}), 1) << "a label without a prefix is one, too";
 }
 
 TEST(EntityMetrics, EndWithTheText) {

@@ -15,6 +15,7 @@
 #include "strake/core/json.h"
 #include "strake/models/encoder/masked_language_model.h"
 #include "strake/models/encoder/sequence_classifier.h"
+#include "strake/models/encoder/token_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/weights.h"
 #include "strake/training/evaluator.h"
@@ -103,7 +104,7 @@ inline std::unique_ptr<models::Model> make_whole_model(const Case& test) {
                                                                     "test"));
   }
   const bool is_masked = test.family == "masked";
-  models::EncoderConfig config{.model_type = is_masked ? "bert" : test.family,
+  models::EncoderConfig config{.model_type = is_masked || test.family == "tokens" ? "bert" : test.family,
                                .vocab_size = test.words(),
                                .hidden_size = test.hidden(),
                                .num_hidden_layers = kLayers,
@@ -119,6 +120,7 @@ inline std::unique_ptr<models::Model> make_whole_model(const Case& test) {
   if (is_masked)
     return std::make_unique<models::MaskedLanguageModel>(config, models::TokenMasking{.num_tokens = kWords});
   config.set_labels({"no", "yes"}, std::nullopt);
+  if (test.family == "tokens") return std::make_unique<models::TokenClassifier>(config);
   return std::make_unique<models::SequenceClassifier>(config);
 }
 
@@ -165,10 +167,18 @@ inline TrainingOptions options_of(const Case& test) {
       .async_save = test.async_save};
 }
 
+inline data::TokenDataset dataset_of(const Case& test, int64_t sequences) {
+  return make_dataset(sequences, test.length(), kWords * test.size,
+                      test.family == "tokens" ? TestLabels::kOfTokens : TestLabels::kOfSequences);
+}
+
 inline void evaluate(const Case& test, const models::Model& model, ShardedParameters& parameters, comm::Comm& comm) {
-  const data::TokenDataset dataset = make_dataset(test.evaluated * test.ranks, test.length(), kWords * test.size);
+  const data::TokenDataset dataset = dataset_of(test, test.evaluated * test.ranks);
   if (test.family == "gpt2" || test.family == "masked") {
     evaluate_language_model({model, parameters, comm, dataset, {.sequences = test.evaluated}});
+  } else if (test.family == "tokens") {
+    evaluate_token_classifier(dynamic_cast<const models::TokenClassifier&>(model), parameters, comm, dataset,
+                              test.evaluated);
   } else {
     evaluate(dynamic_cast<const models::SequenceClassifier&>(model), parameters, comm, dataset, test.evaluated);
   }
@@ -178,7 +188,7 @@ inline void evaluate(const Case& test, const models::Model& model, ShardedParame
 // what is copied: what `peak` gives at their end of what was allocated since `reset`, each called by the rank's thread.
 inline int64_t measured_peak(const Case& test, void (*reset)(), int64_t (*peak)()) {
   const int64_t per_step = test.ranks * test.accumulation;
-  const data::TokenDataset dataset = make_dataset(test.sequences * per_step, test.length(), kWords * test.size);
+  const data::TokenDataset dataset = dataset_of(test, test.sequences * per_step);
   data::GlobalStep step;
   for (int64_t m = 0; m < per_step; ++m) {
     data::MicroBatch batch(static_cast<size_t>(test.sequences));

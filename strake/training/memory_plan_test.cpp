@@ -256,7 +256,8 @@ TEST(PlannedMemoryOfLanguageModels, IsWhatScoringWithoutTrainingTakes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, PlannedMemory, testing::Values("bert", "roberta", "distilbert", "gpt2", "masked"),
+INSTANTIATE_TEST_SUITE_P(Families, PlannedMemory,
+                         testing::Values("bert", "roberta", "distilbert", "gpt2", "masked", "tokens"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(MemoryPlan, CountsParametersThatThreadsShareOnce) {

@@ -10,7 +10,7 @@ import shutil
 import pytest
 from program import SANITIZE, command, run, strake
 from refusals import DATA, FILE, NUMERIC, USAGE
-from tiny_models import make_language_model, make_masked_model, reviews, write_table
+from tiny_models import make_language_model, make_masked_model, reviews, tagged_reviews, write_table
 
 DRAWS = int(os.environ.get("STRAKE_FLAG_DRAWS", "4" if SANITIZE else "150"))
 SEED = int(os.environ.get("STRAKE_FLAG_SEED", "1"))
@@ -27,12 +27,14 @@ WRITTEN = ("output", "output_dir", "logging_dir")
 CLASSIFIER = {"model_name_or_path": "classifier", "input": "train.parquet", "max_seq_length": "32"}
 LANGUAGE_MODEL = {"task": "causal-lm", "model_name_or_path": "gpt2", "block_size": "32"}
 MASKED = {"task": "masked-lm", "model_name_or_path": "masked", "max_seq_length": "32"}
+WORDS = {"task": "token-classification", "text_column": "words", "label_column": "tags", "max_seq_length": "32"}
 TRAIN = {"model_name_or_path": "base", "train_file": "train.parquet", "max_seq_length": "32", "max_steps": "2"}
 LINES = {
     "train": [
         TRAIN | {"output_dir": "new"},
         LANGUAGE_MODEL | {"train_file": "texts.txt", "max_steps": "2", "output_dir": "new"},
         MASKED | {"train_file": "texts.txt", "max_steps": "2", "output_dir": "new"},
+        WORDS | {"model_name_or_path": "base", "train_file": "words.jsonl", "max_steps": "2", "output_dir": "new"},
     ],
     "predict": [
         CLASSIFIER | {"output": "new.parquet"},
@@ -54,6 +56,7 @@ def inputs(shared, tmp_path_factory):
     make_language_model(inputs / "gpt2")
     make_masked_model(inputs / "masked")
     write_table(inputs / "texts.txt", reviews(60))
+    write_table(inputs / "words.jsonl", tagged_reviews(30))
     return inputs
 
 

@@ -4,6 +4,7 @@ encoder/                     a small random BERT without a classifier, 64 positi
 reader/                      a small random BERT that finds answers to questions
 gpt2/                        a small random GPT-2, 64 positions
 train.parquet, test.parquet  text, label and other columns
+words.parquet, words.jsonl   lists of words, and of their tags
 questions.parquet            question, context, number, and answers as in SQuAD
 new.csv                      id and text, in Windows-1252
 """
@@ -21,6 +22,8 @@ def main():
     tiny_models.make_language_model("gpt2", dropout=0.1)
     tiny_models.write_table("train.parquet", tiny_models.reviews(96))
     tiny_models.write_table("test.parquet", tiny_models.reviews(24, seed=2))
+    tiny_models.write_table("words.parquet", tiny_models.tagged_reviews(96))
+    tiny_models.write_table("words.jsonl", tiny_models.tagged_reviews(24, seed=2))
     questions = [
         {
             "number": row["number"],

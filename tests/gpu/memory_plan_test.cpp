@@ -99,7 +99,8 @@ TEST_P(PlannedGpuMemory, IsLessWhatIsFrozen) {
   expect_planned({.precision = Precision::kBf16, .frozen = {.freeze = "", .train_only = "*.bias"}});
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, PlannedGpuMemory, testing::Values("bert", "roberta", "distilbert", "gpt2", "masked"),
+INSTANTIATE_TEST_SUITE_P(Families, PlannedGpuMemory,
+                         testing::Values("bert", "roberta", "distilbert", "gpt2", "masked", "tokens"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(PlannedGpuMemoryOfCublas, IsItsWorkspace) {

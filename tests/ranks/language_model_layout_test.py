@@ -1,11 +1,11 @@
-"""Language models with tied weights and dropout have the same bits however their batches are spread over ranks."""
+"""Language models and classifiers of words have the same bits however their batches are spread over ranks."""
 
 import json
 import tempfile
 
 import pytest
 from program import command, losses, metrics, run, run_mpi
-from tiny_models import make_language_model, make_masked_model, reviews, write_table
+from tiny_models import make_language_model, make_masked_model, make_model, reviews, tagged_reviews, write_table
 
 MICRO_BATCHES = 4
 SETTINGS = {
@@ -17,9 +17,11 @@ SETTINGS = {
     "untied": {},
     "masked": {},
     "masked_smoothed_bf16": {"label_smoothing_factor": 0.1, "bf16": True},
+    "words": {"label_smoothing_factor": 0.1},
 }
 CAUSAL = {"task": "causal-lm", "block_size": 24}
 MASKED = {"task": "masked-lm", "max_seq_length": 16}
+WORDS = {"task": "token-classification", "text_column": "words", "label_column": "tags", "max_seq_length": 24}
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +31,26 @@ def folder(tmp_path_factory):
     make_language_model(folder / "untied", dropout=0.1, tied=False)
     make_language_model(folder / "calm", dropout=0.0)
     make_masked_model(folder / "masked", "roberta", dropout=0.1)
+    make_model(folder / "words", dropout=0.1)
     # 38 documents, some of them cut, in micro-batches of 3: the last step has too few for all ranks.
     write_table(folder / "train.jsonl", reviews(38))
     write_table(folder / "validation.jsonl", reviews(21, seed=2))
+    write_table(folder / "train_words.jsonl", tagged_reviews(38))
+    write_table(folder / "validation_words.jsonl", tagged_reviews(21, seed=2))
     return folder
 
 
+TASKS = {"masked": MASKED, "words": WORDS}
+
+
 def train(folder, output, ranks, model="tied", processes=False, **flags):
+    kind = "_words" if model == "words" else ""
     line = command(
         "train",
-        **(MASKED if model == "masked" else CAUSAL),
+        **TASKS.get(model, CAUSAL),
         model_name_or_path=folder / model,
-        train_file=folder / "train.jsonl",
-        validation_file=folder / "validation.jsonl",
+        train_file=folder / f"train{kind}.jsonl",
+        validation_file=folder / f"validation{kind}.jsonl",
         eval_strategy="epoch",
         output_dir=output,
         ranks=1 if processes else ranks,
@@ -56,14 +65,15 @@ def train(folder, output, ranks, model="tied", processes=False, **flags):
     )
     outcome = run_mpi(ranks, line) if processes else run(line)
     assert outcome.code == 0, outcome.err
-    evaluations = [(e["step"], e["eval_loss"], e["eval_perplexity"]) for e in metrics(output) if "eval_loss" in e]
+    metric = "eval_f1" if model == "words" else "eval_perplexity"
+    evaluations = [(e["step"], e["eval_loss"], e[metric]) for e in metrics(output) if "eval_loss" in e]
     assert len(evaluations) == 2
     assert len(losses(output)) > 6
     return losses(output), evaluations, (output / "model.safetensors").read_bytes()
 
 
 def flags_of(setting):
-    model = setting if setting == "untied" else "masked" if setting.startswith("masked") else "tied"
+    model = setting.split("_")[0] if setting in ("untied", "words") or setting.startswith("masked") else "tied"
     return SETTINGS[setting] | {"model": model}
 
 
@@ -98,14 +108,14 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("setting", ["clipped", "bf16", "fp16", "masked"])
+@pytest.mark.parametrize("setting", ["clipped", "bf16", "fp16", "masked", "words"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_stage_gives_the_same_bits(folder, alone, tmp_path, layout, setting):
     ranks, flags = LAYOUTS[layout]
     assert train(folder, tmp_path, ranks, **flags_of(setting), **flags) == alone[setting]
 
 
-@pytest.mark.parametrize("setting", ["plain", "masked"])
+@pytest.mark.parametrize("setting", ["plain", "masked", "words"])
 def test_recomputing_activations_changes_nothing(folder, alone, tmp_path, setting):
     assert train(folder, tmp_path, 1, gradient_checkpointing=True, **flags_of(setting)) == alone[setting]
 

@@ -130,16 +130,12 @@ def test_transformers_gives_the_same_losses_and_seqeval_the_same_metrics(tables,
 
 def test_what_it_learned_is_found_in_texts(tables, tmp_path):
     base = make_model(tmp_path / "base")
-    (*_, last) = train(
-        tables,
-        tmp_path / "out",
-        model_name_or_path=base,
-        max_steps=150,
-        learning_rate=5e-3,
-        eval_strategy="steps",
-        eval_steps=150,
-    )
-    assert last["eval_f1"] > 0.9
-    texts = write_table(tmp_path / "texts.jsonl", [{"text": "the film was good and the book was awful"}])
+    many = write_table(tmp_path / "many.parquet", tagged_reviews(150, seed=3))
+    flags = {"max_steps": 120, "learning_rate": 5e-3, "per_device_train_batch_size": 16}
+    (*_, last) = train(tables, tmp_path / "out", model_name_or_path=base, train_file=many, **flags)
+    assert last["eval_f1"] > 0.8
+    text = "the film was good and the book was awful"
+    texts = write_table(tmp_path / "texts.jsonl", [{"text": text}])
     (found,) = predict(tmp_path / "out", texts, tmp_path / "scored.parquet")["entities"]
-    assert [(entity["word"], entity["entity_group"]) for entity in found] == [("good", "GOOD"), ("awful", "BAD")]
+    words = [(text[entity["start"] : entity["end"]], entity["entity"]) for entity in found]
+    assert words == [("good", "GOOD"), ("awful", "BAD")]
