@@ -40,7 +40,7 @@ at::Tensor labels_of(const TokenDataset& dataset, std::span<const int64_t> indic
     at::Tensor labels = at::empty({tokens}, at::kLong);
     auto* next = labels.mutable_data_ptr<int64_t>();
     for (const int64_t i : indices) {
-      for (const int32_t label : dataset.token_classes(i)) *next++ = label == kNoClass ? kIgnoredClass : label;
+      for (const int32_t label : dataset.token_classes(i)) *next++ = label == kNoClass ? tensors::kIgnoredLabel : label;
     }
     return labels;
   }

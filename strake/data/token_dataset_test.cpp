@@ -66,7 +66,7 @@ TEST(TokenDataset, CountsTokensThatHaveAClass) {
   EXPECT_EQ(dataset.num_labelled(1), 2);
   EXPECT_EQ(dataset.token_classes(1)[2], 2);
   EXPECT_EQ(labels_of(dataset, std::vector<int64_t>{1}).size(0), 4);
-  EXPECT_EQ(labels_of(dataset, std::vector<int64_t>{1, 0}).sum().item<int64_t>(), 2 * (2 + 2 * kIgnoredClass));
+  EXPECT_EQ(labels_of(dataset, std::vector<int64_t>{1, 0}).sum().item<int64_t>(), 2 * (2 + 2 * tensors::kIgnoredLabel));
 }
 
 TEST(TokenDataset, RefusesClassesThatAreNotThoseOfItsTokens) {

@@ -2,20 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
-#include <memory>
 
 #include "strake/comm/shared_memory.h"
 #include "strake/core/error.h"
 #include "strake/core/memory.h"
-#include "strake/models/encoder/masked_language_model.h"
-#include "strake/models/encoder/sequence_classifier.h"
-#include "strake/models/encoder/token_classifier.h"
-#include "strake/models/gpt2/gpt2.h"
 #include "strake/models/gpus.h"
 #include "strake/monitor/number_text.h"
-#include "strake/tasks/causal_lm_config.h"
-#include "strake/tasks/masked_lm_config.h"
+#include "strake/tasks/estimated_model.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tensors/cuda_libtorch.h"
@@ -24,71 +17,6 @@
 
 namespace strake::tasks {
 namespace {
-
-namespace fs = std::filesystem;
-
-// A model without weights.
-struct Subject {
-  std::unique_ptr<models::Model> model;
-  std::string name;
-  int64_t hidden_size = 0;
-  int64_t max_length = 0;      // that the model takes
-  int64_t default_length = 0;  // of training sequences
-};
-
-Subject language_model(const TrainConfig& config) {
-  const models::Gpt2Config model = read_causal_lm_config(config);
-  return {.model = std::make_unique<models::Gpt2>(model),
-          .name = "gpt2",
-          .hidden_size = model.hidden_size,
-          .max_length = model.max_positions,
-          .default_length = default_block_size(model)};
-}
-
-Subject masked_language_model(const TrainConfig& config) {
-  const models::EncoderConfig model = read_masked_lm_config(config, nullptr);
-  const models::TokenMasking masking{.probability = config.mlm_probability, .num_tokens = model.vocab_size};
-  return {.model = std::make_unique<models::MaskedLanguageModel>(model, masking),
-          .name = model.model_type,
-          .hidden_size = model.hidden_size,
-          .max_length = model.max_sequence_length(),
-          .default_length = default_piece_length(model)};
-}
-
-Subject classifier(const TrainConfig& config, TrainTask task) {
-  fs::path folder = config.model_name_or_path.empty() ? config.config_name : config.model_name_or_path;
-  if (!fs::is_directory(folder)) {
-    require(folder.filename() == "config.json", ErrorKind::kUsage, "{} is neither a folder nor a config.json",
-            folder.string());
-    folder = folder.has_parent_path() ? folder.parent_path() : ".";
-  }
-  models::EncoderConfig model = models::read_encoder_config(folder);
-  if (model.labels.empty()) model.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);
-  std::unique_ptr<models::Model> whole;
-  if (task == TrainTask::kTokenClassification) {
-    whole = std::make_unique<models::TokenClassifier>(model);
-  } else {
-    whole = std::make_unique<models::SequenceClassifier>(model);
-  }
-  return {.model = std::move(whole),
-          .name = model.model_type,
-          .hidden_size = model.hidden_size,
-          .max_length = model.max_sequence_length(),
-          .default_length = std::min<int64_t>(model.max_sequence_length(), 128)};
-}
-
-Subject subject_of(const TrainConfig& config) {
-  switch (config.train_task()) {
-    case TrainTask::kCausalLm:
-      return language_model(config);
-    case TrainTask::kMaskedLm:
-      return masked_language_model(config);
-    case TrainTask::kSequenceClassification:
-    case TrainTask::kTokenClassification:
-      break;
-  }
-  return classifier(config, config.train_task());
-}
 
 void print_run(std::ostream& out, const PlannedRun& run, const std::string& model) {
   const bool is_threads = run.placement == training::RankPlacement::kThreads;
@@ -147,7 +75,7 @@ models::BatchShape batch_of(const char* flag, int64_t sequences, const Sequences
 
 // A run, with what it refers to.
 struct Plan {
-  Subject subject;
+  EstimatedModel subject;
   PlannedRun run;
   MemoryLimits limits;
   std::vector<std::string> notices;  // of --deepspeed and --fsdp
@@ -177,7 +105,7 @@ MemoryLimits limits_of(const EstimateConfig& given) {
 }
 
 // Tokens of the longest sequence.
-int64_t longest_sequence(const EstimateConfig& config, const Subject& subject) {
+int64_t longest_sequence(const EstimateConfig& config, const EstimatedModel& subject) {
   const int64_t longest = config.max_seq_length > 0 ? config.max_seq_length : subject.default_length;
   require(longest <= subject.max_length, ErrorKind::kUsage, "--max_seq_length {} is more than the model's {} positions",
           longest, subject.max_length);
@@ -205,7 +133,7 @@ Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
           "--processes false and ranks that were started as processes contradict each other");
   TrainConfig config = given.train;
   config.given = given.given;
-  Subject subject = subject_of(config);
+  EstimatedModel subject = estimated_model(config);
   training::freeze_parameters(*subject.model, config.training.frozen);
   const int64_t per_machine = ranks_per_machine(given, launched);
   ShardingRequest sharding = apply_sharding_flags(config, {.ranks = {.world = config.ranks, .per_node = per_machine},

@@ -75,6 +75,8 @@ void require_vocabulary_of(const tokenizers::Tokenizer& tokenizer, int64_t vocab
 
 void take_special_ids(Json& document, const tokenizers::Tokenizer& tokenizer, const std::string& overrides) {
   const std::vector<std::string> given = split(overrides, ',');
+  const auto words = document.find("vocab_size");
+  const Json vocab_size = words != document.end() && words->is_number_integer() ? *words : Json(0);
   for (const std::string role : {"bos_token", "eos_token", "pad_token"}) {
     const std::string key = role + "_id";
     if (std::ranges::any_of(given, [&](const std::string& part) { return part.starts_with(key + "="); })) continue;
@@ -82,7 +84,7 @@ void take_special_ids(Json& document, const tokenizers::Tokenizer& tokenizer, co
     const bool is_there = found != document.end() && found->is_number_integer();
     if (const std::optional<int32_t> id = tokenizer.id_of_role(role)) {
       document[key] = *id;
-    } else if (is_there && (*found < 0 || *found >= document.value("vocab_size", int64_t{0}))) {
+    } else if (is_there && (*found < 0 || *found >= vocab_size)) {
       *found = nullptr;
     }
   }

@@ -7,6 +7,8 @@
 
 namespace strake::tensors {
 
+inline constexpr int64_t kIgnoredLabel = -100;  // of what has none, as PyTorch's losses understand it
+
 // A micro-batch without padding: the tokens of all sequences one after the other. T tokens, S sequences.
 struct PackedBatch {
   at::Tensor input_ids;       // int32 [T]

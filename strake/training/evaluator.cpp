@@ -224,7 +224,7 @@ SequencePrediction predict_sequence(const models::TokenClassifier& model, const 
   at::Tensor labels = at::empty({std::ssize(classes)}, at::kLong);
   auto* const label = labels.mutable_data_ptr<int64_t>();
   for (size_t t = 0; t < classes.size(); ++t) {
-    label[t] = classes[t] == data::kNoClass ? data::kIgnoredClass : classes[t];
+    label[t] = classes[t] == data::kNoClass ? tensors::kIgnoredLabel : classes[t];
     if (classes[t] == data::kNoClass) continue;
     result.predicted.push_back(static_cast<int32_t>(predicted[t]));
     result.actual.push_back(classes[t]);

@@ -169,6 +169,23 @@ def test_a_new_model_needs_room_for_the_tokenizer(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"vocab_size": "many"}, "vocab_size"),
+        ({"vocab_size": 2**40}, "vocab_size"),
+        ({"pad_token_id": -1}, "vocab_size"),
+        ({"model_type": "gpt2", "vocab_size": 90}, "gpt2 is a causal language model"),
+        ({"model_type": 5}, "model_type"),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_refused(folder, tmp_path, config, named):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"} | config))
+    flags = from_scratch(tmp_path, "bert") | {"model_type": None, "config_overrides": None}
+    message = refused(folder, tmp_path / "out", config_name=tmp_path / "config.json", **flags)
+    assert named in message
+
+
+@pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"mlm_probability": 0}, "--mlm_probability 0 is not in (0, 1]"),

@@ -24,8 +24,7 @@ at::Tensor sum_of_losses(ProblemType problem, const at::Tensor& logits, const at
     case ProblemType::kSingleLabelClassification:
       break;
   }
-  constexpr int64_t kNoIgnoredLabel = -100;
-  return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum, kNoIgnoredLabel, label_smoothing);
+  return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum, tensors::kIgnoredLabel, label_smoothing);
 }
 
 }  // namespace

@@ -29,10 +29,11 @@ std::string TokenClassifier::checkpoint_prefix() const {
 }
 
 at::Tensor TokenClassifier::loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const {
-  constexpr int64_t kIgnored = -100;
   // Token by token first: smoothing, too, is a sum over classes alone.
   const at::Tensor of_batch = logits.narrow(0, 0, labels.size(0)).to(at::kFloat);
-  return at::cross_entropy_loss(of_batch, labels, {}, at::Reduction::None, kIgnored, label_smoothing_).sum() / divisor;
+  return at::cross_entropy_loss(of_batch, labels, {}, at::Reduction::None, tensors::kIgnoredLabel, label_smoothing_)
+             .sum() /
+         divisor;
 }
 
 std::string token_classifier_json(const EncoderConfig& config, const std::string& dtype) {

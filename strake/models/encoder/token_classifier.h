@@ -13,7 +13,7 @@ class TokenClassifier final : public Model {
   const EncoderConfig& config() const { return config_; }
 
   // Cross entropy of logits [T or more, num_labels], in fp32, for int64 labels [T], smoothed as Transformers'
-  // LabelSmoother does. Tokens with label -100 have none.
+  // LabelSmoother does. Tokens with kIgnoredLabel have none.
   at::Tensor loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const override;
   // At most: a dataset knows which of its tokens have a class.
   int64_t num_targets(int64_t length) const override { return length; }
