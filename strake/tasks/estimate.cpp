@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "strake/comm/shared_memory.h"
 #include "strake/core/error.h"
@@ -151,20 +152,24 @@ Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {
   const auto evaluation_batch = [sequences](int64_t count) {
     return batch_of("per_device_eval_batch_size", count, sequences);
   };
+  // What may throw, before the plan is made: GCC 12 destroys an aggregate's parts twice where a later one throws.
+  const models::BatchShape batch = micro_batch(options);
+  const models::BatchShape evaluation = evaluation_batch(given.per_device_eval_batch_size);
+  MemoryLimits limits = limits_of(given);
   return {
       .subject = std::move(subject),
       .run = {.model = model,
               .options = options,
               .batches = {.training = micro_batch, .evaluation = evaluation_batch},
-              .batch = micro_batch(options),
-              .evaluation = evaluation_batch(given.per_device_eval_batch_size),
+              .batch = batch,
+              .evaluation = evaluation,
               .num_ranks = static_cast<int>(config.ranks),
               .ranks_per_machine = static_cast<int>(per_machine),
               .placement = given.processes ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads,
               .shares_memory = shares_memory(given, launched, per_machine),
               .stages = sharding.stages,
               .device = config.planned_device()},
-      .limits = limits_of(given),
+      .limits = std::move(limits),
       .notices = std::move(sharding.notices)};
 }
 

@@ -35,15 +35,19 @@ constexpr double kDense = 2 * 3 * kHidden * kHidden;
 constexpr double kOutput = 2 * 3 * kHidden * kLabels;
 constexpr double kForward = (kLayers - 1) * kLayer + kLastLayer + kDense + kOutput;
 
+models::EncoderConfig encoder() {
+  return {.model_type = "bert",
+          .vocab_size = 50,
+          .hidden_size = 8,
+          .num_hidden_layers = 3,
+          .num_attention_heads = 2,
+          .intermediate_size = 12,
+          .max_position_embeddings = 10,
+          .type_vocab_size = 2};
+}
+
 std::unique_ptr<models::Model> bert() {
-  models::EncoderConfig config{.model_type = "bert",
-                               .vocab_size = 50,
-                               .hidden_size = 8,
-                               .num_hidden_layers = 3,
-                               .num_attention_heads = 2,
-                               .intermediate_size = 12,
-                               .max_position_embeddings = 10,
-                               .type_vocab_size = 2};
+  models::EncoderConfig config = encoder();
   config.set_labels({"no", "yes"}, std::nullopt);
   return std::make_unique<models::SequenceClassifier>(config);
 }
@@ -81,15 +85,7 @@ TEST(TrainingFlops, OfADecoderCountWhatEachPositionSees) {
 }
 
 TEST(TrainingFlops, OfAMaskedLanguageModelCountItsMaskedTokens) {
-  models::EncoderConfig config{.model_type = "bert",
-                               .vocab_size = 50,
-                               .hidden_size = 8,
-                               .num_hidden_layers = 3,
-                               .num_attention_heads = 2,
-                               .intermediate_size = 12,
-                               .max_position_embeddings = 10,
-                               .type_vocab_size = 2};
-  const models::MaskedLanguageModel model(config, {});
+  const models::MaskedLanguageModel model(encoder(), {});
   monitor::PackedWork work = kWork;
   work.targets = 2;
   const double last = 3 * kProjection + kAttention + product(2, kHidden, kHidden) + 2 * product(2, kHidden, kInner);

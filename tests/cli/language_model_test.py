@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from program import SANITIZE, command, losses, metrics, run, strake, summary
+from task_runs import TaskRuns
 from tiny_models import make_language_model, make_model, read_config, reviews, write_table
 
 USAGE, DATA = 2, 3
@@ -34,15 +35,8 @@ def flags_of(folder, output, **changes):
     return flags | changes
 
 
-def train(folder, output, **changes):
-    return strake("train", **flags_of(folder, output, **changes))
-
-
-def refused(folder, output, code=USAGE, **changes):
-    outcome = run(command("train", **flags_of(folder, output, **changes)))
-    assert outcome.code == code, outcome.err
-    assert not output.exists()
-    return outcome.err.splitlines()[-1]
+RUNS = TaskRuns(flags_of)
+train, refused = RUNS.train, RUNS.refused
 
 
 def test_perplexity_is_told(folder, tmp_path):
@@ -88,14 +82,7 @@ def test_documents_that_prepare_has_cut_are_told(folder, tmp_path):
 
 
 def test_a_resumed_run_ends_with_the_same_bits(folder, tmp_path):
-    flags = {"save_strategy": "steps", "save_steps": 2}
-    train(folder, tmp_path / "whole", max_steps=4, **flags)
-    train(folder, tmp_path / "halves", max_steps=4, **flags)
-    (tmp_path / "halves" / "model.safetensors").unlink()
-    resume = tmp_path / "halves" / "checkpoint-2"
-    train(folder, tmp_path / "halves", max_steps=4, resume_from_checkpoint=resume, **flags)
-    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("whole", "halves")]
-    assert weights[0] == weights[1]
+    RUNS.assert_resumes_with_the_same_bits(folder, tmp_path)
 
 
 def test_a_run_is_not_resumed_with_another_configuration(folder, tmp_path):
@@ -114,7 +101,7 @@ def test_a_run_is_not_resumed_with_another_configuration(folder, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"task": "masked-lm"}, "--task masked-lm is neither"),
+        ({"task": "masked-lm"}, "--block_size 32: with --task masked-lm it is --max_seq_length"),
         ({"block_size": 1}, "--block_size 1"),
         ({"block_size": 65}, "--block_size 65 is more than the model's 64 positions"),
         ({"max_seq_length": 64}, "--block_size"),

@@ -6,6 +6,7 @@ import pytest
 import transformers
 from program import command, losses, metrics, run
 from refusals import DATA, USAGE
+from task_runs import TaskRuns
 from tiny_models import make_language_model, make_model, make_tagger, read_config, tagged_reviews, write_table
 
 
@@ -27,17 +28,8 @@ def flags_of(folder, output, **changes):
     return {name: value for name, value in (flags | changes).items() if value is not None}
 
 
-def train(folder, output, **changes):
-    outcome = run(command("train", **flags_of(folder, output, **changes)))
-    assert outcome.code == 0, outcome.err
-    return outcome
-
-
-def refused(folder, output, code=USAGE, **changes):
-    outcome = run(command("train", **flags_of(folder, output, **changes)))
-    assert outcome.code == code, outcome.err
-    assert not output.exists()
-    return outcome.err.splitlines()[-1]
+RUNS = TaskRuns(flags_of)
+train, refused = RUNS.train, RUNS.refused
 
 
 def table(folder, *rows):
@@ -94,16 +86,9 @@ def test_a_trained_head_keeps_its_labels_and_takes_their_numbers(folder, tmp_pat
 
 
 def test_a_resumed_run_ends_with_the_same_bits(folder, tmp_path):
-    flags = {"save_strategy": "steps", "save_steps": 2}
-    train(folder, tmp_path / "whole", max_steps=4, **flags)
-    train(folder, tmp_path / "halves", max_steps=4, **flags)
-    (tmp_path / "halves" / "model.safetensors").unlink()
-    resume = tmp_path / "halves" / "checkpoint-2"
-    train(folder, tmp_path / "halves", max_steps=4, resume_from_checkpoint=resume, **flags)
-    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("whole", "halves")]
-    assert weights[0] == weights[1]
+    RUNS.assert_resumes_with_the_same_bits(folder, tmp_path)
     other = write_table(tmp_path / "other.jsonl", tagged_reviews(29))
-    line = command("train", **flags_of(folder, tmp_path / "halves", train_file=other, resume_from_checkpoint=resume))
+    line = command("train", **flags_of(folder, tmp_path / "halves", train_file=other, resume_from_checkpoint="true"))
     assert run(line).code == USAGE
 
 

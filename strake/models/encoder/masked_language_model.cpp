@@ -2,9 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 
-#include "strake/models/encoder/embeddings.h"
 #include "strake/models/encoder/family.h"
-#include "strake/models/encoder/layer.h"
 #include "strake/models/encoder/masked_head.h"
 
 namespace strake::models {
@@ -19,19 +17,11 @@ PhiloxKey masking_key(const PhiloxKey& key) {
 }  // namespace
 
 MaskedLanguageModel::MaskedLanguageModel(EncoderConfig config, const TokenMasking& masking, double label_smoothing)
-    : config_(std::move(config)), masking_(masking) {
-  const EncoderFamily& family = find_family(config_.model_type, "config.json");
-  const MaskedHeadNames& head = family.masked_head;
-  const std::string word_copy = config_.tie_word_embeddings ? std::string(head.decoder) + ".weight" : "";
-  uint32_t site = 1;
-  add(std::make_unique<EmbeddingsBlock>(config_, family.names, site++, word_copy));
-  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer, site += EncoderLayerBlock::kSites) {
-    const bool is_last = layer + 1 == config_.num_hidden_layers;
-    const auto output = is_last ? EncoderLayerBlock::Output::kMaskedTokens : EncoderLayerBlock::Output::kAllTokens;
-    add(std::make_unique<EncoderLayerBlock>(
-        config_, family.names, EncoderLayerBlock::Place{.layer = layer, .first_site = site, .output = output}));
-  }
-  add(std::make_unique<MaskedHeadBlock>(config_, head, label_smoothing));
+    : EncoderModel(std::move(config)), masking_(masking) {
+  const MaskedHeadNames& head = family().masked_head;
+  const bool is_tied = this->config().tie_word_embeddings;
+  add_encoder(EncoderLayerBlock::Output::kMaskedTokens, is_tied ? std::string(head.decoder) + ".weight" : "");
+  add(std::make_unique<MaskedHeadBlock>(this->config(), head, label_smoothing));
 }
 
 tensors::PackedBatch MaskedLanguageModel::prepared(tensors::PackedBatch batch,
@@ -43,13 +33,9 @@ at::Tensor MaskedLanguageModel::loss(const at::Tensor& nll, const at::Tensor& /*
   return nll.sum() / divisor;
 }
 
-std::string MaskedLanguageModel::checkpoint_prefix() const {
-  return find_family(config_.model_type, "config.json").names.prefix;
-}
-
 bool MaskedLanguageModel::is_buffer(std::string_view name) const {
-  const MaskedHeadNames& head = find_family(config_.model_type, "config.json").masked_head;
-  return !config_.tie_word_embeddings && head.untied_bias != nullptr && name == head.bias;
+  const MaskedHeadNames& head = family().masked_head;
+  return !config().tie_word_embeddings && head.untied_bias != nullptr && name == head.bias;
 }
 
 std::string masked_language_model_json(const EncoderConfig& config, const std::string& dtype) {

@@ -3,29 +3,25 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>
 
-#include "strake/models/encoder/embeddings.h"
 #include "strake/models/encoder/family.h"
-#include "strake/models/encoder/layer.h"
 #include "strake/models/encoder/token_head.h"
 
 namespace strake::models {
 
-TokenClassifier::TokenClassifier(EncoderConfig config, double label_smoothing)
-    : config_(std::move(config)), label_smoothing_(label_smoothing) {
-  const EncoderFamily& family = find_family(config_.model_type, "config.json");
-  // Transformers' DistilBERT has one more dropout for classifiers of texts, and not of tokens.
-  if (config_.model_type == "distilbert") config_.classifier_dropout = config_.hidden_dropout;
-  uint32_t site = 1;
-  add(std::make_unique<EmbeddingsBlock>(config_, family.names, site++));
-  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer, site += EncoderLayerBlock::kSites) {
-    add(std::make_unique<EncoderLayerBlock>(config_, family.names,
-                                            EncoderLayerBlock::Place{.layer = layer, .first_site = site}));
-  }
-  add(std::make_unique<TokenHeadBlock>(config_, "classifier", config_.num_labels(), site));
+namespace {
+
+// Transformers' DistilBERT has one more dropout for classifiers of texts, and not of tokens.
+EncoderConfig with_dropout_of_tokens(EncoderConfig config) {
+  if (config.model_type == "distilbert") config.classifier_dropout = config.hidden_dropout;
+  return config;
 }
 
-std::string TokenClassifier::checkpoint_prefix() const {
-  return find_family(config_.model_type, "config.json").names.prefix;
+}  // namespace
+
+TokenClassifier::TokenClassifier(EncoderConfig config, double label_smoothing)
+    : EncoderModel(with_dropout_of_tokens(std::move(config))), label_smoothing_(label_smoothing) {
+  const uint32_t site = add_encoder(EncoderLayerBlock::Output::kAllTokens);
+  add(std::make_unique<TokenHeadBlock>(this->config(), "classifier", this->config().num_labels(), site));
 }
 
 at::Tensor TokenClassifier::loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const {

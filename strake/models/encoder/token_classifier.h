@@ -1,27 +1,21 @@
 #pragma once
 
-#include "strake/models/encoder/config.h"
-#include "strake/models/model.h"
+#include "strake/models/encoder/encoder_model.h"
 
 namespace strake::models {
 
 // An encoder that gives each token a class.
-class TokenClassifier final : public Model {
+class TokenClassifier final : public EncoderModel {
  public:
   explicit TokenClassifier(EncoderConfig config, double label_smoothing = 0);
-
-  const EncoderConfig& config() const { return config_; }
 
   // Cross entropy of logits [T or more, num_labels], in fp32, for int64 labels [T], smoothed as Transformers'
   // LabelSmoother does. Tokens with kIgnoredLabel have none.
   at::Tensor loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const override;
   // At most: a dataset knows which of its tokens have a class.
   int64_t num_targets(int64_t length) const override { return length; }
-  double initializer_range() const override { return config_.initializer_range; }
-  std::string checkpoint_prefix() const override;
 
  private:
-  EncoderConfig config_;
   double label_smoothing_;
 };
 
