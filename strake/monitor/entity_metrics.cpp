@@ -36,7 +36,7 @@ NamedValues EntityMetrics::named_values() const {
   return {{"precision", precision}, {"recall", recall}, {"f1", f1}, {"accuracy", accuracy}};
 }
 
-EntityCounter::EntityCounter(std::vector<std::string> names) {
+EntityCounter::EntityCounter(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     require(!name.empty(), ErrorKind::kConfig, "a label of tokens has no name");
     const size_t dash = name.find('-', 1);

@@ -31,7 +31,7 @@ struct LabelledText {
 // is one that its first character is.
 class EntityCounter {
  public:
-  explicit EntityCounter(std::vector<std::string> names);
+  explicit EntityCounter(const std::vector<std::string>& names);
 
   // Error (kData) for spans of different lengths and for an index that is none.
   void add(const LabelledText& text);

@@ -26,7 +26,7 @@ LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& m
   constexpr auto kLists = models::ProblemType::kMultiLabelClassification;
   models::EncoderConfig of_tokens = model;
   of_tokens.problem_type = kLists;
-  const LabelMap trained = LabelMap::of(of_tokens);
+  LabelMap trained = LabelMap::of(of_tokens);
   const bool keeps = is_token_classifier(model) && !config.ignore_mismatched_sizes;
   if (keeps && !trained.has_generic_names()) return trained;
   std::vector<std::string> names =
