@@ -152,6 +152,10 @@ std::span<const Verb> verbs() {
             "    --text_column text --label_column label --eval_strategy epoch --output_dir out\n"
             "  strake train ... --bf16 --per_device_train_batch_size 32 --learning_rate 2e-5 --warmup_ratio 0.06\n"
             "  strake train --task causal-lm --model_name_or_path gpt2 --train_file texts.jsonl --output_dir out\n"
+            "  strake train --task masked-lm --model_type bert --tokenizer_name bert --train_file texts.jsonl "
+            "--output_dir out\n"
+            "  strake train --task token-classification --model_name_or_path bert --train_file words.parquet \\\n"
+            "    --text_column words --label_column tags --output_dir out\n"
             "  strake train ... --ranks 2                    two data-parallel ranks in this process\n"
             "  mpirun -n 4 strake train ...                  four processes\n"
             "  strake train ... --resume_from_checkpoint true"},
