@@ -35,7 +35,7 @@ EstimatedModel masked_language_model(const TrainConfig& config) {
           .default_length = default_piece_length(model)};
 }
 
-EstimatedModel classifier(const TrainConfig& config, TrainTask task) {
+EstimatedModel classifier(const TrainConfig& config) {
   fs::path folder = config.model_name_or_path.empty() ? config.config_name : config.model_name_or_path;
   if (!fs::is_directory(folder)) {
     require(folder.filename() == "config.json", ErrorKind::kUsage, "{} is neither a folder nor a config.json",
@@ -45,7 +45,7 @@ EstimatedModel classifier(const TrainConfig& config, TrainTask task) {
   models::EncoderConfig model = models::read_encoder_config(folder);
   if (model.labels.empty()) model.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);
   std::unique_ptr<models::Model> whole;
-  if (task == TrainTask::kTokenClassification) {
+  if (config.train_task() == TrainTask::kTokenClassification) {
     whole = std::make_unique<models::TokenClassifier>(model);
   } else {
     whole = std::make_unique<models::SequenceClassifier>(model);
@@ -69,7 +69,7 @@ EstimatedModel estimated_model(const TrainConfig& config) {
     case TrainTask::kTokenClassification:
       break;
   }
-  return classifier(config, config.train_task());
+  return classifier(config);
 }
 
 }  // namespace strake::tasks

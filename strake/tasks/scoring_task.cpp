@@ -42,13 +42,6 @@ Aggregation parse_aggregation(const std::string& name) {
   return *found;
 }
 
-std::string architecture_of(const models::EncoderConfig& config) {
-  const auto found = config.document.find("architectures");
-  const bool is_known =
-      found != config.document.end() && found->is_array() && !found->empty() && found->front().is_string();
-  return is_known ? found->front().get<std::string>() : "";
-}
-
 // Nothing for an encoder without a head, or with one of a task that strake does not score.
 std::optional<ScoringTask> task_of(const std::string& architecture) {
   if (architecture.ends_with("ForSequenceClassification")) return ScoringTask::kTextClassification;
@@ -99,6 +92,13 @@ void refuse_flags_of_others(const TaskFlags& flags, ScoringTask task) {
 }
 
 }  // namespace
+
+std::string architecture_of(const models::EncoderConfig& config) {
+  const auto found = config.document.find("architectures");
+  const bool is_known =
+      found != config.document.end() && found->is_array() && !found->empty() && found->front().is_string();
+  return is_known ? found->front().get<std::string>() : "";
+}
 
 const char* to_string(ScoringTask task) {
   switch (task) {

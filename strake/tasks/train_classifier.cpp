@@ -162,15 +162,12 @@ ClassifierSetup load_classifier_setup(const TrainConfig& config, int workers) {
                         .inputs = {.tokenizer = load_tokenizer(config)},
                         .text = config.text,
                         .workers = workers};
-  const int64_t positions = setup.model_config.max_sequence_length();
-  if (!config.given.contains("max_seq_length")) {
-    const int64_t of_tokenizer = setup.inputs.tokenizer->model_max_length().value_or(positions);
-    setup.text.max_seq_length = std::min({setup.text.max_seq_length, positions, of_tokenizer});
-  }
   require_flags_of_text(config);
   require_length_of_tokens(config);
-  require(!reads_text(config) || setup.text.max_seq_length <= positions, ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", setup.text.max_seq_length, positions);
+  if (reads_text(config)) {
+    setup.text.max_seq_length =
+        choose_sequence_length(config, config.text.max_seq_length, setup.model_config, *setup.inputs.tokenizer);
+  }
   Splits splits = open_splits(config, config.text);
   const LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());

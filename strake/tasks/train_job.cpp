@@ -1,5 +1,6 @@
 #include "strake/tasks/train_job.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "strake/core/error.h"
@@ -11,6 +12,17 @@ namespace fs = std::filesystem;
 
 std::shared_ptr<const tokenizers::Tokenizer> load_tokenizer(const TrainConfig& config) {
   return tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path : config.tokenizer_name);
+}
+
+int64_t choose_sequence_length(const TrainConfig& config, int64_t by_default, const models::EncoderConfig& model,
+                               const tokenizers::Tokenizer& tokenizer) {
+  const int64_t positions = model.max_sequence_length();
+  if (!config.given.contains("max_seq_length")) {
+    return std::min({by_default, positions, tokenizer.model_max_length().value_or(positions)});
+  }
+  require(config.text.max_seq_length <= positions, ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length, positions);
+  return config.text.max_seq_length;
 }
 
 bool are_token_files(const std::vector<std::string>& paths) {

@@ -27,25 +27,14 @@ models::TokenMasking masking_of(const TrainConfig& config, const tokenizers::Tok
           .num_tokens = std::min(vocab_size, tokenizer.vocab_size())};
 }
 
-int64_t choose_max_length(const TrainConfig& config, const models::EncoderConfig& model,
-                          const tokenizers::Tokenizer& tokenizer) {
-  const int64_t by_default = default_piece_length(model);
-  if (!config.given.contains("max_seq_length")) {
-    return std::min(by_default, tokenizer.model_max_length().value_or(by_default));
-  }
-  require(config.text.max_seq_length <= model.max_sequence_length(), ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length,
-          model.max_sequence_length());
-  return config.text.max_seq_length;
-}
-
 MaskedLmSetup load_masked_lm_setup(const TrainConfig& config, int workers) {
   const auto tokenizer = load_tokenizer(config);
   MaskedLmSetup setup{.model_config = read_masked_lm_config(config, tokenizer.get()),
                       .inputs = {.tokenizer = tokenizer}};
   const int64_t vocab_size = setup.model_config.vocab_size;
   setup.masking = masking_of(config, *tokenizer, vocab_size);
-  setup.max_length = choose_max_length(config, setup.model_config, *tokenizer);
+  setup.max_length =
+      choose_sequence_length(config, default_piece_length(setup.model_config), setup.model_config, *tokenizer);
   require_known_metric(config.training, "language models", {"perplexity"});
   require_flags_of_text(config);
   require_vocabulary_of(*tokenizer, vocab_size, config);

@@ -4,6 +4,7 @@
 #include "strake/models/encoder/token_classifier.h"
 #include "strake/monitor/entity_metrics.h"
 #include "strake/tasks/labelled_words.h"
+#include "strake/tasks/scoring_task.h"
 #include "strake/tasks/train_job.h"
 
 namespace strake::tasks {
@@ -15,19 +16,13 @@ struct TokenClassifierSetup {
   TextOptions text;
 };
 
-bool is_token_classifier(const models::EncoderConfig& config) {
-  const auto architectures = config.document.value("architectures", Json::array());
-  return architectures.is_array() && !architectures.empty() && architectures.front().is_string() &&
-         architectures.front().get<std::string>().ends_with("ForTokenClassification");
-}
-
 // Those of the training data, unless the model was trained before and gave its own names.
 LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model) {
   constexpr auto kLists = models::ProblemType::kMultiLabelClassification;
   models::EncoderConfig of_tokens = model;
   of_tokens.problem_type = kLists;
   LabelMap trained = LabelMap::of(of_tokens);
-  const bool keeps = is_token_classifier(model) && !config.ignore_mismatched_sizes;
+  const bool keeps = architecture_of(model).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
   if (keeps && !trained.has_generic_names()) return trained;
   std::vector<std::string> names =
       names_in_lists(make_source(config.train_file, config.text.encoding), config.text.label_column);
@@ -61,13 +56,8 @@ TokenClassifierSetup load_token_classifier_setup(const TrainConfig& config, int 
                              .inputs = {.tokenizer = load_tokenizer(config)},
                              .text = config.text};
   require_words(config);
-  const int64_t positions = setup.model_config.max_sequence_length();
-  if (!config.given.contains("max_seq_length")) {
-    const int64_t of_tokenizer = setup.inputs.tokenizer->model_max_length().value_or(positions);
-    setup.text.max_seq_length = std::min({setup.text.max_seq_length, positions, of_tokenizer});
-  }
-  require(setup.text.max_seq_length <= positions, ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", setup.text.max_seq_length, positions);
+  setup.text.max_seq_length =
+      choose_sequence_length(config, config.text.max_seq_length, setup.model_config, *setup.inputs.tokenizer);
   std::vector<std::string> metrics;
   for (const auto& [name, value] : monitor::EntityMetrics().named_values()) metrics.push_back(name);
   require_known_metric(config.training, "token classification", metrics);

@@ -1,7 +1,6 @@
 #include "strake/training/evaluator.h"
 
 #include <ATen/ops/argmax.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -208,63 +207,37 @@ Evaluation evaluate_language_model(const EvaluationRequest& request) {
   return finished(std::move(result), start);
 }
 
-namespace {
-
-// What a sequence's labelled words are predicted to be; and the sum of their losses.
-struct SequencePrediction {
-  std::vector<int32_t> predicted, actual;
-  double loss = 0;
-};
-
-SequencePrediction predict_sequence(const models::TokenClassifier& model, const at::Tensor& logits,
-                                    std::span<const int32_t> classes) {
-  SequencePrediction result;
-  const at::Tensor best = logits.argmax(1);
-  const auto* const predicted = best.const_data_ptr<int64_t>();
-  at::Tensor labels = at::empty({std::ssize(classes)}, at::kLong);
-  auto* const label = labels.mutable_data_ptr<int64_t>();
-  for (size_t t = 0; t < classes.size(); ++t) {
-    label[t] = classes[t] == data::kNoClass ? tensors::kIgnoredLabel : classes[t];
-    if (classes[t] == data::kNoClass) continue;
-    result.predicted.push_back(static_cast<int32_t>(predicted[t]));
-    result.actual.push_back(classes[t]);
-  }
-  result.loss = model.loss(logits, labels, 1.0).item<double>();
-  return result;
-}
-
-}  // namespace
-
 Evaluation evaluate_token_classifier(const models::TokenClassifier& model, ShardedParameters& parameters,
                                      comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size) {
   const auto start = Clock::now();
-  at::Tensor predicted = at::zeros({dataset.total_tokens()});  // of labelled tokens, at the front of their sequence's
+  at::Tensor predicted = at::zeros({dataset.total_tokens()});
   at::Tensor losses = at::zeros({dataset.size()}, at::kDouble);
-  auto* const place = predicted.mutable_data_ptr<float>();
   auto* const loss = losses.mutable_data_ptr<double>();
-  for_each_output({model, parameters, comm, dataset, {.sequences = batch_size}},
-                  [&](std::span<const int64_t> share, const at::Tensor& logits) {
-                    int64_t begin = 0;
-                    for (const int64_t i : share) {
-                      const int64_t length = dataset.length(i);
-                      const SequencePrediction found =
-                          predict_sequence(model, logits.narrow(0, begin, length), dataset.token_classes(i));
-                      std::ranges::copy(found.predicted, place + dataset.offsets()[static_cast<size_t>(i)]);
-                      loss[i] = found.loss;
-                      begin += length;
-                    }
-                  });
+  for_each_output({model, parameters, comm, dataset, {.sequences = batch_size}}, [&](std::span<const int64_t> share,
+                                                                                     const at::Tensor& logits) {
+    int64_t begin = 0;
+    for (const int64_t i : share) {
+      const int64_t length = dataset.length(i);
+      const at::Tensor of_sequence = logits.narrow(0, begin, length);
+      predicted.narrow(0, dataset.offsets()[static_cast<size_t>(i)], length).copy_(of_sequence.argmax(1));
+      const at::Tensor labels = data::labels_of(dataset, {&i, 1});
+      loss[i] = model.loss(of_sequence, labels, 1.0).item<double>();
+      begin += length;
+    }
+  });
   comm.all_reduce(predicted);  // exact, as the next: each sequence was computed by one rank, the others have zero
   comm.all_reduce(losses);
   monitor::EntityCounter counter(model.config().labels);
   int64_t targets = 0;
   for (int64_t i = 0; i < dataset.size(); ++i) {
     std::vector<int32_t> actual, given;
-    const float* next = place + dataset.offsets()[static_cast<size_t>(i)];
-    for (const int32_t label : dataset.token_classes(i)) {
-      if (label == data::kNoClass) continue;
-      actual.push_back(label);
-      given.push_back(static_cast<int32_t>(*next++));
+    const std::span<const float> of_tokens =
+        values_of<float>(predicted).subspan(static_cast<size_t>(dataset.offsets()[static_cast<size_t>(i)]));
+    const std::span<const int32_t> classes = dataset.token_classes(i);
+    for (size_t t = 0; t < classes.size(); ++t) {
+      if (classes[t] == data::kNoClass) continue;
+      actual.push_back(classes[t]);
+      given.push_back(static_cast<int32_t>(of_tokens[t]));
     }
     counter.add({given, actual});
     targets += std::ssize(actual);
