@@ -91,8 +91,8 @@ void require_writable(const std::filesystem::path& folder) {
 
 class Calibrator {
  public:
-  Calibrator(const ScoreConfig& config, const ScoringPlan& plan, data::TableReader& input, std::string answers_column)
-      : config_(config), plan_(plan), input_(input), answers_column_(std::move(answers_column)) {
+  Calibrator(const ScoreConfig& config, const ScoringPlan& plan, EvaluationRows& input)
+      : config_(config), plan_(plan), input_(input) {
     config_.packed_weights = "off";  // three precisions, two of which may never be used
   }
 
@@ -140,10 +140,7 @@ class Calibrator {
   }
 
   void read_data(const ScoringModel& model) {
-    std::optional<LabelMap> labels;
-    if (plan_.task.task == ScoringTask::kTextClassification) labels = LabelMap::of(plan_.encoder());
-    const RowEncoding encoding{model.tokenizer, text_, labels ? &*labels : nullptr, model.places()};
-    for_each_encoded(input_, encoding, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
+    input_.read(model, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
     require(num_rows() > 0, ErrorKind::kData, "{} has no rows", config_.input.front());
     if (num_rows() < kFewestRows) {
       log::warning(
@@ -161,7 +158,7 @@ class Calibrator {
   // `use` gets the head's numbers for each table of rows.
   template <typename Use>
   std::unique_ptr<TaskResults> score(ScoringModel& model, const Use& use) const {
-    std::unique_ptr<TaskResults> results = make_results({plan_.task, text_, plan_.encoder(), answers_column_});
+    std::unique_ptr<TaskResults> results = input_.new_results();
     for (size_t i = 0; i < data_.size(); ++i) {
       at::Tensor outputs = score_encoded(config_, model, data_[i], 0, data_[i].num_rows());
       results->add(data_[i], outputs);
@@ -263,9 +260,8 @@ class Calibrator {
 
   ScoreConfig config_;
   const ScoringPlan& plan_;
-  data::TableReader& input_;
+  EvaluationRows& input_;
   TextOptions text_;
-  std::string answers_column_;
   std::vector<EncodedRows> data_;
   std::unique_ptr<TaskResults> exact_;     // in fp32
   std::vector<at::Tensor> exact_outputs_;  // for each table of rows
@@ -273,10 +269,9 @@ class Calibrator {
 
 }  // namespace
 
-Calibration calibrate(const ScoreConfig& config, const ScoringPlan& plan, data::TableReader& input,
-                      const std::string& answers_column) {
+Calibration calibrate(const ScoreConfig& config, const ScoringPlan& plan, EvaluationRows& input) {
   const auto start = Clock::now();
-  Calibration result = Calibrator(config, plan, input, answers_column).run();
+  Calibration result = Calibrator(config, plan, input).run();
   const std::filesystem::path path = std::filesystem::path(config.model_name_or_path) / kPrecisionFile;
   write_file_atomically(path, json_text(to_json(result.record), 2) + "\n");
   log::info("wrote {}", path.string());

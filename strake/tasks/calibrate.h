@@ -1,6 +1,7 @@
 #pragma once
 
 #include "strake/monitor/evaluation_metrics.h"
+#include "strake/tasks/evaluation_rows.h"
 #include "strake/tasks/precision_file.h"
 #include "strake/tasks/score_rows.h"
 
@@ -15,9 +16,7 @@ struct Calibration {
 // Scores the rows of `input` in fp32, bf16 and int8 and writes kPrecisionFile into the model's folder, atomically.
 // Where int8 alone does not keep the promise (precision_file.h), the linear layers that change the head's numbers most,
 // measured one at a time on up to some hundred sequences, stay in bf16: as few of them as it takes. The rows that are
-// read, their tokens and the head's numbers for them are in memory. Text classification needs labels; the answers of
-// `answers_column` are used unless it is empty. Errors as of evaluate.
-Calibration calibrate(const ScoreConfig& config, const ScoringPlan& plan, data::TableReader& input,
-                      const std::string& answers_column);
+// read, their tokens and the head's numbers for them are in memory. Errors as of evaluate.
+Calibration calibrate(const ScoreConfig& config, const ScoringPlan& plan, EvaluationRows& input);
 
 }  // namespace strake::tasks

@@ -12,6 +12,7 @@ namespace strake::tasks {
 struct EvaluateConfig {
   ScoreConfig score{.text = {.label_column = "label"}};
   std::string answers_column;
+  bool label_all_tokens = false;
   bool calibrate = false;
   std::set<std::string> given;  // names of fields that the user set, also if to their defaults
 
@@ -22,6 +23,8 @@ struct EvaluateConfig {
     visit("answers_column", self.answers_column,
           "of question-answering: column with the true answers: texts, lists of texts, or as Hugging Face's squad has "
           "them; default: answers, with --calibrate if it is there");
+    visit("label_all_tokens", self.label_all_tokens,
+          "of token-classification: compare all tokens of a word with its label, not only the first one");
     visit("calibrate", self.calibrate,
           "measure how near bf16 and int8 come to fp32 on these rows, 500 or more for --precision auto to rely on it, "
           "choose the linear layers that int8 leaves in bf16, and write strake_precision.json beside the model");
@@ -34,10 +37,10 @@ struct EvaluateReport {
   monitor::NamedValues metrics;
 };
 
-// Scores a labelled table and compares: classification or regression metrics, as the model's problem is, or those of
-// answers; loss and perplexity of a language model, with documents of more than --block_size tokens as rows_cut. With
-// `calibrate` those of fp32, if there are labels, and what calibrate() found. Errors: kUsage for a task without
-// metrics, and for flags of another task.
+// Scores a labelled table and compares: classification or regression metrics, as the model's problem is, those of
+// entities or of answers; loss and perplexity of a language model, with documents of more than --block_size tokens as
+// rows_cut. With `calibrate` those of fp32, if there are labels, and what calibrate() found. Errors: kUsage for a task
+// without metrics, and for flags of another task.
 EvaluateReport evaluate(const EvaluateConfig& config);
 
 }  // namespace strake::tasks

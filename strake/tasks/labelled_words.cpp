@@ -36,20 +36,25 @@ class WordTokens {
   std::unordered_map<std::string, std::vector<int32_t>> known_;
 };
 
-// Rows of a table.
-struct LabelledRows {
-  std::vector<int32_t> ids, classes;  // of all tokens
-  std::vector<int64_t> offsets{0};
-  std::vector<int64_t> rows;
-  std::vector<int64_t> cut_rows, left_out;
-};
-
 class WordsOfTable {
  public:
-  WordsOfTable(const LabelledWords& words, const PieceEnds& ends)
-      : words_(words), ends_(ends), room_(words.options.max_seq_length - 2), tokens_(*words.tokenizer) {}
+  WordsOfTable(const data::Table& table, const LabelledWords& words, const PieceEnds& ends)
+      : words_(words),
+        ends_(ends),
+        room_(words.options.max_seq_length - 2),
+        tokens_(*words.tokenizer),
+        rows_{.table = table,
+              .ids = {},
+              .offsets = {0},
+              .second_begin = {},
+              .labels = {},
+              .places = {},
+              .classes = {},
+              .cut_rows = {},
+              .first_sequences = {}} {}
 
-  LabelledRows encode(const data::Table& table) {
+  EncodedRows encode() {
+    const data::Table& table = rows_.table;
     const auto words = data::label_lists(table, words_.options.text_column);
     const auto labels = data::label_lists(table, words_.options.label_column);
     for (int64_t row = 0; row < table.num_rows(); ++row) {
@@ -59,51 +64,51 @@ class WordsOfTable {
         fail(ErrorKind::kData, "{}: {} words in column '{}' and {} labels in column '{}'", table.where(row),
              of_row.size(), words_.options.text_column, names.size(), words_.options.label_column);
       }
-      append(of_row, words_.labels.ids_of(names, row, table), table.first_row() + row);
+      append(of_row, words_.labels.ids_of(names, row, table));
     }
     return std::move(rows_);
   }
 
  private:
-  void append(const std::vector<std::string>& words, const std::vector<int32_t>& labels, int64_t row) {
-    LabelledRows& to = rows_;
-    const size_t begin = to.ids.size();
-    push(ends_.first, data::kNoClass);
-    bool is_cut = false, has_label = false;
+  void append(const std::vector<std::string>& words, const std::vector<int32_t>& labels) {
+    const int64_t end = rows_.offsets.back() + 1 + room_;
+    push_special(ends_.first);
+    bool is_cut = false;
     for (size_t w = 0; w < words.size() && !is_cut; ++w) {
-      bool is_first = true;
+      int32_t label = labels[w];
       for (const int32_t id : tokens_[words[w]]) {
-        is_cut = std::cmp_equal(to.ids.size() - begin - 1, room_);
+        is_cut = std::ssize(rows_.ids) == end;
         if (is_cut) break;
-        push(id, is_first || words_.label_all_tokens ? labels[w] : data::kNoClass);
-        is_first = false;
-        has_label = true;
+        push(id, label, {});
+        if (!words_.label_all_tokens) label = data::kNoClass;
       }
     }
-    push(ends_.last, data::kNoClass);
-    if (is_cut) to.cut_rows.push_back(row);
-    if (!has_label) {
-      to.left_out.push_back(row);
-      to.ids.resize(begin);
-      to.classes.resize(begin);
-      return;
-    }
-    to.offsets.push_back(std::ssize(to.ids));
-    to.rows.push_back(row);
+    push_special(ends_.last);
+    if (is_cut) rows_.cut_rows.push_back(rows_.num_rows());
+    rows_.second_begin.push_back(static_cast<int32_t>(std::ssize(rows_.ids) - rows_.offsets.back()));
+    rows_.offsets.push_back(std::ssize(rows_.ids));
   }
-  void push(int32_t id, int32_t label) {
+  void push(int32_t id, int32_t label, const TokenPlace& place) {
     rows_.ids.push_back(id);
     rows_.classes.push_back(label);
+    rows_.places.push_back(place);
   }
+  void push_special(int32_t id) { push(id, data::kNoClass, {.is_outside = true}); }
 
   const LabelledWords& words_;
   PieceEnds ends_;
   int64_t room_;
   WordTokens tokens_;
-  LabelledRows rows_;
+  EncodedRows rows_;
 };
 
 }  // namespace
+
+LabelMap labels_of_words(const models::EncoderConfig& model) {
+  models::EncoderConfig of_lists = model;
+  of_lists.problem_type = models::ProblemType::kMultiLabelClassification;
+  return LabelMap::of(of_lists);
+}
 
 data::TableReader open_words(const std::vector<std::string>& files, const TextOptions& options) {
   data::TableSource source = make_source(files, options.encoding);
@@ -119,27 +124,31 @@ data::TableReader open_words(const std::vector<std::string>& files, const TextOp
   return input;
 }
 
-data::TokenDataset encode_words(data::TableReader& input, const LabelledWords& words, int workers) {
+void for_each_labelled(data::TableReader& input, const LabelledWords& words, int workers,
+                       const std::function<void(EncodedRows)>& sink) {
+  require(words.options.max_seq_length > 2, ErrorKind::kUsage,
+          "--max_seq_length {}: of words it is at least 3, of which two tokens are special",
+          words.options.max_seq_length);
   const PieceEnds ends = ends_of(*words.tokenizer);
+  const auto next = [&] { return input.next(); };
+  const auto work = [&](const data::Table& table) { return WordsOfTable(table, words, ends).encode(); };
+  data::ordered_parallel_map(next, work, sink, {.workers = workers});
+}
+
+data::TokenDataset encode_words(data::TableReader& input, const LabelledWords& words, int workers) {
   const std::string file = input.files().front().string();
   data::TokenDatasetBuilder builder(file);
   int64_t num_cut = 0, num_left_out = 0;
-  const auto next = [&] { return input.next(); };
-  const auto work = [&](const data::Table& table) { return WordsOfTable(words, ends).encode(table); };
-  data::ordered_parallel_map(
-      next, work,
-      [&](const LabelledRows& of_table) {
-        num_cut += std::ssize(of_table.cut_rows);
-        num_left_out += std::ssize(of_table.left_out);
-        for (size_t i = 0; i < of_table.rows.size(); ++i) {
-          const auto begin = static_cast<size_t>(of_table.offsets[i]);
-          const size_t length = static_cast<size_t>(of_table.offsets[i + 1]) - begin;
-          builder.append({.ids = std::span(of_table.ids).subspan(begin, length),
-                          .label = data::TokenClasses{std::span(of_table.classes).subspan(begin, length)},
-                          .row = of_table.rows[i]});
-        }
-      },
-      {.workers = workers});
+  for_each_labelled(input, words, workers, [&](const EncodedRows& rows) {
+    num_cut += std::ssize(rows.cut_rows);
+    for (int64_t i = 0; i < rows.num_rows(); ++i) {
+      const data::TokenRow row = rows.token_row(i);
+      const std::span classes = std::get<data::TokenClasses>(row.label).of_tokens;
+      const bool has_label = std::ranges::any_of(classes, [](int32_t id) { return id != data::kNoClass; });
+      if (has_label) builder.append(row);
+      num_left_out += has_label ? 0 : 1;
+    }
+  });
   tell_cut_rows(num_cut, words.options);
   data::TokenDataset dataset = builder.build();
   if (num_left_out > 0) {

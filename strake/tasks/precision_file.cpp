@@ -19,7 +19,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 // The metrics of tasks that have one, and by how much a lower precision may change them.
-constexpr const char* kMetricOfLabels = "f1";  // of classifiers that give a text several labels
+constexpr const char* kMetricOfLabels = "f1";  // of several labels of a text, and of entities
 struct Metric {
   ScoringTask task;
   const char* name;
@@ -29,6 +29,7 @@ struct Metric {
 constexpr std::array kMetrics{Metric{ScoringTask::kTextClassification, "accuracy", kMostAccuracyChange, true},
                               Metric{ScoringTask::kTextClassification, "pearson", kMostPearsonChange, false},
                               Metric{ScoringTask::kTextClassification, kMetricOfLabels, kMostAccuracyChange, true},
+                              Metric{ScoringTask::kTokenClassification, kMetricOfLabels, kMostAccuracyChange, true},
                               Metric{ScoringTask::kQuestionAnswering, "f1", kMostF1Change, true}};
 
 const Metric* find_metric(ScoringTask task, const std::string& name) {

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "strake/core/clock.h"
 #include "strake/core/error.h"
 
 namespace strake::tasks {
@@ -71,22 +70,6 @@ at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const E
     return rows.row_of_sequence(first_sequence + sequence);
   });
   return outputs;
-}
-
-ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels, data::TableReader& input,
-                       const std::function<void(const EncodedRows&, const at::Tensor& outputs)>& sink) {
-  const auto start = Clock::now();
-  ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision, .accuracy = model.accuracy};
-  const auto score = [&](const EncodedRows& rows) {
-    sink(rows, score_encoded(config, model, rows, 0, rows.num_rows()));
-    report.rows += rows.num_rows();
-    report.tokens += std::ssize(rows.ids);
-    report.rows_cut += std::ssize(rows.cut_rows);
-  };
-  for_each_encoded(input, {model.tokenizer, model.text, labels, model.places()}, tokenizing_threads(config), score);
-  tell_cut_rows(report.rows_cut, model.text);
-  report.seconds = seconds_since(start);
-  return report;
 }
 
 }  // namespace strake::tasks

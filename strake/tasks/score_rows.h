@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include "strake/tasks/scoring_model.h"
@@ -24,11 +23,5 @@ struct ScoreReport {
 // and row.
 at::Tensor score_encoded(const ScoreConfig& config, ScoringModel& model, const EncodedRows& rows, int64_t begin,
                          int64_t end);
-
-// Scores the rows of `input` with an encoder in constant memory: tables of some thousand rows are read and tokenized
-// ahead of the one that is scored. `labels` may be null. `sink` gets the tables in order with what the head gives for
-// all of their sequences or tokens.
-ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, const LabelMap* labels, data::TableReader& input,
-                       const std::function<void(const EncodedRows&, const at::Tensor& outputs)>& sink);
 
 }  // namespace strake::tasks

@@ -12,6 +12,7 @@
 
 #include "strake/core/error.h"
 #include "strake/data/text_lists.h"
+#include "strake/monitor/entity_metrics.h"
 #include "strake/tasks/answer_spans.h"
 #include "strake/tasks/squad_metrics.h"
 
@@ -105,18 +106,39 @@ class NumberResults final : public TaskResults {
 
 class TokenResults final : public TaskResults {
  public:
+  explicit TokenResults(const ResultsOf& what) {
+    if (what.has_classes) entities_.emplace(what.task.entities.labels);
+  }
+
   void add(const EncodedRows& rows, const at::Tensor& outputs) override {
     const std::vector<int64_t> classes = largest_of_rows(outputs);
     for (size_t token = 0; token < classes.size(); ++token) {
       if (!rows.places[token].is_outside) classes_.push_back(classes[token]);
     }
+    if (!entities_) return;
+    for (int64_t row = 0; row < rows.num_rows(); ++row) count_entities(rows, row, classes);
   }
+  monitor::NamedValues metrics() const override {
+    return entities_ ? entities_->metrics().named_values() : monitor::NamedValues();
+  }
+  std::string main_metric() const override { return entities_ ? "f1" : ""; }
   std::optional<double> agreement(const TaskResults& exact) const override {
     return share_of_equals(classes_, dynamic_cast<const TokenResults&>(exact).classes_);
   }
 
  private:
+  void count_entities(const EncodedRows& rows, int64_t row, const std::vector<int64_t>& classes) {
+    std::vector<int32_t> predicted, actual;
+    for (int64_t token = rows.first_token(row); token < rows.first_token(row + 1); ++token) {
+      if (rows.classes[token] == data::kNoClass) continue;
+      predicted.push_back(static_cast<int32_t>(classes[token]));
+      actual.push_back(rows.classes[token]);
+    }
+    entities_->add({.predicted = predicted, .actual = actual});
+  }
+
   std::vector<int64_t> classes_;  // of the text's tokens
+  std::optional<monitor::EntityCounter> entities_;
 };
 
 class AnswerResults final : public TaskResults {
@@ -223,7 +245,7 @@ std::span<const float> numbers_of(const at::Tensor& outputs) {
 std::unique_ptr<TaskResults> make_results(const ResultsOf& what) {
   switch (what.task.task) {
     case ScoringTask::kTokenClassification:
-      return std::make_unique<TokenResults>();
+      return std::make_unique<TokenResults>(what);
     case ScoringTask::kQuestionAnswering:
       return std::make_unique<AnswerResults>(what);
     case ScoringTask::kFeatureExtraction:

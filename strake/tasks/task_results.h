@@ -43,6 +43,7 @@ struct ResultsOf {
   const TextOptions& text;
   const models::EncoderConfig& encoder;
   std::string answers_column = {};  // of question answering: with the true answers (data::text_lists); empty: none
+  bool has_classes = false;         // of token classification: tokens have those of their words
 };
 
 // Empty results of a task. Rows need labels for text classification, and the task's places.

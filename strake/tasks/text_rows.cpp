@@ -171,6 +171,7 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
                    .second_begin = {},
                    .labels = {},
                    .places = {},
+                   .classes = {},
                    .cut_rows = {},
                    .first_sequences = {}};
   if (options.doc_stride) {
@@ -285,6 +286,7 @@ data::TokenRow EncodedRows::token_row(int64_t i) const {
   data::TokenRow row{.ids = std::span(ids).subspan(offsets[i], length), .row = table.first_row() + i};
   if (second_begin[i] < length) row.second_begin = second_begin[i];
   if (!labels.empty()) std::visit([&row](const auto& label) { row.label = label; }, labels[i]);
+  if (!classes.empty()) row.label = data::TokenClasses{std::span(classes).subspan(offsets[i], length)};
   return row;
 }
 

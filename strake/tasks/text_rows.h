@@ -52,12 +52,13 @@ enum class Places { kNone, kOfTokens, kOfWords, kWithContinuations };
 // Some rows with their tokens. A row is one sequence, or the windows or pieces that it was cut into.
 struct EncodedRows {
   data::Table table;
-  std::vector<int32_t> ids;              // of all rows, one after the other
-  std::vector<int64_t> offsets;          // sequences + 1
-  std::vector<int32_t> second_begin;     // per sequence: first token of type 1, or the sequence's length
-  std::vector<Label> labels;             // per row; empty if unlabelled
-  std::vector<TokenPlace> places;        // per token, if they are asked for
-  std::vector<int64_t> cut_rows;         // those with more than max_seq_length tokens, unless they become windows
+  std::vector<int32_t> ids;           // of all rows, one after the other
+  std::vector<int64_t> offsets;       // sequences + 1
+  std::vector<int32_t> second_begin;  // per sequence: first token of type 1, or the sequence's length
+  std::vector<Label> labels;          // per row; empty if unlabelled
+  std::vector<TokenPlace> places;     // per token, if they are asked for
+  std::vector<int32_t> classes;       // per token, data::kNoClass or that of its word; empty unless words have labels
+  std::vector<int64_t> cut_rows;      // those with more than max_seq_length tokens, unless they become windows
   std::vector<int64_t> first_sequences;  // rows + 1; empty if every row is one sequence
 
   int64_t num_rows() const { return std::ssize(first_sequences.empty() ? offsets : first_sequences) - 1; }

@@ -19,9 +19,7 @@ struct TokenClassifierSetup {
 // Those of the training data, unless the model was trained before and gave its own names.
 LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model) {
   constexpr auto kLists = models::ProblemType::kMultiLabelClassification;
-  models::EncoderConfig of_tokens = model;
-  of_tokens.problem_type = kLists;
-  LabelMap trained = LabelMap::of(of_tokens);
+  LabelMap trained = labels_of_words(model);
   const bool keeps = architecture_of(model).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
   if (keeps && !trained.has_generic_names()) return trained;
   std::vector<std::string> names =

@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 import pytest
 from program import command, environment, full_disk, predict, run, strake, summary
 from refusals import DATA, FILE, USAGE
-from tiny_models import GOOD, change_weights, make_model, make_reader, make_tagger, reviews, write_table
+from tiny_models import GOOD, change_weights, make_model, make_reader, make_tagger, reviews, tagged_reviews, write_table
 
 RECORD = "strake_precision.json"
 ROWS = 500  # the fewest of a calibration that auto relies on
@@ -215,9 +215,10 @@ def test_columns_without_texts_are_refused(folder, tmp_path):
 @pytest.mark.parametrize(
     ("model", "flags", "named"),
     [
-        ("tagger", {}, "for token-classification it has --calibrate"),
         ("encoder", {"task": "feature-extraction"}, "for feature-extraction it has --calibrate"),
-        ("tagger", {"calibrate": True, "label_column": "tags"}, "--label_column is of --task text-classification"),
+        ("encoder", {"task": "feature-extraction", "calibrate": True, "label_column": "a"}, "--label_column is of"),
+        ("tagger", {"calibrate": True, "label_column": "tags"}, "--label_column with --calibrate is of lists of words"),
+        ("classifier", {"label_all_tokens": True}, "--label_all_tokens is of --task token-classification"),
         ("classifier", {"answers_column": "a"}, "--answers_column is of --task question-answering"),
         ("classifier", {"pooling": "cls"}, "are of --task feature-extraction"),
         ("classifier", {"task": "question-answering"}, "whose task is text-classification"),
@@ -278,6 +279,47 @@ def test_labels_of_tokens_are_calibrated(folder, copy, tmp_path):
         assert record[name]["agreement"] == result[f"{name}_agreement"] == same / len(by_precision["fp32"])
         assert 0 < record[name]["mean_logit_difference"] < record[name]["max_logit_difference"] < 1
         assert "metric" not in record[name]
+
+
+WORDS = {"text_column": "words", "label_column": "tags"}
+
+
+def tagged(path, count, seed=1):
+    """Words with the tagger's labels: runs of good words are of people."""
+    rows = tagged_reviews(count, seed)
+    for row in rows:
+        row["tags"] = ["B-PER" if tag.endswith("GOOD") else "O" for tag in row["tags"]]
+    return write_table(path, rows)
+
+
+def test_the_metric_of_labelled_words_is_part_of_the_calibration(folder, copy, tmp_path):
+    model = copy("tagger")
+    table = tagged(tmp_path / "in.parquet", ROWS)
+    result, record = calibrate(model, table, **WORDS)
+    assert (record["task"], record["metric"], record["rows"]) == ("token-classification", "f1", ROWS)
+    for name, values in (("", record["fp32"]), ("bf16_", record["bf16"]), ("int8_", record["int8"])):
+        flags = {"precision": name[:-1]} if name else {}
+        alone = summary("evaluate", model_name_or_path=model, input=table, max_seq_length=32, **WORDS, **flags)
+        assert values["metric"] == result[f"{name}f1"] == alone["f1"]
+        assert 0 < alone["f1"] < 1
+    texts, _ = calibrate(model, folder / "texts.parquet")
+    assert result["int8_agreement"] == texts["int8_agreement"], "the same words in a list and in a text"
+
+
+def test_words_without_a_label_that_fits_are_named(folder, tmp_path):
+    tagger = {"model_name_or_path": folder / "tagger"}
+    refused(DATA, "column 'text' holds no lists", input=folder / "texts.parquet", **tagger)
+    refused(DATA, "there is no column 'label'", input=tagged(tmp_path / "a.parquet", 3), text_column="words", **tagger)
+    rows = [{"words": ["the", "film"], "tags": ["O", "B-PER"]}, {"words": ["the", "film"], "tags": ["O", "I-PER"]}]
+    other = write_table(tmp_path / "other.jsonl", rows)
+    refused(
+        DATA, "other.jsonl, row 1", "label 'I-PER' is none of the model's: 'O', 'B-PER'", input=other, **WORDS, **tagger
+    )
+    rows[1]["tags"] = ["O"]
+    uneven = write_table(tmp_path / "uneven.jsonl", rows)
+    refused(DATA, "uneven.jsonl, row 1", "2 words in column 'words' and 1 labels", input=uneven, **WORDS, **tagger)
+    nothing = write_table(tmp_path / "nothing.jsonl", [{"words": [], "tags": []}])
+    refused(DATA, "nothing.jsonl: no row has a labelled word", input=nothing, **WORDS, **tagger)
 
 
 @pytest.mark.parametrize("labelled", [False, True])

@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 from adamw import losses_of_steps
-from program import losses, metrics, predict, strake
+from program import losses, metrics, predict, strake, summary
 from tiny_models import make_model, read_config, tagged_reviews, write_table
 
 FAMILIES = ["bert", "roberta", "distilbert"]
@@ -29,6 +29,13 @@ def train(tables, output, **flags):
     inputs = {"train_file": tables[0], "validation_file": tables[1]}
     strake("train", task="token-classification", output_dir=output, **(inputs | defaults | flags))
     return [entry for entry in metrics(output) if "eval_loss" in entry]
+
+
+def evaluate(table, model, **flags):
+    flags |= {"max_seq_length": LENGTH, "text_column": "words", "label_column": "tags"}
+    found = summary("evaluate", model_name_or_path=model, input=table, **flags)
+    assert found["rows"] == len(tagged_reviews(15, seed=2))
+    return {name: found[name] for name in ("precision", "recall", "f1", "accuracy")}
 
 
 def load(folder):
@@ -118,6 +125,9 @@ def test_transformers_gives_the_same_losses_and_seqeval_the_same_metrics(tables,
         actual.append([names[str(labels[0][i].item())] for i in places])
     for name, value in seqeval(predicted, actual).items():
         assert evaluated[-1][f"eval_{name}"] == pytest.approx(value, abs=1e-12), name
+    assert evaluate(tables[1], tmp_path / "trained", **flags) == {
+        name: evaluated[-1][f"eval_{name}"] for name in ("precision", "recall", "f1", "accuracy")
+    }
 
 
 def test_what_it_learned_is_found_in_texts(tables, tmp_path):

@@ -1,0 +1,107 @@
+#include "strake/tasks/evaluation_rows.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "strake/core/error.h"
+#include "strake/core/log.h"
+#include "strake/data/label_lists.h"
+#include "strake/data/text_lists.h"
+#include "strake/tasks/labelled_words.h"
+
+namespace strake::tasks {
+namespace {
+
+void check_flags(const EvaluateConfig& config, ScoringTask task) {
+  const bool classifies = task == ScoringTask::kTextClassification;
+  const bool answers = task == ScoringTask::kQuestionAnswering;
+  const bool tags = task == ScoringTask::kTokenClassification;
+  const auto belongs = [&](bool fits, const char* flag, const char* owner) {
+    require(fits || !config.given.contains(flag), ErrorKind::kUsage, "--{} is of --task {}, and the task is {}", flag,
+            owner, to_string(task));
+  };
+  belongs(classifies || tags, "label_column", "text-classification and token-classification");
+  belongs(answers, "answers_column", "question-answering");
+  belongs(tags, "label_all_tokens", "token-classification");
+  require(config.score.task.aggregation_strategy.empty(), ErrorKind::kUsage,
+          "--aggregation_strategy is of strake predict and strake worker: strake evaluate compares the tokens' labels");
+  require(config.calibrate || classifies || answers || tags, ErrorKind::kUsage,
+          "strake evaluate has metrics for text-classification, token-classification and question-answering; for {} it "
+          "has --calibrate, which compares bf16 and int8 with fp32 and needs no labels",
+          to_string(task));
+}
+
+data::TableSource source_of(const EvaluateConfig& config, std::vector<std::string> columns) {
+  data::TableSource source = make_source(config.score.input, config.score.text.encoding);
+  for (std::string& name : columns) {
+    const bool is_new = std::ranges::find(source.columns, name) == source.columns.end();
+    if (is_new && !name.empty()) source.columns.push_back(std::move(name));
+  }
+  return source;
+}
+
+// The column that is read, which is there; "" if there is none, and none is needed.
+std::string find_answers_column(const EvaluateConfig& config) {
+  std::string column = config.answers_column.empty() ? "answers" : config.answers_column;
+  if (!config.calibrate || !config.answers_column.empty()) return column;
+  const std::vector<std::string> names = data::names_of_columns(source_of(config, {column}));
+  if (std::ranges::find(names, column) != names.end()) return column;
+  log::info("there is no column '{}': precisions are compared by their answers alone", column);
+  return "";
+}
+
+// Whether words are compared with their labels, which a calibration with texts does without.
+bool reads_words(const EvaluateConfig& config) {
+  const std::string& column = config.score.text.text_column;
+  const bool are_lists = data::holds_lists(data::TableReader(source_of(config, {column})).no_rows(), column);
+  if (are_lists || !config.calibrate) return true;
+  for (const char* flag : {"label_column", "label_all_tokens"}) {
+    require(!config.given.contains(flag), ErrorKind::kUsage,
+            "--{} with --calibrate is of lists of words, and column '{}' holds texts", flag, column);
+  }
+  log::info("column '{}' holds texts, not lists of words with labels: precisions are compared by their labels alone",
+            column);
+  return false;
+}
+
+}  // namespace
+
+EvaluationRows::EvaluationRows(const EvaluateConfig& config, const ScoringPlan& plan)
+    : plan_(plan), label_all_tokens_(config.label_all_tokens) {
+  const ScoringTask task = plan.task.task;
+  const TextOptions& text = plan.text;
+  check_flags(config, task);
+  if (task == ScoringTask::kTokenClassification && reads_words(config)) {
+    labels_ = labels_of_words(plan.encoder());
+    table_.emplace(open_words(config.score.input, text));
+    return;
+  }
+  if (task == ScoringTask::kQuestionAnswering) answers_column_ = find_answers_column(config);
+  if (task == ScoringTask::kTextClassification) labels_ = LabelMap::of(plan.encoder());
+  const std::string& compared = labels_ ? text.label_column : answers_column_;
+  table_.emplace(open_input(source_of(config, {text.text_column, text.text_pair_column, compared}), text));
+  if (!answers_column_.empty()) data::text_lists(table_->no_rows(), answers_column_);  // before an hour of scoring
+}
+
+void EvaluationRows::read(const ScoringModel& model, int workers, const std::function<void(EncodedRows)>& sink) {
+  if (labels_ && plan_.task.task == ScoringTask::kTokenClassification) {
+    bool has_label = false;
+    const auto look = [&](EncodedRows rows) {
+      const auto is_class = [](int32_t id) { return id != data::kNoClass; };
+      has_label = has_label || std::ranges::any_of(rows.classes, is_class);
+      sink(std::move(rows));
+    };
+    for_each_labelled(*table_, {model.tokenizer, model.text, *labels_, label_all_tokens_}, workers, look);
+    require(has_label, ErrorKind::kData, "{}: no row has a labelled word", table_->files().front().string());
+    return;
+  }
+  const LabelMap* labels = labels_ ? &*labels_ : nullptr;
+  for_each_encoded(*table_, {model.tokenizer, model.text, labels, model.places()}, workers, sink);
+}
+
+std::unique_ptr<TaskResults> EvaluationRows::new_results() const {
+  return make_results({plan_.task, plan_.text, plan_.encoder(), answers_column_, labels_.has_value()});
+}
+
+}  // namespace strake::tasks

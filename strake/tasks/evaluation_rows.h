@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "strake/tasks/evaluate.h"
+#include "strake/tasks/label_map.h"
+#include "strake/tasks/scoring_model.h"
+#include "strake/tasks/task_results.h"
+
+namespace strake::tasks {
+
+// What strake evaluate reads for an encoder's task: texts, and what the model's results for them are compared with.
+class EvaluationRows {
+ public:
+  // Looks at the columns. `plan` must outlive the rows. Errors: kUsage for a task without metrics, and for flags of
+  // another one; kData for columns that are missing or do not hold what is compared.
+  EvaluationRows(const EvaluateConfig& config, const ScoringPlan& plan);
+
+  // Hands over all rows in their order, in constant memory; once. Errors: kData naming the row.
+  void read(const ScoringModel& model, int workers, const std::function<void(EncodedRows)>& sink);
+  // Empty ones, to which read()'s rows are added.
+  std::unique_ptr<TaskResults> new_results() const;
+
+ private:
+  const ScoringPlan& plan_;
+  std::string answers_column_;      // of question answering, with the true answers; empty: none
+  bool label_all_tokens_ = false;   // of words
+  std::optional<LabelMap> labels_;  // of texts or, of token classification, their words
+  std::optional<data::TableReader> table_;
+};
+
+}  // namespace strake::tasks
