@@ -238,6 +238,24 @@ def tagged_reviews(count, seed=1, longest=20):
     return rows
 
 
+def asked_reviews(count, seed=1, longest=20):
+    """Questions about reviews, with answers as of SQuAD: the first run of good or of bad words, where there is one."""
+    rows = []
+    for i, review in enumerate(tagged_reviews(count, seed, longest)):
+        kind = ("GOOD", "BAD")[i % 3 == 0]
+        places, begin = [], 0
+        for word, tag in zip(review["words"], review["tags"], strict=True):
+            if tag == f"B-{kind}":
+                places.append([begin, begin + len(word)])
+            elif tag == f"I-{kind}":
+                places[-1][1] = begin + len(word)
+            begin += len(word) + 1
+        context = " ".join(review["words"])
+        answers = {"text": [context[a:b] for a, b in places], "answer_start": [a for a, _ in places]}
+        rows.append({"question": f"was it {kind.lower()}?", "context": context, "answers": answers})
+    return rows
+
+
 def training_inputs(folder, validation_rows=9, wide=True):
     """Flags that name a new BERT with dropout, 38 reviews to train on and some to evaluate."""
     model = make_model(folder / "model", dropout=0.1)

@@ -141,6 +141,22 @@ constexpr const char* kEstimateExamples =
     "the run, and communication is what its processes measure between them.\n"
     "Exit code 2 if the run does not fit; the message names the nearest plan that does.";
 
+constexpr const char* kEvaluateExamples =
+    "Examples:\n"
+    "  strake evaluate --model_name_or_path out --input test.parquet --text_column text --label_column label\n"
+    "  strake evaluate --model_name_or_path reader --input dev.parquet --answers_column answers\n"
+    "    exact match and F1 as of SQuAD\n"
+    "  strake evaluate --model_name_or_path tagger --input test.parquet --text_column words --label_column "
+    "tags\n"
+    "    precision, recall and F1 of entities, of lists of words with labels\n"
+    "  strake evaluate --model_name_or_path gpt2 --input texts.parquet      loss and perplexity\n"
+    "  strake evaluate ... --calibrate                 find out whether bf16 and int8 are near enough to fp32:\n"
+    "    the same class for 99 % of the rows and an accuracy within 0.5 points (a Pearson correlation within\n"
+    "    0.005); the same label for 99 % of the tokens and, with labelled words, an F1 within 0.005; the same\n"
+    "    answer for 99 % of the rows and, with true answers, an F1 within 0.5 points; embeddings with a mean\n"
+    "    cosine of 0.99 once fp32's mean is taken from them. Linear layers stay in bf16 until int8 is. Takes\n"
+    "    some passes over the data; of fewer than 500 rows --precision auto does not rely on it";
+
 }  // namespace
 
 std::span<const Verb> verbs() {
@@ -178,24 +194,8 @@ std::span<const Verb> verbs() {
             "  strake worker --model_name_or_path out --text_column text --keep_columns id < batches.arrows\n"
             "One batch in, one batch out, with prediction and probabilities added, until the end of the stream."},
            &run_worker},
-      Verb{
-          {"evaluate", "Score a labelled table and print metrics, or compare precisions.",
-           "Examples:\n"
-           "  strake evaluate --model_name_or_path out --input test.parquet --text_column text --label_column label\n"
-           "  strake evaluate --model_name_or_path reader --input dev.parquet --answers_column answers\n"
-           "    exact match and F1 as of SQuAD\n"
-           "  strake evaluate --model_name_or_path tagger --input test.parquet --text_column words --label_column "
-           "tags\n"
-           "    precision, recall and F1 of entities, of lists of words with labels\n"
-           "  strake evaluate --model_name_or_path gpt2 --input texts.parquet      loss and perplexity\n"
-           "  strake evaluate ... --calibrate                 find out whether bf16 and int8 are near enough to fp32:\n"
-           "    the same class for 99 % of the rows and an accuracy within 0.5 points (a Pearson correlation within\n"
-           "    0.005); the same label for 99 % of the tokens and, with labelled words, an F1 within 0.005; the same "
-           "answer for 99 % of the rows and, with true\n"
-           "    answers, an F1 within 0.5 points; embeddings with a mean cosine of 0.99 once fp32's mean is taken\n"
-           "    from them. Linear layers stay in bf16 until int8 is. Takes some passes over the data; of fewer than\n"
-           "    500 rows --precision auto does not rely on it"},
-          &run_evaluate},
+      Verb{{"evaluate", "Score a labelled table and print metrics, or compare precisions.", kEvaluateExamples},
+           &run_evaluate},
       Verb{{"prepare", "Tokenize text into Parquet once, for many training runs.",
             "Example:\n"
             "  strake prepare --tokenizer roberta-base --input reviews.csv --text_column text --label_column label \\\n"

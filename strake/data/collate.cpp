@@ -44,6 +44,17 @@ at::Tensor labels_of(const TokenDataset& dataset, std::span<const int64_t> indic
     }
     return labels;
   }
+  if (dataset.label_kind() == TokenLabelKind::kSpan) {
+    at::Tensor labels = at::empty({count, 2}, at::kLong);
+    auto* next = labels.mutable_data_ptr<int64_t>();
+    int64_t begin = 0;
+    for (const int64_t i : indices) {
+      *next++ = begin + dataset.span(i).first;
+      *next++ = begin + dataset.span(i).last;
+      begin += dataset.length(i);
+    }
+    return labels;
+  }
   return {};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,5 +13,15 @@ namespace strake::data {
 // lines each row may be another one of them. Error (kData) if the column is missing or something else, naming the row
 // where it depends on that.
 std::vector<std::vector<std::string>> text_lists(const Table& table, const std::string& column);
+
+// A text with its place in another one, in code points.
+struct PlacedText {
+  std::string text;
+  int64_t start = 0;
+};
+
+// The same of objects, or lists of them, that also have a member `answer_start`: an integer for each text. Error (kData)
+// naming the row, too, for another number of them than of texts and for one below 0.
+std::vector<std::vector<PlacedText>> placed_texts(const Table& table, const std::string& column);
 
 }  // namespace strake::data

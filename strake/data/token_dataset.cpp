@@ -11,7 +11,8 @@ namespace strake::data {
 namespace {
 
 std::string_view describe(TokenLabelKind kind) {
-  constexpr std::string_view kNames[] = {"no label", "a class", "a number", "a list of classes", "classes of tokens"};
+  constexpr std::string_view kNames[] = {"no label",          "a class",           "a number",
+                                         "a list of classes", "classes of tokens", "a span of tokens"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -49,6 +50,10 @@ void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::st
                           std::ranges::all_of(of_tokens, [](int32_t label) { return label >= kNoClass; });
     require(is_sound, ErrorKind::kData, "{}: row {} does not have one class for each of its {} tokens", source, row.row,
             row.ids.size());
+  }
+  if (const auto* span = std::get_if<TokenSpan>(&row.label)) {
+    require(span->first >= 0 && span->first <= span->last && span->last < length, ErrorKind::kData,
+            "{}: row {} has a span of tokens {} to {} of {}", source, row.row, span->first, span->last, length);
   }
 }
 
@@ -93,6 +98,7 @@ void TokenDataset::keep_first(int64_t count) {
   }
   if (label_kind_ == TokenLabelKind::kTokenClasses) class_labels_.resize(tokens_.size());
   if (label_kind_ == TokenLabelKind::kNumber) number_labels_.resize(index(count));
+  if (label_kind_ == TokenLabelKind::kSpan) spans_.resize(index(count));
   max_token_id_ = tokens_.empty() ? -1 : std::ranges::max(tokens_);
 }
 
@@ -108,6 +114,7 @@ uint32_t TokenDataset::fingerprint() const {
   add(class_labels_);
   add(class_offsets_);
   add(number_labels_);
+  add(spans_);
   add(rows_);
   return crc;
 }
@@ -141,6 +148,7 @@ void TokenDatasetBuilder::append(const TokenRow& row) {
   if (const auto* classes = std::get_if<TokenClasses>(&row.label)) {
     set.class_labels_.insert(set.class_labels_.end(), classes->of_tokens.begin(), classes->of_tokens.end());
   }
+  if (const auto* span = std::get_if<TokenSpan>(&row.label)) set.spans_.push_back(*span);
   set.rows_.push_back(row.row);
 }
 

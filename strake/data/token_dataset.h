@@ -9,9 +9,17 @@
 
 namespace strake::data {
 
-enum class TokenLabelKind { kNone, kClass, kNumber, kClasses, kTokenClasses };  // kClasses: any number of classes
+// kClasses: any number of classes.
+enum class TokenLabelKind { kNone, kClass, kNumber, kClasses, kTokenClasses, kSpan };
 
 inline constexpr int32_t kNoClass = -1;  // of a token
+
+// Some tokens of a sequence that follow each other.
+struct TokenSpan {
+  int32_t first = 0;
+  int32_t last = 0;
+  bool operator==(const TokenSpan&) const = default;
+};
 
 // Tokenized sequences with their labels in memory: flat, without padding. Thread-safe once built: rank threads share
 // one.
@@ -47,6 +55,7 @@ class TokenDataset {
     return std::span(class_labels_).subspan(index(offsets_[index(i)]), index(length(i)));
   }
   int64_t num_labelled(int64_t i) const;
+  TokenSpan span(int64_t i) const { return spans_[index(i)]; }  // kSpan
   // Class c becomes ids[c]. Error (kData) for a class that `ids` lacks.
   void renumber_classes(std::span<const int32_t> ids);
   // kClasses: how many there are. Error (kData) for a row with another one.
@@ -72,6 +81,7 @@ class TokenDataset {
   std::vector<int64_t> class_offsets_;  // kClasses: size() + 1
   int64_t num_classes_ = 0;
   std::vector<float> number_labels_;
+  std::vector<TokenSpan> spans_;
   std::vector<int64_t> rows_;
   int32_t max_token_id_ = -1;
 };
@@ -85,14 +95,14 @@ struct TokenClasses {
 struct TokenRow {
   std::span<const int32_t> ids = {};
   std::optional<int32_t> second_begin = std::nullopt;  // none: all tokens are of type 0
-  // Of one kind for all rows: a class, a number, classes, ascending, or the classes of all tokens.
-  std::variant<std::monostate, int32_t, float, std::span<const int32_t>, TokenClasses> label = {};
+  // Of one kind for all rows: a class, a number, classes, ascending, the classes of all tokens, or a span.
+  std::variant<std::monostate, int32_t, float, std::span<const int32_t>, TokenClasses, TokenSpan> label = {};
   int64_t row = 0;
 };
 
 // Checks and describes a row: Error (kData) starting with `source` for negative ids, row or class, classes that do not
-// ascend or are not those of all tokens, a second_begin outside [0, number of ids], or another kind of label than
-// `expected`.
+// ascend or are not those of all tokens, a span of tokens that are not there, a second_begin outside [0, number of
+// ids], or another kind of label than `expected`.
 void check_token_row(const TokenRow& row, TokenLabelKind expected, const std::string& source);
 TokenLabelKind kind_of_label(const TokenRow& row);
 

@@ -50,7 +50,7 @@ void warn_of_unused(const std::filesystem::path& folder, const models::Model& mo
 EncoderCheckpoint::EncoderCheckpoint(const EncoderSource& from)
     : from_(from), model_(from.config), files_(from.folder) {
   if (const auto* tokens = std::get_if<TokenHead>(&from.head)) {
-    token_head_.emplace(from.config, tokens->checkpoint_name, tokens->outputs, 0);
+    token_head_.emplace(from.config, tokens->checkpoint_name, tokens->outputs, models::TokenHeadBlock::Dropout{});
   }
   warn_of_unused(from.folder, model_, files_);
 }

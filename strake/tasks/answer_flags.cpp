@@ -41,4 +41,25 @@ std::string AnswerFlags::first_given() const {
   return first;
 }
 
+void AnswerTrainingFlags::validate() const {
+  require(max_answer_length >= 1, ErrorKind::kUsage, "--max_answer_length {} must be positive", max_answer_length);
+  require(doc_stride.value_or(0) >= 0, ErrorKind::kUsage, "--doc_stride {} is negative", doc_stride.value_or(0));
+  const std::pair<const char*, std::string> columns[] = {
+      {"question_column", question_column}, {"context_column", context_column}, {"answers_column", answers_column}};
+  for (const auto& [flag, column] : columns) {
+    require(!column.empty(), ErrorKind::kUsage, "--{} is empty", flag);
+    for (const auto& [other, same] : columns) {
+      require(flag == other || column != same, ErrorKind::kUsage, "--{} and --{} are both '{}'", flag, other,
+              printable(column));
+    }
+  }
+}
+
+AnswerRules AnswerTrainingFlags::rules() const {
+  using enum AnswerRules::Impossible;
+  return {.max_answer_len = max_answer_length,
+          .impossible = version_2_with_negative ? kAllowed : kRefused,
+          .ends = AnswerRules::Ends::kTokens};
+}
+
 }  // namespace strake::tasks

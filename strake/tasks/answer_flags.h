@@ -39,4 +39,33 @@ struct AnswerFlags {
   std::string first_given() const;
 };
 
+// Flags of strake train --task question-answering, with the names of Transformers' run_qa.py where it has them.
+struct AnswerTrainingFlags {
+  std::string question_column = "question";
+  std::string context_column = "context";
+  std::string answers_column = "answers";
+  std::optional<int64_t> doc_stride;
+  int64_t max_answer_length = 30;
+  bool version_2_with_negative = false;
+
+  template <typename Self, typename Visitor>
+  static void visit_fields(Self& self, Visitor&& visit) {
+    visit("question_column", self.question_column, "question-answering: column with the question");
+    visit("context_column", self.context_column, "question-answering: column with the text that holds the answer");
+    visit(
+        "answers_column", self.answers_column,
+        "question-answering: column with text and answer_start of the true answers, as Hugging Face's squad has them; "
+        "the first one is learned, of none that there is none");
+    visit("doc_stride", self.doc_stride,
+          "question-answering: tokens that neighbouring windows of a long context share; default: 128, at most half of "
+          "max_seq_length");
+    visit("max_answer_length", self.max_answer_length,
+          "question-answering: most tokens of an answer that an evaluation finds");
+    visit("version_2_with_negative", self.version_2_with_negative,
+          "question-answering: evaluations may find that there is no answer, and metrics are those of SQuAD 2.0");
+  }
+  void validate() const;
+  AnswerRules rules() const;  // of evaluations
+};
+
 }  // namespace strake::tasks

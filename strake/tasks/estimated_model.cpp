@@ -5,6 +5,7 @@
 
 #include "strake/core/error.h"
 #include "strake/models/encoder/masked_language_model.h"
+#include "strake/models/encoder/question_answerer.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/encoder/token_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
@@ -35,7 +36,7 @@ EstimatedModel masked_language_model(const TrainConfig& config) {
           .default_length = default_piece_length(model)};
 }
 
-EstimatedModel classifier(const TrainConfig& config) {
+EstimatedModel encoder_model(const TrainConfig& config) {
   fs::path folder = config.model_name_or_path.empty() ? config.config_name : config.model_name_or_path;
   if (!fs::is_directory(folder)) {
     require(folder.filename() == "config.json", ErrorKind::kUsage, "{} is neither a folder nor a config.json",
@@ -44,17 +45,20 @@ EstimatedModel classifier(const TrainConfig& config) {
   }
   models::EncoderConfig model = models::read_encoder_config(folder);
   if (model.labels.empty()) model.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);
-  std::unique_ptr<models::Model> whole;
+  EstimatedModel estimated{.model = nullptr,
+                           .name = model.model_type,
+                           .hidden_size = model.hidden_size,
+                           .max_length = model.max_sequence_length(),
+                           .default_length = std::min<int64_t>(model.max_sequence_length(), 128)};
   if (config.train_task() == TrainTask::kTokenClassification) {
-    whole = std::make_unique<models::TokenClassifier>(model);
+    estimated.model = std::make_unique<models::TokenClassifier>(model);
+  } else if (config.train_task() == TrainTask::kQuestionAnswering) {
+    estimated.model = std::make_unique<models::QuestionAnswerer>(model);
+    estimated.default_length = std::min<int64_t>(model.max_sequence_length(), 384);
   } else {
-    whole = std::make_unique<models::SequenceClassifier>(model);
+    estimated.model = std::make_unique<models::SequenceClassifier>(model);
   }
-  return {.model = std::move(whole),
-          .name = model.model_type,
-          .hidden_size = model.hidden_size,
-          .max_length = model.max_sequence_length(),
-          .default_length = std::min<int64_t>(model.max_sequence_length(), 128)};
+  return estimated;
 }
 
 }  // namespace
@@ -67,9 +71,10 @@ EstimatedModel estimated_model(const TrainConfig& config) {
       return masked_language_model(config);
     case TrainTask::kSequenceClassification:
     case TrainTask::kTokenClassification:
+    case TrainTask::kQuestionAnswering:
       break;
   }
-  return classifier(config);
+  return encoder_model(config);
 }
 
 }  // namespace strake::tasks

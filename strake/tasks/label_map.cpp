@@ -302,6 +302,7 @@ std::optional<models::ProblemType> problem_of(data::TokenLabelKind kind) {
   switch (kind) {
     case data::TokenLabelKind::kNone:
     case data::TokenLabelKind::kTokenClasses:
+    case data::TokenLabelKind::kSpan:
       return std::nullopt;
     case data::TokenLabelKind::kNumber:
       return models::ProblemType::kRegression;

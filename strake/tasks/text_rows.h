@@ -65,7 +65,7 @@ struct EncodedRows {
   int64_t first_sequence(int64_t row) const { return first_sequences.empty() ? row : first_sequences[row]; }
   int64_t first_token(int64_t row) const { return offsets[first_sequence(row)]; }
   int64_t row_of_sequence(int64_t sequence) const;
-  // Row i, which is one sequence, for a token dataset or file.
+  // Sequence i for a token dataset or file, with label and number of row i: of rows that are one sequence each.
   data::TokenRow token_row(int64_t i) const;
 };
 

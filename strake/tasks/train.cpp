@@ -39,6 +39,8 @@ std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
   switch (config.train_task()) {
     case TrainTask::kTokenClassification:
       return make_token_classifier_job(config, workers);
+    case TrainTask::kQuestionAnswering:
+      return make_question_answerer_job(config, workers);
     case TrainTask::kCausalLm:
       return make_causal_lm_job(config, workers);
     case TrainTask::kMaskedLm:

@@ -8,17 +8,18 @@
 #include "strake/comm/comm.h"
 #include "strake/integrations/ds_config.h"
 #include "strake/models/planned_graph.h"
+#include "strake/tasks/answer_flags.h"
 #include "strake/tasks/text_rows.h"
 #include "strake/training/options.h"
 #include "strake/training/trainer.h"
 
 namespace strake::tasks {
 
-enum class TrainTask { kSequenceClassification, kTokenClassification, kCausalLm, kMaskedLm };
+enum class TrainTask { kSequenceClassification, kTokenClassification, kQuestionAnswering, kCausalLm, kMaskedLm };
 
-// Fine-tunes a classifier of texts (or a regressor) or of their words, or trains a causal or masked language model.
-// Names, meaning and defaults as in Hugging Face's example scripts (run_classification.py, run_ner.py, run_clm.py,
-// run_mlm.py) and TrainingArguments.
+// Fine-tunes a classifier of texts (or a regressor) or of their words, or a model that finds answers in texts, or
+// trains a causal or masked language model. Names, meaning and defaults as in Hugging Face's example scripts
+// (run_classification.py, run_ner.py, run_qa.py, run_clm.py, run_mlm.py) and TrainingArguments.
 struct TrainConfig {
   std::string task = "sequence-classification";
   std::string model_name_or_path;
@@ -35,6 +36,7 @@ struct TrainConfig {
   int64_t block_size = 0;  // 0: as many as the model has positions, at most 1024
   double mlm_probability = 0.15;
   bool label_all_tokens = false;
+  AnswerTrainingFlags answers;
   std::string problem_type;
   std::string output_dir;
   bool overwrite_output_dir = false;
@@ -60,7 +62,8 @@ struct TrainConfig {
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    visit("task", self.task, "sequence-classification, token-classification, causal-lm or masked-lm");
+    visit("task", self.task,
+          "sequence-classification, token-classification, question-answering, causal-lm or masked-lm");
     visit("model_name_or_path", self.model_name_or_path, "folder with config.json and model.safetensors");
     visit("tokenizer_name", self.tokenizer_name, "tokenizer folder or file, if not in the model's folder");
     visit("model_type", self.model_type,
@@ -84,10 +87,11 @@ struct TrainConfig {
           "column with the label, for token-classification with the words' labels");
     visit("label_all_tokens", self.label_all_tokens,
           "token-classification: learn the label of all of a word's tokens, not of its first alone");
+    AnswerTrainingFlags::visit_fields(self.answers, visit);
     visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.text.max_seq_length,
-          "tokens after which a text is cut, special ones included; for masked-lm into pieces, by default of the "
-          "model's positions, at most 1024");
+          "tokens after which a text is cut, special ones included; for question-answering into windows, by default of "
+          "384, for masked-lm into pieces, by default of the model's positions, at most 1024");
     visit("block_size", self.block_size,
           "causal-lm: tokens of a piece into which longer texts are cut; 0: the model's positions, at most 1024");
     visit("mlm_probability", self.mlm_probability, "masked-lm: share of the tokens that are predicted");
@@ -129,6 +133,7 @@ struct TrainConfig {
  private:
   void validate_classifier() const;
   void validate_token_classifier() const;
+  void validate_question_answerer() const;
   void validate_language_model() const;
   void validate_causal_lm() const;
   void validate_masked_lm() const;

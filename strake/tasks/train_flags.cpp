@@ -45,18 +45,28 @@ bool TrainConfig::trains_on_gpus() const {
 TrainTask TrainConfig::train_task() const {
   if (task == "sequence-classification") return TrainTask::kSequenceClassification;
   if (task == "token-classification") return TrainTask::kTokenClassification;
+  if (task == "question-answering") return TrainTask::kQuestionAnswering;
   if (task == "causal-lm") return TrainTask::kCausalLm;
   require(task == "masked-lm", ErrorKind::kUsage,
-          "--task {} is none of sequence-classification, token-classification, causal-lm and masked-lm",
+          "--task {} is none of sequence-classification, token-classification, question-answering, causal-lm and "
+          "masked-lm",
           printable(task));
   return TrainTask::kMaskedLm;
 }
 
 void TrainConfig::validate() const {
   const bool is_of_tokens = train_task() == TrainTask::kTokenClassification;
-  const bool is_classifier = is_of_tokens || train_task() == TrainTask::kSequenceClassification;
+  const bool finds_answers = train_task() == TrainTask::kQuestionAnswering;
+  const bool is_classifier = is_of_tokens || finds_answers || train_task() == TrainTask::kSequenceClassification;
   is_classifier ? validate_classifier() : validate_language_model();
   if (is_of_tokens) validate_token_classifier();
+  if (finds_answers) {
+    validate_question_answerer();
+  } else {
+    AnswerTrainingFlags::visit_fields(answers, [this](const char* flag, const auto&, const char*) {
+      require(!given.contains(flag), ErrorKind::kUsage, "--{} belongs to --task question-answering", flag);
+    });
+  }
   require(is_of_tokens || !given.contains("label_all_tokens"), ErrorKind::kUsage,
           "--label_all_tokens {} belongs to --task token-classification", label_all_tokens);
   require(!train_file.empty(), ErrorKind::kUsage, "--train_file names no file");
@@ -117,6 +127,14 @@ void TrainConfig::validate_token_classifier() const {
   require(text.max_seq_length >= kLeastLength, ErrorKind::kUsage,
           "--max_seq_length {}: with --task token-classification it is at least {}, of which two tokens are special",
           text.max_seq_length, kLeastLength);
+}
+
+void TrainConfig::validate_question_answerer() const {
+  for (const char* flag : {"text_column", "text_pair_column", "label_column", "problem_type", "ignore_mismatched_sizes",
+                           "label_smoothing_factor"}) {
+    require(!given.contains(flag), ErrorKind::kUsage, "--{} does not belong to --task question-answering", flag);
+  }
+  answers.validate();
 }
 
 void TrainConfig::validate_language_model() const {
@@ -180,6 +198,8 @@ std::vector<std::string> flags_without_effect(const TrainConfig& config) {
     tell("eval_delay", options.eval_delay, why);
     tell("eval_on_start", options.eval_on_start, why);
     tell("max_eval_samples", config.max_eval_samples, why);
+    tell("max_answer_length", config.answers.max_answer_length, why);
+    tell("version_2_with_negative", config.answers.version_2_with_negative, why);
   } else if (evaluation == training::Interval::kEpoch) {
     tell("eval_steps", options.eval_steps, "--eval_strategy is epoch");
   }

@@ -72,8 +72,9 @@ int64_t choose_sequence_length(const TrainConfig& config, int64_t by_default, co
 
 // Reads model and data for --task sequence-classification; `workers` threads tokenize.
 std::unique_ptr<TrainJob> make_classifier_job(const TrainConfig& config, int workers);
-// The same for --task token-classification, causal-lm and masked-lm.
+// The same for --task token-classification, question-answering, causal-lm and masked-lm.
 std::unique_ptr<TrainJob> make_token_classifier_job(const TrainConfig& config, int workers);
+std::unique_ptr<TrainJob> make_question_answerer_job(const TrainConfig& config, int workers);
 std::unique_ptr<TrainJob> make_causal_lm_job(const TrainConfig& config, int workers);
 std::unique_ptr<TrainJob> make_masked_lm_job(const TrainConfig& config, int workers);
 

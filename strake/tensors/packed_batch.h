@@ -16,7 +16,8 @@ struct PackedBatch {
   at::Tensor positions;       // int32 [T], from 0 in each sequence
   at::Tensor token_rows;      // int64 [T], dataset row of each token: keys its dropout
   at::Tensor offsets;         // int32 [S + 1], first token of each sequence, then T
-  at::Tensor labels;          // int64 [S] or [T] class ids, or float [S] or [S, num_labels]; undefined: there are none
+  // int64 [S] or [T] class ids or [S, 2] places of tokens, or float [S] or [S, num_labels]; undefined: there are none.
+  at::Tensor labels;
 
   // Of a masked language model (models/encoder/token_masking.h), undefined of others; in memory of the host.
   at::Tensor masked;   // int64 [N], places of the tokens that are predicted, in order

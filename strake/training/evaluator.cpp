@@ -126,6 +126,26 @@ void for_each_output(const EvaluationRequest& request, const Use& use) {
   }
 }
 
+// Of a model that gives each token some numbers: the losses of all sequences, each by itself, added up. Calls use(first
+// token in the dataset, numbers) for this rank's share of the sequences. Collective.
+template <typename Use>
+double sum_of_losses(const EvaluationRequest& request, const Use& use) {
+  const data::TokenDataset& dataset = request.dataset;
+  at::Tensor losses = at::zeros({dataset.size()}, at::kDouble);
+  auto* const loss = losses.mutable_data_ptr<double>();
+  for_each_output(request, [&](std::span<const int64_t> share, const at::Tensor& outputs) {
+    int64_t begin = 0;
+    for (const int64_t i : share) {
+      const at::Tensor of_sequence = outputs.narrow(0, begin, dataset.length(i));
+      use(dataset.offsets()[static_cast<size_t>(i)], of_sequence);
+      loss[i] = request.model.loss(of_sequence, data::labels_of(dataset, {&i, 1}), 1.0).template item<double>();
+      begin += dataset.length(i);
+    }
+  });
+  request.comm.all_reduce(losses);  // exact: each sequence was computed by one rank, the others have zero
+  return std::accumulate(loss, loss + dataset.size(), 0.0);
+}
+
 }  // namespace
 
 models::BatchShape largest_evaluation_batch(const models::Model& model, const data::TokenDataset& dataset,
@@ -211,22 +231,11 @@ Evaluation evaluate_token_classifier(const models::TokenClassifier& model, Shard
                                      comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size) {
   const auto start = Clock::now();
   at::Tensor predicted = at::zeros({dataset.total_tokens()});
-  at::Tensor losses = at::zeros({dataset.size()}, at::kDouble);
-  auto* const loss = losses.mutable_data_ptr<double>();
-  for_each_output({model, parameters, comm, dataset, {.sequences = batch_size}}, [&](std::span<const int64_t> share,
-                                                                                     const at::Tensor& logits) {
-    int64_t begin = 0;
-    for (const int64_t i : share) {
-      const int64_t length = dataset.length(i);
-      const at::Tensor of_sequence = logits.narrow(0, begin, length);
-      predicted.narrow(0, dataset.offsets()[static_cast<size_t>(i)], length).copy_(of_sequence.argmax(1));
-      const at::Tensor labels = data::labels_of(dataset, {&i, 1});
-      loss[i] = model.loss(of_sequence, labels, 1.0).item<double>();
-      begin += length;
-    }
-  });
-  comm.all_reduce(predicted);  // exact, as the next: each sequence was computed by one rank, the others have zero
-  comm.all_reduce(losses);
+  const double total = sum_of_losses({model, parameters, comm, dataset, {.sequences = batch_size}},
+                                     [&](int64_t begin, const at::Tensor& of_sequence) {
+                                       predicted.narrow(0, begin, of_sequence.size(0)).copy_(of_sequence.argmax(1));
+                                     });
+  comm.all_reduce(predicted);  // exact: each sequence was computed by one rank, the others have zero
   monitor::EntityCounter counter(model.config().labels);
   int64_t targets = 0;
   for (int64_t i = 0; i < dataset.size(); ++i) {
@@ -242,9 +251,22 @@ Evaluation evaluate_token_classifier(const models::TokenClassifier& model, Shard
     counter.add({given, actual});
     targets += std::ssize(actual);
   }
-  const double total = std::accumulate(loss, loss + dataset.size(), 0.0);
   Evaluation result{.loss = total / static_cast<double>(targets), .sequences = dataset.size()};
   result.metrics = counter.metrics().named_values();
+  return finished(std::move(result), start);
+}
+
+Evaluation evaluate_question_answerer(const models::QuestionAnswerer& model, ShardedParameters& parameters,
+                                      comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size) {
+  const auto start = Clock::now();
+  Evaluation result{.logits = at::zeros({dataset.total_tokens(), 2}), .sequences = dataset.size()};
+  const double total = sum_of_losses({model, parameters, comm, dataset, {.sequences = batch_size}},
+                                     [&](int64_t begin, const at::Tensor& of_sequence) {
+                                       result.logits.narrow(0, begin, of_sequence.size(0)).copy_(of_sequence);
+                                     });
+  at::Tensor flat = result.logits.view(-1);
+  comm.all_reduce(flat);  // exact: each sequence was computed by one rank, the others have zero
+  result.loss = total / static_cast<double>(dataset.size());
   return finished(std::move(result), start);
 }
 

@@ -8,6 +8,7 @@
 
 #include "strake/comm/comm.h"
 #include "strake/data/token_dataset.h"
+#include "strake/models/encoder/question_answerer.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/encoder/token_classifier.h"
 #include "strake/monitor/evaluation_metrics.h"
@@ -16,7 +17,7 @@
 namespace strake::training {
 
 struct Evaluation {
-  at::Tensor logits;  // fp32 [N, num_labels], in dataset order; of classifiers
+  at::Tensor logits;  // fp32 [N, num_labels], in dataset order; of classifiers. Of answers [T, 2], all tokens'
   double loss = 0;    // mean over all targets; of classifiers only if the dataset has labels
   monitor::NamedValues metrics;
   int64_t sequences = 0;
@@ -37,6 +38,10 @@ Evaluation evaluate(const models::SequenceClassifier& model, ShardedParameters& 
 Evaluation evaluate_token_classifier(const models::TokenClassifier& model, ShardedParameters& parameters,
                                      comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size);
 
+// The same of a model that finds answers, on a dataset of spans; what it finds is told by `logits` alone.
+Evaluation evaluate_question_answerer(const models::QuestionAnswerer& model, ShardedParameters& parameters,
+                                      comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size);
+
 // What sequences of similar length a batch holds at most, but at least one.
 struct BatchLimit {
   enum class Fill { kNone, kToTokens };
@@ -52,15 +57,15 @@ struct BatchLimit {
 // What is evaluated, the same on all ranks of `comm`. What comes out does not depend on their number or, on processors,
 // the batches.
 struct EvaluationRequest {
-  const models::Model& model;  // a causal language model, whose output is the negative log-likelihood of every target
+  const models::Model& model;
   ShardedParameters& parameters;
   comm::Comm& comm;
   const data::TokenDataset& dataset;
   BatchLimit batch;
 };
 
-// The mean over all targets of the dataset. The metric is perplexity, exp(loss). Collective; every rank gets the
-// result.
+// Of a language model, whose output is the negative log-likelihood of every target: the mean over all targets of the
+// dataset. The metric is perplexity, exp(loss). Collective; every rank gets the result.
 Evaluation evaluate_language_model(const EvaluationRequest& request);
 
 // The negative log-likelihoods of one sequence's targets.

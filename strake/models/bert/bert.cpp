@@ -37,6 +37,7 @@ EncoderFamily bert_family() {
   return {.model_type = "bert",
           .architecture = "BertForSequenceClassification",
           .token_architecture = "BertForTokenClassification",
+          .span_architecture = "BertForQuestionAnswering",
           .names = bert_names("bert."),
           .classification_head = &bert_head,
           .masked_head = {.architecture = "BertForMaskedLM",

@@ -35,6 +35,7 @@ EncoderFamily distilbert_family() {
   return {.model_type = "distilbert",
           .architecture = "DistilBertForSequenceClassification",
           .token_architecture = "DistilBertForTokenClassification",
+          .span_architecture = "DistilBertForQuestionAnswering",
           .names = kNames,
           .classification_head = &distilbert_head,
           .masked_head = {.architecture = "DistilBertForMaskedLM",

@@ -64,6 +64,7 @@ void read_regularisation(EncoderConfig& config, const ConfigKeys& keys, const st
   config.attention_dropout = probability(json, keys.attention_dropout, 0.1, source);
   config.classifier_dropout =
       probability(json, keys.classifier_dropout, distilbert ? 0.2 : config.hidden_dropout, source);
+  if (distilbert) config.span_dropout = probability(json, "qa_dropout", 0.1, source);
   config.layer_norm_eps = distilbert ? 1e-12 : norm_epsilon(json, "layer_norm_eps", 1e-12, source);
   config.initializer_range = initializer_range(json, source);
   config.tie_word_embeddings = get_or<bool>(json, "tie_word_embeddings", true, source);

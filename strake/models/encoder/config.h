@@ -38,6 +38,7 @@ struct EncoderConfig {
   double attention_output_dropout = 0;  // after the attention's output projection
   double attention_dropout = 0;         // of attention probabilities
   double classifier_dropout = 0;
+  double span_dropout = 0;  // of a head that finds answers
   double layer_norm_eps = 1e-12;
   double initializer_range = 0.02;
   bool tie_word_embeddings = true;  // of a masked language model: its output projection is the word embedding
@@ -55,7 +56,6 @@ struct EncoderConfig {
 
   // Replaces the labels (a new head). An empty problem type is inferred from the number of labels.
   void set_labels(std::vector<std::string> names, std::optional<ProblemType> type);
-  // The id of a label, or nothing.
 };
 
 // Checks a configuration; `source` is named in errors (kConfig).

@@ -33,7 +33,8 @@ using HeadBuilder = std::unique_ptr<Block> (*)(const EncoderConfig& config, uint
 struct EncoderFamily {
   const char* model_type;          // config.json
   const char* architecture;        // Transformers' class of the classifier
-  const char* token_architecture;  // and of the classifier of tokens
+  const char* token_architecture;  // of the classifier of tokens
+  const char* span_architecture;   // and of the model that finds answers
   EncoderNames names;
   HeadBuilder classification_head;
   MaskedHeadNames masked_head;

@@ -8,20 +8,13 @@
 
 namespace strake::models {
 
-namespace {
-
-// Transformers' DistilBERT has one more dropout for classifiers of texts, and not of tokens.
-EncoderConfig with_dropout_of_tokens(EncoderConfig config) {
-  if (config.model_type == "distilbert") config.classifier_dropout = config.hidden_dropout;
-  return config;
-}
-
-}  // namespace
-
 TokenClassifier::TokenClassifier(EncoderConfig config, double label_smoothing)
-    : EncoderModel(with_dropout_of_tokens(std::move(config))), label_smoothing_(label_smoothing) {
+    : EncoderModel(std::move(config)), label_smoothing_(label_smoothing) {
+  const EncoderConfig& own = this->config();
   const uint32_t site = add_encoder(EncoderLayerBlock::Output::kAllTokens);
-  add(std::make_unique<TokenHeadBlock>(this->config(), "classifier", this->config().num_labels(), site));
+  // Transformers' DistilBERT has one more dropout for classifiers of texts, and not of tokens.
+  const double dropout = own.model_type == "distilbert" ? own.hidden_dropout : own.classifier_dropout;
+  add(std::make_unique<TokenHeadBlock>(own, "classifier", own.num_labels(), TokenHeadBlock::Dropout{site, dropout}));
 }
 
 at::Tensor TokenClassifier::loss(const at::Tensor& logits, const at::Tensor& labels, double divisor) const {

@@ -6,8 +6,8 @@
 namespace strake::models {
 
 TokenHeadBlock::TokenHeadBlock(const EncoderConfig& config, const std::string& checkpoint_name, int64_t outputs,
-                               uint32_t dropout_site)
-    : Block("head"), dropout_(config.classifier_dropout), dropout_site_(dropout_site) {
+                               const Dropout& dropout)
+    : Block("head"), dropout_(dropout) {
   weight_ = add({.name = "head.classifier.weight",
                  .shape = {outputs, config.hidden_size},
                  .checkpoint_names = {checkpoint_name + ".weight"},
@@ -21,12 +21,12 @@ TokenHeadBlock::TokenHeadBlock(const EncoderConfig& config, const std::string& c
 }
 
 at::Tensor TokenHeadBlock::forward(const Parameters& p, const at::Tensor& input, const StepContext& context) const {
-  const at::Tensor dropped = layers::dropout(input, context.dropout(dropout_site_, dropout_), context);
+  const at::Tensor dropped = layers::dropout(input, context.dropout(dropout_.site, dropout_.probability), context);
   return layers::linear(dropped, p[weight_], p[bias_]);
 }
 
 PlannedTensor TokenHeadBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
-  const PlannedTensor dropped = layers::dropout(graph, input, dropout_);
+  const PlannedTensor dropped = layers::dropout(graph, input, dropout_.probability);
   return layers::linear(graph, dropped, layout().entries()[bias_].shape[0], trained({weight_, bias_}));
 }
 

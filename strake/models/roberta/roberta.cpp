@@ -22,6 +22,7 @@ EncoderFamily roberta_family() {
   return {.model_type = "roberta",
           .architecture = "RobertaForSequenceClassification",
           .token_architecture = "RobertaForTokenClassification",
+          .span_architecture = "RobertaForQuestionAnswering",
           .names = bert_names("roberta."),
           .classification_head = &roberta_head,
           .masked_head = {.architecture = "RobertaForMaskedLM",
