@@ -5,6 +5,7 @@ import random
 
 from program import metrics
 from tiny_models import (
+    asked_reviews,
     make_language_model,
     make_masked_model,
     make_model,
@@ -36,6 +37,8 @@ def make_inputs(folder):
     write_table(folder / "check.parquet", reviews(13, seed=2))
     write_table(folder / "train.jsonl", tagged_reviews(50))
     write_table(folder / "check.jsonl", tagged_reviews(14, seed=2))
+    write_table(folder / "answers.jsonl", asked_reviews(45))
+    write_table(folder / "check_answers.jsonl", asked_reviews(14, seed=2))
     write_table(folder / "train.txt", reviews(90))
     write_table(folder / "check.txt", reviews(20, seed=3))
     return folder
@@ -60,6 +63,12 @@ def model_and_data(draw, folder):
         words |= {"model_name_or_path": folder / draw.choice(["roberta", "distilbert", "wide"])}
         words |= {"max_seq_length": draw.choice([4, 16, 32])} | draw.maybe(0.3, label_all_tokens=[True])
         return words | draw.maybe(0.3, freeze=["*embeddings*", "*.layer.0.*", "*bias"])
+    if draw.random() < 0.2:
+        asked = {"task": "question-answering", "max_seq_length": draw.choice([32, 40])}
+        asked |= {"train_file": folder / "answers.jsonl", "validation_file": folder / "check_answers.jsonl"}
+        asked |= {"model_name_or_path": folder / draw.choice(["roberta", "distilbert", "wide"])}
+        asked |= draw.maybe(0.5, doc_stride=[0, 2], version_2_with_negative=[True])
+        return asked | draw.maybe(0.3, freeze=["*embeddings*", "*.layer.0.*", "*bias"])
     labelled = {"train_file": folder / "train.parquet", "validation_file": folder / "check.parquet"}
     labelled |= {"model_name_or_path": folder / draw.choice(["roberta", "distilbert", "wide", "wide"])}
     labelled |= {"max_seq_length": draw.choice([8, 32])}

@@ -26,6 +26,7 @@ DROPOUTS = [
     "attention_probs_dropout_prob",
     "dropout",
     "attention_dropout",
+    "qa_dropout",
     "seq_classif_dropout",
 ]
 

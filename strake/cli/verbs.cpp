@@ -161,7 +161,7 @@ constexpr const char* kEvaluateExamples =
 
 std::span<const Verb> verbs() {
   static const std::array kVerbs{
-      Verb{{"train", "Fine-tune a BERT, RoBERTa or DistilBERT classifier, or train a GPT-2 language model.",
+      Verb{{"train", "Fine-tune or pre-train a BERT, RoBERTa or DistilBERT, or train a GPT-2 language model.",
             "Examples:\n"
             "  strake train --model_name_or_path roberta-base --train_file train.parquet --validation_file "
             "test.parquet \\\n"
@@ -172,6 +172,8 @@ std::span<const Verb> verbs() {
             "--output_dir out\n"
             "  strake train --task token-classification --model_name_or_path bert --train_file words.parquet \\\n"
             "    --text_column words --label_column tags --output_dir out\n"
+            "  strake train --task question-answering --model_name_or_path bert --train_file squad.parquet "
+            "--output_dir out\n"
             "  strake train ... --ranks 2                    two data-parallel ranks in this process\n"
             "  mpirun -n 4 strake train ...                  four processes\n"
             "  strake train ... --resume_from_checkpoint true"},

@@ -20,8 +20,8 @@ struct PlacedText {
   int64_t start = 0;
 };
 
-// The same of objects, or lists of them, that also have a member `answer_start`: an integer for each text. Error (kData)
-// naming the row, too, for another number of them than of texts and for one below 0.
+// The same of objects, or lists of them, that also have a member `answer_start`: an integer for each text. Error
+// (kData) naming the row, too, for another number of them than of texts and for one below 0.
 std::vector<std::vector<PlacedText>> placed_texts(const Table& table, const std::string& column);
 
 }  // namespace strake::data

@@ -1,6 +1,7 @@
 #include "strake/data/text_lists.h"
 
 #include <arrow/api.h>
+#include <arrow/json/from_string.h>
 #include <gmock/gmock.h>
 
 #include "strake/data/table_arrow.h"
@@ -16,10 +17,11 @@ using Lists = std::vector<std::vector<std::string>>;
 
 class TextListsTest : public FolderTest {
  protected:
-  Lists of_json_lines(const std::string& lines) const {
+  Table read(const std::string& lines) const {
     TableReader reader({.paths = {write("a.jsonl", lines)}});
-    return text_lists(*reader.next(), "answers");
+    return *reader.next();
   }
+  Lists of_json_lines(const std::string& lines) const { return text_lists(read(lines), "answers"); }
 };
 
 Table table_of(const std::shared_ptr<arrow::Array>& array) {
@@ -100,6 +102,53 @@ TEST_F(TextListsTest, NamesTheRowOfJsonThatHoldsNoTexts) {
     const Caught caught = error_of([&] { of_json_lines(lines); });
     EXPECT_TRUE(caught.says(ErrorKind::kData, "row 1, line 2: column 'answers' has")) << value;
   }
+}
+
+using Places = std::vector<std::vector<std::pair<std::string, int64_t>>>;
+
+Places places_of(const Table& table) {
+  Places places;
+  for (const auto& row : placed_texts(table, "answers")) {
+    auto& of_row = places.emplace_back();
+    for (const PlacedText& text : row) of_row.emplace_back(text.text, text.start);
+  }
+  return places;
+}
+
+TEST_F(TextListsTest, ReadsWhereAnswersBegin) {
+  const Places expected{{{"a", 0}, {"b", 5}}, {}, {}, {{"c", 3}, {"d", 1}}, {{"e", 7}}};
+  EXPECT_EQ(places_of(read("{\"answers\": {\"text\": [\"a\", \"b\"], \"answer_start\": [0, 5]}}\n"
+                           "{\"answers\": {\"text\": [], \"answer_start\": []}}\n"
+                           "{\"answers\": null}\n"
+                           "{\"answers\": [{\"text\": \"c\", \"answer_start\": 3}, "
+                           "{\"text\": \"d\", \"answer_start\": 1}]}\n"
+                           "{\"answers\": {\"text\": \"e\", \"answer_start\": 7}}\n")),
+            expected);
+  for (const auto& type : {arrow::int32(), arrow::int64()}) {
+    const auto column = arrow::json::ArrayFromJSONString(
+        arrow::struct_(
+            {arrow::field("text", arrow::list(arrow::utf8())), arrow::field("answer_start", arrow::list(type))}),
+        R"([{"text": ["a", "b"], "answer_start": [0, 5]}, null, {"text": null, "answer_start": null}])");
+    EXPECT_EQ(places_of(table_of(column.ValueOrDie())), (Places{{{"a", 0}, {"b", 5}}, {}, {}}));
+  }
+}
+
+TEST_F(TextListsTest, RefusesAnswersWithoutAPlace) {
+  const auto refusal = [&](const std::string& answers) {
+    return error_of([&] { places_of(read("{\"answers\": null}\n{\"answers\": " + answers + "}\n")); });
+  };
+  for (const char* answers :
+       {"[\"a\"]", "{\"text\": [\"a\"]}", "{\"text\": [\"a\"], \"answer_start\": [1.5]}",
+        "{\"text\": [\"a\"], \"answer_start\": [\"1\"]}", "{\"text\": [1], \"answer_start\": [1]}"}) {
+    EXPECT_TRUE(refusal(answers).says(ErrorKind::kData, "row 1, line 2: column 'answers' has")) << answers;
+  }
+  EXPECT_TRUE(refusal(R"({"text": ["a"], "answer_start": []})")
+                  .says(ErrorKind::kData, "row 1, line 2: column 'answers' has 1 of 'text'"));
+  EXPECT_TRUE(refusal(R"({"text": ["a"], "answer_start": [-2]})").says(ErrorKind::kData, "has the answer_start -2"));
+  EXPECT_TRUE(refusal("\"a\"").says(ErrorKind::kData, "a.jsonl: column 'answers' has the type string"));
+  EXPECT_TRUE(error_of([] {
+                placed_texts(table_of(lists()), "answers");
+              }).says(ErrorKind::kData, "expected an object with members 'text' and 'answer_start'"));
 }
 
 }  // namespace

@@ -78,5 +78,26 @@ TEST(TokenDataset, RefusesClassesThatAreNotThoseOfItsTokens) {
   }
 }
 
+TEST(TokenDataset, GivesSpansByTheirPlacesInTheBatch) {
+  const std::vector<int32_t> ids{5, 6, 7, 8};
+  TokenDatasetBuilder builder("here");
+  builder.append({.ids = ids, .label = TokenSpan{1, 3}, .row = 0});
+  builder.append({.ids = std::span(ids).first(1), .label = TokenSpan{0, 0}, .row = 1});
+  for (const TokenSpan& span : {TokenSpan{-1, 0}, {2, 1}, {1, 4}}) {
+    EXPECT_EQ(error_of([&] { builder.append({.ids = ids, .label = span, .row = 3}); }).text,
+              fmt::format("here: row 3 has a span of tokens {} to {} of 4", span.first, span.last));
+  }
+  TokenDataset dataset = builder.build();
+  EXPECT_EQ(dataset.span(0), (TokenSpan{1, 3}));
+  const at::Tensor labels = labels_of(dataset, std::vector<int64_t>{1, 0, 1});
+  const std::vector<int64_t> places(labels.const_data_ptr<int64_t>(), labels.const_data_ptr<int64_t>() + 6);
+  EXPECT_EQ(places, (std::vector<int64_t>{0, 0, 2, 4, 5, 5}));
+  builder.append({.ids = ids, .label = TokenSpan{1, 3}, .row = 0});
+  dataset.keep_first(1);
+  EXPECT_EQ(dataset.fingerprint(), builder.build().fingerprint());
+  builder.append({.ids = ids, .label = TokenSpan{1, 2}, .row = 0});
+  EXPECT_NE(dataset.fingerprint(), builder.build().fingerprint());
+}
+
 }  // namespace
 }  // namespace strake::data::token_dataset_test

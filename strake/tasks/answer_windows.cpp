@@ -39,7 +39,7 @@ data::TokenSpan tokens_of(const CharacterRange& answer, std::span<const TokenPla
 class WindowBuilder {
  public:
   WindowBuilder(const LabelledQuestions& questions, KeepTables keep, const std::string& file)
-      : questions_(questions), keep_(keep), builder_(file) {}
+      : questions_(questions), keep_(keep), file_(file), builder_(file) {}
 
   void append(EncodedRows rows) {
     const auto answers = data::placed_texts(rows.table, questions_.answers_column);
@@ -51,6 +51,7 @@ class WindowBuilder {
         append_window(rows, window, answer);
       }
     }
+    num_rows_ += rows.num_rows();
     if (keep_ == KeepTables::kNo) return;
     rows.ids = {};
     tables_.push_back({.rows = std::move(rows), .answers = {}});
@@ -61,6 +62,10 @@ class WindowBuilder {
   }
 
   AnswerWindows build() {
+    if (num_windows_ > num_rows_) {
+      log::info("{}: {} row{} as {} windows of at most {} tokens", file_, num_rows_, num_rows_ == 1 ? "" : "s",
+                num_windows_, questions_.options.max_seq_length);
+    }
     if (num_elsewhere_ > 0) {
       log::warning("{} of {} rows have another text than the answer's in the answer's place, the first one {}",
                    num_elsewhere_, num_rows_, first_elsewhere_);
@@ -71,12 +76,12 @@ class WindowBuilder {
  private:
   CharacterRange place(const data::PlacedText& answer, std::string_view context, const EncodedRows& rows, int64_t row) {
     const CodePoints points(context);
-    const CharacterRange range{.begin = answer.start, .end = answer.start + CodePoints(answer.text).size()};
-    ++num_rows_;
-    if (range.end > points.size()) {
+    const int64_t length = CodePoints(answer.text).size();
+    if (answer.start > points.size() - length) {
       fail(ErrorKind::kData, "{}: column '{}' has the answer_start {} of an answer of {} characters in a text of {}",
-           rows.table.where(row), questions_.answers_column, answer.start, range.end - range.begin, points.size());
+           rows.table.where(row), questions_.answers_column, answer.start, length, points.size());
     }
+    const CharacterRange range{.begin = answer.start, .end = answer.start + length};
     if (points.part(static_cast<int32_t>(range.begin), static_cast<int32_t>(range.end)) != answer.text) {
       if (num_elsewhere_++ == 0) first_elsewhere_ = rows.table.where(row);
     }
@@ -94,10 +99,11 @@ class WindowBuilder {
 
   const LabelledQuestions& questions_;
   KeepTables keep_;
+  const std::string& file_;
   data::TokenDatasetBuilder builder_;
   std::vector<AnsweredRows> tables_;
   int64_t num_windows_ = 0;
-  int64_t num_rows_ = 0;  // with an answer
+  int64_t num_rows_ = 0;
   int64_t num_elsewhere_ = 0;
   std::string first_elsewhere_;
 };
@@ -114,7 +120,8 @@ data::TableReader open_questions(const std::vector<std::string>& files, const La
 
 AnswerWindows encode_answers(data::TableReader& input, const LabelledQuestions& questions, KeepTables keep,
                              int workers) {
-  WindowBuilder builder(questions, keep, input.files().front().string());
+  const std::string file = input.files().front().string();
+  WindowBuilder builder(questions, keep, file);
   for_each_encoded(input, {questions.tokenizer, questions.options, nullptr, Places::kOfTokens}, workers,
                    [&](EncodedRows rows) { builder.append(std::move(rows)); });
   return builder.build();

@@ -27,7 +27,8 @@ struct EstimateConfig {
   static void visit_fields(Self& self, Visitor&& visit) {
     auto& train = self.train;
     auto& options = train.training;
-    visit("task", train.task, "sequence-classification, token-classification, causal-lm or masked-lm");
+    visit("task", train.task,
+          "sequence-classification, token-classification, question-answering, causal-lm or masked-lm");
     visit("model_name_or_path", train.model_name_or_path, "folder with config.json");
     visit("model_type", train.model_type,
           "Transformers' default configuration of this kind: gpt2 for causal-lm, bert, roberta or distilbert for "

@@ -92,7 +92,7 @@ class AnswerScores {
   monitor::NamedValues metrics(const at::Tensor& logits, comm::Comm& comm) const {
     const auto of_table = [](const AnsweredRows& table) { return table.rows.num_rows(); };
     const int64_t count = std::transform_reduce(tables_.begin(), tables_.end(), int64_t{0}, std::plus<>(), of_table);
-    at::Tensor scores = at::zeros({2, count}, at::kDouble);
+    at::Tensor scores = at::zeros({2 * count}, at::kDouble);
     auto* const exact = scores.mutable_data_ptr<double>();
     double* const f1 = exact + count;
     std::span<const float> rest(logits.const_data_ptr<float>(), static_cast<size_t>(logits.numel()));

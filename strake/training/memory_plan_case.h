@@ -14,6 +14,7 @@
 #include "strake/comm/thread_comm.h"
 #include "strake/core/json.h"
 #include "strake/models/encoder/masked_language_model.h"
+#include "strake/models/encoder/question_answerer.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/encoder/token_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
@@ -104,7 +105,8 @@ inline std::unique_ptr<models::Model> make_whole_model(const Case& test) {
                                                                     "test"));
   }
   const bool is_masked = test.family == "masked";
-  models::EncoderConfig config{.model_type = is_masked || test.family == "tokens" ? "bert" : test.family,
+  const bool is_bert = is_masked || test.family == "tokens" || test.family == "answers";
+  models::EncoderConfig config{.model_type = is_bert ? "bert" : test.family,
                                .vocab_size = test.words(),
                                .hidden_size = test.hidden(),
                                .num_hidden_layers = kLayers,
@@ -119,6 +121,7 @@ inline std::unique_ptr<models::Model> make_whole_model(const Case& test) {
                                .classifier_dropout = test.dropout};
   if (is_masked)
     return std::make_unique<models::MaskedLanguageModel>(config, models::TokenMasking{.num_tokens = kWords});
+  if (test.family == "answers") return std::make_unique<models::QuestionAnswerer>(config);
   config.set_labels({"no", "yes"}, std::nullopt);
   if (test.family == "tokens") return std::make_unique<models::TokenClassifier>(config);
   return std::make_unique<models::SequenceClassifier>(config);
@@ -168,8 +171,10 @@ inline TrainingOptions options_of(const Case& test) {
 }
 
 inline data::TokenDataset dataset_of(const Case& test, int64_t sequences) {
-  return make_dataset(sequences, test.length(), kWords * test.size,
-                      test.family == "tokens" ? TestLabels::kOfTokens : TestLabels::kOfSequences);
+  const TestLabels labels = test.family == "tokens"    ? TestLabels::kOfTokens
+                            : test.family == "answers" ? TestLabels::kSpans
+                                                       : TestLabels::kOfSequences;
+  return make_dataset(sequences, test.length(), kWords * test.size, labels);
 }
 
 inline void evaluate(const Case& test, const models::Model& model, ShardedParameters& parameters, comm::Comm& comm) {
@@ -179,6 +184,9 @@ inline void evaluate(const Case& test, const models::Model& model, ShardedParame
   } else if (test.family == "tokens") {
     evaluate_token_classifier(dynamic_cast<const models::TokenClassifier&>(model), parameters, comm, dataset,
                               test.evaluated);
+  } else if (test.family == "answers") {
+    evaluate_question_answerer(dynamic_cast<const models::QuestionAnswerer&>(model), parameters, comm, dataset,
+                               test.evaluated);
   } else {
     evaluate(dynamic_cast<const models::SequenceClassifier&>(model), parameters, comm, dataset, test.evaluated);
   }

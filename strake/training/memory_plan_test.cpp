@@ -194,12 +194,11 @@ TEST_P(PlannedMemory, IsWhatLoadingAndSavingALargeVocabularyTake) {
 
 TEST_P(PlannedMemory, IsWhatTrainingTakesWithFrozenParameters) {
   const bool is_gpt2 = std::string_view(GetParam()) == "gpt2";
-  const bool is_masked = std::string_view(GetParam()) == "masked";
+  const std::map<std::string_view, const char*> heads{
+      {"gpt2", "*.ln_f.*"}, {"masked", "*.transform.*"}, {"answers", "qa_outputs.*"}};
+  const auto head = heads.find(GetParam());
   const std::vector<FreezeRules> choices{
-      {.freeze = "",
-       .train_only = is_gpt2     ? "*.ln_f.*"
-                     : is_masked ? "*.transform.*"
-                                 : "*classifier*"},
+      {.freeze = "", .train_only = head == heads.end() ? "*classifier*" : head->second},
       {.freeze = "", .train_only = "*.bias"},
       {.freeze = is_gpt2 ? "*.wte.*" : "*.embeddings.*", .train_only = ""},
       {.freeze = is_gpt2 ? "*.wpe.*,*.h.[0-1].*" : "*.embeddings.*,*.layer.[0-1].*", .train_only = ""},
@@ -257,7 +256,7 @@ TEST(PlannedMemoryOfLanguageModels, IsWhatScoringWithoutTrainingTakes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PlannedMemory,
-                         testing::Values("bert", "roberta", "distilbert", "gpt2", "masked", "tokens"),
+                         testing::Values("bert", "roberta", "distilbert", "gpt2", "masked", "tokens", "answers"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(MemoryPlan, CountsParametersThatThreadsShareOnce) {

@@ -7,9 +7,10 @@
 
 namespace strake::training {
 
-enum class TestLabels { kOfSequences, kOfTokens };
+enum class TestLabels { kOfSequences, kOfTokens, kSpans };
 
-// For tests: sequences of `length` tokens below `words`, with labels 0 and 1 in turn; of every third token none.
+// For tests: sequences of `length` tokens below `words`, with labels 0 and 1 in turn, of every third token none; or
+// with spans of up to all of their tokens.
 inline data::TokenDataset make_dataset(int64_t sequences, int64_t length, int64_t words = 1500,
                                        TestLabels labels = TestLabels::kOfSequences) {
   data::TokenDatasetBuilder builder("test");
@@ -22,6 +23,7 @@ inline data::TokenDataset make_dataset(int64_t sequences, int64_t length, int64_
     }
     data::TokenRow row{.ids = ids, .label = static_cast<int32_t>(s % 2), .row = s};
     if (labels == TestLabels::kOfTokens) row.label = data::TokenClasses{classes};
+    if (labels == TestLabels::kSpans) row.label = data::TokenSpan{0, static_cast<int32_t>(s % length)};
     builder.append(row);
   }
   return builder.build();

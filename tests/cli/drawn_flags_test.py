@@ -10,7 +10,15 @@ import shutil
 import pytest
 from program import SANITIZE, command, run, strake
 from refusals import DATA, FILE, NUMERIC, USAGE
-from tiny_models import make_language_model, make_masked_model, reviews, tagged_reviews, write_table
+from tiny_models import (
+    asked_reviews,
+    make_language_model,
+    make_masked_model,
+    make_tagger,
+    reviews,
+    tagged_reviews,
+    write_table,
+)
 
 DRAWS = int(os.environ.get("STRAKE_FLAG_DRAWS", "4" if SANITIZE else "150"))
 SEED = int(os.environ.get("STRAKE_FLAG_SEED", "1"))
@@ -28,6 +36,7 @@ CLASSIFIER = {"model_name_or_path": "classifier", "input": "train.parquet", "max
 LANGUAGE_MODEL = {"task": "causal-lm", "model_name_or_path": "gpt2", "block_size": "32"}
 MASKED = {"task": "masked-lm", "model_name_or_path": "masked", "max_seq_length": "32"}
 WORDS = {"task": "token-classification", "text_column": "words", "label_column": "tags", "max_seq_length": "32"}
+ASKED = {"task": "question-answering", "max_seq_length": "32", "doc_stride": "8"}
 TRAIN = {"model_name_or_path": "base", "train_file": "train.parquet", "max_seq_length": "32", "max_steps": "2"}
 LINES = {
     "train": [
@@ -35,12 +44,17 @@ LINES = {
         LANGUAGE_MODEL | {"train_file": "texts.txt", "max_steps": "2", "output_dir": "new"},
         MASKED | {"train_file": "texts.txt", "max_steps": "2", "output_dir": "new"},
         WORDS | {"model_name_or_path": "base", "train_file": "words.jsonl", "max_steps": "2", "output_dir": "new"},
+        ASKED | {"model_name_or_path": "base", "train_file": "asked.jsonl", "max_steps": "2", "output_dir": "new"},
     ],
     "predict": [
         CLASSIFIER | {"output": "new.parquet"},
         LANGUAGE_MODEL | {"input": "texts.txt", "output": "new.parquet"},
     ],
-    "evaluate": [CLASSIFIER, LANGUAGE_MODEL | {"input": "texts.txt"}],
+    "evaluate": [
+        CLASSIFIER,
+        LANGUAGE_MODEL | {"input": "texts.txt"},
+        WORDS | {"model_name_or_path": "tagger", "input": "words.jsonl"},
+    ],
     "estimate": [{"model_name_or_path": "base", "max_seq_length": "32"}, LANGUAGE_MODEL, MASKED],
     "prepare": [{"tokenizer": "base", "input": "train.parquet", "output": "new.parquet"}],
     "tokenize": [{"tokenizer": "base", "input": "train.parquet"}],
@@ -55,8 +69,10 @@ def inputs(shared, tmp_path_factory):
     shutil.copy(shared / "train.parquet", inputs)
     make_language_model(inputs / "gpt2")
     make_masked_model(inputs / "masked")
+    make_tagger(inputs / "tagger", labels=("O", "B-GOOD", "I-GOOD", "B-BAD", "I-BAD"))
     write_table(inputs / "texts.txt", reviews(60))
     write_table(inputs / "words.jsonl", tagged_reviews(30))
+    write_table(inputs / "asked.jsonl", asked_reviews(30))
     return inputs
 
 

@@ -6,6 +6,7 @@ gpt2/                        a small random GPT-2, 64 positions
 train.parquet, test.parquet  text, label and other columns
 words.parquet, words.jsonl   lists of words, and of their tags
 questions.parquet            question, context, number, and answers as in SQuAD
+answers.jsonl                the same of other texts, some without an answer
 new.csv                      id and text, in Windows-1252
 """
 
@@ -34,6 +35,7 @@ def main():
         for row in tiny_models.reviews(24, seed=3, longest=80)
     ]
     tiny_models.write_table("questions.parquet", questions)
+    tiny_models.write_table("answers.jsonl", tiny_models.asked_reviews(48, longest=80))
     pathlib.Path("new.csv").write_text("id,text\n1,a good caf\u00e9\n2,the film was sad\n", encoding="cp1252")
 
 

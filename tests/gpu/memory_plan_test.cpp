@@ -100,7 +100,7 @@ TEST_P(PlannedGpuMemory, IsLessWhatIsFrozen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PlannedGpuMemory,
-                         testing::Values("bert", "roberta", "distilbert", "gpt2", "masked", "tokens"),
+                         testing::Values("bert", "roberta", "distilbert", "gpt2", "masked", "tokens", "answers"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(PlannedGpuMemoryOfCublas, IsItsWorkspace) {

@@ -15,6 +15,7 @@
 #include "strake/comm/thread_comm.h"
 #include "strake/kernels/cuda/library.h"
 #include "strake/models/encoder/masked_language_model.h"
+#include "strake/models/encoder/question_answerer.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/gpus.h"
@@ -61,13 +62,19 @@ std::unique_ptr<models::Model> small_gpt2() {
   return std::make_unique<models::Gpt2>(models::parse_gpt2_config(document, "config.json"));
 }
 
-// Sequences of 1 to kPositions - 1 tokens whose label can be learned from the first token behind the start.
-data::TokenDataset dataset() {
+std::unique_ptr<models::Model> small_finder() { return std::make_unique<models::QuestionAnswerer>(small_encoder()); }
+
+// Sequences of 1 to kPositions - 1 tokens whose label can be learned from the first token behind the start; or of which
+// some tokens are an answer.
+data::TokenDataset dataset(const models::Model& model) {
+  const bool finds_answers = dynamic_cast<const models::QuestionAnswerer*>(&model) != nullptr;
   data::TokenDatasetBuilder builder("test");
   for (int32_t i = 0; i < kSequences; ++i) {
     std::vector<int32_t> ids;
     for (int32_t t = 0; t < 1 + (i * 37) % (kPositions - 1); ++t) ids.push_back((7 * i + 13 * t) % kVocabulary);
-    builder.append({.ids = ids, .second_begin = static_cast<int32_t>(ids.size() / 2), .label = i % 3, .row = i});
+    data::TokenRow row{.ids = ids, .second_begin = static_cast<int32_t>(ids.size() / 2), .label = i % 3, .row = i};
+    if (finds_answers) row.label = data::TokenSpan{0, i % static_cast<int32_t>(ids.size())};
+    builder.append(row);
   }
   return builder.build();
 }
@@ -78,7 +85,7 @@ struct Outcome {
 };
 
 Outcome train(const models::Model& model, const TrainingOptions& options, comm::Comm& comm) {
-  const data::TokenDataset data = dataset();
+  const data::TokenDataset data = dataset(model);
   ShardedParameters parameters(model, comm, options);
   for (size_t i = 0; i < model.blocks().size(); ++i) {
     at::Tensor whole = at::zeros({model.blocks()[i]->layout().numel()});
@@ -262,7 +269,7 @@ TEST(GpuTrainingOfAPart, TakesItsFirstInputBackFromTheHost) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GpuTraining,
                          testing::Values(Case{"Bert", &small_bert}, Case{"Gpt2", &small_gpt2},
-                                         Case{"Masked", &small_masked}),
+                                         Case{"Masked", &small_masked}, Case{"Answers", &small_finder}),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,11 +1,19 @@
-"""Language models and classifiers of words have the same bits however their batches are spread over ranks."""
+"""Language models, classifiers of words and finders of answers have the same bits on any number of ranks."""
 
 import json
 import tempfile
 
 import pytest
 from program import command, losses, metrics, run, run_mpi
-from tiny_models import make_language_model, make_masked_model, make_model, reviews, tagged_reviews, write_table
+from tiny_models import (
+    asked_reviews,
+    make_language_model,
+    make_masked_model,
+    make_model,
+    reviews,
+    tagged_reviews,
+    write_table,
+)
 
 MICRO_BATCHES = 4
 SETTINGS = {
@@ -18,9 +26,12 @@ SETTINGS = {
     "masked": {},
     "masked_smoothed_bf16": {"label_smoothing_factor": 0.1, "bf16": True},
     "words": {"label_smoothing_factor": 0.1},
+    "answers": {},
+    "answers_bf16": {"bf16": True},
 }
 CAUSAL = {"task": "causal-lm", "block_size": 24}
 MASKED = {"task": "masked-lm", "max_seq_length": 16}
+ANSWERS = {"task": "question-answering", "max_seq_length": 16, "doc_stride": 4}
 WORDS = {"task": "token-classification", "text_column": "words", "label_column": "tags", "max_seq_length": 24}
 
 
@@ -32,19 +43,22 @@ def folder(tmp_path_factory):
     make_language_model(folder / "calm", dropout=0.0)
     make_masked_model(folder / "masked", "roberta", dropout=0.1)
     make_model(folder / "words", dropout=0.1)
+    make_model(folder / "answers", "distilbert", dropout=0.1)
     # 38 documents, some of them cut, in micro-batches of 3: the last step has too few for all ranks.
     write_table(folder / "train.jsonl", reviews(38))
     write_table(folder / "validation.jsonl", reviews(21, seed=2))
     write_table(folder / "train_words.jsonl", tagged_reviews(38))
     write_table(folder / "validation_words.jsonl", tagged_reviews(21, seed=2))
+    write_table(folder / "train_answers.jsonl", asked_reviews(38))
+    write_table(folder / "validation_answers.jsonl", asked_reviews(21, seed=2))
     return folder
 
 
-TASKS = {"masked": MASKED, "words": WORDS}
+TASKS = {"masked": MASKED, "words": WORDS, "answers": ANSWERS}
 
 
 def train(folder, output, ranks, model="tied", processes=False, **flags):
-    kind = "_words" if model == "words" else ""
+    kind = f"_{model}" if model in ("words", "answers") else ""
     line = command(
         "train",
         **TASKS.get(model, CAUSAL),
@@ -65,7 +79,7 @@ def train(folder, output, ranks, model="tied", processes=False, **flags):
     )
     outcome = run_mpi(ranks, line) if processes else run(line)
     assert outcome.code == 0, outcome.err
-    metric = "eval_f1" if model == "words" else "eval_perplexity"
+    metric = "eval_f1" if kind else "eval_perplexity"
     evaluations = [(e["step"], e["eval_loss"], e[metric]) for e in metrics(output) if "eval_loss" in e]
     assert len(evaluations) == 2
     assert len(losses(output)) > 6
@@ -73,7 +87,8 @@ def train(folder, output, ranks, model="tied", processes=False, **flags):
 
 
 def flags_of(setting):
-    model = setting.split("_")[0] if setting in ("untied", "words") or setting.startswith("masked") else "tied"
+    first = setting.split("_")[0]
+    model = first if first in ("untied", *TASKS) else "tied"
     return SETTINGS[setting] | {"model": model}
 
 
@@ -108,14 +123,14 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("setting", ["clipped", "bf16", "fp16", "masked", "words"])
+@pytest.mark.parametrize("setting", ["clipped", "bf16", "fp16", "masked", "words", "answers"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_every_stage_gives_the_same_bits(folder, alone, tmp_path, layout, setting):
     ranks, flags = LAYOUTS[layout]
     assert train(folder, tmp_path, ranks, **flags_of(setting), **flags) == alone[setting]
 
 
-@pytest.mark.parametrize("setting", ["plain", "masked", "words"])
+@pytest.mark.parametrize("setting", ["plain", "masked", "words", "answers"])
 def test_recomputing_activations_changes_nothing(folder, alone, tmp_path, setting):
     assert train(folder, tmp_path, 1, gradient_checkpointing=True, **flags_of(setting)) == alone[setting]
 
