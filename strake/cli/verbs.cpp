@@ -149,13 +149,16 @@ constexpr const char* kEvaluateExamples =
     "  strake evaluate --model_name_or_path tagger --input test.parquet --text_column words --label_column "
     "tags\n"
     "    precision, recall and F1 of entities, of lists of words with labels\n"
+    "  strake evaluate --model_name_or_path minilm --input sts.parquet --text_column a --text_pair_column b \\\n"
+    "    --label_column score                          correlations of the vectors' cosine with a number\n"
     "  strake evaluate --model_name_or_path gpt2 --input texts.parquet      loss and perplexity\n"
     "  strake evaluate ... --calibrate                 find out whether bf16 and int8 are near enough to fp32:\n"
     "    the same class for 99 % of the rows and an accuracy within 0.5 points (a Pearson correlation within\n"
     "    0.005); the same label for 99 % of the tokens and, with labelled words, an F1 within 0.005; the same\n"
     "    answer for 99 % of the rows and, with true answers, an F1 within 0.5 points; embeddings with a mean\n"
-    "    cosine of 0.99 once fp32's mean is taken from them. Linear layers stay in bf16 until int8 is. Takes\n"
-    "    some passes over the data; of fewer than 500 rows --precision auto does not rely on it";
+    "    cosine of 0.99 once fp32's mean is taken from them and, with numbers of pairs, a Spearman\n"
+    "    correlation within 0.005. Linear layers stay in bf16 until int8 is. Takes some passes over the data;\n"
+    "    of fewer than 500 rows --precision auto does not rely on it";
 
 }  // namespace
 

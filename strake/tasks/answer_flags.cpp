@@ -1,6 +1,8 @@
 #include "strake/tasks/answer_flags.h"
 
+#include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include "strake/core/error.h"
 
@@ -10,6 +12,13 @@ namespace {
 constexpr int64_t kMostAnswers = 1000;
 
 }  // namespace
+
+int64_t choose_doc_stride(std::optional<int64_t> doc_stride, int64_t max_seq_length) {
+  const int64_t chosen = doc_stride.value_or(std::min(kUsualStride, max_seq_length / 2));
+  require(chosen < max_seq_length, ErrorKind::kUsage, "--doc_stride {} must be less than --max_seq_length {}", chosen,
+          max_seq_length);
+  return chosen;
+}
 
 void AnswerFlags::validate() const {
   require(!max_answer_len || *max_answer_len >= 1, ErrorKind::kUsage, "--max_answer_len {} must be positive",

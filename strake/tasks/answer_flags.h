@@ -8,6 +8,12 @@
 
 namespace strake::tasks {
 
+// Tokens of a window, and those that it shares with its neighbour, as of Transformers' pipeline and run_qa.py.
+inline constexpr int64_t kUsualWindow = 384;
+inline constexpr int64_t kUsualStride = 128;
+// --doc_stride for windows of so many tokens. Error (kUsage) if it is not less.
+int64_t choose_doc_stride(std::optional<int64_t> doc_stride, int64_t max_seq_length);
+
 // Flags of question answering, most of them with the names of Transformers' pipeline.
 struct AnswerFlags {
   std::string question_column;

@@ -54,7 +54,7 @@ EstimatedModel encoder_model(const TrainConfig& config) {
     estimated.model = std::make_unique<models::TokenClassifier>(model);
   } else if (config.train_task() == TrainTask::kQuestionAnswering) {
     estimated.model = std::make_unique<models::QuestionAnswerer>(model);
-    estimated.default_length = std::min<int64_t>(model.max_sequence_length(), 384);
+    estimated.default_length = std::min(model.max_sequence_length(), kUsualWindow);
   } else {
     estimated.model = std::make_unique<models::SequenceClassifier>(model);
   }

@@ -13,23 +13,26 @@
 namespace strake::tasks {
 namespace {
 
+// Of embeddings, which a calibration compares without it, too.
+bool compares_pairs(const EvaluateConfig& config) { return !config.calibrate || config.given.contains("label_column"); }
+
 void check_flags(const EvaluateConfig& config, ScoringTask task) {
-  const bool classifies = task == ScoringTask::kTextClassification;
   const bool answers = task == ScoringTask::kQuestionAnswering;
   const bool tags = task == ScoringTask::kTokenClassification;
+  const bool embeds = task == ScoringTask::kFeatureExtraction;
   const auto belongs = [&](bool fits, const char* flag, const char* owner) {
     require(fits || !config.given.contains(flag), ErrorKind::kUsage, "--{} is of --task {}, and the task is {}", flag,
             owner, to_string(task));
   };
-  belongs(classifies || tags, "label_column", "text-classification and token-classification");
+  belongs(!answers, "label_column", "text-classification, token-classification and feature-extraction");
   belongs(answers, "answers_column", "question-answering");
   belongs(tags, "label_all_tokens", "token-classification");
   require(config.score.task.aggregation_strategy.empty(), ErrorKind::kUsage,
           "--aggregation_strategy is of strake predict and strake worker: strake evaluate compares the tokens' labels");
-  require(config.calibrate || classifies || answers || tags, ErrorKind::kUsage,
-          "strake evaluate has metrics for text-classification, token-classification and question-answering; for {} it "
-          "has --calibrate, which compares bf16 and int8 with fp32 and needs no labels",
-          to_string(task));
+  require(
+      !embeds || !compares_pairs(config) || !config.score.text.text_pair_column.empty(), ErrorKind::kUsage,
+      "strake evaluate compares the vectors of two texts, of --text_column and --text_pair_column, with a number, "
+      "how alike they are, of --label_column; --calibrate, which compares bf16 and int8 with fp32, needs only texts");
 }
 
 data::TableSource source_of(const EvaluateConfig& config, std::vector<std::string> columns) {
@@ -79,6 +82,7 @@ EvaluationRows::EvaluationRows(const EvaluateConfig& config, const ScoringPlan& 
   }
   if (task == ScoringTask::kQuestionAnswering) answers_column_ = find_answers_column(config);
   if (task == ScoringTask::kTextClassification) labels_ = LabelMap::of(plan.encoder());
+  if (task == ScoringTask::kFeatureExtraction && compares_pairs(config)) labels_ = LabelMap::numbers();
   const std::string& compared = labels_ ? text.label_column : answers_column_;
   table_.emplace(open_input(source_of(config, {text.text_column, text.text_pair_column, compared}), text));
   if (!answers_column_.empty()) data::text_lists(table_->no_rows(), answers_column_);  // before an hour of scoring
@@ -96,8 +100,10 @@ void EvaluationRows::read(const ScoringModel& model, int workers, const std::fun
     require(has_label, ErrorKind::kData, "{}: no row has a labelled word", table_->files().front().string());
     return;
   }
+  TextOptions text = model.text;
+  text.apart = labels_ && plan_.task.task == ScoringTask::kFeatureExtraction;
   const LabelMap* labels = labels_ ? &*labels_ : nullptr;
-  for_each_encoded(*table_, {model.tokenizer, model.text, labels, model.places()}, workers, sink);
+  for_each_encoded(*table_, {model.tokenizer, text, labels, model.places()}, workers, sink);
 }
 
 std::unique_ptr<TaskResults> EvaluationRows::new_results() const {

@@ -43,15 +43,7 @@ class WordsOfTable {
         ends_(ends),
         room_(words.options.max_seq_length - 2),
         tokens_(*words.tokenizer),
-        rows_{.table = table,
-              .ids = {},
-              .offsets = {0},
-              .second_begin = {},
-              .labels = {},
-              .places = {},
-              .classes = {},
-              .cut_rows = {},
-              .first_sequences = {}} {}
+        rows_{.table = table} {}
 
   EncodedRows encode() {
     const data::Table& table = rows_.table;

@@ -27,9 +27,10 @@ struct Metric {
   bool has_agreement;
 };
 constexpr std::array kMetrics{Metric{ScoringTask::kTextClassification, "accuracy", kMostAccuracyChange, true},
-                              Metric{ScoringTask::kTextClassification, "pearson", kMostPearsonChange, false},
+                              Metric{ScoringTask::kTextClassification, "pearson", kMostCorrelationChange, false},
                               Metric{ScoringTask::kTextClassification, kMetricOfLabels, kMostAccuracyChange, true},
                               Metric{ScoringTask::kTokenClassification, kMetricOfLabels, kMostAccuracyChange, true},
+                              Metric{ScoringTask::kFeatureExtraction, "spearmanr", kMostCorrelationChange, true},
                               Metric{ScoringTask::kQuestionAnswering, "f1", kMostF1Change, true}};
 
 const Metric* find_metric(ScoringTask task, const std::string& name) {

@@ -21,7 +21,7 @@ inline constexpr const char* kPrecisionFile = "strake_precision.json";
 inline constexpr double kLeastBf16Agreement = 0.998;  // of TaskResults::agreement()
 inline constexpr double kLeastInt8Agreement = 0.99;
 inline constexpr double kMostAccuracyChange = 0.005;
-inline constexpr double kMostPearsonChange = 0.005;
+inline constexpr double kMostCorrelationChange = 0.005;
 inline constexpr double kMostF1Change = 0.5;  // of answers, in percent
 // Fewer rows say nothing of others. One of 500 is the 0.2 % that may differ in bf16; where none of 500 differs, at most
 // 0.6 % of others do, with a confidence of 95 % (3 / rows).
@@ -61,7 +61,7 @@ struct PrecisionRecord {
   ModelFingerprint model;
   std::optional<MeasuredWith> with;  // files of earlier versions do not say
   int64_t rows = 0;
-  std::string metric;  // "accuracy", "pearson", "f1" or "" without one
+  std::string metric;  // "accuracy", "pearson", "spearmanr", "f1" or "" without one
   double fp32_metric = 0;
   Closeness bf16, int8;
   std::vector<inference::LinearName> bf16_linears;  // of int8

@@ -31,7 +31,9 @@ struct ScoreConfig {
           "Parquet, CSV, TSV, JSONL or text files, all but Parquet also as .gz, .bz2 or .zst; or folders of them");
     visit("text_column", self.text.text_column, "column with the text");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
-    visit("label_column", self.text.label_column, "column with the label, if there is one");
+    visit("label_column", self.text.label_column,
+          "column with the label, if there is one; of token-classification with those of lists of words, of "
+          "feature-extraction with how alike the texts of a pair are");
     visit(
         "encoding", self.text.encoding,
         "of CSV, JSONL and text files, and of strings in Parquet files but for dictionaries: utf-8, cp1252 or latin-1");

@@ -15,9 +15,6 @@
 namespace strake::tasks {
 namespace {
 
-constexpr int64_t kMostWindowTokens = 384;  // as Transformers' pipeline
-constexpr int64_t kMostSharedTokens = 128;
-
 TextOptions columns_of(const ScoreConfig& config, ScoringTask task) {
   TextOptions text = config.text;
   if (task == ScoringTask::kCausalLm) text.label_column.clear();
@@ -42,10 +39,8 @@ TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const 
   const int64_t longest = encoder.max_sequence_length();
   const int64_t most = std::min(longest, tokenizer.model_max_length().value_or(longest));
   if (head.task == ScoringTask::kQuestionAnswering) {
-    text.max_seq_length = config.max_seq_length.value_or(std::min(kMostWindowTokens, most));
-    text.doc_stride = config.task.doc_stride.value_or(std::min(kMostSharedTokens, text.max_seq_length / 2));
-    require(*text.doc_stride < text.max_seq_length, ErrorKind::kUsage,
-            "--doc_stride {} must be less than --max_seq_length {}", *text.doc_stride, text.max_seq_length);
+    text.max_seq_length = config.max_seq_length.value_or(std::min(kUsualWindow, most));
+    text.doc_stride = choose_doc_stride(config.task.doc_stride, text.max_seq_length);
   } else {
     const int64_t usual = head.max_seq_length.value_or(text.max_seq_length);
     // sentence-transformers prefers its own length to the tokenizer's.

@@ -107,7 +107,7 @@ class NumberResults final : public TaskResults {
 class TokenResults final : public TaskResults {
  public:
   explicit TokenResults(const ResultsOf& what) {
-    if (what.has_classes) entities_.emplace(what.task.entities.labels);
+    if (what.has_labels) entities_.emplace(what.task.entities.labels);
   }
 
   void add(const EncodedRows& rows, const at::Tensor& outputs) override {
@@ -186,7 +186,9 @@ class AnswerResults final : public TaskResults {
 
 class EmbeddingResults final : public TaskResults {
  public:
-  void add(const EncodedRows& /*rows*/, const at::Tensor& outputs) override {
+  explicit EmbeddingResults(bool has_similarities) : has_similarities_(has_similarities) {}
+
+  void add(const EncodedRows& rows, const at::Tensor& outputs) override {
     width_ = static_cast<size_t>(outputs.size(1));
     for (auto rest = numbers_of(outputs); !rest.empty(); rest = rest.subspan(width_)) {
       const auto row = rest.first(width_);
@@ -195,7 +197,20 @@ class EmbeddingResults final : public TaskResults {
         directions_.push_back(length > 0 ? static_cast<float>(double{value} / length) : 0);
       }
     }
+    if (!has_similarities_) return;
+    for (const Label& label : rows.labels) {
+      const auto first = direction(2 * similarities_.size());
+      const auto second = direction(2 * similarities_.size() + 1);
+      predicted_.push_back(std::inner_product(first.begin(), first.end(), second.begin(), 0.0));
+      similarities_.push_back(std::get<float>(label));
+    }
   }
+  monitor::NamedValues metrics() const override {
+    if (!has_similarities_) return {};
+    const monitor::RegressionMetrics found = monitor::regression_metrics(predicted_, similarities_);
+    return {{"pearson", found.pearson}, {"spearmanr", found.spearmanr}};
+  }
+  std::string main_metric() const override { return has_similarities_ ? "spearmanr" : ""; }
 
   std::optional<double> agreement(const TaskResults& exact) const override {
     const auto& other = dynamic_cast<const EmbeddingResults&>(exact);
@@ -232,8 +247,10 @@ class EmbeddingResults final : public TaskResults {
     return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 0;
   }
 
+  bool has_similarities_;
   size_t width_ = 1;
-  std::vector<float> directions_;  // each of length 1
+  std::vector<float> directions_;                 // each of length 1
+  std::vector<double> predicted_, similarities_;  // of pairs
 };
 
 }  // namespace
@@ -249,7 +266,7 @@ std::unique_ptr<TaskResults> make_results(const ResultsOf& what) {
     case ScoringTask::kQuestionAnswering:
       return std::make_unique<AnswerResults>(what);
     case ScoringTask::kFeatureExtraction:
-      return std::make_unique<EmbeddingResults>();
+      return std::make_unique<EmbeddingResults>(what.has_labels);
     default:
       if (what.encoder.problem() == models::ProblemType::kRegression) return std::make_unique<NumberResults>();
       if (what.encoder.problem() == models::ProblemType::kMultiLabelClassification) {

@@ -23,7 +23,8 @@ class TaskResults {
   // `outputs`: what the head gives for all of `rows`, fp32 [sequences or tokens, width]. Rows come in their order.
   virtual void add(const EncodedRows& rows, const at::Tensor& outputs) = 0;
 
-  // Of all rows, by their labels; nothing without labels. Of answers, as SQuAD's scripts do, in percent.
+  // Of all rows, by their labels; nothing without labels. Of answers, as SQuAD's scripts do, in percent; of pairs of
+  // embeddings, the correlations of their cosine with their number.
   virtual monitor::NamedValues metrics() const { return {}; }
   // The one of metrics() that a lower precision may change by little, or "".
   virtual std::string main_metric() const { return ""; }
@@ -43,7 +44,9 @@ struct ResultsOf {
   const TextOptions& text;
   const models::EncoderConfig& encoder;
   std::string answers_column = {};  // of question answering: with the true answers (data::text_lists); empty: none
-  bool has_classes = false;         // of token classification: tokens have those of their words
+  // Of token classification, tokens have classes; of embeddings, rows are pairs of sequences with a number, how alike
+  // they are. Rows of text classification have labels always.
+  bool has_labels = false;
 };
 
 // Empty results of a task. Rows need labels for text classification, and the task's places.

@@ -134,12 +134,26 @@ void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view que
   rows.first_sequences.push_back(std::ssize(rows.offsets) - 1);
 }
 
-void encode_text(tokenizers::FastEncoder& encoder, std::string_view text, std::optional<std::string_view> pair,
-                 const TextOptions& options, EncodedRows& rows) {
+// Whether it was cut.
+bool append_sequence(tokenizers::FastEncoder& encoder, std::string_view text, std::optional<std::string_view> pair,
+                     const TextOptions& options, EncodedRows& rows) {
   if (options.strips_texts) text = tokenizers::strip(text);
   rows.second_begin.push_back(static_cast<int32_t>(encoder.encode(text, pair, options.max_seq_length, rows.ids)));
   rows.offsets.push_back(std::ssize(rows.ids));
-  if (encoder.was_cut()) rows.cut_rows.push_back(rows.num_rows() - 1);
+  return encoder.was_cut();
+}
+
+void encode_text(tokenizers::FastEncoder& encoder, std::string_view text, std::optional<std::string_view> pair,
+                 const TextOptions& options, EncodedRows& rows) {
+  if (append_sequence(encoder, text, pair, options, rows)) rows.cut_rows.push_back(rows.num_rows() - 1);
+}
+
+void encode_apart(tokenizers::FastEncoder& encoder, std::string_view first, std::string_view second,
+                  const TextOptions& options, EncodedRows& rows) {
+  const bool first_was_cut = append_sequence(encoder, first, std::nullopt, options, rows);
+  const bool second_was_cut = append_sequence(encoder, second, std::nullopt, options, rows);
+  if (first_was_cut || second_was_cut) rows.cut_rows.push_back(rows.num_rows());
+  rows.first_sequences.push_back(std::ssize(rows.offsets) - 1);
 }
 
 void encode_pieces(tokenizers::FastEncoder& encoder, std::string_view text, const TextOptions& options,
@@ -165,16 +179,8 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
   std::optional<data::TextColumn> pairs;
   if (!options.text_pair_column.empty()) pairs = table.text(options.text_pair_column);
 
-  EncodedRows rows{.table = table,
-                   .ids = {},
-                   .offsets = {0},
-                   .second_begin = {},
-                   .labels = {},
-                   .places = {},
-                   .classes = {},
-                   .cut_rows = {},
-                   .first_sequences = {}};
-  if (options.doc_stride) {
+  EncodedRows rows{.table = table};
+  if (options.doc_stride || options.apart) {
     rows.first_sequences.resize(static_cast<size_t>(first_row) + 1);
   } else {
     rows.offsets.resize(static_cast<size_t>(first_row) + 1);
@@ -189,6 +195,8 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
     try {
       if (options.into_pieces) {
         encode_pieces(encoder, texts[row], options, rows);
+      } else if (options.apart) {
+        encode_apart(encoder, texts[row], *pair, options, rows);
       } else if (places == Places::kNone) {
         encode_text(encoder, texts[row], pair, options, rows);
       } else if (options.doc_stride) {

@@ -30,6 +30,7 @@ struct TextOptions {
   // Of single texts, with a doc_stride and without places: a row becomes pieces of max_seq_length tokens, which begin
   // with the last doc_stride tokens of the piece before. Of a text without tokens there is none.
   bool into_pieces = false;
+  bool apart = false;  // of pairs: both texts of a row are sequences of their own; only without places
   std::optional<int32_t> start_token = std::nullopt;  // of the first piece of a text, before the text's own ones
   bool strips_texts = false;  // of white space at both ends, as sentence-transformers does; only without places
 
@@ -53,7 +54,7 @@ enum class Places { kNone, kOfTokens, kOfWords, kWithContinuations };
 struct EncodedRows {
   data::Table table;
   std::vector<int32_t> ids;           // of all rows, one after the other
-  std::vector<int64_t> offsets;       // sequences + 1
+  std::vector<int64_t> offsets{0};    // sequences + 1
   std::vector<int32_t> second_begin;  // per sequence: first token of type 1, or the sequence's length
   std::vector<Label> labels;          // per row; empty if unlabelled
   std::vector<TokenPlace> places;     // per token, if they are asked for

@@ -29,6 +29,13 @@ bool are_token_files(const std::vector<std::string>& paths) {
   return !paths.empty() && fs::path(paths.front()).extension() == ".parquet" && data::is_token_file(paths.front());
 }
 
+void refuse_token_files(const TrainConfig& config, const std::string& what) {
+  for (const auto* paths : {&config.train_file, &config.validation_file}) {
+    require(!are_token_files(*paths), ErrorKind::kUsage, "{} was made by strake prepare: --task {} reads {}",
+            paths->empty() ? "" : paths->front(), config.task, what);
+  }
+}
+
 namespace {
 
 Split open_split(const std::vector<std::string>& paths, const TextOptions& text, int64_t samples) {

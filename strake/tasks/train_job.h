@@ -80,6 +80,8 @@ std::unique_ptr<TrainJob> make_masked_lm_job(const TrainConfig& config, int work
 
 // True if the first file is made by strake prepare; the others must be as well then.
 bool are_token_files(const std::vector<std::string>& paths);
+// Error (kUsage) if there are such files for a task that reads `what` instead.
+void refuse_token_files(const TrainConfig& config, const std::string& what);
 
 // What a run trains on or is evaluated on: the first sequences of some rows.
 struct Split {

@@ -15,9 +15,6 @@
 namespace strake::tasks {
 namespace {
 
-constexpr int64_t kUsualWindow = 384;  // both as of run_qa.py
-constexpr int64_t kUsualStride = 128;
-
 struct QuestionAnswererSetup {
   models::EncoderConfig model_config;
   JobInputs inputs;
@@ -25,22 +22,12 @@ struct QuestionAnswererSetup {
   std::vector<AnsweredRows> evaluated;
 };
 
-void require_tables(const TrainConfig& config) {
-  for (const auto* paths : {&config.train_file, &config.validation_file}) {
-    require(!are_token_files(*paths), ErrorKind::kUsage,
-            "{} was made by strake prepare: --task question-answering reads questions, contexts and answers",
-            paths->empty() ? "" : paths->front());
-  }
-}
-
 TextOptions window_options(const TrainConfig& config, const QuestionAnswererSetup& setup) {
   TextOptions text{.text_column = config.answers.question_column,
                    .text_pair_column = config.answers.context_column,
                    .encoding = config.text.encoding};
   text.max_seq_length = choose_sequence_length(config, kUsualWindow, setup.model_config, *setup.inputs.tokenizer);
-  text.doc_stride = config.answers.doc_stride.value_or(std::min(kUsualStride, text.max_seq_length / 2));
-  require(*text.doc_stride < text.max_seq_length, ErrorKind::kUsage,
-          "--doc_stride {} must be less than --max_seq_length {}", *text.doc_stride, text.max_seq_length);
+  text.doc_stride = choose_doc_stride(config.answers.doc_stride, text.max_seq_length);
   return text;
 }
 
@@ -59,7 +46,7 @@ QuestionAnswererSetup load_question_answerer_setup(const TrainConfig& config, in
                               .inputs = {.tokenizer = load_tokenizer(config)},
                               .text = {},
                               .evaluated = {}};
-  require_tables(config);
+  refuse_token_files(config, "questions, contexts and answers");
   require_known_metric(config.training, "question answering", {"exact_match", "f1"});
   setup.text = window_options(config, setup);
   setup.model_config.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);  // as Transformers calls two outputs

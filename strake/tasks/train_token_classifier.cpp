@@ -31,14 +31,6 @@ LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& m
   return LabelMap::classes(std::move(names), kLists);
 }
 
-void require_words(const TrainConfig& config) {
-  for (const auto* paths : {&config.train_file, &config.validation_file}) {
-    require(!are_token_files(*paths), ErrorKind::kUsage,
-            "{} was made by strake prepare: --task token-classification reads words and labels",
-            paths->empty() ? "" : paths->front());
-  }
-}
-
 data::TokenDataset read_words(const std::vector<std::string>& files, int64_t most, const LabelledWords& words,
                               const TokenClassifierSetup& setup, int workers) {
   data::TableReader input = open_words(files, setup.text);
@@ -53,7 +45,7 @@ TokenClassifierSetup load_token_classifier_setup(const TrainConfig& config, int 
   TokenClassifierSetup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
                              .inputs = {.tokenizer = load_tokenizer(config)},
                              .text = config.text};
-  require_words(config);
+  refuse_token_files(config, "words and labels");
   setup.text.max_seq_length =
       choose_sequence_length(config, config.text.max_seq_length, setup.model_config, *setup.inputs.tokenizer);
   std::vector<std::string> metrics;

@@ -215,8 +215,9 @@ def test_columns_without_texts_are_refused(folder, tmp_path):
 @pytest.mark.parametrize(
     ("model", "flags", "named"),
     [
-        ("encoder", {"task": "feature-extraction"}, "for feature-extraction it has --calibrate"),
-        ("encoder", {"task": "feature-extraction", "calibrate": True, "label_column": "a"}, "--label_column is of"),
+        ("encoder", {"task": "feature-extraction"}, "compares the vectors of two texts, of --text_column and"),
+        ("encoder", {"task": "feature-extraction", "calibrate": True, "label_column": "a"}, "compares the vectors"),
+        ("reader", {"label_column": "a"}, "--label_column is of --task text-classification, token-classification and"),
         ("tagger", {"calibrate": True, "label_column": "tags"}, "--label_column with --calibrate is of lists of words"),
         ("classifier", {"label_all_tokens": True}, "--label_all_tokens is of --task token-classification"),
         ("classifier", {"answers_column": "a"}, "--answers_column is of --task question-answering"),
@@ -365,6 +366,69 @@ def test_embeddings_are_calibrated(folder, copy, tmp_path, pooling):
         largest = numpy.abs(vectors[name] - vectors["fp32"]).max()
         assert record[name]["max_number_difference"] == pytest.approx(largest, rel=1e-6)
     assert record["int8"]["centred_cosine"] >= 0.99
+
+
+PAIRS = {"task": "feature-extraction", "text_pair_column": "second", "label_column": "alike"}
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Two reviews in a row, and the share of words that they have in common."""
+    rows = []
+    for i, (one, other) in enumerate(zip(reviews(ROWS), reviews(ROWS, seed=2), strict=True)):
+        words = set(one["text"].split()), set(other["text"].split())
+        alike = len(words[0] & words[1]) / len(words[0] | words[1]) + i / 10**6  # no two are the same
+        rows.append({"text": one["text"], "second": other["text"], "alike": alike})
+    return write_table(tmp_path / "pairs.parquet", rows)
+
+
+def correlations(first, second, numbers):
+    """Pearson's and Spearman's, of the rows' cosines."""
+    first, second = (numpy.array(x, dtype=numpy.float64) for x in (first, second))
+    lengths = numpy.linalg.norm(first, axis=1) * numpy.linalg.norm(second, axis=1)
+    cosines = (first * second).sum(axis=1) / lengths
+    ranks = [numpy.argsort(numpy.argsort(x)) for x in (cosines, numbers)]
+    return numpy.corrcoef(cosines, numbers)[0, 1], numpy.corrcoef(*ranks)[0, 1]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_embeddings_of_pairs_are_compared_with_numbers(folder, copy, pairs, tmp_path, pooling):
+    model = copy("encoder")
+    flags = {"task": "feature-extraction", "pooling": pooling}
+    columns = (predict(model, pairs, tmp_path / f"{x}.parquet", text_column=x, **flags) for x in ("text", "second"))
+    first, second = columns
+    expected = correlations(first["embedding"], second["embedding"], first["alike"])
+    result = summary("evaluate", model_name_or_path=model, input=pairs, max_seq_length=32, **(PAIRS | flags))
+    assert (result["pearson"], result["spearmanr"]) == pytest.approx(expected, abs=1e-5)  # of cosines in fp32
+    assert 0.05 < expected[1] < 0.99
+    assert result["rows"] == ROWS
+
+
+def test_their_rank_correlation_is_part_of_the_calibration(folder, copy, pairs):
+    model = copy("encoder")
+    result, record = calibrate(model, pairs, **PAIRS)
+    assert (record["metric"], record["rows"]) == ("spearmanr", ROWS)
+    for name, values in (("", record["fp32"]), ("bf16_", record["bf16"]), ("int8_", record["int8"])):
+        flags = PAIRS | ({"precision": name[:-1]} if name else {})
+        alone = summary("evaluate", model_name_or_path=model, input=pairs, max_seq_length=32, **flags)
+        assert values["metric"] == result[f"{name}spearmanr"] == alone["spearmanr"]
+    together, _ = calibrate(model, pairs, **{name: PAIRS[name] for name in ("task", "text_pair_column")})
+    assert "spearmanr" not in together, "without labels a pair is one text"
+    assert together["int8_centred_cosine"] != result["int8_centred_cosine"]
+
+
+def test_pairs_that_are_cut_are_counted_once(folder, tmp_path):
+    long = " ".join(["good"] * 40)
+    rows = [{"text": a, "second": b, "alike": i} for i, (a, b) in enumerate([("a", "b"), (long, long), ("a", long)])]
+    table = write_table(tmp_path / "in.jsonl", rows)
+    result = summary("evaluate", model_name_or_path=folder / "encoder", input=table, max_seq_length=32, **PAIRS)
+    assert (result["rows"], result["rows_cut"]) == (3, 2)
+    rows[1]["alike"] = "very"
+    table = write_table(tmp_path / "in.jsonl", rows)
+    refused(DATA, "'alike'", model_name_or_path=folder / "encoder", input=table, **PAIRS)
+    rows[1] |= {"alike": 1, "second": None}
+    table = write_table(tmp_path / "in.jsonl", rows)
+    refused(DATA, "in.jsonl, row 1", model_name_or_path=folder / "encoder", input=table, **PAIRS)
 
 
 def test_auto_believes_a_record_of_its_own_task_alone(folder, copy, tmp_path):

@@ -5,6 +5,7 @@ reader/                      a small random BERT that finds answers to questions
 gpt2/                        a small random GPT-2, 64 positions
 train.parquet, test.parquet  text, label and other columns
 words.parquet, words.jsonl   lists of words, and of their tags
+pairs.parquet                two texts, and a number that says how alike they are
 questions.parquet            question, context, number, and answers as in SQuAD
 answers.jsonl                the same of other texts, some without an answer
 new.csv                      id and text, in Windows-1252
@@ -25,6 +26,11 @@ def main():
     tiny_models.write_table("test.parquet", tiny_models.reviews(24, seed=2))
     tiny_models.write_table("words.parquet", tiny_models.tagged_reviews(96))
     tiny_models.write_table("words.jsonl", tiny_models.tagged_reviews(24, seed=2))
+    pairs = [
+        {"text": one["text"], "second": other["text"], "alike": float(one["label"] == other["label"])}
+        for one, other in zip(tiny_models.reviews(24), tiny_models.reviews(24, seed=2), strict=True)
+    ]
+    tiny_models.write_table("pairs.parquet", pairs)
     questions = [
         {
             "number": row["number"],

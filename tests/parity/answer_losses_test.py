@@ -7,6 +7,7 @@ import transformers
 from adamw import losses_of_steps
 from program import losses, metrics, strake, summary
 from tiny_models import asked_reviews, make_model, read_config, write_table
+from whole_models import load_whole
 
 FAMILIES = ["bert", "roberta", "distilbert"]
 LENGTH = 24  # some contexts are cut
@@ -33,10 +34,7 @@ def train(tables, output, **flags):
 
 
 def load(folder):
-    model, report = transformers.AutoModelForQuestionAnswering.from_pretrained(folder, output_loading_info=True)
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        assert not report[kind], f"{kind}: {report[kind]}"
-    return model.eval()
+    return load_whole(transformers.AutoModelForQuestionAnswering, folder)
 
 
 def features(tokenizer, rows):

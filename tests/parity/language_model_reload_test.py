@@ -8,6 +8,7 @@ import torch
 import transformers
 from program import metrics, strake
 from tiny_models import make_language_model, read_config, reviews, write_table
+from whole_models import load_whole
 
 BLOCK = 16
 # Two layers in fp32, whose sums two programs take in different orders.
@@ -30,10 +31,7 @@ def train(texts, output, **flags):
 
 
 def load(folder):
-    model, report = transformers.AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        assert not report[kind], f"{kind}: {report[kind]}"
-    return model.eval()
+    return load_whole(transformers.AutoModelForCausalLM, folder)
 
 
 def pieces_of(ids, stride):

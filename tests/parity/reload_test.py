@@ -6,6 +6,7 @@ import torch
 import transformers
 from program import predict, strake
 from tiny_models import make_model, read_config, reviews, write_table
+from whole_models import load_whole
 
 FAMILIES = ["bert", "roberta", "distilbert"]
 LONGEST = 32
@@ -34,10 +35,7 @@ def trained(request, tables, tmp_path_factory):
 
 
 def load(folder):
-    model, report = transformers.AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        assert not report[kind], f"{kind}: {report[kind]}"
-    return model.eval()
+    return load_whole(transformers.AutoModelForSequenceClassification, folder)
 
 
 def logits_of(model, tokenizer, texts):

@@ -6,6 +6,7 @@ import transformers
 from adamw import losses_of_steps
 from program import losses, metrics, predict, strake, summary
 from tiny_models import make_model, read_config, tagged_reviews, write_table
+from whole_models import load_whole
 
 FAMILIES = ["bert", "roberta", "distilbert"]
 LENGTH = 24  # some rows are cut
@@ -39,10 +40,7 @@ def evaluate(table, model, **flags):
 
 
 def load(folder):
-    model, report = transformers.AutoModelForTokenClassification.from_pretrained(folder, output_loading_info=True)
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        assert not report[kind], f"{kind}: {report[kind]}"
-    return model.eval()
+    return load_whole(transformers.AutoModelForTokenClassification, folder)
 
 
 def encoded(tokenizer, rows, ids, label_all=False):
