@@ -152,6 +152,7 @@ constexpr const char* kEvaluateExamples =
     "  strake evaluate --model_name_or_path minilm --input sts.parquet --text_column a --text_pair_column b \\\n"
     "    --label_column score                          correlations of the vectors' cosine with a number\n"
     "  strake evaluate --model_name_or_path gpt2 --input texts.parquet      loss and perplexity\n"
+    "  strake evaluate --model_name_or_path bert --input texts.parquet --task masked-lm     of masked tokens\n"
     "  strake evaluate ... --calibrate                 find out whether bf16 and int8 are near enough to fp32:\n"
     "    the same class for 99 % of the rows and an accuracy within 0.5 points (a Pearson correlation within\n"
     "    0.005); the same label for 99 % of the tokens and, with labelled words, an F1 within 0.005; the same\n"

@@ -6,7 +6,7 @@
 #include "strake/core/error.h"
 #include "strake/data/memory_pool.h"
 #include "strake/tasks/calibrate.h"
-#include "strake/tasks/evaluate_causal_lm.h"
+#include "strake/tasks/evaluate_language_model.h"
 #include "strake/tasks/evaluation_rows.h"
 
 namespace strake::tasks {
@@ -39,6 +39,7 @@ void EvaluateConfig::validate() const {
 
 EvaluateReport evaluate(const EvaluateConfig& config) {
   data::choose_memory_pool();
+  if (is_masked_lm(config)) return evaluate_masked_lm(config);
   config.validate();
   const ScoringPlan plan = plan_scoring(config.score);
   if (plan.task.task == ScoringTask::kCausalLm) return evaluate_causal_lm(config, plan);

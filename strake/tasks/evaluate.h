@@ -13,6 +13,7 @@ struct EvaluateConfig {
   ScoreConfig score{.text = {.label_column = "label"}};
   std::string answers_column;
   bool label_all_tokens = false;
+  double mlm_probability = 0.15;
   bool calibrate = false;
   std::set<std::string> given;  // names of fields that the user set, also if to their defaults
 
@@ -25,6 +26,7 @@ struct EvaluateConfig {
           "them; default: answers, with --calibrate if it is there");
     visit("label_all_tokens", self.label_all_tokens,
           "of token-classification: compare all tokens of a word with its label, not only the first one");
+    visit("mlm_probability", self.mlm_probability, "of masked-lm: share of the tokens that are predicted");
     visit("calibrate", self.calibrate,
           "measure how near bf16 and int8 come to fp32 on these rows, 500 or more for --precision auto to rely on it, "
           "choose the linear layers that int8 leaves in bf16, and write strake_precision.json beside the model");

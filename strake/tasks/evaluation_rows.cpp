@@ -27,6 +27,7 @@ void check_flags(const EvaluateConfig& config, ScoringTask task) {
   belongs(!answers, "label_column", "text-classification, token-classification and feature-extraction");
   belongs(answers, "answers_column", "question-answering");
   belongs(tags, "label_all_tokens", "token-classification");
+  belongs(false, "mlm_probability", "masked-lm");
   require(config.score.task.aggregation_strategy.empty(), ErrorKind::kUsage,
           "--aggregation_strategy is of strake predict and strake worker: strake evaluate compares the tokens' labels");
   require(

@@ -7,25 +7,21 @@
 #include <string>
 
 #include "strake/data/token_dataset.h"
-#include "strake/inference/encoder_pass.h"
 #include "strake/models/gpt2/config.h"
+#include "strake/tasks/frozen_language_model.h"
 #include "strake/tasks/score_config.h"
 #include "strake/tasks/text_loss.h"
-#include "strake/training/evaluator.h"
 
 namespace strake::tasks {
 
-// A causal language model with all its weights, which computes as an evaluation in training does, bit for bit, on all
-// cores or a GPU. A piece's numbers depend on its tokens alone, not on what is computed beside it.
+// A causal language model, which says how well it predicts texts.
 class LanguageScorer {
  public:
-  // `text`: how pieces are cut. Errors: kConfig for a folder that lacks weights, or a GPU that is not there.
+  // `text`: how pieces are cut. Errors: those of FrozenLanguageModel.
   LanguageScorer(const ScoreConfig& config, models::Gpt2Config model, const TextOptions& text);
-  LanguageScorer(LanguageScorer&&) noexcept;
-  ~LanguageScorer();
 
-  const models::Gpt2Config& config() const;
-  inference::MemoryUse memory() const;  // of the GPU, where it computes
+  const models::Gpt2Config& config() const { return config_; }
+  inference::MemoryUse memory() const { return model_->memory(block_size_); }
 
   // Of rows [begin, end), which are pieces of texts, fp32 [rows, kNumbersPerLoss]. A token counts once: where it is
   // first in a piece that another one is before, it is predicted there. Errors: kNumeric, with the place in the input,
@@ -34,11 +30,15 @@ class LanguageScorer {
 
   // Over all targets of a dataset, whose pieces share nothing. kNumeric, naming `source`, for a loss that is not
   // finite.
-  training::Evaluation evaluate(const data::TokenDataset& pieces, const std::string& source);
+  training::Evaluation evaluate(const data::TokenDataset& pieces, const std::string& source) {
+    return model_->evaluate(pieces, source);
+  }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  models::Gpt2Config config_;
+  std::unique_ptr<FrozenLanguageModel> model_;
+  int64_t block_size_;
+  int64_t shared_;  // tokens of the piece before
 };
 
 }  // namespace strake::tasks

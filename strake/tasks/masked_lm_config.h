@@ -1,6 +1,7 @@
 #pragma once
 
 #include "strake/models/encoder/config.h"
+#include "strake/models/encoder/token_masking.h"
 #include "strake/tasks/train.h"
 
 namespace strake::tasks {
@@ -11,5 +12,12 @@ models::EncoderConfig read_masked_lm_config(const TrainConfig& config, const tok
 
 // Tokens of a piece of text without --max_seq_length: as many as the model has positions, at most 1024.
 int64_t default_piece_length(const models::EncoderConfig& model);
+
+// Errors (kUsage) naming --mlm_probability if it is not in (0, 1], and --max_seq_length if it leaves no token to mask.
+void require_mlm_probability(double probability);
+void require_masked_piece(int64_t max_seq_length);
+
+// How a tokenizer's texts are masked. Error (kConfig) if it has no mask token, or the model none of that id.
+models::TokenMasking masking_of(double probability, const tokenizers::Tokenizer& tokenizer, int64_t vocab_size);
 
 }  // namespace strake::tasks

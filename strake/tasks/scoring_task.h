@@ -54,8 +54,8 @@ struct TaskFlags {
   static void visit_fields(Self& self, Visitor&& visit) {
     visit("task", self.task,
           "text-classification (also regression), token-classification, question-answering, feature-extraction: one "
-          "vector per text, or causal-lm: how well a GPT-2 predicts it; default: as config.json's architecture and "
-          "modules.json say");
+          "vector per text, or causal-lm: how well a GPT-2 predicts it; for evaluate also masked-lm, the same of an "
+          "encoder; default: as config.json's architecture and modules.json say");
     visit(
         "pooling", self.pooling,
         "of feature-extraction: mean of all tokens, or cls, the first one; default: as 1_Pooling/config.json says, or "

@@ -4,6 +4,7 @@
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
 #include "strake/models/encoder/family.h"
+#include "strake/tasks/masked_lm_config.h"
 #include "strake/tasks/run_folder.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tasks/trackers.h"
@@ -175,12 +176,8 @@ void TrainConfig::validate_causal_lm() const {
 void TrainConfig::validate_masked_lm() const {
   require(block_size == 0, ErrorKind::kUsage, "--block_size {}: with --task masked-lm it is --max_seq_length",
           block_size);
-  constexpr int64_t kLeastLength = 3;  // two special tokens and one of the text
-  require(text.max_seq_length >= kLeastLength, ErrorKind::kUsage,
-          "--max_seq_length {}: with --task masked-lm a piece has at least {} tokens, of which two are special",
-          text.max_seq_length, kLeastLength);
-  require(mlm_probability > 0 && mlm_probability <= 1, ErrorKind::kUsage, "--mlm_probability {} is not in (0, 1]",
-          mlm_probability);
+  require_masked_piece(text.max_seq_length);
+  require_mlm_probability(mlm_probability);
 }
 
 std::vector<std::string> flags_without_effect(const TrainConfig& config) {

@@ -17,22 +17,12 @@ struct MaskedLmSetup {
   int64_t max_length = 0;
 };
 
-models::TokenMasking masking_of(const TrainConfig& config, const tokenizers::Tokenizer& tokenizer, int64_t vocab_size) {
-  const std::optional<int32_t> mask = tokenizer.id_of_role("mask_token");
-  require(mask && *mask < vocab_size, ErrorKind::kConfig, "--task masked-lm: {}",
-          mask ? fmt::format("the mask token {} is not in the model's vocabulary of {}", *mask, vocab_size)
-               : "the tokenizer has no mask token");
-  return {.probability = config.mlm_probability,
-          .mask_token = *mask,
-          .num_tokens = std::min(vocab_size, tokenizer.vocab_size())};
-}
-
 MaskedLmSetup load_masked_lm_setup(const TrainConfig& config, int workers) {
   const auto tokenizer = load_tokenizer(config);
   MaskedLmSetup setup{.model_config = read_masked_lm_config(config, tokenizer.get()),
                       .inputs = {.tokenizer = tokenizer}};
   const int64_t vocab_size = setup.model_config.vocab_size;
-  setup.masking = masking_of(config, *tokenizer, vocab_size);
+  setup.masking = masking_of(config.mlm_probability, *tokenizer, vocab_size);
   setup.max_length =
       choose_sequence_length(config, default_piece_length(setup.model_config), setup.model_config, *tokenizer);
   require_known_metric(config.training, "language models", {"perplexity"});

@@ -17,7 +17,7 @@ struct TokenClassifierSetup {
 };
 
 // Those of the training data, unless the model was trained before and gave its own names.
-LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model) {
+LabelMap choose_word_labels(const TrainConfig& config, const models::EncoderConfig& model) {
   constexpr auto kLists = models::ProblemType::kMultiLabelClassification;
   LabelMap trained = labels_of_words(model);
   const bool keeps = architecture_of(model).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
@@ -52,7 +52,7 @@ TokenClassifierSetup load_token_classifier_setup(const TrainConfig& config, int 
   for (const auto& [name, value] : monitor::EntityMetrics().named_values()) metrics.push_back(name);
   require_known_metric(config.training, "token classification", metrics);
   open_words(config.train_file, setup.text);
-  const LabelMap labels = choose_labels(config, setup.model_config);
+  const LabelMap labels = choose_word_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), std::nullopt);
   const LabelledWords words{.tokenizer = setup.inputs.tokenizer,
                             .options = setup.text,

@@ -54,6 +54,7 @@ LINES = {
         CLASSIFIER,
         LANGUAGE_MODEL | {"input": "texts.txt"},
         WORDS | {"model_name_or_path": "tagger", "input": "words.jsonl"},
+        MASKED | {"input": "texts.txt"},
     ],
     "estimate": [{"model_name_or_path": "base", "max_seq_length": "32"}, LANGUAGE_MODEL, MASKED],
     "prepare": [{"tokenizer": "base", "input": "train.parquet", "output": "new.parquet"}],

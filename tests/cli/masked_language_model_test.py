@@ -4,10 +4,11 @@ import json
 
 import pytest
 import transformers
-from program import command, losses, metrics, run, strake
-from refusals import DATA, USAGE
+from program import command, losses, metrics, run, strake, summary
+from refusals import DATA, NUMERIC, USAGE
 from task_runs import TaskRuns
 from tiny_models import (
+    change_weights,
     make_language_model,
     make_masked_model,
     make_model,
@@ -215,3 +216,84 @@ def test_estimate_knows_it(folder):
     outcome = run(command("estimate", task="causal-lm", model_type="gpt2", mlm_probability=0.5))
     assert outcome.code == USAGE
     assert "--mlm_probability 0.5 belongs to --task masked-lm" in outcome.err
+
+
+# strake evaluate
+
+
+def evaluated(folder, model, **flags):
+    defaults = {"task": "masked-lm", "input": folder / "train.parquet", "max_seq_length": 16}
+    return summary("evaluate", model_name_or_path=model, **(defaults | flags))
+
+
+def numbers(found):
+    return {name: found[name] for name in ("loss", "perplexity", "rows", "rows_cut", "tokens")}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("flags", [{}, {"bf16": True}, {"mlm_probability": 0.4}])
+def test_evaluate_gives_the_numbers_of_training(folder, tmp_path, family, flags):
+    base = make_masked_model(tmp_path / "base", family, tied=family != "roberta")
+    inputs = {"train_file": folder / "train.parquet", "validation_file": folder / "train.parquet"}
+    train(
+        folder, tmp_path / "out", model_name_or_path=base, eval_strategy="epoch", eval_on_start=True, **inputs, **flags
+    )
+    before, after = [entry for entry in metrics(tmp_path / "out") if "eval_loss" in entry]
+    for model, expected in ((base, before), (tmp_path / "out", after)):
+        found = evaluated(folder, model, **flags)
+        assert found["loss"] == expected["eval_loss"]
+        assert found["perplexity"] == expected["eval_perplexity"]
+        assert found["arithmetic"] == ("bf16" if "bf16" in flags else "fp32")
+    assert before["eval_loss"] != after["eval_loss"]
+
+
+def test_its_numbers_do_not_depend_on_how_they_are_computed(folder, tmp_path):
+    tokens = tmp_path / "tokens.parquet"
+    strake("prepare", tokenizer=folder / "masked", input=folder / "train.parquet", output=tokens, max_seq_length=10_000)
+    expected = numbers(evaluated(folder, folder / "masked"))
+    assert expected["rows"] == 40 and 0 < expected["rows_cut"] < 40
+    for flags in ({"max_tokens_per_batch": 1}, {"max_tokens_per_batch": 50}, {"input": tokens}):
+        assert numbers(evaluated(folder, folder / "masked", **flags)) == expected, flags
+    assert numbers(evaluated(folder, folder / "masked", mlm_probability=0.5)) != expected
+    assert numbers(evaluated(folder, folder / "masked", max_seq_length=None))["rows_cut"] == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "named"),
+    [
+        ({"max_seq_length": 65}, USAGE, "--max_seq_length 65 is more than the model's 64 positions"),
+        ({"max_seq_length": 2}, USAGE, "a piece has at least 3 tokens"),
+        ({"mlm_probability": 0}, USAGE, "--mlm_probability 0 is not in (0, 1]"),
+        ({"precision": "int8"}, USAGE, "--precision int8: language models compute in fp32 or bf16"),
+        ({"calibrate": True}, USAGE, "--calibrate is not of --task masked-lm"),
+        ({"label_column": "label"}, USAGE, "--label_column is not of --task masked-lm"),
+        ({"text_column": "txt"}, DATA, "there is no column 'txt'"),
+        ({"model_name_or_path": "encoder"}, USAGE, "these weights were never trained"),
+        ({"model_name_or_path": "gpt2"}, USAGE, "gpt2 is a causal language model, not an encoder"),
+        ({"task": "feature-extraction", "calibrate": True, "mlm_probability": 0.2}, USAGE, "is of --task masked-lm"),
+        (
+            {"task": "causal-lm", "model_name_or_path": "gpt2", "max_seq_length": None, "mlm_probability": 0.2},
+            USAGE,
+            "not",
+        ),
+    ],
+)
+def test_evaluate_refuses_what_does_not_belong(folder, flags, code, named):
+    flags = {"task": "masked-lm", "model_name_or_path": "masked", "max_seq_length": 16} | flags
+    flags |= {"input": folder / "train.parquet", "model_name_or_path": folder / flags["model_name_or_path"]}
+    outcome = run(command("evaluate", **{name: value for name, value in flags.items() if value is not None}))
+    assert outcome.code == code, outcome.err
+    assert named in outcome.err
+    assert outcome.out == ""
+
+
+def test_evaluate_refuses_broken_weights_and_predict_the_task(folder, tmp_path):
+    broken = make_masked_model(tmp_path / "broken")
+    change_weights(broken, lambda name, array: array * float("nan") if name == "cls.predictions.bias" else array)
+    outcome = run(command("evaluate", task="masked-lm", model_name_or_path=broken, input=folder / "train.parquet"))
+    assert outcome.code == NUMERIC
+    assert "the loss is nan, not a finite number" in outcome.err
+    flags = {"model_name_or_path": folder / "masked", "input": folder / "train.parquet"}
+    outcome = run(command("predict", task="masked-lm", output=tmp_path / "out.parquet", **flags))
+    assert outcome.code == USAGE
+    assert "--task masked-lm: the tasks that strake scores are" in outcome.err

@@ -9,4 +9,9 @@ namespace strake::tasks {
 // finite.
 EvaluateReport evaluate_causal_lm(const EvaluateConfig& config, const ScoringPlan& plan);
 
+// Whether --task says masked-lm, which other verbs that score do not know.
+bool is_masked_lm(const EvaluateConfig& config);
+// The same of a document's masked tokens, as of `strake train --task masked-lm`.
+EvaluateReport evaluate_masked_lm(const EvaluateConfig& config);
+
 }  // namespace strake::tasks

@@ -1,0 +1,133 @@
+#include "strake/tasks/evaluate_language_model.h"
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "strake/checkpoint/checkpoint_folder.h"
+#include "strake/core/clock.h"
+#include "strake/core/error.h"
+#include "strake/core/threads.h"
+#include "strake/models/encoder/masked_language_model.h"
+#include "strake/tasks/documents.h"
+#include "strake/tasks/frozen_language_model.h"
+#include "strake/tasks/masked_lm_config.h"
+#include "strake/tasks/scoring_model.h"
+
+namespace strake::tasks {
+namespace {
+
+constexpr const char* kMaskedLm = "masked-lm";
+
+// `more`: what is of this task beside what all have.
+void require_flags_of(const EvaluateConfig& config, const std::string& task, const std::set<std::string>& more) {
+  static const std::set<std::string> kCommon{
+      "model_name_or_path",   "input",     "text_column", "encoding",     "task",   "device",
+      "max_tokens_per_batch", "precision", "bf16",        "summary_json", "config", "print_config"};
+  for (const std::string& name : config.given) {
+    require(kCommon.contains(name) || more.contains(name), ErrorKind::kUsage,
+            "--{} is not of --task {}, the task of {}", name, task, config.score.model_name_or_path);
+  }
+}
+
+// Those of encoders that predict and worker have, too, are refused by plan_scoring().
+void check_causal_flags(const EvaluateConfig& config) {
+  for (const char* of_predict : {"doc_stride", "add_start_token"}) {
+    require(!config.given.contains(of_predict), ErrorKind::kUsage,
+            "--{} is of strake predict and strake worker: strake evaluate gives the numbers of a training run's "
+            "evaluations",
+            of_predict);
+  }
+  require_flags_of(config, to_string(ScoringTask::kCausalLm), {"block_size"});
+}
+
+void check_masked_flags(const EvaluateConfig& config) {
+  require_flags_of(config, kMaskedLm, {"max_seq_length", "mlm_probability"});
+  const std::string& precision = config.score.precision.precision;
+  require(precision.empty() || precision == "fp32" || precision == "bf16", ErrorKind::kUsage,
+          "--precision {}: language models compute in fp32 or bf16", precision);
+  require_mlm_probability(config.mlm_probability);
+  if (config.score.max_seq_length) require_masked_piece(*config.score.max_seq_length);
+}
+
+// What is wrong with files and columns is found here, before weights are loaded.
+Split open_documents(const EvaluateConfig& config, const TextOptions& text) {
+  const std::vector<std::string>& files = config.score.input;
+  Split split{.paths = files};
+  if (are_token_files(files)) {
+    require(!config.given.contains("text_column") && !config.given.contains("encoding"), ErrorKind::kUsage,
+            "{} was made by strake prepare, which has read the text: leave out --text_column and --encoding",
+            files.front());
+  } else {
+    split.tables.emplace(open_input(files, text));
+  }
+  return split;
+}
+
+EvaluateReport report_of(const Documents& documents, const training::Evaluation& result) {
+  EvaluateReport report{
+      .score = {.rows = documents.count, .tokens = documents.pieces.total_tokens(), .rows_cut = documents.count_cut},
+      .metrics = {{"loss", result.loss}}};
+  report.metrics.insert(report.metrics.end(), result.metrics.begin(), result.metrics.end());
+  return report;
+}
+
+int64_t masked_piece_length(const ScoreConfig& config, const models::EncoderConfig& model) {
+  const int64_t length = config.max_seq_length.value_or(default_piece_length(model));
+  require(length <= model.max_sequence_length(), ErrorKind::kUsage,
+          "--max_seq_length {} is more than the model's {} positions", length, model.max_sequence_length());
+  return length;
+}
+
+}  // namespace
+
+EvaluateReport evaluate_causal_lm(const EvaluateConfig& config, const ScoringPlan& plan) {
+  check_causal_flags(config);
+  Split split = open_documents(config, plan.text);
+  ScoringModel model = load_scoring_model(config.score, plan);
+  auto& language = std::get<LanguageScorer>(model.computes);
+  const auto start = Clock::now();
+  const Documents documents = read_documents(split, {.tokenizer = model.tokenizer,
+                                                     .text_column = model.text.text_column,
+                                                     .pieces = {.block_size = model.text.max_seq_length},
+                                                     .vocab_size = language.config().vocab_size,
+                                                     .workers = available_cores()});
+  tell_cut_rows(documents.count_cut, model.text);
+  EvaluateReport report = report_of(documents, language.evaluate(documents.pieces, config.score.input.front()));
+  report.score.load_seconds = model.load_seconds;
+  report.score.seconds = seconds_since(start);
+  report.score.precision = model.precision;
+  return report;
+}
+
+bool is_masked_lm(const EvaluateConfig& config) { return config.score.task.task == kMaskedLm; }
+
+EvaluateReport evaluate_masked_lm(const EvaluateConfig& config) {
+  ScoreConfig score = config.score;
+  score.task = {};  // it is none of those that are known there
+  score.validate();
+  check_masked_flags(config);
+  const auto start = Clock::now();
+  const TextOptions text{.text_column = score.text.text_column, .encoding = score.text.encoding};
+  Split split = open_documents(config, text);
+  checkpoint::verify_model_files(score.model_name_or_path);
+  const models::EncoderConfig encoder = models::read_encoder_config(score.model_name_or_path);
+  const auto tokenizer = tokenizers::Tokenizer::load(score.model_name_or_path);
+  const models::TokenMasking masking = masking_of(config.mlm_probability, *tokenizer, encoder.vocab_size);
+  const PieceShape pieces{.block_size = masked_piece_length(score, encoder), .ends = ends_of(*tokenizer)};
+  FrozenLanguageModel model(score, std::make_unique<models::MaskedLanguageModel>(encoder, masking));
+  const double load_seconds = seconds_since(start);
+  const Documents documents = read_documents(split, {.tokenizer = tokenizer,
+                                                     .text_column = text.text_column,
+                                                     .pieces = pieces,
+                                                     .vocab_size = encoder.vocab_size,
+                                                     .workers = available_cores()});
+  EvaluateReport report = report_of(documents, model.evaluate(documents.pieces, score.input.front()));
+  report.score.load_seconds = load_seconds;
+  report.score.seconds = seconds_since(start) - load_seconds;
+  report.score.precision = score.precision.asks_for_bf16() ? "bf16" : "fp32";
+  return report;
+}
+
+}  // namespace strake::tasks
