@@ -94,6 +94,7 @@ class MpiComm final : public StagedComm {
     // MPI would wait for the others
     if (is_aborted_ || std::uncaught_exceptions() > exceptions_before_) return;
     if (comm_ == MPI_COMM_WORLD) {
+      RankWatch::forget_launcher();
       MPI_Finalize();
       if (ties_.watch) ties_.watch->leave();
     } else {

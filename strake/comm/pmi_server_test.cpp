@@ -143,9 +143,9 @@ TEST(PmiServer, ARankThatGivesUpTellsWhy) {
   Watcher failing(server.port(), 1);
   EXPECT_EQ(failing.hear(), "cmd=go");
   failing.say("cmd=fail kind=3 text=no such file: a b");
-  EXPECT_EQ(failing.hear(), "cmd=stop rank=1 kind=3 text=rank 1 stopped: no such file: a b");
+  EXPECT_EQ(failing.hear(), "cmd=stop rank=1 kind=3 gave_up=1 text=rank 1 stopped: no such file: a b");
   EXPECT_EQ(watching.hear(), "cmd=go");
-  EXPECT_EQ(watching.hear(), "cmd=stop rank=1 kind=3 text=rank 1 stopped: no such file: a b");
+  EXPECT_EQ(watching.hear(), "cmd=stop rank=1 kind=3 gave_up=1 text=rank 1 stopped: no such file: a b");
 }
 
 TEST(PmiServer, ARankThatIsDoneMayEnd) {

@@ -75,13 +75,15 @@ std::optional<std::string> LineReader::take() {
 }
 
 std::string stop_line(const RankNews& news) {
-  return fmt::format("cmd=stop rank={} kind={} text={}", news.rank, static_cast<int>(news.kind), news.text);
+  return fmt::format("cmd=stop rank={} kind={}{} text={}", news.rank, static_cast<int>(news.kind),
+                     news.gave_up ? " gave_up=1" : "", news.text);
 }
 
 RankNews parse_news(const Fields& fields) {
   return {.rank = rank_of(fields),
           .kind = parse_kind(field(fields, "kind")),
-          .text = printable(field(fields, "text"), kMaxLine)};
+          .text = printable(field(fields, "text"), kMaxLine),
+          .gave_up = field(fields, "gave_up") == "1"};
 }
 
 RankNews gone_news(int rank, const std::string& detail) {
@@ -98,7 +100,8 @@ RankNews failure_news(const Fields& watch, const Fields& failure) {
   const int rank = rank_of(watch);
   return {.rank = rank,
           .kind = parse_kind(field(failure, "kind")),
-          .text = fmt::format("rank {} stopped: {}", rank, field(failure, "text"))};
+          .text = fmt::format("rank {} stopped: {}", rank, field(failure, "text")),
+          .gave_up = true};
 }
 
 std::string fail_line(ErrorKind kind, const std::string& reason) {

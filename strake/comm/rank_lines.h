@@ -17,7 +17,7 @@ namespace strake::comm {
 //   cmd=work                        from a rank: it waits no more
 //   cmd=late seconds=S text=...     from a rank: it has waited as long as it may, and in which collective
 //   cmd=go                          to a rank: all ranks have come
-//   cmd=stop rank=R kind=K text=... to a rank: what ended the job, said once
+//   cmd=stop rank=R kind=K text=... to a rank: what ended the job, said once; with gave_up=1 if rank R said so itself
 //   cmd=bye                         to a rank: there will be no more news
 using Fields = std::map<std::string, std::string>;
 
@@ -49,7 +49,8 @@ class LineReader {
 struct RankNews {
   int rank = 0;
   ErrorKind kind = ErrorKind::kComm;
-  std::string text;  // one line that names the rank
+  std::string text;      // one line that names the rank
+  bool gave_up = false;  // it said so itself, and ends the job where there is a launcher
 };
 
 std::string stop_line(const RankNews& news);

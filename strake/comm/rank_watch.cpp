@@ -1,5 +1,6 @@
 #include "strake/comm/rank_watch.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@ struct LastWords {
   std::atomic<bool> is_watching{false};
   std::atomic<bool> are_known{false};
   std::atomic<int> exit_code{0};
+  std::atomic<bool> leave_launcher{false};
+  std::atomic<int> launcher{-1};  // the connection to MPICH's, of PMI-1; or none
   std::atomic<size_t> length{0};
   std::array<char, 4096> text{};
 };
@@ -32,6 +35,7 @@ void await_and_say_last_words() {
   }
   if (!last_words.is_watching || !last_words.are_known) return;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, last_words.text.data(), last_words.length);
+  if (last_words.leave_launcher) RankWatch::leave_launcher();
   ::_exit(last_words.exit_code);
 }
 
@@ -55,6 +59,9 @@ void prepare_last_words() {
     std::atexit(await_and_say_last_words);  // MPICH: its errors call exit()
     return true;
   }();
+  const char* const socket = std::getenv("PMI_FD");
+  const bool is_hydra = std::getenv("HYDI_CONTROL_FD") != nullptr;  // others speak later versions
+  last_words.launcher = is_hydra && socket != nullptr ? parse_number(socket) : -1;
   last_words.are_known = false;
   last_words.is_watching = is_prepared;
 }
@@ -65,6 +72,7 @@ void set_last_words(const RankNews& news) {
   last_words.length = std::min(text.size(), last_words.text.size());
   std::memcpy(last_words.text.data(), text.data(), last_words.length);
   last_words.exit_code = exit_code(news.kind);
+  last_words.leave_launcher = news.gave_up;
   last_words.are_known = true;
 }
 
@@ -126,12 +134,27 @@ void RankWatch::give_up(ErrorKind kind, const std::string& reason) {
   if (!has_news_) send_line(socket_, fail_line(kind, reason));
   wait_for_news();
   const std::lock_guard lock(mutex_);
-  if (news_ && news_->rank != rank_) throw Error(news_->kind, news_->text);
+  if (!news_ || news_->rank == rank_) return;
+  if (news_->gave_up) leave_launcher();
+  throw Error(news_->kind, news_->text);
 }
 
 void RankWatch::say(const std::string& line) { send_line(socket_, line); }
 
 void RankWatch::leave() { say("cmd=leave"); }
+
+void RankWatch::leave_launcher() {
+  constexpr std::string_view kFinalize = "cmd=finalize\n";
+  const int launcher = last_words.launcher.exchange(-1);
+  if (launcher < 0) return;
+  [[maybe_unused]] const ssize_t written = ::write(launcher, kFinalize.data(), kFinalize.size());
+  // It gives up the whole job where its answer finds nobody.
+  constexpr int kPatienceMilliseconds = 500;
+  pollfd answer{.fd = launcher, .events = POLLIN, .revents = 0};
+  ::poll(&answer, 1, kPatienceMilliseconds);
+}
+
+void RankWatch::forget_launcher() { last_words.launcher = -1; }
 
 void RankWatch::watch() {
   LineReader lines;

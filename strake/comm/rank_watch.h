@@ -45,13 +45,19 @@ class RankWatch {
   void require_all() const;
 
   // Tells the others why this rank ends, and returns when they know. If another rank's end came first, which is mostly
-  // the cause of this one's, Error that names it.
+  // the cause of this one's, Error that names it; leave_launcher() is called before.
   void give_up(ErrorKind kind, const std::string& reason);
   bool hears_from_rank_zero() const { return server_ == Server::kRankZero; }
   // One line to the server.
   void say(const std::string& line);
   // This rank is done. Without this word its end is that of the others.
   void leave();
+  // Of a rank that ends because another one has given up: its end shall not be news for MPICH's launcher, which would
+  // kill that one before it aborts the job, and give the job the signal's exit code in place of the error's. A rank
+  // that is gone or stopped aborts nothing: then the launcher has to end it.
+  static void leave_launcher();
+  // Before MPI closes the connection to it.
+  static void forget_launcher();
 
  private:
   void watch();

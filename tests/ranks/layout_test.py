@@ -1,11 +1,12 @@
 """The same global batch gives the same bits however it is spread over ranks, threads or processes, with dropout on."""
 
 import json
+import os
 import tempfile
 
 import numpy
 import pytest
-from program import MEMORY, command, is_open_mpi, losses, metrics, run, run_mpi, run_torchrun
+from program import MEMORY, SANITIZE, command, is_open_mpi, losses, metrics, run, run_mpi, run_torchrun
 from tiny_models import (
     change_config,
     change_weights,
@@ -292,6 +293,19 @@ def test_amsgrad_has_the_same_bits_in_every_layout(inputs, tmp_path, bf16):
     assert_same_run(trained("disk", 4, disk), expected)
     plain = trained("plain", 1, {"stage": 0}, AMSGRAD | {"params": AMSGRAD["params"] | {"amsgrad": False}})
     assert losses(plain) != losses(expected), "it does something"
+
+
+SLOW_END = os.environ.get("STRAKE_SLOW_END", "")
+
+
+@pytest.mark.skipif(SLOW_END == "" or SANITIZE != "", reason="needs STRAKE_SLOW_END, and no library before it")
+def test_a_rank_that_was_told_ends_without_its_launcher(inputs, tmp_path):
+    """It would kill the rank that has failed, with a signal for the job's exit code."""
+    (tmp_path / "file").write_text("not a folder")
+    line = train_command(inputs, tmp_path / "file", 2)
+    for _ in range(3):
+        outcome = run_mpi(2, ["env", f"LD_PRELOAD={SLOW_END}", *line])
+        assert outcome.code == 4, outcome.err
 
 
 def test_the_exit_code_of_a_job_is_that_of_its_error(inputs, tmp_path):
