@@ -20,6 +20,6 @@ namespace {
 }  // namespace
 
 // NOLINTBEGIN: libc's names
-extern "C" [[noreturn]] void _exit(int code) { end_slowly(code); }
-extern "C" [[noreturn]] void _Exit(int code) { end_slowly(code); }
+extern "C" void _exit(int code) { end_slowly(code); }
+extern "C" void _Exit(int code) { end_slowly(code); }
 // NOLINTEND
