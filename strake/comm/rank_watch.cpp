@@ -20,8 +20,7 @@ struct LastWords {
   std::atomic<bool> is_watching{false};
   std::atomic<bool> are_known{false};
   std::atomic<int> exit_code{0};
-  std::atomic<bool> leave_launcher{false};
-  std::atomic<int> launcher{-1};  // the connection to MPICH's, of PMI-1; or none
+  std::atomic<int> launcher{-1};  // the connection to MPICH's, of PMI-1; or none that is to be left
   std::atomic<size_t> length{0};
   std::array<char, 4096> text{};
 };
@@ -35,7 +34,7 @@ void await_and_say_last_words() {
   }
   if (!last_words.is_watching || !last_words.are_known) return;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, last_words.text.data(), last_words.length);
-  if (last_words.leave_launcher) RankWatch::leave_launcher();
+  RankWatch::leave_launcher();
   ::_exit(last_words.exit_code);
 }
 
@@ -72,7 +71,7 @@ void set_last_words(const RankNews& news) {
   last_words.length = std::min(text.size(), last_words.text.size());
   std::memcpy(last_words.text.data(), text.data(), last_words.length);
   last_words.exit_code = exit_code(news.kind);
-  last_words.leave_launcher = news.gave_up;
+  if (!news.gave_up) RankWatch::forget_launcher();
   last_words.are_known = true;
 }
 
@@ -135,7 +134,7 @@ void RankWatch::give_up(ErrorKind kind, const std::string& reason) {
   wait_for_news();
   const std::lock_guard lock(mutex_);
   if (!news_ || news_->rank == rank_) return;
-  if (news_->gave_up) leave_launcher();
+  leave_launcher();
   throw Error(news_->kind, news_->text);
 }
 

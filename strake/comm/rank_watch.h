@@ -56,7 +56,7 @@ class RankWatch {
   // kill that one before it aborts the job, and give the job the signal's exit code in place of the error's. A rank
   // that is gone or stopped aborts nothing: then the launcher has to end it.
   static void leave_launcher();
-  // Before MPI closes the connection to it.
+  // Before MPI closes the connection to it, or where it has to end the others: leave_launcher() does nothing then.
   static void forget_launcher();
 
  private:

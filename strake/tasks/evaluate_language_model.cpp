@@ -14,6 +14,7 @@
 #include "strake/tasks/frozen_language_model.h"
 #include "strake/tasks/masked_lm_config.h"
 #include "strake/tasks/scoring_model.h"
+#include "strake/tasks/sequence_length.h"
 
 namespace strake::tasks {
 namespace {
@@ -44,9 +45,7 @@ void check_causal_flags(const EvaluateConfig& config) {
 
 void check_masked_flags(const EvaluateConfig& config) {
   require_flags_of(config, kMaskedLm, {"max_seq_length", "mlm_probability"});
-  const std::string& precision = config.score.precision.precision;
-  require(precision.empty() || precision == "fp32" || precision == "bf16", ErrorKind::kUsage,
-          "--precision {}: language models compute in fp32 or bf16", precision);
+  require_language_precision(config.score);
   require_mlm_probability(config.mlm_probability);
   if (config.score.max_seq_length) require_masked_piece(*config.score.max_seq_length);
 }
@@ -71,13 +70,6 @@ EvaluateReport report_of(const Documents& documents, const training::Evaluation&
       .metrics = {{"loss", result.loss}}};
   report.metrics.insert(report.metrics.end(), result.metrics.begin(), result.metrics.end());
   return report;
-}
-
-int64_t masked_piece_length(const ScoreConfig& config, const models::EncoderConfig& model) {
-  const int64_t length = config.max_seq_length.value_or(default_piece_length(model));
-  require(length <= model.max_sequence_length(), ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", length, model.max_sequence_length());
-  return length;
 }
 
 }  // namespace
@@ -115,7 +107,9 @@ EvaluateReport evaluate_masked_lm(const EvaluateConfig& config) {
   const models::EncoderConfig encoder = models::read_encoder_config(score.model_name_or_path);
   const auto tokenizer = tokenizers::Tokenizer::load(score.model_name_or_path);
   const models::TokenMasking masking = masking_of(config.mlm_probability, *tokenizer, encoder.vocab_size);
-  const PieceShape pieces{.block_size = masked_piece_length(score, encoder), .ends = ends_of(*tokenizer)};
+  const int64_t length =
+      choose_sequence_length(score.max_seq_length, default_piece_length(encoder), encoder, *tokenizer);
+  const PieceShape pieces{.block_size = length, .ends = ends_of(*tokenizer)};
   FrozenLanguageModel model(score, std::make_unique<models::MaskedLanguageModel>(encoder, masking));
   const double load_seconds = seconds_since(start);
   const Documents documents = read_documents(split, {.tokenizer = tokenizer,

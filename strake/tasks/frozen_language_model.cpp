@@ -37,6 +37,12 @@ training::BatchLimit batch_limit(const ScoreConfig& config) {
 
 }  // namespace
 
+void require_language_precision(const ScoreConfig& config) {
+  const std::string& precision = config.precision.precision;
+  require(precision.empty() || precision == "fp32" || precision == "bf16", ErrorKind::kUsage,
+          "--precision {}: language models compute in fp32 or bf16", precision);
+}
+
 FrozenLanguageModel::FrozenLanguageModel(const ScoreConfig& config, std::unique_ptr<models::Model> model)
     : folder_(config.model_name_or_path),
       options_(options_of(config)),

@@ -10,6 +10,7 @@
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
 #include "strake/tasks/causal_lm_config.h"
+#include "strake/tasks/sequence_length.h"
 #include "strake/tensors/compute_threads.h"
 
 namespace strake::tasks {
@@ -36,19 +37,16 @@ TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const 
                          const tokenizers::Tokenizer& tokenizer) {
   TextOptions text = columns_of(config, head.task);
   text.strips_texts = head.strips_texts;
-  const int64_t longest = encoder.max_sequence_length();
-  const int64_t most = std::min(longest, tokenizer.model_max_length().value_or(longest));
   if (head.task == ScoringTask::kQuestionAnswering) {
-    text.max_seq_length = config.max_seq_length.value_or(std::min(kUsualWindow, most));
+    text.max_seq_length = choose_sequence_length(config.max_seq_length, kUsualWindow, encoder, tokenizer);
     text.doc_stride = choose_doc_stride(config.task.doc_stride, text.max_seq_length);
   } else {
     const int64_t usual = head.max_seq_length.value_or(text.max_seq_length);
     // sentence-transformers prefers its own length to the tokenizer's.
-    const bool is_of_folder = head.max_seq_length && usual <= longest;
-    text.max_seq_length = config.max_seq_length.value_or(is_of_folder ? usual : std::min(usual, most));
+    const bool is_of_folder = head.max_seq_length && usual <= encoder.max_sequence_length() && !config.max_seq_length;
+    text.max_seq_length =
+        is_of_folder ? usual : choose_sequence_length(config.max_seq_length, usual, encoder, tokenizer);
   }
-  require(text.max_seq_length <= longest, ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", text.max_seq_length, longest);
   text.validate();
   return text;
 }
@@ -59,9 +57,7 @@ ScoringPlan plan_language_scoring(const ScoreConfig& config) {
       .config = model, .task = language_task(config.task), .text = columns_of(config, ScoringTask::kCausalLm)};
   require(!config.max_seq_length, ErrorKind::kUsage,
           "--max_seq_length: texts of a language model are not cut off but into pieces of --block_size tokens");
-  const std::string& precision = config.precision.precision;
-  require(precision.empty() || precision == "fp32" || precision == "bf16", ErrorKind::kUsage,
-          "--precision {}: language models compute in fp32 or bf16", precision);
+  require_language_precision(config);
   plan.text.max_seq_length = choose_block_size(config.task.block_size.value_or(0), model);
   plan.text.doc_stride = config.task.doc_stride.value_or(0);
   require(*plan.text.doc_stride < plan.text.max_seq_length, ErrorKind::kUsage,

@@ -166,7 +166,7 @@ ClassifierSetup load_classifier_setup(const TrainConfig& config, int workers) {
   require_length_of_tokens(config);
   if (reads_text(config)) {
     setup.text.max_seq_length =
-        choose_sequence_length(config, config.text.max_seq_length, setup.model_config, *setup.inputs.tokenizer);
+        sequence_length(config, config.text.max_seq_length, setup.model_config, *setup.inputs.tokenizer);
   }
   Splits splits = open_splits(config, config.text);
   const LabelMap labels = choose_labels(config, setup.model_config);

@@ -5,6 +5,7 @@
 
 #include "strake/core/error.h"
 #include "strake/data/token_file.h"
+#include "strake/tasks/sequence_length.h"
 
 namespace strake::tasks {
 
@@ -14,15 +15,11 @@ std::shared_ptr<const tokenizers::Tokenizer> load_tokenizer(const TrainConfig& c
   return tokenizers::Tokenizer::load(config.tokenizer_name.empty() ? config.model_name_or_path : config.tokenizer_name);
 }
 
-int64_t choose_sequence_length(const TrainConfig& config, int64_t by_default, const models::EncoderConfig& model,
-                               const tokenizers::Tokenizer& tokenizer) {
-  const int64_t positions = model.max_sequence_length();
-  if (!config.given.contains("max_seq_length")) {
-    return std::min({by_default, positions, tokenizer.model_max_length().value_or(positions)});
-  }
-  require(config.text.max_seq_length <= positions, ErrorKind::kUsage,
-          "--max_seq_length {} is more than the model's {} positions", config.text.max_seq_length, positions);
-  return config.text.max_seq_length;
+int64_t sequence_length(const TrainConfig& config, int64_t by_default, const models::EncoderConfig& model,
+                        const tokenizers::Tokenizer& tokenizer) {
+  const bool is_given = config.given.contains("max_seq_length");
+  return choose_sequence_length(is_given ? std::optional(config.text.max_seq_length) : std::nullopt, by_default, model,
+                                tokenizer);
 }
 
 bool are_token_files(const std::vector<std::string>& paths) {

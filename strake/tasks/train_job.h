@@ -65,10 +65,9 @@ class TrainJob {
 // The one that --tokenizer_name names, or else the model's.
 std::shared_ptr<const tokenizers::Tokenizer> load_tokenizer(const TrainConfig& config);
 
-// --max_seq_length, of which more than the model has positions is an error (kUsage); or without it `by_default`, but no
-// more than the model and the tokenizer allow.
-int64_t choose_sequence_length(const TrainConfig& config, int64_t by_default, const models::EncoderConfig& model,
-                               const tokenizers::Tokenizer& tokenizer);
+// choose_sequence_length() of the flags.
+int64_t sequence_length(const TrainConfig& config, int64_t by_default, const models::EncoderConfig& model,
+                        const tokenizers::Tokenizer& tokenizer);
 
 // Reads model and data for --task sequence-classification; `workers` threads tokenize.
 std::unique_ptr<TrainJob> make_classifier_job(const TrainConfig& config, int workers);

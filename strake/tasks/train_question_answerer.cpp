@@ -18,7 +18,6 @@ namespace {
 struct QuestionAnswererSetup {
   models::EncoderConfig model_config;
   JobInputs inputs;
-  TextOptions text;
   std::vector<AnsweredRows> evaluated;
 };
 
@@ -26,45 +25,47 @@ TextOptions window_options(const TrainConfig& config, const QuestionAnswererSetu
   TextOptions text{.text_column = config.answers.question_column,
                    .text_pair_column = config.answers.context_column,
                    .encoding = config.text.encoding};
-  text.max_seq_length = choose_sequence_length(config, kUsualWindow, setup.model_config, *setup.inputs.tokenizer);
+  text.max_seq_length = sequence_length(config, kUsualWindow, setup.model_config, *setup.inputs.tokenizer);
   text.doc_stride = choose_doc_stride(config.answers.doc_stride, text.max_seq_length);
   return text;
 }
 
-AnswerWindows read_windows(data::TableReader input, const LabelledQuestions& questions, KeepTables keep,
-                           const TrainConfig& config, int workers) {
-  const int64_t most = keep == KeepTables::kYes ? config.max_eval_samples : config.max_train_samples;
+// The first `most` rows; 0: all.
+data::TableReader open_first(const std::vector<std::string>& files, const LabelledQuestions& questions, int64_t most) {
+  data::TableReader input = open_questions(files, questions);
   if (most > 0) input.limit_to(0, most);
+  return input;
+}
+
+AnswerWindows read_windows(data::TableReader& input, const LabelledQuestions& questions, KeepTables keep,
+                           const models::EncoderConfig& model, int workers) {
   const std::string file = input.files().front().string();
   AnswerWindows windows = encode_answers(input, questions, keep, workers);
   require(windows.dataset.size() > 0, ErrorKind::kData, "{} has no rows", file);
+  require_known_tokens(windows.dataset, model.vocab_size, file);
   return windows;
 }
 
 QuestionAnswererSetup load_question_answerer_setup(const TrainConfig& config, int workers) {
   QuestionAnswererSetup setup{.model_config = models::read_encoder_config(config.model_name_or_path),
                               .inputs = {.tokenizer = load_tokenizer(config)},
-                              .text = {},
                               .evaluated = {}};
   refuse_token_files(config, "questions, contexts and answers");
   require_known_metric(config.training, "question answering", {"exact_match", "f1"});
-  setup.text = window_options(config, setup);
+  const TextOptions text = window_options(config, setup);
   setup.model_config.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);  // as Transformers calls two outputs
   const LabelledQuestions questions{
-      .tokenizer = setup.inputs.tokenizer, .options = setup.text, .answers_column = config.answers.answers_column};
-  data::TableReader train = open_questions(config.train_file, questions);
+      .tokenizer = setup.inputs.tokenizer, .options = text, .answers_column = config.answers.answers_column};
+  data::TableReader train = open_first(config.train_file, questions, config.max_train_samples);
   std::optional<data::TableReader> validation;
-  if (!config.validation_file.empty()) validation.emplace(open_questions(config.validation_file, questions));
-  const auto check = [&](const data::TokenDataset& dataset, const std::string& file) {
-    require_known_tokens(dataset, setup.model_config.vocab_size, file);
-  };
-  setup.inputs.train = read_windows(std::move(train), questions, KeepTables::kNo, config, workers).dataset;
-  check(setup.inputs.train, config.train_file.front());
+  if (!config.validation_file.empty()) {
+    validation.emplace(open_first(config.validation_file, questions, config.max_eval_samples));
+  }
+  setup.inputs.train = read_windows(train, questions, KeepTables::kNo, setup.model_config, workers).dataset;
   if (validation) {
-    AnswerWindows windows = read_windows(std::move(*validation), questions, KeepTables::kYes, config, workers);
+    AnswerWindows windows = read_windows(*validation, questions, KeepTables::kYes, setup.model_config, workers);
     setup.inputs.evaluation = std::move(windows.dataset);
     setup.evaluated = std::move(windows.tables);
-    check(*setup.inputs.evaluation, config.validation_file.front());
   }
   return setup;
 }

@@ -47,7 +47,7 @@ TokenClassifierSetup load_token_classifier_setup(const TrainConfig& config, int 
                              .text = config.text};
   refuse_token_files(config, "words and labels");
   setup.text.max_seq_length =
-      choose_sequence_length(config, config.text.max_seq_length, setup.model_config, *setup.inputs.tokenizer);
+      sequence_length(config, config.text.max_seq_length, setup.model_config, *setup.inputs.tokenizer);
   std::vector<std::string> metrics;
   for (const auto& [name, value] : monitor::EntityMetrics().named_values()) metrics.push_back(name);
   require_known_metric(config.training, "token classification", metrics);

@@ -258,6 +258,15 @@ def test_its_numbers_do_not_depend_on_how_they_are_computed(folder, tmp_path):
     assert numbers(evaluated(folder, folder / "masked", max_seq_length=None))["rows_cut"] == 0
 
 
+def test_pieces_are_no_longer_than_the_tokenizer_allows_as_in_training(folder, tmp_path):
+    model = make_masked_model(tmp_path / "model")
+    settings = json.loads((model / "tokenizer_config.json").read_text()) | {"model_max_length": 10}
+    (model / "tokenizer_config.json").write_text(json.dumps(settings))
+    found = numbers(evaluated(folder, model, max_seq_length=None))
+    assert found == numbers(evaluated(folder, model, max_seq_length=10))
+    assert found != numbers(evaluated(folder, model, max_seq_length=16))
+
+
 @pytest.mark.parametrize(
     ("flags", "code", "named"),
     [
