@@ -28,6 +28,19 @@ std::shared_ptr<arrow::Array> lists(const std::vector<std::vector<Value>>& rows,
   return value_of(lists.Finish(), file);
 }
 
+template <typename Builder, typename Value>
+std::shared_ptr<arrow::Array> lists_with_nulls(const OptionalLists<Value>& rows, const std::string& file) {
+  auto values = std::make_shared<Builder>();
+  arrow::ListBuilder lists(arrow::default_memory_pool(), values);
+  for (const std::vector<std::optional<Value>>& row : rows) {
+    require_ok(lists.Append(), file);
+    for (const std::optional<Value>& value : row) {
+      require_ok(value ? values->Append(*value) : values->AppendNull(), file);
+    }
+  }
+  return value_of(lists.Finish(), file);
+}
+
 struct Converter {
   const ExtraColumn& column;
   const std::string& file;
@@ -68,6 +81,12 @@ struct Converter {
   }
   std::shared_ptr<arrow::Array> operator()(const TextLists& rows) const {
     return lists<arrow::StringBuilder>(rows, file);
+  }
+  std::shared_ptr<arrow::Array> operator()(const OptionalLists<std::string>& rows) const {
+    return lists_with_nulls<arrow::StringBuilder>(rows, file);
+  }
+  std::shared_ptr<arrow::Array> operator()(const OptionalLists<float>& rows) const {
+    return lists_with_nulls<arrow::FloatBuilder>(rows, file);
   }
   std::shared_ptr<arrow::Array> operator()(const SpanLists& lists_of_spans) const {
     auto* const pool = arrow::default_memory_pool();

@@ -13,7 +13,7 @@ namespace {
 
 using Lists = std::vector<std::vector<std::string>>;
 
-constexpr const char* kLabelList = "a list of labels, which are strings, booleans or integers";
+constexpr const char* kLabelList = "a list of strings, booleans or integers";
 
 struct Column {
   std::shared_ptr<arrow::Array> array;

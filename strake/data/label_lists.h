@@ -11,9 +11,9 @@ namespace strake::data {
 // column that is missing or there twice.
 bool holds_lists(const Table& table, const std::string& column);
 
-// The labels of each row in a column that holds lists of strings, booleans or integers, each as LabelColumn::text()
-// has it. A row may have none. Error (kData) for a column of another type; naming the row, for null in place of a list
-// or a label, and in JSON lines for a row that is no such list.
+// The labels, or the words, of each row in a column that holds lists of strings, booleans or integers, each as
+// LabelColumn::text() has it. A row may have none. Error (kData) for a column of another type; naming the row, for null
+// in place of a list or a label, and in JSON lines for a row that is no such list.
 std::vector<std::vector<std::string>> label_lists(const Table& table, const std::string& column);
 
 }  // namespace strake::data

@@ -39,12 +39,14 @@ struct SpanLists {
 };
 
 using TextLists = std::vector<std::vector<std::string>>;  // written as list<string>
+template <typename Value>
+using OptionalLists = std::vector<std::vector<std::optional<Value>>>;  // of string or float, null where absent
 
 // A column that the program adds: one value per row, null where an optional one is absent.
 struct ExtraColumn {
   using Values = std::variant<std::vector<std::string>, std::vector<float>, std::vector<std::optional<float>>,
                               std::vector<int32_t>, std::vector<int64_t>, FloatRows, std::vector<std::vector<int32_t>>,
-                              TextLists, SpanLists>;
+                              TextLists, OptionalLists<std::string>, OptionalLists<float>, SpanLists>;
   std::string name;
   Values values;
 };

@@ -161,19 +161,26 @@ TEST_F(TableWriterTest, ColumnsAndMetadataAreAdded) {
                                             {"class", std::vector<int32_t>{1, 2}},
                                             {"index", std::vector<int64_t>{7, 8}},
                                             {"probabilities", FloatRows{{0.5F, 0.5F, 0.25F, 0.75F}, 2}},
-                                            {"tokens", std::vector<std::vector<int32_t>>{{1, 2, 3}, {}}}};
+                                            {"tokens", std::vector<std::vector<int32_t>>{{1, 2, 3}, {}}},
+                                            {"words", OptionalLists<std::string>{{"O", std::nullopt}, {}}},
+                                            {"sure", OptionalLists<float>{{}, {std::nullopt, 0.5F}}}};
     writer.append(table, extra);
     writer.finish();
   }
   const auto found = read_arrow(folder_ / "out.parquet");
-  EXPECT_THAT(found->schema()->field_names(), testing::ElementsAre("text", "label", "prediction", "score", "class",
-                                                                   "index", "probabilities", "tokens"));
+  EXPECT_THAT(found->schema()->field_names(),
+              testing::ElementsAre("text", "label", "prediction", "score", "class", "index", "probabilities", "tokens",
+                                   "words", "sure"));
   EXPECT_EQ(found->schema()->metadata()->Get("strake.model").ValueOr(""), "m");
   EXPECT_EQ(found->column(0)->chunk(0)->null_count(), 1);
   EXPECT_EQ(found->column(2)->chunk(0)->ToString(), "[\n  \"a\",\n  \"b\"\n]");
   const auto& lists = static_cast<const arrow::ListArray&>(*found->column(6)->chunk(0));
   EXPECT_EQ(static_cast<const arrow::FloatArray&>(*lists.value_slice(1)).Value(1), 0.75F);
   EXPECT_EQ(static_cast<const arrow::ListArray&>(*found->column(7)->chunk(0)).value_length(0), 3);
+  const auto words = static_cast<const arrow::ListArray&>(*found->column(8)->chunk(0)).values();
+  EXPECT_EQ(words->ToString(), "[\n  \"O\",\n  null\n]");
+  const auto sure = static_cast<const arrow::ListArray&>(*found->column(9)->chunk(0)).values();
+  EXPECT_EQ(sure->ToString(), "[\n  null,\n  0.5\n]");
 }
 
 TEST_F(TableWriterTest, TakenNamesAreRefused) {

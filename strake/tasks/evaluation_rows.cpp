@@ -45,27 +45,35 @@ data::TableSource source_of(const EvaluateConfig& config, std::vector<std::strin
   return source;
 }
 
+bool has_column(const EvaluateConfig& config, const std::string& column) {
+  const std::vector<std::string> names = data::names_of_columns(source_of(config, {column}));
+  return std::ranges::find(names, column) != names.end();
+}
+
 // The column that is read, which is there; "" if there is none, and none is needed.
 std::string find_answers_column(const EvaluateConfig& config) {
   std::string column = config.answers_column.empty() ? "answers" : config.answers_column;
-  if (!config.calibrate || !config.answers_column.empty()) return column;
-  const std::vector<std::string> names = data::names_of_columns(source_of(config, {column}));
-  if (std::ranges::find(names, column) != names.end()) return column;
+  if (!config.calibrate || !config.answers_column.empty() || has_column(config, column)) return column;
   log::info("there is no column '{}': precisions are compared by their answers alone", column);
   return "";
 }
 
-// Whether words are compared with their labels, which a calibration with texts does without.
-bool reads_words(const EvaluateConfig& config) {
+bool holds_words(const EvaluateConfig& config) {
   const std::string& column = config.score.text.text_column;
-  const bool are_lists = data::holds_lists(data::TableReader(source_of(config, {column})).no_rows(), column);
-  if (are_lists || !config.calibrate) return true;
+  return data::holds_lists(data::TableReader(source_of(config, {column})).no_rows(), column);
+}
+
+// Whether words are compared with their labels, which a calibration does without where there are none, as in texts.
+bool compares_words(const EvaluateConfig& config, bool are_words, const std::string& label_column) {
+  if (!config.calibrate) return true;
+  if (are_words && (config.given.contains("label_column") || has_column(config, label_column))) return true;
   for (const char* flag : {"label_column", "label_all_tokens"}) {
     require(!config.given.contains(flag), ErrorKind::kUsage,
-            "--{} with --calibrate is of lists of words, and column '{}' holds texts", flag, column);
+            "--{} with --calibrate is of lists of words that have labels, and column '{}' holds {}", flag,
+            config.score.text.text_column, are_words ? "words without" : "texts");
   }
-  log::info("column '{}' holds texts, not lists of words with labels: precisions are compared by their labels alone",
-            column);
+  log::info("column '{}' holds {}: precisions are compared by their labels alone", config.score.text.text_column,
+            are_words ? "words without labels" : "texts, not lists of words with labels");
   return false;
 }
 
@@ -74,12 +82,15 @@ bool reads_words(const EvaluateConfig& config) {
 EvaluationRows::EvaluationRows(const EvaluateConfig& config, const ScoringPlan& plan)
     : plan_(plan), label_all_tokens_(config.label_all_tokens) {
   const ScoringTask task = plan.task.task;
-  const TextOptions& text = plan.text;
+  TextOptions text = plan.text;
   check_flags(config, task);
-  if (task == ScoringTask::kTokenClassification && reads_words(config)) {
-    labels_ = labels_of_words(plan.encoder());
-    table_.emplace(open_words(config.score.input, text));
-    return;
+  if (task == ScoringTask::kTokenClassification) {
+    text.of_words = of_words_ = holds_words(config);
+    if (compares_words(config, of_words_, text.label_column)) {
+      labels_ = labels_of_words(plan.encoder());
+      table_.emplace(open_words(config.score.input, text));
+      return;
+    }
   }
   if (task == ScoringTask::kQuestionAnswering) answers_column_ = find_answers_column(config);
   if (task == ScoringTask::kTextClassification) labels_ = LabelMap::of(plan.encoder());
@@ -102,6 +113,7 @@ void EvaluationRows::read(const ScoringModel& model, int workers, const std::fun
     return;
   }
   TextOptions text = model.text;
+  text.of_words = of_words_;
   text.apart = labels_ && plan_.task.task == ScoringTask::kFeatureExtraction;
   const LabelMap* labels = labels_ ? &*labels_ : nullptr;
   for_each_encoded(*table_, {model.tokenizer, text, labels, model.places()}, workers, sink);

@@ -27,6 +27,7 @@ class EvaluationRows {
  private:
   const ScoringPlan& plan_;
   std::string answers_column_;      // of question answering, with the true answers; empty: none
+  bool of_words_ = false;           // lists of them instead of texts
   bool label_all_tokens_ = false;   // of words
   std::optional<LabelMap> labels_;  // of texts or, of token classification, their words
   std::optional<data::TableReader> table_;

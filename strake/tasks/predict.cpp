@@ -240,9 +240,10 @@ PredictReport predict(const PredictConfig& config) {
   if (place.is_folder()) strake::create_directories(place.folder());
   PredictionJob job(place.job_folder(), name);
   const KeptColumns kept(config.keep_columns);
-  const ScoringPlan plan = plan_scoring(config.score);
+  ScoringPlan plan = plan_scoring(config.score);
+  data::TableReader input(source_of(config, plan.text, kept));
+  look_at_columns(plan, config.score.task, input.no_rows());
   const PredictionColumns columns(config.output_columns, plan.task);
-  data::TableReader input = open_input(source_of(config, plan.text, kept), plan.text);
   columns.require_new(input.column_names(), kept, input.files().front().string());
   const auto loading = Clock::now();
   auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));

@@ -29,7 +29,8 @@ struct PredictConfig {
     visit(
         "output_columns", self.output_columns,
         "columns to add: prediction, probabilities, logits, label_id, score; default: the first two. Of "
-        "feature-extraction: embedding; of token-classification: entities; of question-answering: answer, score, start "
+        "feature-extraction: embedding; of token-classification: entities, or, of lists of words, prediction and, not "
+        "by default, score; of question-answering: answer, score, start "
         "and end, or, as by default with --top_k above 1, answers; of causal-lm: perplexity, loss and, not by default, "
         "predicted_tokens");
     visit("keep_columns", self.keep_columns, "columns of the input to write; default: all, \"\": none");

@@ -20,16 +20,22 @@ namespace {
 constexpr std::array<std::string_view, 5> kOfClasses{"prediction", "probabilities", "logits", "label_id", "score"};
 constexpr std::array<std::string_view, 1> kOfFeatures{"embedding"};
 constexpr std::array<std::string_view, 1> kOfTokens{"entities"};
+constexpr std::array<std::string_view, 2> kOfWords{"prediction", "score"};
 constexpr std::array<std::string_view, 5> kOfAnswers{"answer", "score", "start", "end", "answers"};
 constexpr size_t kOfOneAnswer = 4;  // of these
 constexpr std::array<std::string_view, 3> kOfLosses{"perplexity", "loss", "predicted_tokens"};
 constexpr size_t kUsualLosses = 2;  // of these
 
-std::span<const std::string_view> names_of(ScoringTask task) {
-  if (task == ScoringTask::kFeatureExtraction) return kOfFeatures;
-  if (task == ScoringTask::kTokenClassification) return kOfTokens;
-  if (task == ScoringTask::kQuestionAnswering) return kOfAnswers;
-  if (task == ScoringTask::kCausalLm) return kOfLosses;
+bool labels_words(const TaskHead& head) {
+  return head.task == ScoringTask::kTokenClassification && head.entities.of == EntityRules::Of::kWords;
+}
+
+std::span<const std::string_view> names_of(const TaskHead& head) {
+  if (labels_words(head)) return kOfWords;
+  if (head.task == ScoringTask::kFeatureExtraction) return kOfFeatures;
+  if (head.task == ScoringTask::kTokenClassification) return kOfTokens;
+  if (head.task == ScoringTask::kQuestionAnswering) return kOfAnswers;
+  if (head.task == ScoringTask::kCausalLm) return kOfLosses;
   return kOfClasses;
 }
 
@@ -76,10 +82,11 @@ void check_output_columns(const std::vector<std::string>& names) {
 PredictionColumns::PredictionColumns(const std::vector<std::string>& names, const TaskHead& task)
     : names_(names), task_(task.task), classes_(task.classes) {
   check_output_columns(names);
-  const std::span<const std::string_view> known = names_of(task_);
+  const std::span<const std::string_view> known = names_of(task);
   for (const std::string& name : names) {
     require(std::ranges::find(known, name) != known.end(), ErrorKind::kUsage,
-            "--output_columns {}: the task is {}, which has {}", name, to_string(task_), fmt::join(known, ", "));
+            "--output_columns {}: the task is {}{}, which has {}", name, to_string(task_),
+            labels_words(task) ? " of lists of words" : "", fmt::join(known, ", "));
     if (task_ != ScoringTask::kTextClassification) continue;
     const bool is_of_numbers =
         name == "prediction" || name == "logits" || (name == "score" && !classes_.is_problem_named);
@@ -123,6 +130,7 @@ std::vector<data::ExtraColumn> PredictionColumns::of(const ScoredRows& rows) con
     if (task_ == ScoringTask::kQuestionAnswering) return of_answers(*spans);
     return {{names_.front(), data::SpanLists{*spans, "entity"}}};
   }
+  if (const auto* words = std::get_if<WordLabels>(&rows)) return of_words(*words);
   const auto& numbers = std::get<at::Tensor>(rows);
   if (task_ == ScoringTask::kCausalLm) return of_losses(numbers);
   if (task_ != ScoringTask::kTextClassification) return {{names_.front(), rows_of(numbers)}};
@@ -195,6 +203,15 @@ std::vector<data::ExtraColumn> PredictionColumns::of_answers(const data::SpanRow
     if (name == "start") columns.emplace_back(name, of_best([](const auto& best) { return best.begin; }));
     if (name == "end") columns.emplace_back(name, of_best([](const auto& best) { return best.end; }));
     if (name == "answers") columns.emplace_back(name, data::SpanLists{rows, "answer"});
+  }
+  return columns;
+}
+
+std::vector<data::ExtraColumn> PredictionColumns::of_words(const WordLabels& words) const {
+  std::vector<data::ExtraColumn> columns;
+  for (const std::string& name : names_) {
+    if (name == "prediction") columns.emplace_back(name, words.names);
+    if (name == "score") columns.emplace_back(name, words.scores);
   }
   return columns;
 }

@@ -24,9 +24,15 @@ class KeptColumns {
   bool all_ = true;
 };
 
+// What all words of lists are called: absent where a word has no token, or none within max_seq_length.
+struct WordLabels {
+  data::OptionalLists<std::string> names;
+  data::OptionalLists<float> scores;
+};
+
 // Of a number of rows: logits, embeddings or losses, fp32 [rows, width]; of token classification entities, of question
 // answering answers, best first, with their text as label.
-using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
+using ScoredRows = std::variant<at::Tensor, data::SpanRows, WordLabels>;
 
 // What is known of a row, as columns. Of text classification and regression:
 //  prediction     the most probable label's name; of a regression model the number
@@ -38,6 +44,9 @@ using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
 //  embedding      list<float>, one per number of the hidden states
 // Of token classification:
 //  entities       list<struct<entity string, score float, start int32, end int32>>: parts of the text, in code points
+// and of lists of words, null for words without a label:
+//  prediction     list<string>: the label of each word
+//  score          list<float>: its probability
 // Of question answering:
 //  answer         the best answer's text
 //  score          and its score
@@ -50,8 +59,8 @@ using ScoredRows = std::variant<at::Tensor, data::SpanRows>;
 class PredictionColumns {
  public:
   // `names`: --output_columns; empty means prediction, and probabilities unless the model is a regression; embedding;
-  // entities; answer, score, start and end, with top_k answers; or perplexity and loss. Errors (kUsage): unknown or
-  // repeated names, those of another task, and those of classes for a regression.
+  // entities, or prediction of words; answer, score, start and end, with top_k answers; or perplexity and loss. Errors
+  // (kUsage): unknown or repeated names, those of another task, and those of classes for a regression.
   PredictionColumns(const std::vector<std::string>& names, const TaskHead& task);
 
   // A row's values depend on its own outputs alone.
@@ -65,6 +74,7 @@ class PredictionColumns {
   std::vector<data::ExtraColumn> of_labels(const at::Tensor& logits) const;
   std::vector<data::ExtraColumn> of_classes(const at::Tensor& logits) const;
   std::vector<data::ExtraColumn> of_answers(const data::SpanRows& rows) const;
+  std::vector<data::ExtraColumn> of_words(const WordLabels& words) const;
   std::vector<data::ExtraColumn> of_losses(const at::Tensor& numbers) const;
 
   std::vector<std::string> names_;

@@ -33,9 +33,10 @@ void remove_file(const fs::path& path) {
 
 // Rows [begin, end).
 ScoredRows cut(const ScoredRows& scored, int64_t begin, int64_t end) {
+  const auto part = [&]<typename Rows>(const Rows& rows) { return Rows(rows.begin() + begin, rows.begin() + end); };
   if (const auto* numbers = std::get_if<at::Tensor>(&scored)) return numbers->slice(0, begin, end);
-  const auto& spans = std::get<data::SpanRows>(scored);
-  return data::SpanRows(spans.begin() + begin, spans.begin() + end);
+  if (const auto* words = std::get_if<WordLabels>(&scored)) return WordLabels{part(words->names), part(words->scores)};
+  return part(std::get<data::SpanRows>(scored));
 }
 
 }  // namespace

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "strake/core/clock.h"
@@ -144,7 +146,9 @@ class Scorer {
       std::ranges::move(part, std::back_inserter(entities));
       return numbers;
     });
-    writing.push([this, table = rows.table, entities = std::move(entities)] { output_.append(table, entities); });
+    writing.push([this, table = rows.table, entities = std::move(entities)]() mutable {
+      output_.append(table, scored_rows(model_, table, std::move(entities)));
+    });
   }
 
   void tell_progress(const PredictReport& report) {
@@ -169,6 +173,15 @@ int64_t most_tokens(const TextOptions& text, int64_t rows) {
   return text.doc_stride ? data::kTableBytes / (length - *text.doc_stride) * length + rows * length : rows * length;
 }
 
+// Of lists of words, which are there as strings while they are tokenized, and while the labels of one table are
+// written.
+int64_t word_bytes(int64_t tokenizing_threads) {
+  constexpr int64_t kLeastBytesOfWord = 5;  // in a table: a letter and where it is
+  constexpr int64_t kLabel = sizeof(std::optional<std::string>) + sizeof(std::optional<float>);
+  const int64_t strings = (tokenizing_threads + 1) * static_cast<int64_t>(sizeof(std::string));
+  return data::kTableBytes / kLeastBytesOfWord * (strings + kLabel);
+}
+
 }  // namespace
 
 StreamMemory stream_memory(const ScoreConfig& config, const ScoringModel& model, int64_t columns) {
@@ -184,6 +197,7 @@ StreamMemory stream_memory(const ScoreConfig& config, const ScoringModel& model,
                                                 : length * static_cast<int64_t>(sizeof(data::LabelledSpan));
   constexpr int64_t kOfGroup = 3;  // its pages wait in a buffer that doubles as it grows
   const int64_t of_tables = (read + kInParts + written) * data::kTableBytes + read * tokens * of_token +
+                            (model.text.of_words ? word_bytes(tokenizing_threads(config)) : 0) +
                             (written + 3) * rows * of_row + kOfGroup * data::TableWriterOptions().bytes_per_group +
                             data::bytes_of_columns(columns);
   constexpr int64_t kOfAllocator = 4;  // buffers grow by more than they need, and sizes are rounded up

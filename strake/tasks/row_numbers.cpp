@@ -3,7 +3,12 @@
 #include <ATen/ops/empty.h>
 
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "strake/core/error.h"
+#include "strake/data/label_lists.h"
 #include "strake/tasks/answer_spans.h"
 #include "strake/tasks/prediction_journal.h"
 
@@ -58,6 +63,22 @@ ScoredRows scored_rows(const ScoringModel& model, const data::Table& table, cons
     answers.push_back(get_answers(numbers_of_row(numbers, row), contexts[row]));
   }
   return answers;
+}
+
+ScoredRows scored_rows(const ScoringModel& model, const data::Table& table, data::SpanRows entities) {
+  if (!model.text.of_words) return entities;
+  WordLabels words;
+  for (const std::vector<std::string>& list : data::label_lists(table, model.text.text_column)) {
+    auto& names = words.names.emplace_back(list.size());
+    auto& scores = words.scores.emplace_back(list.size());
+    for (data::LabelledSpan& word : entities[words.names.size() - 1]) {
+      const auto place = static_cast<size_t>(word.begin);
+      require(place < list.size(), ErrorKind::kData, "a label of word {} of {}", place, list.size());
+      names[place] = std::move(word.label);
+      scores[place] = word.score;
+    }
+  }
+  return words;
 }
 
 }  // namespace strake::tasks

@@ -22,5 +22,7 @@ at::Tensor row_numbers(const ScoreConfig& config, ScoringModel& model, const Enc
 
 // What the numbers of all rows of `table` stand for.
 ScoredRows scored_rows(const ScoringModel& model, const data::Table& table, const at::Tensor& numbers);
+// The same of what find_entities() gave. Error (kData) for words that the table does not have.
+ScoredRows scored_rows(const ScoringModel& model, const data::Table& table, data::SpanRows entities);
 
 }  // namespace strake::tasks

@@ -29,7 +29,8 @@ struct ScoreConfig {
     visit("model_name_or_path", self.model_name_or_path, "folder of a fine-tuned model");
     visit("input", self.input,
           "Parquet, CSV, TSV, JSONL or text files, all but Parquet also as .gz, .bz2 or .zst; or folders of them");
-    visit("text_column", self.text.text_column, "column with the text");
+    visit("text_column", self.text.text_column,
+          "column with the text; of token-classification also with lists of words, each of which gets a label");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
     visit("label_column", self.text.label_column,
           "column with the label, if there is one; of token-classification with those of lists of words, of "

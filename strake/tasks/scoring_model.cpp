@@ -9,8 +9,10 @@
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
+#include "strake/data/label_lists.h"
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/sequence_length.h"
+#include "strake/tasks/word_rows.h"
 #include "strake/tensors/compute_threads.h"
 
 namespace strake::tasks {
@@ -33,9 +35,10 @@ TextOptions columns_of(const ScoreConfig& config, ScoringTask task) {
   return text;
 }
 
-TextOptions text_options(const ScoreConfig& config, const TaskHead& head, const models::EncoderConfig& encoder,
-                         const tokenizers::Tokenizer& tokenizer) {
-  TextOptions text = columns_of(config, head.task);
+TextOptions text_options(const ScoreConfig& config, const ScoringPlan& plan, const tokenizers::Tokenizer& tokenizer) {
+  const TaskHead& head = plan.task;
+  const models::EncoderConfig& encoder = plan.encoder();
+  TextOptions text = plan.text;
   text.strips_texts = head.strips_texts;
   if (head.task == ScoringTask::kQuestionAnswering) {
     text.max_seq_length = choose_sequence_length(config.max_seq_length, kUsualWindow, encoder, tokenizer);
@@ -121,6 +124,13 @@ ScoringPlan plan_scoring(const ScoreConfig& config) {
   return plan;
 }
 
+void look_at_columns(ScoringPlan& plan, const TaskFlags& flags, const data::Table& none) {
+  TextOptions& text = plan.text;
+  text.of_words = plan.task.task == ScoringTask::kTokenClassification && data::holds_lists(none, text.text_column);
+  if (text.of_words) plan.task.label_words(flags);
+  require_text_columns(none, text);
+}
+
 inference::MemoryUse ScoringModel::memory() const {
   return std::visit([](const auto& model) { return model.memory(); }, computes);
 }
@@ -149,7 +159,7 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
   const TaskHead& task = plan.task;
   const int64_t layers = plan.encoder().num_hidden_layers;
   auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
-  const TextOptions text = text_options(config, task, plan.encoder(), *tokenizer);
+  const TextOptions text = text_options(config, plan, *tokenizer);
   require(
       task.task != ScoringTask::kQuestionAnswering || tokenizer->spec().padding_side == tokenizers::Direction::kRight,
       ErrorKind::kConfig,
@@ -181,6 +191,7 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
       .kernels = kernels,
       .precision = describe(choice.plan, layers),
       .accuracy = choice.accuracy};
+  if (text.of_words) WordEncoder(*model.tokenizer, model.text);  // which looks at both
   const int64_t added = model.tokenizer->spec().post_processor.added(!text.text_pair_column.empty());
   require(text.max_seq_length >= added, ErrorKind::kUsage,
           "--max_seq_length {} is less than the {} special tokens that the tokenizer adds to every text",

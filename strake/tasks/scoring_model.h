@@ -26,6 +26,10 @@ struct ScoringPlan {
 // encoders and --block_size above its positions.
 ScoringPlan plan_scoring(const ScoreConfig& config);
 
+// What the columns of the input, whose table `none` has no rows, add to a plan: whether words are labelled instead of
+// texts. Errors: kData for columns that are missing or hold nothing to be scored; kUsage for flags of the other kind.
+void look_at_columns(ScoringPlan& plan, const TaskFlags& flags, const data::Table& none);
+
 // What --model_name_or_path names, ready to score on all cores or a GPU.
 struct ScoringModel {
   std::variant<inference::Engine, LanguageScorer> computes;

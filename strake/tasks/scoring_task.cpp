@@ -152,7 +152,8 @@ std::string TaskHead::text() const {
     if (pooled->length == PooledHead::Length::kOne) text += ", length 1";
   }
   if (task == ScoringTask::kTokenClassification) {
-    text += entities.aggregation == Aggregation::kNone ? ", tokens" : ", entities";
+    const bool of_words = entities.of == EntityRules::Of::kWords;
+    text += of_words ? ", labels" : entities.aggregation == Aggregation::kNone ? ", tokens" : ", entities";
     if (joins_words(entities.aggregation)) text += fmt::format(" of words by {}", to_string(entities.aggregation));
   }
   if (task == ScoringTask::kQuestionAnswering) {
@@ -202,6 +203,15 @@ TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config
     chosen.entities = {.labels = config.labels, .aggregation = parse_aggregation(flags.aggregation_strategy)};
   }
   return chosen;
+}
+
+void TaskHead::label_words(const TaskFlags& flags) {
+  if (flags.aggregation_strategy.empty()) entities.aggregation = Aggregation::kFirst;
+  require(joins_words(entities.aggregation), ErrorKind::kUsage,
+          "--aggregation_strategy {} is of texts: the words of a list have the label of their first token (first), of "
+          "all (average) or of their surest one (max)",
+          to_string(entities.aggregation));
+  entities.of = EntityRules::Of::kWords;
 }
 
 TaskHead language_task(const TaskFlags& flags) {

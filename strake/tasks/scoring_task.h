@@ -35,8 +35,11 @@ const char* to_string(Aggregation aggregation);
 constexpr bool joins_words(Aggregation aggregation) { return aggregation > Aggregation::kSimple; }
 
 struct EntityRules {
+  enum class Of { kTexts, kWords };  // parts of texts, or all words of a list
+
   std::vector<std::string> labels;  // in order of id
   Aggregation aggregation = Aggregation::kSimple;
+  Of of = Of::kTexts;
 };
 
 // Flags of verbs that score with more than classifiers.
@@ -66,8 +69,8 @@ struct TaskFlags {
         "aggregation_strategy", self.aggregation_strategy,
         "of token-classification, for predict and worker: simple (as if left out), neighbouring tokens of one label as "
         "one entity; first, average or max, the same of words, whose label is that of their first token, of the mean "
-        "of "
-        "their tokens' probabilities or of their surest token; or none, each token by itself");
+        "of their tokens' probabilities or of their surest token; or none, each token by itself. Of lists of words "
+        "first (as if left out), average or max");
     AnswerFlags::visit_fields(self.answers, visit);
     visit("doc_stride", self.doc_stride,
           "of question-answering: tokens that neighbouring windows of a long context share; default: 128, at most half "
@@ -100,6 +103,8 @@ struct TaskHead {
   bool strips_texts = false;
 
   std::string text() const;  // "feature-extraction, mean pooling, length 1"
+  // Of token-classification: of lists of words instead of texts. Error (kUsage) for strategies that do not join words.
+  void label_words(const TaskFlags& flags);
 };
 
 // What flags, config.json and, of sentence-transformers, modules.json and the pooling's config.json ask for. Errors:

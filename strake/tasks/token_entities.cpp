@@ -29,9 +29,13 @@ Tag tag_of(std::string_view label) {
 // Behind the first '-', as the pipeline shows a group of any label.
 std::string group_name(const std::string& label) { return label.substr(label.find('-') + 1); }
 
+bool makes_groups(const EntityRules& rules) {
+  return rules.aggregation != Aggregation::kNone && rules.of == EntityRules::Of::kTexts;
+}
+
 // As entities of the label are called.
 std::string entity_name(const EntityRules& rules, const std::string& label) {
-  return rules.aggregation == Aggregation::kNone ? label : group_name(label);
+  return makes_groups(rules) ? group_name(label) : label;
 }
 
 void take_softmax(std::span<const float> logits, std::vector<float>& probabilities) {
@@ -113,7 +117,7 @@ class EntityFinder {
     word_.clear();
     const std::string& label = rules_.labels[id];
     const Tag tag = tag_of(label);
-    if (words_ > 0 && rules_.aggregation != Aggregation::kNone && !tag.begins && tag.name == last_tag_) {
+    if (words_ > 0 && makes_groups(rules_) && !tag.begins && tag.name == last_tag_) {
       scores_ += score;
       ++words_;
       current_.end = place.end;
@@ -126,7 +130,7 @@ class EntityFinder {
     words_ = 1;
   }
   void close() {
-    if (words_ > 0 && current_.label != kNoEntity) {
+    if (words_ > 0 && (rules_.of == EntityRules::Of::kWords || current_.label != kNoEntity)) {
       current_.score = scores_ / static_cast<float>(words_);
       found_.push_back(current_);
     }

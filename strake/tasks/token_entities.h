@@ -17,7 +17,7 @@ namespace strake::tasks {
 // `rows`, which must have places. Tokens that the tokenizer added and the label "O" are left out. With kSimple
 // neighbouring tokens of one label are an entity, named without its B- or I-, whose score is their mean; a B- begins
 // another one. The strategies that join words first give the tokens of a word one label and score; they need
-// Places::kWithContinuations.
+// Places::kWithContinuations. Of lists of words each word that has a token is one, with its whole label, also "O".
 data::SpanRows find_entities(const EncodedRows& rows, int64_t begin, int64_t end, const at::Tensor& logits,
                              const EntityRules& rules);
 

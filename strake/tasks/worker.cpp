@@ -19,30 +19,21 @@
 namespace strake::tasks {
 namespace {
 
-// What the first schema tells, before the model is loaded: columns that are missing, are no text, or would be there
-// twice.
-void check_input(const data::Table& none, const ScoringPlan& plan, const PredictionColumns& columns,
-                 const KeptColumns& kept) {
-  none.text(plan.text.text_column);
-  if (!plan.text.text_pair_column.empty()) none.text(plan.text.text_pair_column);
-  const data::Table handed_on = kept.of(none);
-  columns.require_new(handed_on.column_names(), kept, "standard input");
-}
-
 // The schema of what will be written.
 void begin_output(const ScoringModel& model, data::TableStream& stream, const PredictionColumns& columns,
                   const KeptColumns& kept) {
   const data::Table none = stream.no_rows();
   const ScoredRows no_rows = has_row_numbers(model)
                                  ? scored_rows(model, none, at::empty({0, numbers_per_row(model)}, at::kFloat))
-                                 : ScoredRows(data::SpanRows{});
+                                 : scored_rows(model, none, data::SpanRows{});
   stream.begin(kept.of(none), columns.of(no_rows));
 }
 
 ScoredRows score_batch(const WorkerConfig& config, ScoringModel& model, const EncodedRows& rows) {
   const int64_t end = rows.num_rows();
   if (has_row_numbers(model)) return scored_rows(model, rows.table, row_numbers(config.score, model, rows, 0, end));
-  return find_entities(rows, 0, end, score_encoded(config.score, model, rows, 0, end), model.task.entities);
+  const at::Tensor logits = score_encoded(config.score, model, rows, 0, end);
+  return scored_rows(model, rows.table, find_entities(rows, 0, end, logits, model.task.entities));
 }
 
 // Nobody may send another batch once one has failed: a thread that waits for it must not keep the process alive.
@@ -68,11 +59,13 @@ ScoreReport work(const WorkerConfig& config) {
   data::choose_memory_pool();
   config.validate();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is an error with a message
-  const ScoringPlan plan = plan_scoring(config.score);
-  const PredictionColumns columns(config.output_columns, plan.task);
+  ScoringPlan plan = plan_scoring(config.score);
   const KeptColumns kept(config.keep_columns);
   data::TableStream stream(STDIN_FILENO, STDOUT_FILENO, "standard input");
-  check_input(stream.no_rows(), plan, columns, kept);
+  // Before the model is loaded: what the first schema tells.
+  look_at_columns(plan, config.score.task, stream.no_rows());
+  const PredictionColumns columns(config.output_columns, plan.task);
+  columns.require_new(kept.of(stream.no_rows()).column_names(), kept, "standard input");
   ScoringModel model = load_scoring_model(config.score, plan);
   const auto start = Clock::now();
   begin_output(model, stream, columns, kept);

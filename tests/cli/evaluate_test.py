@@ -305,6 +305,9 @@ def test_the_metric_of_labelled_words_is_part_of_the_calibration(folder, copy, t
         assert 0 < alone["f1"] < 1
     texts, _ = calibrate(model, folder / "texts.parquet")
     assert result["int8_agreement"] == texts["int8_agreement"], "the same words in a list and in a text"
+    unlabelled, record = calibrate(model, table, text_column="words")
+    assert unlabelled["int8_agreement"] == texts["int8_agreement"]
+    assert record["metric"] is None
 
 
 def test_words_without_a_label_that_fits_are_named(folder, tmp_path):

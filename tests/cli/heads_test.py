@@ -1,15 +1,13 @@
 """`strake predict` and `strake worker` with heads other than sequence classification, seen from outside."""
 
 import json
-import resource
 import shutil
-import signal
 
 import numpy
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import command, environment, run, scored_by_worker, strake, summary
+from program import command, environment, full_disk, run, scored_by_worker, strake, summary
 from refusals import DATA, FILE, USAGE
 from safetensors.numpy import load_file, save_file
 from tiny_models import (
@@ -42,14 +40,6 @@ def refused(code, *names, verb="predict", **flags):
 
 def rows_of(path):
     return parquet.read_table(path).replace_schema_metadata()
-
-
-def small_disk(size):
-    def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-
-    return limit
 
 
 # Feature extraction
@@ -108,7 +98,7 @@ def test_an_interrupted_extraction_goes_on_with_the_same_bytes(inputs, tmp_path)
     half = 600 * 32 * 2  # of the numbers
     flags = inputs | {"task": "feature-extraction", "max_tokens_per_batch": 16}
     strake("predict", output=tmp_path / "whole.parquet", **flags)
-    outcome = run(command("predict", output=tmp_path / "out.parquet", **flags), preexec_fn=small_disk(half))
+    outcome = run(command("predict", output=tmp_path / "out.parquet", **flags), **full_disk(half))
     assert outcome.code == FILE, outcome.err
     refused(USAGE, "task = ", output=tmp_path / "out.parquet", **(flags | {"pooling": "cls"}))
     result = summary("predict", output=tmp_path / "out.parquet", **flags)
@@ -298,7 +288,7 @@ def test_an_interrupted_search_for_entities_goes_on_with_the_same_bytes(tagging,
     counts = [len(entities) for entities in rows_of(tmp_path / "whole.parquet")["entities"].to_pylist()]
     assert min(counts) != max(counts)
     half = sum(4 + 16 * count for count in counts) // 2  # of the numbers, without the heads of their records
-    outcome = run(command("predict", output=tmp_path / "out.parquet", **flags), preexec_fn=small_disk(half))
+    outcome = run(command("predict", output=tmp_path / "out.parquet", **flags), **full_disk(half))
     assert outcome.code == FILE, outcome.err
     other = {"simple": "none", "none": "simple", "average": "max"}[aggregation]
     refused(USAGE, "task = ", output=tmp_path / "out.parquet", **(flags | {"aggregation_strategy": other}))
@@ -408,7 +398,7 @@ def test_an_interrupted_search_for_answers_goes_on_with_the_same_bytes(reading, 
     strake("predict", output=tmp_path / "whole.parquet", **flags)
     most = 2000 + 300 * top_k * 12 // 2  # half of the answers, and the heads of their records
     line = command("predict", output=tmp_path / "out.parquet", **flags)
-    outcome = run(line, preexec_fn=small_disk(most))
+    outcome = run(line, **full_disk(most))
     assert outcome.code == FILE, outcome.err
     for change, named in [
         ({"max_answer_len": 3}, "task = "),
