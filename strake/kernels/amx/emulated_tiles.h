@@ -3,8 +3,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "strake/kernels/bfloat16.h"
-
 namespace strake::kernels {
 namespace {
 
@@ -35,43 +33,60 @@ class EmulatedTiles {
   template <int kSum, int kA, int kB>
   void add_int8() {
     for (int i = 0; i < kSide; ++i) {
-      for (int j = 0; j < kSide; ++j) {
-        auto sum = get<int32_t>(kSum, i, j);
-        for (int k = 0; k < 4 * kSide; ++k) {
-          sum += get<int8_t>(kA, i, k) * get<int8_t>(kB, k / 4, 4 * j + k % 4);
+      auto sums = row_of<int32_t>(kSum, i);
+      const auto as = row_of<int8_t>(kA, i);
+      for (int k = 0; k < kSide; ++k) {
+        const auto bs = row_of<int8_t>(kB, k);
+        for (int j = 0; j < kSide; ++j) {
+          for (int byte = 0; byte < 4; ++byte) sums[j] += as[4 * k + byte] * bs[4 * j + byte];
         }
-        std::memcpy(&tiles_[kSum].bytes[i][int64_t{4} * j], &sum, sizeof(sum));
       }
+      std::memcpy(tiles_[kSum].bytes[i], &sums, sizeof(sums));
     }
   }
   // Denormal numbers are 0. Even and odd depths are summed apart, then both are added to what was there.
   template <int kSum, int kA, int kB>
   void add_bf16() {
     for (int i = 0; i < kSide; ++i) {
-      for (int j = 0; j < kSide; ++j) {
-        float halves[2] = {};
-        for (int k = 0; k < 2 * kSide; ++k) {
-          const float a = without_denormals(get<BFloat16>(kA, i, k));
-          const float b = without_denormals(get<BFloat16>(kB, k / 2, 2 * j + k % 2));
-          halves[k % 2] = __builtin_fmaf(a, b, halves[k % 2]);
+      auto sums = row_of<float>(kSum, i);
+      const auto as = row_of<uint32_t>(kA, i);
+      Row<float> even{}, odd{};
+      for (int k = 0; k < kSide; ++k) {
+        const auto bs = row_of<uint32_t>(kB, k);
+        const float even_a = upper_half(as[k] << 16);
+        const float odd_a = upper_half(as[k]);
+        for (int j = 0; j < kSide; ++j) {
+          even[j] = __builtin_fmaf(even_a, upper_half(bs[j] << 16), even[j]);
+          odd[j] = __builtin_fmaf(odd_a, upper_half(bs[j]), odd[j]);
         }
-        const float sum = get<float>(kSum, i, j) + (halves[0] + halves[1]);
-        std::memcpy(&tiles_[kSum].bytes[i][int64_t{4} * j], &sum, sizeof(sum));
       }
+      for (int j = 0; j < kSide; ++j) sums[j] += even[j] + odd[j];
+      std::memcpy(tiles_[kSum].bytes[i], &sums, sizeof(sums));
     }
   }
 
  private:
   static constexpr int kSide = 16;
+  static constexpr int kRowBytes = 64;
   struct Tile {
-    char bytes[kSide][64];
+    char bytes[kSide][kRowBytes];
   };
-  static float without_denormals(BFloat16 x) { return (x.bits & 0x7F80U) == 0 ? 0.0F : to_float(x); }
+  // A number of 16 bits, in the upper half of 32.
+  static float upper_half(uint32_t bits) {
+    return (bits & 0x7F800000U) == 0 ? 0.0F : __builtin_bit_cast(float, bits & 0xFFFF0000U);
+  }
+  // Not std::array, whose functions other files have, too, for processors with fewer instructions.
   template <typename T>
-  T get(int tile, int row, int column) const {
-    T value;
-    std::memcpy(&value, &tiles_[tile].bytes[row][static_cast<size_t>(column) * sizeof(T)], sizeof(T));
-    return value;
+  struct Row {
+    T values[kRowBytes / sizeof(T)];
+    T& operator[](int i) { return values[i]; }
+    const T& operator[](int i) const { return values[i]; }
+  };
+  template <typename T>
+  Row<T> row_of(int tile, int row) const {
+    Row<T> values;
+    std::memcpy(&values, tiles_[tile].bytes[row], sizeof(values));
+    return values;
   }
 
   Tile tiles_[8] = {};
