@@ -48,7 +48,7 @@ Lists label_lists_of_json(const Table& table, const arrow::Array& array, const s
   Lists lists;
   for (int64_t row = 0; row < table.num_rows(); ++row) {
     if (strings.IsNull(row)) refuse(table, row, column, "null");
-    lists.push_back(list_of_json(parse_json(strings.GetView(row), table.where(row)), table, row, column));
+    lists.push_back(list_of_json(json_of(strings, row, table), table, row, column));
   }
   return lists;
 }
@@ -59,11 +59,12 @@ LabelColumn values_of(const Table& table, const std::shared_ptr<arrow::Array>& v
   content->batch =
       arrow::RecordBatch::Make(arrow::schema({arrow::field(column, values->type())}), values->length(), {values});
   content->file = table.content().file;
-  LabelColumn labels = Table(std::move(content)).labels(column);
-  require(labels.kind() != LabelKind::kNumber, ErrorKind::kData,
-          "{}: column '{}' has lists of decimal numbers, expected {}", table.content().file, printable(column),
-          kLabelList);
-  return labels;
+  try {
+    return Table(std::move(content)).labels(column);
+  } catch (Error& error) {
+    error.add_context(fmt::format("in the lists of column '{}'", printable(column)));
+    throw;
+  }
 }
 
 template <typename ListArray>
@@ -86,22 +87,52 @@ Lists lists_of(const Table& table, const arrow::Array& array, const std::string&
   return lists;
 }
 
-bool is_understood(arrow::Type::type type) { return type == arrow::Type::LIST || type == arrow::Type::LARGE_LIST; }
+bool is_any_list(arrow::Type::type type) {
+  switch (type) {
+    case arrow::Type::LIST:
+    case arrow::Type::LARGE_LIST:
+    case arrow::Type::FIXED_SIZE_LIST:
+    case arrow::Type::LIST_VIEW:
+    case arrow::Type::LARGE_LIST_VIEW:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_label(const arrow::DataType& type) {
+  if (type.id() == arrow::Type::DICTIONARY) {
+    return is_text(*static_cast<const arrow::DictionaryType&>(type).value_type());
+  }
+  return is_text(type) || arrow::is_integer(type.id()) || type.id() == arrow::Type::BOOL ||
+         type.id() == arrow::Type::NA;
+}
+
+// As one of the two kinds that are read.
+std::shared_ptr<arrow::Array> as_list(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
+  if (array->type_id() == arrow::Type::LIST || array->type_id() == arrow::Type::LARGE_LIST) return array;
+  const auto& value = array->type()->field(0)->type();
+  return array->type_id() == arrow::Type::LARGE_LIST_VIEW ? cast(array, arrow::large_list(value), file)
+                                                          : cast(array, arrow::list(value), file);
+}
 
 }  // namespace
 
 bool holds_lists(const Table& table, const std::string& column) {
   const auto [array, is_json] = find_column(table, column);
-  return is_json || is_understood(array->type_id());
+  return is_json || is_any_list(array->type_id());
 }
 
 Lists label_lists(const Table& table, const std::string& column) {
   const auto [array, is_json] = find_column(table, column);
   if (is_json) return label_lists_of_json(table, *array, column);
-  require(is_understood(array->type_id()), ErrorKind::kData, "{}: column '{}' has the type {}, expected {}",
-          table.content().file, printable(column), printable(array->type()->ToString(), 200), kLabelList);
-  return array->type_id() == arrow::Type::LIST ? lists_of<arrow::ListArray>(table, *array, column)
-                                               : lists_of<arrow::LargeListArray>(table, *array, column);
+  const arrow::DataType& type = *array->type();
+  require(is_any_list(type.id()) && is_label(*type.field(0)->type()), ErrorKind::kData,
+          "{}: column '{}' has the type {}, expected {}", table.content().file, printable(column),
+          printable(type.ToString(), 200), kLabelList);
+  const auto lists = as_list(array, table.content().file);
+  return lists->type_id() == arrow::Type::LIST ? lists_of<arrow::ListArray>(table, *lists, column)
+                                               : lists_of<arrow::LargeListArray>(table, *lists, column);
 }
 
 }  // namespace strake::data

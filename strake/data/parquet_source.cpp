@@ -7,6 +7,7 @@
 #include <parquet/properties.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "strake/data/checked_batch_arrow.h"
@@ -40,6 +41,13 @@ bool has_dictionary(const arrow::DataType& type) {
   return std::ranges::any_of(type.fields(), [](const auto& field) { return has_dictionary(*field->type()); });
 }
 
+// Within lists and structures, of which Arrow cannot join what it decodes from several row groups.
+bool has_nested_dictionary(const arrow::FieldVector& fields) {
+  return std::ranges::any_of(fields, [](const auto& field) {
+    return field->type()->id() != arrow::Type::DICTIONARY && has_dictionary(*field->type());
+  });
+}
+
 template <typename ArrayType>
 void add_lengths(const arrow::Array& array, std::vector<int64_t>& bytes) {
   const auto& values = static_cast<const ArrayType&>(array);
@@ -55,6 +63,10 @@ void add_view_lengths(const arrow::StringViewArray& array, std::vector<int64_t>&
 // Rows of a dictionary have the length of their value, as they will when they are used.
 void add_dictionary_lengths(const arrow::DictionaryArray& array, std::vector<int64_t>& bytes);
 
+// The values of a list count one by one, with where they are: small ones in Parquet may be large where they are used.
+template <typename ListArray>
+void add_list_bytes(const arrow::Array& array, std::vector<int64_t>& bytes);
+
 void add_bytes(const arrow::Array& array, std::vector<int64_t>& bytes) {
   switch (array.type_id()) {
     case arrow::Type::STRING:
@@ -67,6 +79,10 @@ void add_bytes(const arrow::Array& array, std::vector<int64_t>& bytes) {
       return add_view_lengths(static_cast<const arrow::StringViewArray&>(array), bytes);
     case arrow::Type::DICTIONARY:
       return add_dictionary_lengths(static_cast<const arrow::DictionaryArray&>(array), bytes);
+    case arrow::Type::LIST:
+      return add_list_bytes<arrow::ListArray>(array, bytes);
+    case arrow::Type::LARGE_LIST:
+      return add_list_bytes<arrow::LargeListArray>(array, bytes);
     default:
       const int64_t whole = arrow::util::ReferencedBufferSize(array).ValueOr(0);
       for (int64_t& of_row : bytes) of_row += whole / std::ssize(bytes);
@@ -78,6 +94,20 @@ void add_dictionary_lengths(const arrow::DictionaryArray& array, std::vector<int
   if (!of_values.empty()) add_bytes(*array.dictionary(), of_values);
   for (int64_t i = 0; i < array.length(); ++i) {
     if (array.IsValid(i)) bytes[static_cast<size_t>(i)] += of_values[static_cast<size_t>(array.GetValueIndex(i))];
+  }
+}
+
+template <typename ListArray>
+void add_list_bytes(const arrow::Array& array, std::vector<int64_t>& bytes) {
+  const auto& lists = static_cast<const ListArray&>(array);
+  const int64_t first = lists.value_offset(0);
+  const auto values = lists.values()->Slice(first, lists.value_offset(array.length()) - first);
+  if (values->length() == 0) return;
+  std::vector<int64_t> of_values(static_cast<size_t>(values->length()), sizeof(int32_t));
+  add_bytes(*values, of_values);
+  for (int64_t i = 0; i < array.length(); ++i) {
+    const auto begin = of_values.begin() + (lists.value_offset(i) - first);
+    bytes[static_cast<size_t>(i)] += std::accumulate(begin, begin + lists.value_length(i), int64_t{0});
   }
 }
 
@@ -166,6 +196,10 @@ class ParquetSource final : public RowSource {
   std::shared_ptr<arrow::RecordBatch> next_batch(const std::string& where) {
     if (!batches_) open_batches();
     auto next = batches_->Next();
+    while (next.ok() && *next == nullptr && first_group_ < reader_->num_row_groups()) {
+      open_batches();
+      next = batches_->Next();
+    }
     const bool is_bad_text = !next.ok() && next.status().message().find("UTF8") != std::string::npos;
     require(
         !is_bad_text, ErrorKind::kData,
@@ -180,8 +214,11 @@ class ParquetSource final : public RowSource {
     has_dictionary_ = has_dictionary(arrow::StructType(given_->fields()));
     reader_->set_batch_size(batch_rows(*reader_->parquet_reader()->metadata(),
                                        has_dictionary_ ? rows_per_chunk_ : std::min(kDecodedRows, rows_per_chunk_)));
+    const bool joins_groups = !has_nested_dictionary(given_->fields());
     std::vector<int> groups;
-    for (int group = first_group_; group < reader_->num_row_groups(); ++group) groups.push_back(group);
+    while (first_group_ < reader_->num_row_groups() && (groups.empty() || joins_groups)) {
+      groups.push_back(first_group_++);
+    }
     batches_ = value_of(reader_->GetRecordBatchReader(groups, leaves_), file_);
   }
 
@@ -200,7 +237,7 @@ class ParquetSource final : public RowSource {
   std::shared_ptr<arrow::Schema> schema_;  // of the columns to read
   std::shared_ptr<arrow::Schema> given_;
   std::vector<int> leaves_;  // these as Parquet counts them
-  int first_group_ = 0;      // to read
+  int first_group_ = 0;      // of those that batches_ does not have
   std::shared_ptr<arrow::RecordBatchReader> batches_;
   int64_t first_row_ = 0;  // of the next rows to decode
 };

@@ -92,7 +92,17 @@ bool is_text(const arrow::DataType& type) {
          type.id() == arrow::Type::STRING_VIEW;
 }
 
-bool is_json(const arrow::Field& field) { return field.HasMetadata() && field.metadata()->Contains(kJsonFieldKey); }
+bool is_json(const arrow::Field& field) {
+  return field.type()->id() == arrow::Type::STRING && field.HasMetadata() && field.metadata()->Contains(kJsonFieldKey);
+}
+
+Json json_of(const arrow::Array& array, int64_t row, const Table& table) {
+  try {
+    return parse_json(static_cast<const arrow::StringArray&>(array).GetView(row), table.where(row));
+  } catch (const Error& error) {
+    fail(ErrorKind::kData, "{}", error.what());
+  }
+}
 
 ErrorKind kind_of(const arrow::Status& status) {
   const bool from_system = arrow::internal::ErrnoFromStatus(status) != 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "strake/core/json.h"
 #include "strake/data/table.h"
 
 namespace strake::data {
@@ -21,7 +22,10 @@ struct Table::Content {
 // Key of the metadata of a string field whose values are JSON text of any kind, not plain strings.
 inline constexpr const char* kJsonFieldKey = "strake.json";
 
+// Of a string field: others may have the key from elsewhere.
 bool is_json(const arrow::Field& field);
+// The value of such a column in a row that is not null. Error (kData), naming the row, for text that is no JSON.
+Json json_of(const arrow::Array& array, int64_t row, const Table& table);
 // A string of any form.
 bool is_text(const arrow::DataType& type);
 

@@ -137,10 +137,9 @@ std::vector<Values<Sought>> lists_of_json(const Table& table, const arrow::Array
   const auto& strings = static_cast<const arrow::StringArray&>(array);
   for (int64_t row = 0; row < table.num_rows(); ++row) {
     if (strings.IsNull(row)) continue;
-    const std::string_view json = strings.GetView(row);
-    if (append<Sought>(parse_json(json, table.where(row)), {}, lists[static_cast<size_t>(row)])) continue;
-    fail(ErrorKind::kData, "{}: column '{}' has {}, expected {}", table.where(row), printable(column), printable(json),
-         Sought::kForms);
+    if (append<Sought>(json_of(strings, row, table), {}, lists[static_cast<size_t>(row)])) continue;
+    fail(ErrorKind::kData, "{}: column '{}' has {}, expected {}", table.where(row), printable(column),
+         printable(strings.GetView(row)), Sought::kForms);
   }
   return lists;
 }

@@ -69,6 +69,19 @@ TEST(ResolveDsConfig, BatchesOfTokensHaveNoNumberOfSequences) {
   EXPECT_EQ(row(accumulated, "train_batch_size").origin, "no effect: --max_tokens_per_batch");
 }
 
+TEST(ResolveDsConfig, ABatchThatIsAutoGivesWayToAFlag) {
+  const std::string file = R"({"train_batch_size": 12, "train_micro_batch_size_per_gpu": "auto",
+                               "gradient_accumulation_steps": "auto"})";
+  const ResolvedDsConfig given = resolved(
+      file,
+      {.options = {.gradient_accumulation_steps = 3}, .given_flags = {"gradient_accumulation_steps"}, .world_size = 2});
+  EXPECT_EQ(given.config.train_micro_batch_size_per_gpu, 2);
+  EXPECT_EQ(given.config.gradient_accumulation_steps, 3);
+  const ResolvedDsConfig open = resolved(file, {.options = {.per_device_train_batch_size = 2}, .world_size = 2});
+  EXPECT_EQ(open.config.train_micro_batch_size_per_gpu, 2);
+  EXPECT_EQ(open.config.gradient_accumulation_steps, 3);
+}
+
 struct BatchCase {
   std::string config;
   int64_t micro;

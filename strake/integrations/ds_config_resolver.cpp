@@ -46,7 +46,13 @@ DsSettings DsResolver::run() {
   try {
     require_no_problems(all, file_.source);
   } catch (Error& error) {
-    if (!mismatches_.empty()) error.add_context("leave these flags out, or write \"auto\" in the file");
+    if (!mismatches_.empty()) {
+      const bool none_may = without_auto_.size() == mismatches_.size();
+      error.add_context(none_may ? "leave these flags out, or the keys"
+                                 : fmt::format("leave these flags out, or write \"auto\" in the file{}{}",
+                                               without_auto_.empty() ? "" : ", but not for ",
+                                               fmt::join(without_auto_, ", ")));
+    }
     throw;
   }
   return settings_;
@@ -93,9 +99,12 @@ void DsResolver::resolve_batch() {
   if (options.max_tokens_per_batch > 0) return resolve_batch_of_tokens();
 
   const std::optional<int64_t> total = file_integer("train_batch_size");
-  const bool micro_known = file_.has(micro_key) || given("per_device_train_batch_size");
+  const bool micro_named = file_.has(micro_key) || given("per_device_train_batch_size");
   const bool accumulation_known = file_integer(accumulation_key) || given("gradient_accumulation_steps");
-  if (file_integer(accumulation_key) && !file_.has("train_batch_size") && !micro_known)
+  // "auto" is the flag's default where nothing else tells how train_batch_size is cut.
+  const bool micro_is_number = file_integer(micro_key) || given("per_device_train_batch_size");
+  const bool micro_known = micro_is_number || (micro_named && !accumulation_known);
+  if (file_integer(accumulation_key) && !file_.has("train_batch_size") && !micro_named)
     problem(fmt::format("{} alone does not say how large a batch is: write \"{}\": \"auto\" or a number too",
                         accumulation_key, micro_key));
   std::optional<int64_t> micro = settings_[micro_key].value.get<int64_t>();
@@ -247,6 +256,8 @@ bool DsResolver::any_below(const std::string& prefix) const {
 }
 
 void DsResolver::mismatch(const std::string& key, const Json& value, const std::string& flag, const Json& flag_value) {
+  const KeyRule* const rule = ds_schema().find(key);
+  if (rule == nullptr || rule->auto_meaning != AutoMeaning::kFromFlags) without_auto_.push_back(key);
   mismatches_.push_back(fmt::format("ds {}={} vs --{}={}", key, value.dump(), flag, flag_value.dump()));
 }
 

@@ -70,6 +70,7 @@ class DsResolver {
   const ResolveInputs& inputs_;
   DsSettings settings_;
   std::vector<std::string> mismatches_;
+  std::vector<std::string> without_auto_;  // keys of these that cannot be "auto"
   std::vector<std::string> problems_;
   std::vector<std::string> notices_;
 };

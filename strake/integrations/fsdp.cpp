@@ -149,14 +149,11 @@ FsdpOptions parse_fsdp(const std::string& words, const std::string& config) {
   const Strategy* strategy = asked.strategy != nullptr ? asked.strategy
                              : configured != nullptr   ? configured
                                                        : find_strategy("full_shard");
-  const FsdpOptions options{.stage = strategy->stage,
-                            .hybrid = strategy->hybrid,
-                            .offload = asked.offload || is_on(values, "cpu_offload"),
-                            .activation_checkpointing = is_on(values, "activation_checkpointing"),
-                            .notices = values.notices};
-  require(!options.offload || options.stage > 0, ErrorKind::kUsage,
-          "--fsdp: offload needs shards; no_shard keeps everything on every rank");
-  return options;
+  return {.stage = strategy->stage,
+          .hybrid = strategy->hybrid,
+          .offload = asked.offload || is_on(values, "cpu_offload"),
+          .activation_checkpointing = is_on(values, "activation_checkpointing"),
+          .notices = values.notices};
 }
 
 }  // namespace strake::integrations

@@ -208,7 +208,7 @@ void EstimateConfig::validate() const {
   require(ranks_per_machine >= 0 && ranks_per_machine <= train.ranks, ErrorKind::kUsage,
           "--ranks_per_machine {} is not in [0, {}], the number of ranks", ranks_per_machine, train.ranks);
   check_sharding_flags(train);
-  train.training.validate();
+  train.deepspeed.empty() ? train.training.validate() : train.training.validate_but_updates();
 }
 
 EstimateConfig estimate_defaults(const LaunchedRanks& ranks) {

@@ -14,7 +14,7 @@ namespace strake::tasks {
 // Flags are those of `strake train`, which plans memory the same way for its real data.
 struct EstimateConfig {
   TrainConfig train;
-  int64_t max_seq_length = 0;              // 0: 128, of language models the model's positions, at most 1024
+  int64_t max_seq_length = 0;              // 0: as strake train has it for the task
   double mean_length = 0;                  // 0: all sequences have max_seq_length tokens
   int64_t per_device_eval_batch_size = 0;  // 0: nothing is evaluated
   bool processes = false;
@@ -36,8 +36,10 @@ struct EstimateConfig {
     visit("config_name", train.config_name, "config.json, or a folder with one, instead of a model");
     visit("config_overrides", train.config_overrides,
           "language models: changes to the configuration: n_layer=4,n_head=8");
-    visit("max_seq_length", self.max_seq_length,
-          "tokens of a sequence; 0: 128, for language models the model's positions, at most 1024");
+    visit(
+        "max_seq_length", self.max_seq_length,
+        "tokens of a sequence; 0: 128, for question-answering 384, for language models the model's positions, at most "
+        "1024");
     visit("mlm_probability", train.mlm_probability, "masked-lm: share of the tokens that are predicted");
     visit("mean_length", self.mean_length, "tokens of a sequence on average; 0: all are as long as max_seq_length");
     visit("per_device_train_batch_size", options.per_device_train_batch_size, "sequences of a micro-batch on one rank");

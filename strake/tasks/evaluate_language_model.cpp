@@ -1,5 +1,7 @@
 #include "strake/tasks/evaluate_language_model.h"
 
+#include <cmath>
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -32,16 +34,8 @@ void require_flags_of(const EvaluateConfig& config, const std::string& task, con
   }
 }
 
-// Those of encoders that predict and worker have, too, are refused by plan_scoring().
-void check_causal_flags(const EvaluateConfig& config) {
-  for (const char* of_predict : {"doc_stride", "add_start_token"}) {
-    require(!config.given.contains(of_predict), ErrorKind::kUsage,
-            "--{} is of strake predict and strake worker: strake evaluate gives the numbers of a training run's "
-            "evaluations",
-            of_predict);
-  }
-  require_flags_of(config, to_string(ScoringTask::kCausalLm), {"block_size"});
-}
+// Whether tokens are predicted from others than in a training run's evaluations.
+bool has_more_context(const TextOptions& text) { return text.doc_stride.value_or(0) > 0 || text.start_token; }
 
 void check_masked_flags(const EvaluateConfig& config) {
   require_flags_of(config, kMaskedLm, {"max_seq_length", "mlm_probability"});
@@ -74,19 +68,57 @@ EvaluateReport report_of(const Documents& documents, const training::Evaluation&
 
 }  // namespace
 
-EvaluateReport evaluate_causal_lm(const EvaluateConfig& config, const ScoringPlan& plan) {
-  check_causal_flags(config);
-  Split split = open_documents(config, plan.text);
-  ScoringModel model = load_scoring_model(config.score, plan);
+namespace {
+
+EvaluateReport evaluate_documents(const EvaluateConfig& config, ScoringModel& model, Split& split) {
   auto& language = std::get<LanguageScorer>(model.computes);
-  const auto start = Clock::now();
   const Documents documents = read_documents(split, {.tokenizer = model.tokenizer,
                                                      .text_column = model.text.text_column,
                                                      .pieces = {.block_size = model.text.max_seq_length},
                                                      .vocab_size = language.config().vocab_size,
                                                      .workers = available_cores()});
   tell_cut_rows(documents.count_cut, model.text);
-  EvaluateReport report = report_of(documents, language.evaluate(documents.pieces, config.score.input.front()));
+  return report_of(documents, language.evaluate(documents.pieces, config.score.input.front()));
+}
+
+// All predicted tokens of all texts, each as strake predict has it.
+EvaluateReport evaluate_texts(const EvaluateConfig& config, ScoringModel& model, data::TableReader& input) {
+  EvaluateReport report;
+  double nll = 0;
+  int64_t targets = 0;
+  for_each_encoded(
+      input, {model.tokenizer, model.text}, tokenizing_threads(config.score), [&](const EncodedRows& rows) {
+        const at::Tensor losses = std::get<LanguageScorer>(model.computes).losses(rows, 0, rows.num_rows());
+        for (int64_t row = 0; row < rows.num_rows(); ++row) {
+          const TextLoss found = get_loss(losses.const_data_ptr<float>() + row * kNumbersPerLoss);
+          nll += static_cast<double>(found.loss) * found.predicted_tokens;
+          targets += found.predicted_tokens;
+        }
+        report.score.rows += rows.num_rows();
+        report.score.tokens += std::ssize(rows.ids);
+        report.score.rows_cut += std::ssize(rows.cut_rows);
+      });
+  require(targets > 0, ErrorKind::kData, "{} has no document of two tokens or more", config.score.input.front());
+  tell_cut_rows(report.score.rows_cut, model.text);
+  const double loss = nll / static_cast<double>(targets);
+  report.metrics = {{"loss", loss}, {"perplexity", std::exp(loss)}};
+  return report;
+}
+
+}  // namespace
+
+EvaluateReport evaluate_causal_lm(const EvaluateConfig& config, const ScoringPlan& plan) {
+  // Those of encoders that predict and worker have, too, are refused by plan_scoring().
+  require_flags_of(config, to_string(ScoringTask::kCausalLm), {"block_size", "doc_stride", "add_start_token"});
+  Split split = open_documents(config, plan.text);
+  for (const char* of_texts : {"doc_stride", "add_start_token"}) {
+    require(split.tables || !config.given.contains(of_texts), ErrorKind::kUsage,
+            "{} was made by strake prepare, and --{} is of texts", config.score.input.front(), of_texts);
+  }
+  ScoringModel model = load_scoring_model(config.score, plan);
+  const auto start = Clock::now();
+  EvaluateReport report = has_more_context(model.text) ? evaluate_texts(config, model, *split.tables)
+                                                       : evaluate_documents(config, model, split);
   report.score.load_seconds = model.load_seconds;
   report.score.seconds = seconds_since(start);
   report.score.precision = model.precision;

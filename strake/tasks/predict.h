@@ -26,13 +26,7 @@ struct PredictConfig {
     ScoreConfig::visit_fields(self.score, visit);
     TaskFlags::visit_fields(self.score.task, visit);
     visit("output", self.output, "Parquet file to write, or, with a / at the end, folder for several");
-    visit(
-        "output_columns", self.output_columns,
-        "columns to add: prediction, probabilities, logits, label_id, score; default: the first two. Of "
-        "feature-extraction: embedding; of token-classification: entities, or, of lists of words, prediction and, not "
-        "by default, score; of question-answering: answer, score, start "
-        "and end, or, as by default with --top_k above 1, answers; of causal-lm: perplexity, loss and, not by default, "
-        "predicted_tokens");
+    visit("output_columns", self.output_columns, kOutputColumnsHelp);
     visit("keep_columns", self.keep_columns, "columns of the input to write; default: all, \"\": none");
     visit("shard", self.shard, "score one part of the rows: 2/8 is the third of eight");
     visit("rows_per_file", self.rows_per_file, "of the files in an output folder; default: 1000000");

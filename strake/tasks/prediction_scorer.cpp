@@ -176,7 +176,7 @@ int64_t most_tokens(const TextOptions& text, int64_t rows) {
 // Of lists of words, which are there as strings while they are tokenized, and while the labels of one table are
 // written.
 int64_t word_bytes(int64_t tokenizing_threads) {
-  constexpr int64_t kLeastBytesOfWord = 5;  // in a table: a letter and where it is
+  constexpr int64_t kLeastBytesOfWord = 4;  // as a table counts the values of lists
   constexpr int64_t kLabel = sizeof(std::optional<std::string>) + sizeof(std::optional<float>);
   const int64_t strings = (tokenizing_threads + 1) * static_cast<int64_t>(sizeof(std::string));
   return data::kTableBytes / kLeastBytesOfWord * (strings + kLabel);

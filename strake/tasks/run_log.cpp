@@ -42,11 +42,11 @@ std::string breakdown(const Json& entry) {
 
 }  // namespace
 
-void RunLog::open(std::optional<int64_t> steps_done) {
-  metrics_.emplace(open_metrics(config_, steps_done));
-  trackers_.emplace(config_, steps_done);
+void RunLog::open(const std::optional<training::RunProgress>& done) {
+  metrics_.emplace(open_metrics(config_, done ? std::optional(done->steps) : std::nullopt));
+  trackers_.emplace(config_, done);
   if (!config_.disable_tqdm) {
-    progress_.emplace(monitor::ProgressOptions{.verb = "train", .done_at_start = steps_done.value_or(0)});
+    progress_.emplace(monitor::ProgressOptions{.verb = "train", .done_at_start = done ? done->steps : 0});
   }
 }
 

@@ -21,7 +21,7 @@ class RunLog final : public training::RunListener {
 
   // Before the first step: begins metrics.jsonl and what trackers read, or cuts it back to the steps of the checkpoint
   // that the run goes on from.
-  void open(std::optional<int64_t> steps_done);
+  void open(const std::optional<training::RunProgress>& done);
 
   void on_step(const training::StepReport& report, double epoch, int64_t total_steps) override;
   void on_log(const Json& entry) override;

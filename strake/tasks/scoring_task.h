@@ -86,6 +86,13 @@ struct TaskFlags {
   void validate() const;
 };
 
+// Of --output_columns (prediction_columns.h).
+inline constexpr const char* kOutputColumnsHelp =
+    "columns to add: prediction, probabilities, logits, label_id, score; default: the first two. Of "
+    "feature-extraction: embedding; of token-classification: entities, or, of lists of words, prediction and, not by "
+    "default, score; of question-answering: answer, score, start and end, or, as by default with --top_k above 1, "
+    "answers; of causal-lm: perplexity, loss and, not by default, predicted_tokens";
+
 // What the numbers of a classifier stand for.
 struct ClassRules {
   std::vector<std::string> labels;  // in order of id

@@ -139,6 +139,9 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
           optimizer ? optimizer->type : "", config.training.optim);
   require(!optimizer || config.training.optim_args.empty(), ErrorKind::kConfig,
           "{}: optimizer.params and --optim_args contradict each other; leave one of them out", resolved.source);
+  require(!resolved.config.scheduler || config.training.lr_scheduler_kwargs.empty(), ErrorKind::kConfig,
+          "{}: scheduler.params and --lr_scheduler_kwargs contradict each other; leave one of them out",
+          resolved.source);
   require(!resolved.config.async_save || config.training.async_save || !config.given.contains("async_save"),
           ErrorKind::kConfig, "{}: nebula.enabled contradicts --async_save false", resolved.source);
   integrations::apply(resolved.config, config.training);
@@ -180,7 +183,11 @@ ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
     sharding.stage = training::kHybrid;
     sharding.group_size = ranks.per_node;
   }
-  if (fsdp.offload && config.trains_on_gpus()) {
+  const bool on_gpus = config.trains_on_gpus();
+  require(!fsdp.offload || !on_gpus || fsdp.stage > 0, ErrorKind::kUsage,
+          "--fsdp no_shard: offload, of --fsdp or --fsdp_config, needs shards, and no_shard keeps everything on every "
+          "rank");
+  if (fsdp.offload && on_gpus) {
     sharding.offload.optimizer_to_host = true;
     sharding.offload.parameters_to_host = sharding.stage.gathered == training::Gathered::kForEachPass;
   }
@@ -190,8 +197,8 @@ ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
           ErrorKind::kUsage, "--fsdp_config: activation_checkpointing contradicts --gradient_checkpointing false");
   if (fsdp.activation_checkpointing) config.training.gradient_checkpointing = true;
   ShardingRequest request{.source = "--fsdp", .table = {}, .record = {}, .notices = fsdp.notices};
-  if (fsdp.offload) request.stages.lowest = kLowestWithFsdpOffload;
-  if (fsdp.offload && !config.trains_on_gpus()) {
+  if (fsdp.offload && fsdp.stage > 0) request.stages.lowest = kLowestWithFsdpOffload;
+  if (fsdp.offload && !on_gpus) {
     request.notices.push_back("offload: without a GPU all state is in CPU memory anyway");
   }
   return request;

@@ -44,15 +44,17 @@ std::string scalar_tag(std::string_view name) {
 
 }  // namespace
 
-Trackers::Trackers(const TrainConfig& config, std::optional<int64_t> steps_done)
-    : samples_per_step_(config.monitors.samples_per_step), scales_losses_(config.training.fp16) {
+Trackers::Trackers(const TrainConfig& config, const std::optional<training::RunProgress>& done)
+    : samples_per_step_(config.training.max_tokens_per_batch > 0 ? 0 : config.monitors.samples_per_step),
+      scales_losses_(config.training.fp16) {
+  if (done) samples_ = samples_per_step_ > 0 ? done->steps * samples_per_step_ : done->sequences;
   if (reports_to_tensorboard(config)) {
     const fs::path folder = logging_folder(config);
-    logged_ = std::make_unique<monitor::EventFile>(folder, steps_done ? std::optional(*steps_done + 1) : std::nullopt);
+    logged_ = std::make_unique<monitor::EventFile>(folder, done ? std::optional(done->steps + 1) : std::nullopt);
     log::info("TensorBoard: {}", folder.string());
   }
   if (config.monitors.tensorboard) {
-    const auto first = steps_done ? std::optional((*steps_done + 1) * samples_per_step_) : std::nullopt;
+    const auto first = done ? std::optional(samples_ + 1) : std::nullopt;
     sampled_.push_back(std::make_unique<monitor::EventFile>(*config.monitors.tensorboard, first));
   }
   if (config.monitors.csv) sampled_.push_back(std::make_unique<monitor::ScalarCsv>(*config.monitors.csv));
@@ -60,6 +62,7 @@ Trackers::Trackers(const TrainConfig& config, std::optional<int64_t> steps_done)
 
 void Trackers::on_step(const training::StepReport& report) {
   if (sampled_.empty()) return;
+  samples_ = samples_per_step_ > 0 ? report.step * samples_per_step_ : samples_ + report.sequences;
   std::vector<monitor::Scalar> scalars{{"Train/Samples/train_loss", report.loss},
                                        {"Train/Samples/lr", report.learning_rate}};
   if (scales_losses_) scalars.push_back({"Train/Samples/loss_scale", report.loss_scale});
@@ -74,13 +77,13 @@ void Trackers::on_step(const training::StepReport& report) {
     add("backward_allreduce", report.parts->reduction);
     add("step", report.parts->update);
   }
-  for (const auto& log : sampled_) log->write(scalars, report.step * samples_per_step_);
+  for (const auto& log : sampled_) log->write(scalars, samples_);
 }
 
 void Trackers::on_log(const Json& entry) {
   if (const auto loss = entry.find("eval_loss"); loss != entry.end()) {
     const monitor::Scalar evaluated{"Train/Samples/eval_loss", loss->get<double>()};
-    for (const auto& log : sampled_) log->write({&evaluated, 1}, entry["step"].get<int64_t>() * samples_per_step_);
+    for (const auto& log : sampled_) log->write({&evaluated, 1}, samples_);
   }
   if (!logged_) return;
   std::vector<monitor::Scalar> scalars;

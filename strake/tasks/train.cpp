@@ -55,6 +55,10 @@ std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
 void check_schedule(const TrainConfig& config, int64_t total_steps, ShardingRequest& request) {
   try {
     const optim::LearningRateSchedule schedule(config.training.schedule_options(total_steps));
+    if (schedule.cycles_betas() && config.given.contains("adam_beta1")) {
+      request.notices.push_back(
+          fmt::format("--adam_beta1 has no effect: {} cycles it", config.training.lr_scheduler_type));
+    }
     if (!schedule.has_rates_of_its_own() || !config.given.contains("learning_rate")) return;
   } catch (Error& error) {
     if (!config.deepspeed.empty()) error.add_context("as " + request.source + " has it");

@@ -1,5 +1,6 @@
 // What strake train refuses of its flags, before and after the data is known.
 #include <algorithm>
+#include <functional>
 
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
@@ -97,7 +98,7 @@ void TrainConfig::validate() const {
   require(!overwrite_output_dir || !wants_resume(*this), ErrorKind::kUsage,
           "--overwrite_output_dir and --resume_from_checkpoint {} contradict each other", resume_from_checkpoint);
   check_sharding_flags(*this);
-  training.validate();
+  deepspeed.empty() ? training.validate() : training.validate_but_updates();
 }
 
 void TrainConfig::validate_classifier() const {
@@ -180,11 +181,63 @@ void TrainConfig::validate_masked_lm() const {
   require_mlm_probability(mlm_probability);
 }
 
+namespace {
+
+using TellOfFlag = std::function<void(const char* flag, const std::string& value, const std::string& why)>;
+
+// Of logging and saving.
+void tell_of_intervals(const training::TrainingOptions& options, const TellOfFlag& tell) {
+  const auto is_by = [](const std::string& strategy, const char* flag, training::Interval interval) {
+    return training::parse_interval(strategy, flag) == interval;
+  };
+  if (is_by(options.save_strategy, "save_strategy", training::Interval::kNo)) {
+    const char* const why = "--save_strategy is no, and the model at the end is saved anyway";
+    tell("save_steps", fmt::to_string(options.save_steps), why);
+    tell("save_total_limit", fmt::to_string(options.save_total_limit), why);
+    tell("async_save", fmt::to_string(options.async_save), why);
+  } else if (is_by(options.save_strategy, "save_strategy", training::Interval::kEpoch)) {
+    tell("save_steps", fmt::to_string(options.save_steps), "--save_strategy is epoch");
+  }
+  const bool evaluates_as_often =
+      is_by(options.eval_strategy, "eval_strategy", training::Interval::kSteps) && options.eval_steps == 0;
+  if (!is_by(options.logging_strategy, "logging_strategy", training::Interval::kSteps) && !evaluates_as_often) {
+    tell("logging_steps", fmt::to_string(options.logging_steps),
+         fmt::format("--logging_strategy is {}", options.logging_strategy));
+  }
+}
+
+void tell_of_updates(const training::TrainingOptions& options, const TellOfFlag& tell) {
+  if (options.lr_scheduler_type == "constant") {
+    const char* const why = "--lr_scheduler_type constant has no warm-up, constant_with_warmup has";
+    tell("warmup_steps", fmt::to_string(options.warmup_steps), why);
+    tell("warmup_ratio", fmt::to_string(options.warmup_ratio), why);
+  }
+  const optim::Optimizer optimizer(options.optimizer_settings());
+  const bool is_of_file = options.configured_optimizer.has_value();
+  const std::string name = is_of_file ? "the optimizer of --deepspeed" : fmt::format("--optim {}", options.optim);
+  // The file's optimizer has put its own numbers in the place of these flags.
+  const auto value_of = [&](double value) { return is_of_file ? std::string() : fmt::to_string(value); };
+  if (!optimizer.has_betas()) {
+    tell("adam_beta1", value_of(options.adam_beta1), name + " has no betas");
+    tell("adam_beta2", value_of(options.adam_beta2), name + " has no betas");
+  }
+  const optim::OptimizerRule rule = optimizer.settings().rule;
+  if (rule == optim::OptimizerRule::kSgd || rule == optim::OptimizerRule::kLion) {
+    tell("adam_epsilon", value_of(options.adam_epsilon), name + " has no epsilon");
+  } else if (rule == optim::OptimizerRule::kAdagrad && !is_of_file) {
+    tell("adam_epsilon", value_of(options.adam_epsilon), name + " has its own, eps of --optim_args");
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> flags_without_effect(const TrainConfig& config) {
   const training::TrainingOptions& options = config.training;
   std::vector<std::string> told;
   const auto tell = [&](const char* flag, const auto& value, const std::string& why) {
-    if (config.given.contains(flag)) told.push_back(fmt::format("--{} {} has no effect: {}", flag, value, why));
+    const std::string text = fmt::format("{}", value);
+    if (!config.given.contains(flag)) return;
+    told.push_back(fmt::format("--{}{}{} has no effect: {}", flag, text.empty() ? "" : " ", text, why));
   };
   const training::Interval evaluation = training::parse_interval(options.eval_strategy, "eval_strategy");
   if (evaluation == training::Interval::kNo) {
@@ -203,19 +256,8 @@ std::vector<std::string> flags_without_effect(const TrainConfig& config) {
   if (!config.validation_file.empty()) {
     tell("validation_split_percentage", config.validation_split_percentage, "there is a --validation_file");
   }
-  if (options.configured_optimizer) return told;
-  const optim::Optimizer optimizer(options.optimizer_settings());
-  const std::string no_betas = fmt::format("--optim {} has no betas", options.optim);
-  if (!optimizer.has_betas()) {
-    tell("adam_beta1", options.adam_beta1, no_betas);
-    tell("adam_beta2", options.adam_beta2, no_betas);
-  }
-  const optim::OptimizerRule rule = optimizer.settings().rule;
-  if (rule != optim::OptimizerRule::kAdam && rule != optim::OptimizerRule::kLamb) {
-    const bool has_own = rule == optim::OptimizerRule::kAdagrad;
-    tell("adam_epsilon", options.adam_epsilon,
-         fmt::format("--optim {} {}", options.optim, has_own ? "has its own, eps of --optim_args" : "has no epsilon"));
-  }
+  tell_of_intervals(options, tell);
+  tell_of_updates(options, tell);
   return told;
 }
 

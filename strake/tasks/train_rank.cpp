@@ -151,7 +151,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   if (run_log) {
     start.folder->start(start.resume_from);
     write_sharding_record(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
-    run_log->open(start.resume_from ? std::optional(trainer.steps_done()) : std::nullopt);
+    run_log->open(start.resume_from ? std::optional(trainer.progress()) : std::nullopt);
   }
   require_same_folder(config.output_dir, ranks);
   const training::TrainReport report = trainer.run();

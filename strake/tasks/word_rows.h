@@ -12,11 +12,13 @@ namespace strake::tasks {
 struct WordClasses {
   const LabelMap& labels;
   const std::string& column;
-  bool all_tokens = false;  // of a word have its class; else only the first
+  // Of a word have its class, or behind the first token of a B-... that of I-..., if there is one; else only the first.
+  bool all_tokens = false;
 };
 
 // Tokens of lists of words, each tokenized on its own, with a space before it where the tokenizer tells words by
-// spaces, as Transformers' run_ner.py has them. Tokens behind max_seq_length are left out. A token's place is the
+// spaces, as Transformers' run_ner.py has them. Of more than max_seq_length tokens the last ones are left out, or those
+// at the side that the tokenizer names. A token's place is the
 // number of its word in the row, [word, word + 1), and says whether the word has had a token.
 class WordEncoder {
  public:

@@ -27,13 +27,7 @@ struct WorkerConfig {
       if (std::ranges::find(kOfFiles, name) == kOfFiles.end()) visit(name, field, help);
     });
     TaskFlags::visit_fields(self.score.task, visit);
-    visit(
-        "output_columns", self.output_columns,
-        "columns to add: prediction, probabilities, logits, label_id, score; default: the first two. Of "
-        "feature-extraction: embedding; of token-classification: entities, or, of lists of words, prediction and, not "
-        "by default, score; of question-answering: answer, score, start "
-        "and end, or, as by default with --top_k above 1, answers; of causal-lm: perplexity, loss and, not by default, "
-        "predicted_tokens");
+    visit("output_columns", self.output_columns, kOutputColumnsHelp);
     visit("keep_columns", self.keep_columns, "columns of the input to hand on; default: all, \"\": none");
   }
   void validate() const;

@@ -120,10 +120,10 @@ void split_pieces(const PreTokenizer& pre_tokenizer, PieceList& list) {
 
 }  // namespace
 
-void pre_tokenize(const std::vector<PreTokenizer>& pre_tokenizers, PieceList& list) {
+void pre_tokenize(const std::vector<PreTokenizer>& pre_tokenizers, bool prefix_space, PieceList& list) {
   for (const PreTokenizer& pre_tokenizer : pre_tokenizers) {
     const auto* byte_level = std::get_if<ByteLevelSplit>(&pre_tokenizer);
-    if (byte_level != nullptr && byte_level->add_prefix_space) add_prefix_spaces(list);
+    if (byte_level != nullptr && (prefix_space || byte_level->add_prefix_space)) add_prefix_spaces(list);
     split_pieces(pre_tokenizer, list);
   }
 }

@@ -37,8 +37,8 @@ struct Digits {
 using PreTokenizer =
     std::variant<BertPreTokenizer, ByteLevelSplit, Gpt2Split, WhitespaceSplit, Whitespace, Punctuation, Digits>;
 
-// Splits every piece that is not an added token; empty pieces disappear.
-void pre_tokenize(const std::vector<PreTokenizer>& pre_tokenizers, PieceList& list);
+// Splits every piece that is not an added token; empty pieces disappear. `prefix_space`: as if ByteLevelSplit said so.
+void pre_tokenize(const std::vector<PreTokenizer>& pre_tokenizers, bool prefix_space, PieceList& list);
 
 // GPT-2's regular expression as it is written in tokenizer.json files.
 inline constexpr char kGpt2Pattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";

@@ -104,6 +104,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& pa
 struct Tokenizer::Progress {
   TokenSource source;
   int64_t limit;  // of tokens that are wanted
+  bool prefix_space = false;
   Encoding encoding{};
   std::vector<ModelToken> tokens{};
   BytePair::Scratch scratch{};
@@ -144,7 +145,7 @@ void Tokenizer::encode_part(std::string_view part, int32_t first_char, Progress&
     const size_t begin = chars.before(section.begin);
     list.pieces.push_back({begin, chars.before(section.end), section.id});
   }
-  pre_tokenize(spec_.pre_tokenizers, list);
+  pre_tokenize(spec_.pre_tokenizers, progress.prefix_space, list);
   for (const Piece& piece : list.pieces) {
     if (progress.is_enough()) break;
     const std::span<const AlignedChar> text(list.text.data() + piece.begin, piece.end - piece.begin);
@@ -158,9 +159,9 @@ void Tokenizer::encode_part(std::string_view part, int32_t first_char, Progress&
 
 // Two passes, as Hugging Face does: tokens that are not normalized are found in the raw text, then each part in between
 // is normalized on its own and searched for the normalized ones. Stops once there are more than `limit` tokens.
-Encoding Tokenizer::encode_one(std::string_view text, int32_t index, int64_t limit) const {
+Encoding Tokenizer::encode_one(std::string_view text, const Part& part) const {
   check_text(text);
-  Progress progress{.source = {.text = index, .word = 0}, .limit = limit};
+  Progress progress{.source = {.text = part.index, .word = 0}, .limit = part.limit, .prefix_space = part.prefix_space};
   std::vector<Section> sections;
   added_.raw().find(text, sections);
   CharCounter chars(text);
@@ -188,9 +189,11 @@ Encoding Tokenizer::encode(std::string_view text, std::optional<std::string_view
     if (!truncation->direction) truncation->direction = spec_.truncation_side;
   }
   const bool only_start = !options.overflow && !pair && truncation && truncation->direction == Direction::kRight;
-  Encoding first = encode_one(text, 0, only_start ? truncation->max_length : kNoLimit);
+  Encoding first = encode_one(
+      text,
+      {.index = 0, .limit = only_start ? truncation->max_length : kNoLimit, .prefix_space = options.prefix_space});
   std::optional<Encoding> second;
-  if (pair) second = encode_one(*pair, 1, kNoLimit);
+  if (pair) second = encode_one(*pair, {.index = 1, .limit = kNoLimit, .prefix_space = options.prefix_space});
   Encoding* second_or_null = second ? &*second : nullptr;
   if (truncation) truncate_pair(first, second_or_null, *truncation);
   const bool was_cut = !first.overflowing.empty() || (second && !second->overflowing.empty());
@@ -206,8 +209,8 @@ void Tokenizer::encode_windows(std::string_view text, std::string_view pair, con
                                const std::function<void(const Encoding&)>& sink) const {
   Truncation reduced = without_special_tokens(truncation, spec_.post_processor.added(true));
   if (!reduced.direction) reduced.direction = spec_.truncation_side;
-  const Encoding first = encode_one(text, 0, kNoLimit);
-  const Encoding second = encode_one(pair, 1, kNoLimit);
+  const Encoding first = encode_one(text, {.index = 0, .limit = kNoLimit});
+  const Encoding second = encode_one(pair, {.index = 1, .limit = kNoLimit});
   const auto ranges = windows_of_second(std::ssize(first.ids), std::ssize(second.ids), reduced);
   for (const auto& [begin, end] : ranges) {
     // Post-processors treat further windows in another way than the first, which is why it is there each time.

@@ -25,6 +25,8 @@ struct EncodeOptions {
   // False: only the first window of what is truncated is wanted. Of a single text that is truncated from the right the
   // rest is not looked at.
   bool overflow = true;
+  // As if a byte-level tokenizer had add_prefix_space: of words that are tokenized each on its own.
+  bool prefix_space = false;
 };
 
 struct DecodeOptions {
@@ -82,7 +84,12 @@ class Tokenizer {
 
  private:
   struct Progress;
-  Encoding encode_one(std::string_view text, int32_t index, int64_t limit) const;  // index: 0 or 1 of a pair
+  struct Part {
+    int32_t index = 0;  // 0 or 1 of a pair
+    int64_t limit = 0;  // of tokens that are wanted
+    bool prefix_space = false;
+  };
+  Encoding encode_one(std::string_view text, const Part& part) const;
   // Of text without added tokens of those that are found in raw text; its first character is number `first_char`.
   void encode_part(std::string_view part, int32_t first_char, Progress& progress) const;
   void push_added(std::span<const AlignedChar> token, int32_t id, Progress& progress) const;

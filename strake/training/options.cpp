@@ -57,9 +57,17 @@ StepIntervals TrainingOptions::step_intervals(int64_t total_steps) const {
     return std::max<int64_t>(1, static_cast<int64_t>(count));
   };
   const double eval_every = eval_steps > 0 ? eval_steps : logging_steps;
-  const StepIntervals intervals{
+  StepIntervals intervals{
       .logging = steps(logging_steps), .evaluation = steps(eval_every), .saving = steps(save_steps)};
   const bool saves_by_steps = parse_interval(save_strategy, "save_strategy") == Interval::kSteps;
+  if (load_best_model_at_end && save_steps < 1 && eval_every < 1) {
+    // Shares of which one is a multiple of the other, as Transformers asks for, stay that where steps are rounded.
+    const double multiple = std::round(save_steps / eval_every);
+    constexpr double kRounding = 1e-6;
+    if (multiple >= 1 && std::abs(save_steps / eval_every - multiple) < kRounding) {
+      intervals.saving = intervals.evaluation * static_cast<int64_t>(multiple);
+    }
+  }
   require(!load_best_model_at_end || !saves_by_steps || intervals.saving % intervals.evaluation == 0, ErrorKind::kUsage,
           "--load_best_model_at_end needs --save_steps {} to be a multiple of --eval_steps {}{}", save_steps,
           eval_every,
@@ -86,6 +94,18 @@ void require_whole_steps(const TrainingOptions& options) {
 }  // namespace
 
 void TrainingOptions::validate() const {
+  validate_but_updates();
+  const optim::Optimizer optimizer(optimizer_settings());
+  require(master != Precision::kFp16 || optimizer.settings().rule == optim::OptimizerRule::kAdam, ErrorKind::kConfig,
+          "fp16_master_weights_and_grads is there for Adam and AdamW, as in DeepSpeed, and the optimizer is {}", optim);
+  const optim::LearningRateSchedule schedule(schedule_options(std::max<int64_t>(0, max_steps)));
+  require(!schedule.cycles_betas() || optimizer.has_betas(), ErrorKind::kUsage,
+          "--lr_scheduler_type {} cycles the betas of the optimizer, and --optim {} has none; turn that off by "
+          "--lr_scheduler_kwargs with \"cycle_momentum\": false",
+          lr_scheduler_type, optim);
+}
+
+void TrainingOptions::validate_but_updates() const {
   visit_fields(*this, [](const char* flag, const auto& value, const char*) {
     if constexpr (std::is_same_v<decltype(value), const double&>) {
       require(std::isfinite(value), ErrorKind::kUsage, "--{} {} is not a finite number", flag, value);
@@ -135,14 +155,6 @@ void TrainingOptions::validate() const {
           printable(frozen.train_only));
   require(warmup_steps == 0 || warmup_ratio == 0, ErrorKind::kUsage,
           "--warmup_steps {} and --warmup_ratio {} contradict each other", warmup_steps, warmup_ratio);
-  const optim::Optimizer optimizer(optimizer_settings());
-  require(master != Precision::kFp16 || optimizer.settings().rule == optim::OptimizerRule::kAdam, ErrorKind::kConfig,
-          "fp16_master_weights_and_grads is there for Adam and AdamW, as in DeepSpeed, and the optimizer is {}", optim);
-  const optim::LearningRateSchedule schedule(schedule_options(std::max<int64_t>(0, max_steps)));
-  require(!schedule.cycles_betas() || optimizer.has_betas(), ErrorKind::kUsage,
-          "--lr_scheduler_type {} cycles the betas of the optimizer, and --optim {} has none; turn that off by "
-          "--lr_scheduler_kwargs with \"cycle_momentum\": false",
-          lr_scheduler_type, optim);
   validate_intervals();
 }
 

@@ -153,6 +153,8 @@ struct TrainingOptions {
 
   // Error (kUsage) naming the flags for values that make no sense or contradict each other.
   void validate() const;
+  // All but the optimizer and the schedule, for which a file of --deepspeed may have other values.
+  void validate_but_updates() const;
 
  private:
   // Of logging, evaluation, saving and early stopping.

@@ -134,10 +134,12 @@ TEST(TrainingOptions, TheBestModelNeedsSharesThatFitEachOther) {
       .eval_strategy = "steps", .eval_steps = 0.1, .save_steps = 0.2, .load_best_model_at_end = true};
   EXPECT_EQ(refusal(options), "no error") << "how many steps there are is known later";
   EXPECT_EQ(options.step_intervals(50).saving, 10);
-  EXPECT_THROW(options.step_intervals(25), Error) << "a share of 0.1 is 3 steps, one of 0.2 is 5";
+  EXPECT_EQ(options.step_intervals(25).evaluation, 3) << "2.5, rounded up";
+  EXPECT_EQ(options.step_intervals(25).saving, 6) << "twice as many, and not 5";
+  options.eval_steps = 0.08;
   options.max_steps = 25;
   EXPECT_THAT(refusal(options),
-              HasSubstr("--save_steps 0.2 to be a multiple of --eval_steps 0.1: of 25 steps they are 5 and 3"));
+              HasSubstr("--save_steps 0.2 to be a multiple of --eval_steps 0.08: of 25 steps they are 5 and 2"));
 }
 
 TEST(TrainingOptions, AcceptCombinationsThatMakeSense) {

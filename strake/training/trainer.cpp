@@ -210,6 +210,10 @@ bool Trainer::evaluation_is_due(bool epoch_ended) const {
   return passed >= options_.eval_delay && due(interval, history_.eval_steps, epoch_ended);
 }
 
+RunProgress Trainer::progress() const {
+  return {.steps = state_.step, .sequences = state_.cursor.epoch * inputs_.train.size() + state_.cursor.position};
+}
+
 double Trainer::epoch_now() const {
   return static_cast<double>(state_.cursor.epoch) +
          static_cast<double>(state_.cursor.position) / static_cast<double>(inputs_.train.size());

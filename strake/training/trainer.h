@@ -21,6 +21,12 @@
 
 namespace strake::training {
 
+// How far a run has come.
+struct RunProgress {
+  int64_t steps = 0;
+  int64_t sequences = 0;
+};
+
 // What a run tells the outside, on rank 0 only.
 class RunListener {
  public:
@@ -87,7 +93,7 @@ class Trainer {
   Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm& comm, TrainingOptions options);
 
   // Optimizer steps of the checkpoint that it goes on from, and of run() so far.
-  int64_t steps_done() const { return state_.step; }
+  RunProgress progress() const;
 
   // Collective. Ends with the final (or best) weights in `parameters` and in output_dir, unless it is interrupted.
   TrainReport run();

@@ -40,7 +40,6 @@ void Trainer::resume() {
   if (state_.best_model.kept && options_.keeps_best()) find_best_folder();
   if (comm_.rank() != 0) return;
   log::info("going on from {}, behind step {}", folder.string(), state_.step);
-  warn_of_later_checkpoints();
 }
 
 // The folder may have been moved, or the run begun in another one, where others may have been since: its history tells.
@@ -83,6 +82,7 @@ void Trainer::tell_of_changes(const std::string& changes) const {
     if (!changes.empty()) {
       log::warning("resumed from {} with other settings from step {} on: {}", source, state_.step + 1, changes);
     }
+    warn_of_later_checkpoints();
     return;
   }
   log::info("{} is behind step {} and the run has {}: nothing is left to train", source, state_.step, total_steps_);

@@ -262,6 +262,7 @@ def test_flag_without_its_value(tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        ("group_by_length = true\n", ["run.toml:1: group_by_length: strake never pads"]),
         ("learnin_rate = 3\n", ["unknown key 'learnin_rate'", "did you mean 'learning_rate'?"]),
         ("[training]\nlearning_rate = 1e-3\n", ["section [training]"]),
         ("bf16 = 'maybe'\n", ["--bf16", "maybe"]),

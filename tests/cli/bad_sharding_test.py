@@ -162,6 +162,16 @@ BAD_TOGETHER = [
         {"lr_scheduler_type": "cosine"},
         ['ds scheduler.type="WarmupLR" vs --lr_scheduler_type="cosine"'],
     ),
+    (
+        {"scheduler": {"type": "WarmupLR"}},
+        {"lr_scheduler_kwargs": '{"num_cycles": 2}'},
+        ["scheduler.params and --lr_scheduler_kwargs contradict each other"],
+    ),
+    (
+        {"dataloader_drop_last": True},
+        {"dataloader_drop_last": "false"},
+        ["ds dataloader_drop_last=true vs --dataloader_drop_last=false", "leave these flags out, or the keys"],
+    ),
     ({"optimizer": {"type": "AdamW"}}, {"optim": "sgd"}, ["optimizer.type is AdamW and --optim is sgd"]),
     ({"optimizer": {"type": "SGD"}}, {"optim": "lion"}, ["optimizer.type is SGD and --optim is lion"]),
     (
@@ -183,7 +193,6 @@ BAD_FSDP = [
     ("full_shart", None, ["--fsdp: unknown option 'full_shart'; did you mean 'full_shard'?"]),
     (" ", None, ["--fsdp is blank; options are: offload, auto_wrap, full_shard"]),
     ("full_shard no_shard", None, ["--fsdp: full_shard and no_shard contradict each other"]),
-    ("no_shard offload", None, ["--fsdp: offload needs shards"]),
     ("full_shard", {"min_num_param": 3}, ["fsdp.json: key 'min_num_param': unknown; did you mean 'min_num_params'?"]),
     ("full_shard", {"fsdp_min_num_params": "3"}, ["fsdp.json: key 'min_num_params'", "write 3 without quotes"]),
     ("full_shard", {"xla": True}, ["fsdp.json: key 'xla': there is no XLA"]),

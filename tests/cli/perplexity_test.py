@@ -1,7 +1,9 @@
 """strake evaluate of a language model: the numbers of a training run's evaluations, and what is refused."""
 
+import math
 import shutil
 
+import pyarrow.parquet as parquet
 import pytest
 from program import command, environment, metrics, run, strake, summary
 from refusals import DATA, FILE, NUMERIC, USAGE
@@ -69,6 +71,35 @@ def test_nor_on_threads_and_prepared_tokens(folder, tmp_path):
     assert f'"perplexity":{expected["perplexity"]!r}' in three.out, three.err
 
 
+@pytest.mark.parametrize(
+    "flags", [{"doc_stride": 5}, {"add_start_token": "true"}, {"add_start_token": "true", "doc_stride": 1}]
+)
+def test_with_more_context_they_are_the_mean_of_what_predict_says(folder, tmp_path, flags):
+    output = tmp_path / "out.parquet"
+    columns = {"output_columns": ["loss", "predicted_tokens"], "block_size": BLOCK}
+    strake(
+        "predict", model_name_or_path=folder / "tied", input=folder / "texts.parquet", output=output, **columns, **flags
+    )
+    rows = parquet.read_table(output).select(columns["output_columns"]).to_pylist()
+    counted = [(row["loss"], row["predicted_tokens"]) for row in rows if row["predicted_tokens"]]
+    loss = sum(loss * count for loss, count in counted) / sum(count for _, count in counted)
+    found, plain = evaluated(folder, **flags), evaluated(folder)
+    assert found["loss"] == pytest.approx(loss, rel=1e-12)
+    assert found["perplexity"] == pytest.approx(math.exp(loss), rel=1e-12)
+    assert found["rows"] == plain["rows"]
+    assert found["rows_cut"] >= plain["rows_cut"], "a start token takes a place, too"
+    assert found["loss"] != plain["loss"]
+    assert evaluated(folder, doc_stride=0, add_start_token="false")["loss"] == plain["loss"]
+
+
+def test_prepared_tokens_have_no_more_context(folder, tmp_path):
+    strake("prepare", tokenizer=folder / "tied", input=folder / "texts.parquet", output=tmp_path / "tokens.parquet")
+    line = command("evaluate", model_name_or_path=folder / "tied", input=tmp_path / "tokens.parquet", doc_stride=4)
+    outcome = run(line)
+    assert outcome.code == USAGE
+    assert "tokens.parquet was made by strake prepare, and --doc_stride is of texts" in outcome.err
+
+
 def test_longer_documents_are_counted(folder):
     found = evaluated(folder)
     assert found["rows"] == 60 and 0 < found["rows_cut"] < 60
@@ -90,7 +121,12 @@ def test_longer_documents_are_counted(folder):
         ({"precision": "int8"}, USAGE, "--precision int8: language models compute in fp32 or bf16"),
         ({"precision": "auto"}, USAGE, "--precision auto: language models compute in fp32 or bf16"),
         ({"precision": "fp32", "bf16": True}, USAGE, "--bf16 contradicts --precision fp32"),
-        ({"doc_stride": 4}, USAGE, "--doc_stride is of strake predict and strake worker"),
+        ({"doc_stride": 16}, USAGE, "--doc_stride 16 must be less than --block_size 16"),
+        (
+            {"add_start_token": "true", "model_name_or_path": "classifier", "block_size": None},
+            USAGE,
+            "--add_start_token is",
+        ),
         ({"calibrate": True}, USAGE, "--calibrate is not of --task causal-lm"),
         ({"label_column": "label"}, USAGE, "--label_column is not of --task causal-lm"),
         ({"pooling": "mean"}, USAGE, "--pooling and --normalize are of --task feature-extraction"),

@@ -4,6 +4,7 @@ import json
 import os
 import re
 
+import pyarrow.parquet as parquet
 import pytest
 from program import command, metrics, run, strake
 from refusals import FILE
@@ -96,6 +97,23 @@ def test_monitors_of_deepspeed_plot_over_samples(inputs, tmp_path, ranks):
     rates = [(step * samples, rate) for step, rate in logged(out, "learning_rate")]
     assert rows[0] == "step,lr" and len(rows) == 7
     assert [(int(step), float(rate)) for step, rate in (row.split(",") for row in rows[1:])] == rates
+
+
+def test_batches_of_tokens_count_the_sequences_that_they_had(inputs, tmp_path):
+    config = {"csv_monitor": {"enabled": True, "output_path": str(tmp_path / "csv"), "job_name": "job"}}
+    flags = {name: value for name, value in inputs.items() if name != "per_device_train_batch_size"}
+    flags |= {"max_tokens_per_batch": 100, "logging_steps": 1, "ranks": 2, "deepspeed": json.dumps(config)}
+    strake("train", **flags, output_dir=tmp_path / "out")
+    rows = parquet.read_table(inputs["train_file"]).num_rows
+    expected = [round(entry["epoch"] * rows) for entry in metrics(tmp_path / "out") if "loss" in entry]
+    assert len(set(expected)) == len(expected) == 6
+    file = tmp_path / "csv" / "job" / "Train_Samples_train_loss.csv"
+    samples = [int(row.split(",")[0]) for row in file.read_text().splitlines()[1:]]
+    assert samples == expected
+    line = {"resume_from_checkpoint": tmp_path / "out" / "checkpoint-3", "output_dir": tmp_path / "out"}
+    strake("train", **flags, **line)
+    again = [int(row.split(",")[0]) for row in file.read_text().splitlines()[1:]]
+    assert again == expected + expected[3:]
 
 
 def number(text):

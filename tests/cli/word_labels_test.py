@@ -1,6 +1,8 @@
 """`strake predict` and `strake worker` on lists of words: a label for each word, as Transformers' run_ner.py has it."""
 
+import json
 import os
+import shutil
 
 import pyarrow
 import pyarrow.parquet as parquet
@@ -48,13 +50,13 @@ def refused(folder, output, code, **changes):
     return outcome.err
 
 
-def by_transformers(folder, family, rows, strategy):
-    """Label and score of each word; None where it has no token among the first LENGTH."""
+def by_transformers(folder, family, rows, strategy, length=LENGTH):
+    """Label and score of each word; None where it has no token among those that are kept."""
     more = {"add_prefix_space": True} if family == "roberta" else {}
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / family, **more)
     model = transformers.AutoModelForTokenClassification.from_pretrained(folder / family).eval()
     for words in rows:
-        inputs = tokenizer(words, is_split_into_words=True, truncation=True, max_length=LENGTH)
+        inputs = tokenizer(words, is_split_into_words=True, truncation=True, max_length=length)
         with torch.no_grad():
             logits = model(torch.tensor([inputs["input_ids"]])).logits[0]
         found = [None] * len(words)
@@ -82,6 +84,35 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, family, strategy):
                 assert score == pytest.approx(word and word[1], abs=TOLERANCE) if word else score is None
 
 
+# A special token is found within a word, and of the parts beside it each is a word's beginning.
+MARKED = ["<unk>", "<s>love", "film<mask>", "good</s>bad", "[MASK]", "x[SEP]y", " <unk>", "<mask>"]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_special_tokens_within_words_are_those_of_transformers(folder, tmp_path, family):
+    rows = [[*row["words"][:3], MARKED[i % len(MARKED)], "film"] for i, row in enumerate(tagged_reviews(24))]
+    table = write_table(tmp_path / "in.parquet", [{"words": words} for words in rows])
+    flags = {"model_name_or_path": folder / family, "max_seq_length": 32, "output_columns": ["prediction", "score"]}
+    found = scored(folder, tmp_path / "out.parquet", input=table, **flags).to_pydict()
+    for names, scores, row in zip(
+        found["prediction"], found["score"], by_transformers(folder, family, rows, "first", 32), strict=True
+    ):
+        assert names == [word[0] for word in row]
+        assert scores == pytest.approx([word[1] for word in row], abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_words_are_cut_at_the_side_that_the_tokenizer_names(folder, tmp_path, family):
+    shutil.copytree(folder / family, tmp_path / family)
+    file = tmp_path / family / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"truncation_side": "left"}))
+    rows = [row["words"] for row in tagged_reviews(40)]
+    table = scored(folder, tmp_path / "out.parquet", model_name_or_path=tmp_path / family)
+    expected = list(by_transformers(tmp_path, family, rows, "first"))
+    assert any(row[0] is None for row in expected)
+    assert table["prediction"].to_pylist()[:40] == [[word and word[0] for word in row] for row in expected]
+
+
 def test_the_output_has_the_words_and_a_list_beside_them(folder, tmp_path):
     table = scored(folder, tmp_path / "out.parquet")
     assert table.column_names == ["number", "words", "tags", "prediction"]
@@ -97,9 +128,71 @@ def test_json_lines_and_long_lists_give_the_same(folder, tmp_path):
     expected = scored(folder, tmp_path / "out.parquet")["prediction"]
     assert scored(folder, tmp_path / "json.parquet", input=folder / "words.jsonl")["prediction"].equals(expected)
     table = parquet.read_table(folder / "words.parquet")
-    large = table["words"].cast(pyarrow.large_list(pyarrow.string()))
-    parquet.write_table(table.set_column(1, "words", large), tmp_path / "large.parquet")
-    assert scored(folder, tmp_path / "o.parquet", input=tmp_path / "large.parquet")["prediction"].equals(expected)
+    kinds = [pyarrow.large_list(pyarrow.string()), pyarrow.list_(pyarrow.dictionary(pyarrow.int32(), pyarrow.string()))]
+    for kind in kinds:  # of categories in several row groups, too
+        other = table.set_column(1, "words", cast_lists(table["words"], kind))
+        parquet.write_table(other, tmp_path / "other.parquet", row_group_size=70)
+        flags = {"input": tmp_path / "other.parquet", "overwrite_output": True}
+        assert scored(folder, tmp_path / "o.parquet", **flags)["prediction"].equals(expected), kind
+
+
+def cast_lists(column, kind):
+    lists = column.combine_chunks()
+    values = lists.values.dictionary_encode() if pyarrow.types.is_dictionary(kind.value_type) else lists.values
+    if pyarrow.types.is_large_list(kind):
+        return pyarrow.LargeListArray.from_arrays(lists.offsets.cast(pyarrow.int64()), values)
+    return pyarrow.ListArray.from_arrays(lists.offsets, values)
+
+
+def test_lists_of_one_length_and_numbers_are_words_too(folder, tmp_path):
+    rows = [[1, 2, 30], [4, 5, 6]]
+    outputs = []
+    for i, kind in enumerate([pyarrow.list_(pyarrow.int64()), pyarrow.list_(pyarrow.int64(), 3)]):
+        parquet.write_table(pyarrow.table({"words": pyarrow.array(rows, kind)}), tmp_path / "in.parquet")
+        outputs.append(scored(folder, tmp_path / f"{i}.parquet", input=tmp_path / "in.parquet")["prediction"])
+    assert outputs[0].equals(outputs[1])
+    texts = write_table(tmp_path / "texts.parquet", [{"words": [str(word) for word in row]} for row in rows])
+    assert scored(folder, tmp_path / "texts_out.parquet", input=texts)["prediction"].equals(outputs[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        (pyarrow.list_(pyarrow.list_(pyarrow.string())), [[["a"]]]),
+        (pyarrow.list_(pyarrow.binary()), [[b"a"]]),
+        (pyarrow.list_(pyarrow.uint64()), [[2**64 - 1]]),
+        (pyarrow.list_(pyarrow.float32()), [[0.5]]),
+    ],
+)
+def test_lists_of_other_things_are_named(folder, tmp_path, kind, rows):
+    parquet.write_table(pyarrow.table({"words": pyarrow.array(rows, kind)}), tmp_path / "in.parquet")
+    message = refused(folder, tmp_path / "out.parquet", DATA, input=tmp_path / "in.parquet")
+    assert "column 'words'" in message
+    assert "strings, booleans or integers" in message or "not in range" in message
+
+
+@pytest.mark.parametrize("kind", ["dictionary", "list", "int64", "string", "large_string"])
+def test_a_columns_metadata_is_not_trusted(folder, tmp_path, kind):
+    """That of JSON lines is kept in outputs, so that they can be read again; others may write it, too."""
+    column = {
+        "dictionary": pyarrow.array(["a", "b"]).dictionary_encode(),
+        "list": pyarrow.array([["a"], ["b"]]),
+        "int64": pyarrow.array([1, 2]),
+        "string": pyarrow.array(["a", "b"]),
+        "large_string": pyarrow.array(["a", "b"], pyarrow.large_string()),
+    }[kind]
+    field = pyarrow.field("words", column.type, metadata={"strake.json": "1"})
+    parquet.write_table(pyarrow.Table.from_arrays([column], schema=pyarrow.schema([field])), tmp_path / "in.parquet")
+    outcome = run(command("predict", output=tmp_path / "o.parquet", **flags_of(folder, input=tmp_path / "in.parquet")))
+    assert outcome.code == (0 if kind in ("dictionary", "list", "large_string") else DATA), outcome.err
+
+
+def test_an_output_of_json_lines_is_an_input(folder, tmp_path):
+    flags = {"keep_columns": ["words"], "output_columns": "score"}
+    first = scored(folder, tmp_path / "first.parquet", input=folder / "words.jsonl", **flags)
+    again = scored(folder, tmp_path / "again.parquet", input=tmp_path / "first.parquet", keep_columns="words")
+    assert again["words"].equals(first["words"])
+    assert again["prediction"].equals(scored(folder, tmp_path / "out.parquet")["prediction"])
 
 
 def test_evaluate_compares_these_labels(folder, tmp_path):

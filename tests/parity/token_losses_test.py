@@ -44,13 +44,15 @@ def load(folder):
 
 
 def encoded(tokenizer, rows, ids, label_all=False):
-    """As run_ner.py does: of a word the first token has its label, others are ignored unless all have it."""
+    """As run_ner.py does: of a word the first token has its label, others are ignored, or go on with the entity."""
     for row in rows:
         inputs = tokenizer(row["words"], is_split_into_words=True, truncation=True, max_length=LENGTH)
         labels, before = [], None
         for word in inputs.word_ids():
-            counts = word is not None and (label_all or word != before)
-            labels.append(ids[row["tags"][word]] if counts else -100)
+            tag = row["tags"][word] if word is not None and (label_all or word != before) else None
+            if word == before and tag and tag.startswith("B-"):
+                tag = f"I-{tag[2:]}"
+            labels.append(-100 if tag is None else ids[tag])
             before = word
         yield torch.tensor([inputs["input_ids"]]), torch.tensor([labels])
 
