@@ -478,6 +478,27 @@ TEST_F(TableReaderTest, TablesOfLongRowsEndByTheirBytesInEveryFormat) {
   }
 }
 
+TEST_F(TableReaderTest, ValuesOfListsCountWithTheirPlaces) {
+  constexpr int64_t kValues = 100'000;
+  constexpr int64_t kMostRows = kTableBytes / (kValues * 2 * static_cast<int64_t>(sizeof(int32_t))) + 1;
+  const auto text = write("rows.txt", "a\n" + std::string(60, '\n'));
+  const Table table = TableReader({.paths = {text}}).next().value();
+  const std::vector<std::vector<int32_t>> lists(static_cast<size_t>(table.num_rows()),
+                                                std::vector<int32_t>(kValues, 7));
+  {
+    TableWriter writer(folder_ / "lists.parquet", {});
+    const std::vector<ExtraColumn> extra = {{"numbers", lists}};
+    writer.append(table, extra);
+    writer.finish();
+  }
+  int64_t rows = 0;
+  for (const Table& part : read({.paths = {folder_ / "lists.parquet"}})) {
+    EXPECT_LE(part.num_rows(), kMostRows);
+    rows += part.num_rows();
+  }
+  EXPECT_EQ(rows, table.num_rows());
+}
+
 TEST_F(TableReaderTest, TablesAreCutAndNarrowed) {
   const Table table = read({.paths = {write("a.csv", "text,id\na,0\nb,1\nc,2\n")}}).at(0);
   const Table part = table.slice(1, 3).select({"id"});

@@ -214,6 +214,7 @@ TEST_P(Fixture, ASpaceComesBeforeTextsWhereTheFilesSaySo) {
     check_fast(fast, text, std::nullopt);
     check_fast(fast, text, "");
     check_fast(fast, "", text);
+    EXPECT_EQ(tokenizer_->encode(text, std::nullopt, {.prefix_space = true}).ids, prefixing->encode(text).ids);
   });
   EXPECT_GT(count, 60);
   check_fast(fast, "", std::nullopt);
