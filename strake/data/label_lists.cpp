@@ -87,50 +87,39 @@ Lists lists_of(const Table& table, const arrow::Array& array, const std::string&
   return lists;
 }
 
-bool is_any_list(arrow::Type::type type) {
-  switch (type) {
-    case arrow::Type::LIST:
-    case arrow::Type::LARGE_LIST:
-    case arrow::Type::FIXED_SIZE_LIST:
-    case arrow::Type::LIST_VIEW:
-    case arrow::Type::LARGE_LIST_VIEW:
-      return true;
-    default:
-      return false;
-  }
+// Not list views, which Arrow 26 casts to lists of other values.
+bool is_read(arrow::Type::type type) {
+  return type == arrow::Type::LIST || type == arrow::Type::LARGE_LIST || type == arrow::Type::FIXED_SIZE_LIST;
 }
 
 bool is_label(const arrow::DataType& type) {
   if (type.id() == arrow::Type::DICTIONARY) {
-    return is_text(*static_cast<const arrow::DictionaryType&>(type).value_type());
+    return is_label(*static_cast<const arrow::DictionaryType&>(type).value_type());
   }
   return is_text(type) || arrow::is_integer(type.id()) || type.id() == arrow::Type::BOOL ||
          type.id() == arrow::Type::NA;
 }
 
-// As one of the two kinds that are read.
-std::shared_ptr<arrow::Array> as_list(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
-  if (array->type_id() == arrow::Type::LIST || array->type_id() == arrow::Type::LARGE_LIST) return array;
-  const auto& value = array->type()->field(0)->type();
-  return array->type_id() == arrow::Type::LARGE_LIST_VIEW ? cast(array, arrow::large_list(value), file)
-                                                          : cast(array, arrow::list(value), file);
+std::shared_ptr<arrow::Array> of_any_length(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
+  if (array->type_id() != arrow::Type::FIXED_SIZE_LIST) return array;
+  return cast(array, arrow::list(array->type()->field(0)->type()), file);
 }
 
 }  // namespace
 
 bool holds_lists(const Table& table, const std::string& column) {
   const auto [array, is_json] = find_column(table, column);
-  return is_json || is_any_list(array->type_id());
+  return is_json || is_read(array->type_id());
 }
 
 Lists label_lists(const Table& table, const std::string& column) {
   const auto [array, is_json] = find_column(table, column);
   if (is_json) return label_lists_of_json(table, *array, column);
   const arrow::DataType& type = *array->type();
-  require(is_any_list(type.id()) && is_label(*type.field(0)->type()), ErrorKind::kData,
+  require(is_read(type.id()) && is_label(*type.field(0)->type()), ErrorKind::kData,
           "{}: column '{}' has the type {}, expected {}", table.content().file, printable(column),
           printable(type.ToString(), 200), kLabelList);
-  const auto lists = as_list(array, table.content().file);
+  const auto lists = of_any_length(array, table.content().file);
   return lists->type_id() == arrow::Type::LIST ? lists_of<arrow::ListArray>(table, *lists, column)
                                                : lists_of<arrow::LargeListArray>(table, *lists, column);
 }

@@ -1,6 +1,7 @@
 #include "strake/data/label_lists.h"
 
 #include <arrow/api.h>
+#include <arrow/json/from_string.h>
 #include <gmock/gmock.h>
 
 #include "strake/data/table_arrow.h"
@@ -61,6 +62,49 @@ TEST_F(LabelListsTest, ReadsListsOfStringsIntegersAndBooleans) {
   EXPECT_THAT(label_lists(table_of(of_nothing.Finish().ValueOrDie()), "topics"), ElementsAre(IsEmpty()));
 }
 
+std::shared_ptr<arrow::Array> from_json(const std::shared_ptr<arrow::DataType>& type, const std::string& rows) {
+  return arrow::json::ArrayFromJSONString(type, rows).ValueOrDie();
+}
+
+TEST_F(LabelListsTest, ReadsEveryKindOfList) {
+  const auto pairs = from_json(arrow::fixed_size_list(arrow::utf8(), 2), R"([["a", "b"], ["c", "d"]])");
+  EXPECT_THAT(label_lists(table_of(pairs), "topics"), ElementsAre(ElementsAre("a", "b"), ElementsAre("c", "d")));
+  EXPECT_THAT(label_lists(table_of(pairs).slice(1, 2), "topics"), ElementsAre(ElementsAre("c", "d")));
+  const auto view = from_json(arrow::list_view(arrow::utf8()), R"([["a"]])");
+  EXPECT_FALSE(holds_lists(table_of(view), "topics"));
+  EXPECT_TRUE(error_of([&] { label_lists(table_of(view), "topics"); }).says(ErrorKind::kData, "the type list_view"));
+  for (const auto& type :
+       {arrow::large_list(arrow::utf8()), arrow::list(arrow::dictionary(arrow::int8(), arrow::utf8()))}) {
+    EXPECT_THAT(label_lists(table_of(from_json(type, R"([["a"], [], ["b", "a"]])")), "topics"),
+                ElementsAre(ElementsAre("a"), IsEmpty(), ElementsAre("b", "a")))
+        << type->ToString();
+  }
+  const auto categories = from_json(arrow::list(arrow::dictionary(arrow::int8(), arrow::int32())), "[[7, 8], [7]]");
+  EXPECT_THAT(label_lists(table_of(categories), "topics"), ElementsAre(ElementsAre("7", "8"), ElementsAre("7")));
+}
+
+TEST_F(LabelListsTest, BelievesMetadataOfStringsOnly) {
+  const auto said = [](const std::shared_ptr<arrow::Array>& array) {
+    auto content = std::make_shared<Table::Content>();
+    const auto field =
+        arrow::field("topics", array->type())->WithMetadata(arrow::key_value_metadata({kJsonFieldKey}, {"1"}));
+    content->batch = arrow::RecordBatch::Make(arrow::schema({field}), array->length(), {array});
+    content->file = "file";
+    return Table(std::move(content));
+  };
+  EXPECT_THAT(label_lists(said(from_json(arrow::utf8(), R"(["[\"a\"]"])")), "topics"), ElementsAre(ElementsAre("a")));
+  EXPECT_THAT(label_lists(said(texts()), "topics"),
+              ElementsAre(ElementsAre("sport", "law"), IsEmpty(), ElementsAre("art")));
+  for (const auto& type : {arrow::int64(), arrow::boolean()}) {
+    const Table table = said(from_json(type, "[0]"));
+    EXPECT_FALSE(holds_lists(table, "topics"));
+    EXPECT_TRUE(error_of([&] { label_lists(table, "topics"); }).says(ErrorKind::kData, "has the type"));
+  }
+  EXPECT_TRUE(error_of([&] {
+                label_lists(said(from_json(arrow::utf8(), R"(["no JSON"])")), "topics");
+              }).says(ErrorKind::kData, "file, row 0"));
+}
+
 TEST_F(LabelListsTest, ReadsSomeOfTheRows) {
   EXPECT_THAT(label_lists(table_of(texts()).slice(1, 3), "topics"), ElementsAre(IsEmpty(), ElementsAre("art")));
   EXPECT_THAT(label_lists(table_of(texts()).slice(0, 0), "topics"), IsEmpty());
@@ -83,7 +127,7 @@ TEST_F(LabelListsTest, RefusesWhatAreNoLists) {
   const auto decimals = lists<arrow::ListBuilder>(std::make_shared<arrow::FloatBuilder>(), std::vector<float>{0, 1, 0});
   EXPECT_TRUE(error_of([&] {
                 label_lists(table_of(decimals), "topics");
-              }).says(ErrorKind::kData, "column 'topics' has lists of decimal numbers"));
+              }).says(ErrorKind::kData, "column 'topics' has the type list<item: float>, expected a list of strings"));
   for (const std::string row : {"{\"topics\": \"a\"}", "{\"topics\": {\"a\": 1}}", "{\"topics\": [[\"a\"]]}",
                                 "{\"topics\": [null]}", "{\"topics\": [0.5]}", "{\"topics\": null}", "{}"}) {
     const std::string lines = "{\"topics\": [\"a\"]}\n" + row + "\n";
