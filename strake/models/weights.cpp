@@ -69,8 +69,15 @@ std::vector<int64_t> stored_shape(const ParameterSpec& spec) {
 std::optional<std::string> find_tensor(const WeightSource& source, const ParameterSpec& spec,
                                        const std::string& wanted) {
   std::optional<std::string> found = find_name(source.files, wanted, source.model.checkpoint_prefix());
-  const bool may_differ = source.ignores_mismatched_sizes && spec.is_head;
-  if (found && may_differ && source.files.info(*found).shape != stored_shape(spec)) return std::nullopt;
+  if (found && spec.is_head) {
+    const auto& shape = source.files.info(*found).shape;
+    const std::vector<int64_t> expected = stored_shape(spec);
+    if (shape != expected && source.ignores_mismatched_sizes) return std::nullopt;
+    require(shape == expected, ErrorKind::kConfig,
+            "checkpoint tensor '{}' has shape {}, and the head that is wanted {} (strake train "
+            "--ignore_mismatched_sizes makes a new one)",
+            *found, tensors::describe_shape(shape), tensors::describe_shape(expected));
+  }
   require(found || spec.is_head, ErrorKind::kConfig, "the checkpoint has no tensor '{}'", wanted);
   return found;
 }

@@ -107,10 +107,16 @@ void require_room_beside(const tokenizers::Tokenizer& tokenizer, std::string_vie
           options.max_seq_length, *options.doc_stride);
 }
 
+std::string_view without_leading_space(std::string_view text) {
+  const std::string_view stripped = tokenizers::strip(text);
+  return stripped.empty() ? stripped : text.substr(static_cast<size_t>(stripped.data() - text.data()));
+}
+
 // The windows of a question and its context.
 void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view question, std::string_view context,
                     const Request& request, EncodedRows& rows) {
   const TextOptions& options = request.options;
+  if (options.strips_questions) question.remove_prefix(question.size() - without_leading_space(question).size());
   require(!question.empty(), ErrorKind::kData, "column '{}' is empty: there is no question", options.text_column);
   const tokenizers::Truncation windows{.max_length = options.max_seq_length,
                                        .stride = *options.doc_stride,

@@ -26,6 +26,7 @@ struct TextOptions {
   // Of pairs, if places are asked for: a row becomes windows of max_seq_length tokens, each with all of the first text,
   // and with a part of the second one that shares so many tokens with the window before. Without it texts are cut.
   std::optional<int64_t> doc_stride = std::nullopt;
+  bool strips_questions = false;  // with such windows: of white space before the first text, as run_qa.py does
   // Of single texts, with a doc_stride and without places: a row becomes pieces of max_seq_length tokens, which begin
   // with the last doc_stride tokens of the piece before. Of a text without tokens there is none.
   bool into_pieces = false;

@@ -16,6 +16,16 @@ namespace {
 
 constexpr size_t kMostClasses = 100'000;
 
+// As pandas reads a column of CSV: blanks around a number and a plus sign before it are no matter.
+std::optional<int64_t> integer_of_csv(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return std::nullopt;
+  text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  return parse_integer<int64_t>(text);
+}
+
 bool is_finite_number(const std::string& text) {
   const std::optional<double> value = data::parse_number(text);
   return value && std::isfinite(*value);
@@ -57,6 +67,19 @@ class SeenLabels {
 bool is_untyped(const data::TableSource& source, const data::TableReader& reader) {
   const data::TableFormat format = source.format.value_or(data::format_of(reader.files().front()));
   return format == data::TableFormat::kCsv || format == data::TableFormat::kTsv;
+}
+
+// The classes of a column of CSV that holds integers alone, each named once; nothing of others.
+std::optional<std::vector<std::string>> integers_of_csv(const std::set<std::string>& seen) {
+  std::set<int64_t> integers;
+  for (const std::string& name : seen) {
+    const std::optional<int64_t> integer = integer_of_csv(name);
+    if (!integer) return std::nullopt;
+    integers.insert(*integer);
+  }
+  std::vector<std::string> names;
+  for (const int64_t integer : integers) names.push_back(fmt::to_string(integer));
+  return names;
 }
 
 std::vector<std::string> sorted_names(const std::set<std::string>& seen) {
@@ -174,7 +197,8 @@ LabelMap collect_lists(data::TableReader& reader, const std::string& column) {
   return LabelMap::classes(std::move(names), models::ProblemType::kMultiLabelClassification);
 }
 
-LabelMap collect_classes(data::TableReader& reader, const std::string& column, SeenLabels seen, bool may_be_numbers) {
+LabelMap collect_classes(data::TableReader& reader, const std::string& column, bool is_csv, bool may_be_numbers) {
+  SeenLabels seen(may_be_numbers && is_csv);
   const std::string file = reader.files().front().string();
   bool decimals = false;
   while (const auto table = reader.next()) {
@@ -200,7 +224,10 @@ LabelMap collect_classes(data::TableReader& reader, const std::string& column, S
           "single_label_classification, which makes each of them a class",
           file, column, odd ? printable(*odd) : "");
   require_few(seen.names().size() <= kMostClasses, file, column);
-  return LabelMap::classes(sorted_names(seen.names()), models::ProblemType::kSingleLabelClassification);
+  std::optional<std::vector<std::string>> names;
+  if (is_csv) names = integers_of_csv(seen.names());
+  return LabelMap::classes(names ? std::move(*names) : sorted_names(seen.names()),
+                           models::ProblemType::kSingleLabelClassification);
 }
 
 }  // namespace
@@ -220,8 +247,21 @@ LabelMap LabelMap::collect(const data::TableSource& source, const std::string& c
     reader.no_rows().labels(column);
     return numbers();
   }
-  return collect_classes(reader, column, SeenLabels(!problem && is_untyped(source, reader)), !problem);
+  return collect_classes(reader, column, is_untyped(source, reader), !problem);
 }
+
+namespace {
+
+float number_of(const data::LabelColumn& values, int64_t row, const data::Table& table) {
+  const auto number = static_cast<float>(values.number(row));
+  if (!std::isfinite(number)) {
+    fail(ErrorKind::kData, "{}: label {} is out of the range of fp32, in which regressions are trained",
+         table.where(row), values.text(row));
+  }
+  return number;
+}
+
+}  // namespace
 
 std::vector<Label> LabelMap::map(const data::Table& table, const std::string& column, int64_t first_row) const {
   std::vector<Label> labels(static_cast<size_t>(table.num_rows() - first_row));
@@ -237,7 +277,7 @@ std::vector<Label> LabelMap::map(const data::Table& table, const std::string& co
     if (values.is_null(row)) fail(ErrorKind::kData, "{}: the row has no label", table.where(row));
     Label& label = labels[static_cast<size_t>(row - first_row)];
     if (problem_ == models::ProblemType::kRegression) {
-      label = static_cast<float>(values.number(row));
+      label = number_of(values, row, table);
     } else {
       label = id_of(values.text(row), row, table);
     }
@@ -255,9 +295,10 @@ Label LabelMap::classes_of(const std::vector<std::string>& names, int64_t row, c
 
 int32_t LabelMap::id_of(const std::string& name, int64_t row, const data::Table& table) const {
   if (const auto found = ids_.find(name); found != ids_.end()) return found->second;
-  if (takes_ids_) {
-    const auto id = parse_integer<int64_t>(name);
-    if (id && *id >= 0 && *id < static_cast<int64_t>(names_.size())) return static_cast<int32_t>(*id);
+  if (const auto integer = integer_of_csv(name)) {
+    if (const auto found = ids_.find(fmt::to_string(*integer)); found != ids_.end()) return found->second;
+    const bool is_id = takes_ids_ && *integer >= 0 && *integer < std::ssize(names_);
+    if (is_id) return static_cast<int32_t>(*integer);
   }
   fail(ErrorKind::kData, "{}: label '{}' is none of {}: {}{}", table.where(row), printable(name),
        is_of_model_ ? "the model's" : "those of the training data", some_of(names_),

@@ -47,6 +47,11 @@ TEST_F(LabelMapTest, CsvColumnsOfDecimalNumbersMeanRegression) {
 
 TEST_F(LabelMapTest, OtherCsvColumnsMeanClasses) {
   EXPECT_THAT(of_csv({"10", "9", "-1", "9"}).names(), ElementsAre("-1", "9", "10"));
+  EXPECT_THAT(of_csv({" 10", "9", "+9", "10 ", "-1"}).names(), ElementsAre("-1", "9", "10")) << "as pandas reads them";
+  const auto spellings = column("spellings.csv", {"label", " 10", "9", "+9"});
+  const LabelMap map = LabelMap::collect(spellings, "label", std::nullopt);
+  EXPECT_THAT(map.map(*data::TableReader(spellings).next(), "label"), ElementsAre(1, 0, 0));
+  EXPECT_THAT(of_csv({" 1", "one"}).names(), ElementsAre(" 1", "one")) << "of text blanks are a part";
   EXPECT_THAT(of_csv({"0.5", "1.5", "unknown"}).names(), ElementsAre("0.5", "1.5", "unknown"));
   EXPECT_THAT(of_csv({"v1.0", "v2.0"}).names(), ElementsAre("v1.0", "v2.0"));
   EXPECT_THAT(of_csv({"inf", "nan"}).names(), ElementsAre("inf", "nan"));

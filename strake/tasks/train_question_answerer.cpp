@@ -26,6 +26,7 @@ TextOptions window_options(const TrainConfig& config, const QuestionAnswererSetu
                    .text_pair_column = config.answers.context_column,
                    .encoding = config.text.encoding};
   text.max_seq_length = sequence_length(config, kUsualWindow, setup.model_config, *setup.inputs.tokenizer);
+  text.strips_questions = true;
   text.doc_stride = choose_doc_stride(config.answers.doc_stride, text.max_seq_length);
   return text;
 }

@@ -136,11 +136,11 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .fingerprint = start.fingerprint,
       .kernels = kernels_of(config),
       .write_companions =
-          [tokenizer = job.tokenizer(), weights = job.weights(),
+          [tokenizer = job.tokenizer(), settings = job.tokenizer_settings(), weights = job.weights(),
            config_json = job.config_json()](const fs::path& folder) {
             std::error_code ignored;
             fs::remove(folder / kPrecisionFile, ignored);  // it tells of an earlier model
-            tokenizer->save(folder);
+            tokenizer->save(folder, settings);
             take_along_generation_config(weights, folder);
             write_file_atomically(folder / "config.json", config_json);
           },

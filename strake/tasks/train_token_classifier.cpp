@@ -86,6 +86,10 @@ class TokenClassifierJob final : public TrainJob {
   int64_t outputs_of_row() const override {
     return has_evaluation() ? evaluation_data().total_tokens() / evaluation_data().size() + 1 : 0;
   }
+  // As run_ner.py saves it: words have been tokenized each with a space before it.
+  Json tokenizer_settings() const override {
+    return tokenizer()->byte_pair() == nullptr ? Json::object() : Json{{"add_prefix_space", true}};
+  }
   std::string config_json() const override { return models::token_classifier_json(model_.config(), "float32"); }
 
  private:

@@ -256,12 +256,19 @@ std::string_view Tokenizer::id_to_token(int32_t id) const {
   return token == nullptr ? std::string_view() : std::string_view(*token);
 }
 
-void Tokenizer::save(const std::filesystem::path& directory) const {
+void Tokenizer::save(const std::filesystem::path& directory, const Json& settings) const {
   strake::create_directories(directory);
-  for (const auto& [name, content] : files_) write_file_atomically(directory / name, content);
+  std::map<std::string, std::string> files = files_;
+  if (!settings.empty()) {
+    std::string& config = files["tokenizer_config.json"];
+    auto changed = config.empty() ? nlohmann::ordered_json::object() : nlohmann::ordered_json::parse(config);
+    for (const auto& [key, value] : settings.items()) changed[key] = value;
+    config = changed.dump(2) + "\n";
+  }
+  for (const auto& [name, content] : files) write_file_atomically(directory / name, content);
   for (const char* name : kTokenizerFiles) {
     std::error_code error;
-    if (!files_.contains(name) && is_there(directory / name)) std::filesystem::remove(directory / name, error);
+    if (!files.contains(name) && is_there(directory / name)) std::filesystem::remove(directory / name, error);
     require(!error, ErrorKind::kIo, "cannot remove {}, which is of another tokenizer: {}", (directory / name).string(),
             error.message());
   }

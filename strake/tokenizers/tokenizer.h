@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "strake/core/json.h"
 #include "strake/tokenizers/encoding.h"
 #include "strake/tokenizers/spec.h"
 #include "strake/tokenizers/text_cutter.h"
@@ -73,7 +74,8 @@ class Tokenizer {
   // Writes byte-identical copies of the files this tokenizer was loaded from, each atomically; for a bare vocab.txt
   // also a tokenizer_config.json, so that AutoTokenizer can load the folder. Creates the directory; removes
   // what another tokenizer has left there, which would be read too.
-  void save(const std::filesystem::path& directory) const;
+  // `settings` take the place of those of tokenizer_config.json, or stand there beside them.
+  void save(const std::filesystem::path& directory, const Json& settings = Json::object()) const;
 
   // For FastEncoder; the merges of the specification are no longer there.
   const TokenizerSpec& spec() const { return spec_; }

@@ -267,6 +267,10 @@ def test_regression_label_that_is_no_number(place):
 def test_regression_label_that_is_not_finite(place):
     table = place.table("scores.parquet", [*ROWS, ROWS[0] | {"score": float("nan")}])
     place.refuses(DATA, place.train(train_file=table, label_column="score"), f"{table}, row 40", "a finite number")
+    table = place.table("scores.parquet", [*ROWS, ROWS[0] | {"score": 1e39}])
+    named = [f"{table}, row 40: label 1e+39 is out of the range of fp32"]
+    place.refuses(DATA, place.train(train_file=table, label_column="score"), *named)
+    place.refuses(DATA, place.prepare(input=table, label_column="score"), *named)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,14 @@ def test_a_trained_head_keeps_its_labels_and_takes_their_numbers(folder, tmp_pat
     assert labels_of(tmp_path / "other") == ["B-BAD", "B-GOOD", "I-BAD", "I-GOOD", "O"], other.err
 
 
+def test_a_head_of_another_task_is_given_up_by_its_flag(folder, tmp_path):
+    classifier = make_model(tmp_path / "classifier", head=True)
+    message = refused(folder, tmp_path / "out", model_name_or_path=classifier)
+    assert "'classifier.weight' has shape [3, 32], and the head that is wanted [5, 32]" in message
+    assert "--ignore_mismatched_sizes" in message
+    train(folder, tmp_path / "out", model_name_or_path=classifier, ignore_mismatched_sizes=True)
+
+
 def test_a_resumed_run_ends_with_the_same_bits(folder, tmp_path):
     RUNS.assert_resumes_with_the_same_bits(folder, tmp_path)
     other = write_table(tmp_path / "other.jsonl", tagged_reviews(29))

@@ -18,10 +18,17 @@ TOLERANCE = 1e-5
 TRAINED_TOLERANCE = 1e-4
 
 
+def training_rows():
+    rows = asked_reviews(ROWS)
+    for row in rows[::3]:  # run_qa.py takes this away, or some questions would leave no room
+        row["question"] = " " * 12 + row["question"]
+    return rows
+
+
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tables")
-    train = write_table(folder / "train.parquet", asked_reviews(ROWS))
+    train = write_table(folder / "train.parquet", training_rows())
     return train, write_table(folder / "check.jsonl", asked_reviews(15, seed=2))
 
 
@@ -40,7 +47,7 @@ def load(folder):
 def features(tokenizer, rows):
     """prepare_train_features() of run_qa.py, without padding; each has the number of its row."""
     encoded = tokenizer(
-        [row["question"] for row in rows],
+        [row["question"].lstrip() for row in rows],
         [row["context"] for row in rows],
         truncation="only_second",
         max_length=LENGTH,
@@ -72,7 +79,7 @@ def test_transformers_gives_the_same_losses(tables, tmp_path, family):
     start, *_ = train(tables, tmp_path / "start", model_name_or_path=base, learning_rate=1e-30, max_steps=1)
     evaluated = train(tables, tmp_path / "trained", model_name_or_path=tmp_path / "start")
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
-    windows = list(features(tokenizer, asked_reviews(ROWS)))
+    windows = list(features(tokenizer, training_rows()))
     spans = [(labels["start_positions"].item(), labels["end_positions"].item()) for _, _, labels in windows]
     assert len(windows) > ROWS
     assert (0, 0) in spans
