@@ -10,6 +10,7 @@
 
 #include "strake/core/nearest_name.h"
 #include "strake/core/parse_integer.h"
+#include "strake/data/number_text.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
 
@@ -263,11 +264,7 @@ int64_t LabelColumn::integer(int64_t row) const {
 }
 
 std::optional<double> parse_number(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return std::nullopt;
-  text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  text = plain_number(text);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;

@@ -10,20 +10,15 @@
 #include "strake/core/log.h"
 #include "strake/core/parse_integer.h"
 #include "strake/data/label_lists.h"
+#include "strake/data/number_text.h"
 
 namespace strake::tasks {
 namespace {
 
 constexpr size_t kMostClasses = 100'000;
 
-// As pandas reads a column of CSV: blanks around a number and a plus sign before it are no matter.
 std::optional<int64_t> integer_of_csv(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return std::nullopt;
-  text = text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  return parse_integer<int64_t>(text);
+  return parse_integer<int64_t>(data::plain_number(text));
 }
 
 bool is_finite_number(const std::string& text) {
