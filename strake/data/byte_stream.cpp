@@ -5,6 +5,7 @@
 #include <arrow/util/compression.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -23,7 +24,7 @@ constexpr std::pair<std::string_view, arrow::Compression::type> kCompressions[] 
     {".gz", arrow::Compression::GZIP}, {".bz2", arrow::Compression::BZ2}, {".zst", arrow::Compression::ZSTD}};
 
 std::optional<arrow::Compression::type> compression_of(const fs::path& file) {
-  const std::string extension = file.extension().string();
+  const std::string extension = lower_extension(file);
   const auto* const found = std::ranges::find(kCompressions, extension, [](const auto& known) { return known.first; });
   return found == std::end(kCompressions) ? std::nullopt : std::optional(found->second);
 }
@@ -68,6 +69,12 @@ class DecompressedBytes final : public ByteStream {
 };
 
 }  // namespace
+
+std::string lower_extension(const fs::path& file) {
+  std::string extension = file.extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return extension;
+}
 
 bool is_compressed(const fs::path& file) { return compression_of(file).has_value(); }
 

@@ -3,8 +3,12 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 namespace strake::data {
+
+// What the name ends in, in lower case, with its dot.
+std::string lower_extension(const std::filesystem::path& file);
 
 // Whether the name says so: .gz, .bz2 or .zst.
 bool is_compressed(const std::filesystem::path& file);

@@ -117,7 +117,7 @@ TEST_F(ByteStreamTest, AFileBesideItsCompressedCopyIsNotReadTwice) {
 TEST_F(ByteStreamTest, CompressedParquetIsOfNoKnownKind) {
   EXPECT_FALSE(known_format("a.parquet.gz"));
   EXPECT_FALSE(known_format("a.gz"));
-  EXPECT_EQ(known_format("a.b.JSONL.gz"), TableFormat::kJsonLines);
+  EXPECT_EQ(known_format("a.b.JSONL.GZ"), TableFormat::kJsonLines);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <mutex>
 #include <set>
@@ -66,11 +65,7 @@ bool is_output(const fs::path& folder) {
 }
 
 // Of what is in it, if it is compressed.
-std::string lower_extension(const fs::path& file) {
-  std::string extension = (is_compressed(file) ? file.stem() : file).extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return extension;
-}
+std::string format_extension(const fs::path& file) { return lower_extension(is_compressed(file) ? file.stem() : file); }
 
 // A file with one of these extensions at any depth, but not through links to folders, which may lead back.
 std::optional<fs::path> file_below(const fs::path& folder, const std::set<std::string>& extensions) {
@@ -83,7 +78,7 @@ std::optional<fs::path> file_below(const fs::path& folder, const std::set<std::s
     if (is_hidden(path)) continue;
     if (entry->is_directory(unknown)) {
       if (!entry->is_symlink(unknown)) folders.push_back(path);
-    } else if (extensions.contains(lower_extension(path))) {
+    } else if (extensions.contains(format_extension(path))) {
       return path;
     }
   }
@@ -97,7 +92,7 @@ std::optional<fs::path> file_below(const fs::path& folder, const std::set<std::s
 void refuse_subfolders(const fs::path& folder, const std::vector<fs::path>& subfolders,
                        const std::vector<fs::path>& files, const std::optional<TableFormat>& format) {
   std::set<std::string> extensions;  // of the files; where there are none, all that could be read
-  for (const fs::path& file : files) extensions.insert(lower_extension(file));
+  for (const fs::path& file : files) extensions.insert(format_extension(file));
   for (const auto& [extension, known] : kExtensions) {
     if (files.empty() && known == format.value_or(known)) extensions.emplace(extension);
   }
@@ -194,7 +189,7 @@ void pass_over_parts_without_rows(std::vector<fs::path>& files, const std::optio
 }  // namespace
 
 std::optional<TableFormat> known_format(const fs::path& file) {
-  const std::string extension = lower_extension(file);
+  const std::string extension = format_extension(file);
   for (const auto& [known, format] : kExtensions) {
     if (extension != known) continue;
     // Parquet compresses its pages: nobody could read parts of such a file.

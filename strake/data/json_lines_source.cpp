@@ -291,6 +291,15 @@ class JsonLinesSource final : public RowSource {
     return static_cast<double>(whole);
   }
 
+  // A column's type is that of its first chunk: a column of nulls has become one of strings, and decimals may come
+  // late.
+  template <typename Value>
+  static std::string_view advice(const Cell& cell) {
+    if (std::is_same_v<Value, std::string>) return ", or null alone";
+    const bool is_decimal = std::is_same_v<Value, int64_t> && std::holds_alternative<double>(cell);
+    return is_decimal ? "; written as 1.0, the first ones are decimal numbers as well" : "";
+  }
+
   template <typename Builder, typename Value>
   std::shared_ptr<arrow::Array> fill(const arrow::Field& field, const std::vector<Cell>& cells,
                                      const std::vector<int64_t>& lines) const {
@@ -316,10 +325,8 @@ class JsonLinesSource final : public RowSource {
       }
       const auto* value = std::get_if<Value>(&cell);
       if (value == nullptr) {
-        const bool may_be_null = std::is_same_v<Value, std::string>;  // what a column of nulls becomes
-        refuse(lines[row],
-               fmt::format("key '{}' has {} where other rows have {}{}", printable(field.name()), type_name(cell),
-                           type_name(Cell(Value())), may_be_null ? ", or null alone" : ""));
+        refuse(lines[row], fmt::format("key '{}' has {} where other rows have {}{}", printable(field.name()),
+                                       type_name(cell), type_name(Cell(Value())), advice<Value>(cell)));
       }
       require_ok(builder.Append(*value), input_.name());
     }
