@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "strake/data/table_reader.h"
+#include "strake/data/table.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/encoder/config.h"
 
@@ -24,12 +24,6 @@ class LabelMap {
   static LabelMap numbers();
   // As the labels of a model that has been fine-tuned before.
   static LabelMap of(const models::EncoderConfig& config);
-  // From one pass over the column, as Hugging Face's run_classification does: floating point means regression, lists
-  // mean several labels per row, everything else classes, sorted (integers by value, text by bytes). A CSV column is
-  // floating point, as for pandas, if all of its values are numbers and not all are written as integers.
-  static LabelMap collect(const data::TableSource& source, const std::string& column,
-                          std::optional<models::ProblemType> problem);
-
   models::ProblemType problem() const { return problem_; }
   const std::vector<std::string>& names() const { return names_; }
   // Of several labels in their order. The same errors as map().
@@ -53,9 +47,6 @@ class LabelMap {
   bool is_of_model_ = false;  // and not of data
   bool takes_ids_ = false;
 };
-
-// The different labels of a column that holds lists, sorted as LabelMap::collect does.
-std::vector<std::string> names_in_lists(const data::TableSource& source, const std::string& column);
 
 // "regression", "single_label_classification", "multi_label_classification" or "" (nothing); Error (kUsage) naming
 // --problem_type otherwise.

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "strake/core/test_error.h"
+#include "strake/tasks/collect_labels.h"
 
 namespace strake::tasks::label_map_test {
 namespace {
@@ -30,7 +31,7 @@ class LabelMapTest : public testing::Test {
   }
   LabelMap of_csv(std::vector<std::string> values, std::optional<models::ProblemType> problem = std::nullopt) const {
     values.insert(values.begin(), "label");
-    return LabelMap::collect(column("labels.csv", values), "label", problem);
+    return collect_labels(column("labels.csv", values), "label", problem);
   }
 
   std::filesystem::path folder_;
@@ -42,14 +43,14 @@ TEST_F(LabelMapTest, CsvColumnsOfDecimalNumbersMeanRegression) {
     EXPECT_EQ(of_csv(values).problem(), models::ProblemType::kRegression) << values.front();
   }
   const auto tsv = column("labels.tsv", {"label\tx", "0.5\ta", "1\tb"});
-  EXPECT_EQ(LabelMap::collect(tsv, "label", std::nullopt).problem(), models::ProblemType::kRegression);
+  EXPECT_EQ(collect_labels(tsv, "label", std::nullopt).problem(), models::ProblemType::kRegression);
 }
 
 TEST_F(LabelMapTest, OtherCsvColumnsMeanClasses) {
   EXPECT_THAT(of_csv({"10", "9", "-1", "9"}).names(), ElementsAre("-1", "9", "10"));
   EXPECT_THAT(of_csv({" 10", "9", "+9", "10 ", "-1"}).names(), ElementsAre("-1", "9", "10")) << "as pandas reads them";
   const auto spellings = column("spellings.csv", {"label", " 10", "9", "+9"});
-  const LabelMap map = LabelMap::collect(spellings, "label", std::nullopt);
+  const LabelMap map = collect_labels(spellings, "label", std::nullopt);
   EXPECT_THAT(map.map(*data::TableReader(spellings).next(), "label"), ElementsAre(1, 0, 0));
   EXPECT_THAT(of_csv({" 1", "one"}).names(), ElementsAre(" 1", "one")) << "of text blanks are a part";
   EXPECT_THAT(of_csv({"0.5", "1.5", "unknown"}).names(), ElementsAre("0.5", "1.5", "unknown"));
@@ -67,15 +68,15 @@ TEST_F(LabelMapTest, AProblemTypeThatIsGivenCounts) {
 
 TEST_F(LabelMapTest, FormatsWithTypesSayWhatTheirColumnsAre) {
   const auto text = column("text.jsonl", {R"({"label": "0.5"})", R"({"label": "1.5"})"});
-  EXPECT_THAT(LabelMap::collect(text, "label", std::nullopt).names(), ElementsAre("0.5", "1.5"));
+  EXPECT_THAT(collect_labels(text, "label", std::nullopt).names(), ElementsAre("0.5", "1.5"));
   const auto numbers = column("numbers.jsonl", {R"({"label": 0.5})", R"({"label": 1.5})"});
-  EXPECT_EQ(LabelMap::collect(numbers, "label", std::nullopt).problem(), models::ProblemType::kRegression);
+  EXPECT_EQ(collect_labels(numbers, "label", std::nullopt).problem(), models::ProblemType::kRegression);
 }
 
 TEST_F(LabelMapTest, ListsMeanSeveralLabels) {
   const auto source =
       column("lists.jsonl", {R"({"label": ["b", "a", "b"]})", R"({"label": []})", R"({"label": [10]})"});
-  const LabelMap map = LabelMap::collect(source, "label", std::nullopt);
+  const LabelMap map = collect_labels(source, "label", std::nullopt);
   EXPECT_EQ(map.problem(), models::ProblemType::kMultiLabelClassification);
   EXPECT_THAT(map.names(), ElementsAre("10", "a", "b"));
   const data::Table table = *data::TableReader(source).next();

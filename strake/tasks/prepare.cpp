@@ -4,6 +4,7 @@
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
 #include "strake/data/token_file.h"
+#include "strake/tasks/collect_labels.h"
 #include "strake/tasks/output_check.h"
 
 namespace strake::tasks {
@@ -25,8 +26,8 @@ PrepareReport prepare(const PrepareConfig& config) {
   check_output_file(config.output, input.files());
   std::optional<LabelMap> labels;
   if (!config.text.label_column.empty()) {
-    labels = LabelMap::collect(make_source(config.input, config.text.encoding), config.text.label_column,
-                               parse_problem_type_flag(config.problem_type));
+    labels = collect_labels(make_source(config.input, config.text.encoding), config.text.label_column,
+                            parse_problem_type_flag(config.problem_type));
   }
   data::TokenFileInfo info{.tokenizer = tokenizer->fingerprint(),
                            .max_length = config.text.max_seq_length,

@@ -4,6 +4,7 @@
 #include "strake/data/token_file.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/monitor/evaluation_metrics.h"
+#include "strake/tasks/collect_labels.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/checkpoint_files.h"
 
@@ -41,7 +42,7 @@ LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models
             "{}: its labels are classes, and strake.label_names names none", config.train_file.front());
     return LabelMap::classes(reader.info().label_names, *prepared);
   }
-  return LabelMap::collect(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
+  return collect_labels(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
 }
 
 LabelMap labels_of_new_head(const TrainConfig& config, std::optional<models::ProblemType> problem) {

@@ -3,6 +3,7 @@
 #include "strake/core/error.h"
 #include "strake/models/encoder/token_classifier.h"
 #include "strake/monitor/entity_metrics.h"
+#include "strake/tasks/collect_labels.h"
 #include "strake/tasks/labelled_words.h"
 #include "strake/tasks/scoring_task.h"
 #include "strake/tasks/train_job.h"
