@@ -47,14 +47,23 @@ std::vector<CheckpointFolder> list_by_name(const fs::path& output_dir) {
   return found;
 }
 
-// A folder that is being deleted must not be taken for a checkpoint: it is given the name of a leftover first. Of a
-// symbolic link only the link goes.
-void remove_checkpoint(const fs::path& folder) {
+// Gives a folder the name of a leftover, which nobody takes for a checkpoint while it is deleted. Of a symbolic link
+// only the link goes. Empty: it cannot be moved.
+fs::path set_aside(const fs::path& folder) {
   std::error_code error;
   const fs::path doomed = folder.parent_path() / fmt::format(".{}.old", folder.filename().string());
+  fs::remove_all(doomed, error);
   fs::rename(folder, doomed, error);
-  if (!error) fs::remove_all(doomed, error);
-  if (error) log::warning("cannot remove {}: {}", folder.string(), error.message());
+  if (!error) return doomed;
+  log::warning("cannot remove {}: {}", folder.string(), error.message());
+  return {};
+}
+
+void remove_checkpoint(const fs::path& folder) {
+  const fs::path doomed = set_aside(folder);
+  std::error_code error;
+  if (!doomed.empty()) fs::remove_all(doomed, error);
+  if (error) log::warning("cannot remove {}: {}", doomed.string(), error.message());
 }
 
 // Which files of a checkpoint are compared with its manifest.
@@ -148,12 +157,14 @@ fs::path CheckpointWriter::commit(const std::map<std::string, FileSum>& sums) {
   }
   const Json manifest{{"format_version", kFormatVersion}, {"step", step_}, {"files", files}};
   write_file_atomically(temporary_ / kManifest, manifest.dump(2) + "\n");
-  if (is_there(final_)) remove_checkpoint(final_);  // from a run that this one replaces
+  // Of a run that this one replaces: deleting it takes long, and is done once the new one is there.
+  const fs::path replaced = is_there(final_) ? set_aside(final_) : fs::path();
   std::error_code error;
   fs::rename(temporary_, final_, error);
   require(!error, ErrorKind::kIo, "cannot rename {} to {}: {}", temporary_.string(), final_.string(), error.message());
   committed_ = true;
   sync_directory(output_dir_);
+  if (!replaced.empty()) fs::remove_all(replaced, error);  // what cannot be deleted is a leftover of the next start
   return final_;
 }
 

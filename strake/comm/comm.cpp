@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "strake/core/error.h"
+#include "strake/tensors/foreign_error.h"
 
 namespace strake::comm {
 namespace {
@@ -69,7 +70,13 @@ std::string broadcast_text(Comm& comm, const std::string& own, int root) {
   return {values, values + letters.numel()};
 }
 
-std::optional<Error> first_error(Comm& comm, const std::optional<Error>& own) {
+std::optional<Error> first_error(Comm& comm, const std::function<void()>& step) {
+  std::optional<Error> own;
+  try {
+    step();
+  } catch (...) {
+    own = tensors::as_error(std::current_exception());
+  }
   const std::string text = own ? own->what() : "";
   const auto kind = own ? static_cast<double>(own->kind()) : 0;
   const std::vector<double> told = all_gather_values(comm, {own ? 1.0 : 0.0, kind});
@@ -84,13 +91,7 @@ std::optional<Error> first_error(Comm& comm, const std::optional<Error>& own) {
 }
 
 void together(Comm& comm, const std::function<void()>& step) {
-  std::optional<Error> own;
-  try {
-    step();
-  } catch (const Error& error) {
-    own = error;
-  }
-  if (const std::optional<Error> first = first_error(comm, own)) throw Error(*first);
+  if (const std::optional<Error> first = first_error(comm, step)) throw Error(*first);
 }
 
 void fold_piece(const at::Tensor& piece, at::Tensor& shard, Fold fold) {

@@ -113,10 +113,10 @@ std::vector<double> all_gather_values(Comm& comm, const std::vector<double>& val
 // That of `root`, on all ranks.
 std::string broadcast_text(Comm& comm, const std::string& own, int root);
 
-// The error of the first rank that has one, in the same words on all ranks; none if nobody has. Collective.
-std::optional<Error> first_error(Comm& comm, const std::optional<Error>& own);
-
-// Runs what does not communicate. All ranks throw the error of the first rank that has one. Collective.
+// Runs what does not communicate, and gives what it throws on the first rank where it does, in the same words on all
+// ranks; none where nothing is thrown. Collective.
+std::optional<Error> first_error(Comm& comm, const std::function<void()>& step);
+// The same, thrown.
 void together(Comm& comm, const std::function<void()>& step);
 
 // shard (+)= piece, converting to the shard's dtype.

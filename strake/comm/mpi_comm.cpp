@@ -9,23 +9,19 @@
 #include <array>
 #include <chrono>
 #include <climits>
-#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <span>
 #include <thread>
 
-#include "strake/comm/pmi_server.h"
-#include "strake/comm/rank_guard.h"
 #include "strake/comm/rank_host.h"
-#include "strake/comm/rank_lines.h"
+#include "strake/comm/rank_ties.h"
 #include "strake/comm/rank_wait.h"
 #include "strake/comm/rank_watch.h"
 #include "strake/comm/shared_memory.h"
 #include "strake/comm/staged_comm.h"
 #include "strake/core/error.h"
 #include "strake/core/log.h"
-#include "strake/core/parse_integer.h"
 
 namespace strake::comm {
 namespace {
@@ -60,14 +56,6 @@ int element_count(const at::Tensor& values) {
   require(values.numel() <= INT_MAX, ErrorKind::kInternal, "{} elements are too many for one message", values.numel());
   return static_cast<int>(values.numel());
 }
-
-// What a rank keeps alive to hear of the others.
-struct RankTies {
-  std::unique_ptr<RankRollCall> processes;
-  std::unique_ptr<PmiServer> server;  // rank 0 where there is no launcher of MPI's
-  std::shared_ptr<RankWatch> watch;
-  bool has_launcher = true;  // that ends the others
-};
 
 class MpiComm final : public StagedComm {
  public:
@@ -108,10 +96,7 @@ class MpiComm final : public StagedComm {
   std::chrono::seconds patience() const override { return patience_; }
 
   void all_reduce(at::Tensor& values) override {
-    if (values.numel() > ShardLayout::kAlignment && values.scalar_type() == at::kFloat) {
-      all_reduce_by_shards(values);
-      return;
-    }
+    if (values.numel() > ShardLayout::kAlignment) return all_reduce_by_shards(values);
     const int count = element_count(values);
     const at::Tensor all = at::empty({size_, values.numel()}, values.options());
     run("all_reduce", [&](MPI_Request* request) {
@@ -261,56 +246,6 @@ class MpiComm final : public StagedComm {
   int rank_ = 0;
   int size_ = 1;
 };
-
-// How long ranks wait at the start for others, or until others have at least a process where they would see it.
-struct Patience {
-  std::chrono::seconds rank{60};
-  RollCallPatience process;
-};
-Patience start_patience() {
-  const char* text = std::getenv("STRAKE_START_SECONDS");
-  if (text == nullptr) return {};
-  const std::chrono::seconds given(parse_integer<int>(text).value_or(0));
-  require(given.count() > 0, ErrorKind::kUsage, "STRAKE_START_SECONDS={} is not a number of seconds", printable(text));
-  const auto of_process = std::max(given / 6, std::chrono::seconds(1));  // as without it
-  return {.rank = given, .process = {.usual = of_process, .of_launcher = of_process}};
-}
-
-// Returns when all ranks have come.
-RankTies tie_torchrun_ranks(const RankEnvironment& environment) {
-  const int port = environment.master_port + 1;
-  const Patience patience = start_patience();
-  RankTies ties{.has_launcher = false};
-  if (const auto query = torchrun_processes(environment)) {
-    ties.processes = std::make_unique<RankRollCall>(*query, patience.process);
-  }
-  const PmiJob job{.num_ranks = environment.size, .patience = patience.rank, .processes = ties.processes.get()};
-  int socket = -1;
-  if (environment.rank == 0) {
-    ties.server = std::make_unique<PmiServer>(environment.master_address, port, job);
-    socket = connect_to_pmi_server(environment.master_address, port, {.patience = patience.rank});
-  } else {
-    socket = connect_to_pmi_server(environment.master_address, port, job);
-  }
-  ties.watch = std::make_shared<RankWatch>(socket, environment.rank, RankWatch::Server::kRankZero);
-  ties.watch->wait_for_all(patience.rank);
-  ::unsetenv("PMI_FD");  // of a launcher that started torchrun
-  ::setenv("PMI_PORT", fmt::format("{}:{}", environment.master_address, port).c_str(), 1);
-  ::setenv("PMI_ID", std::to_string(environment.rank).c_str(), 1);
-  ::setenv("PMI_RANK", std::to_string(environment.rank).c_str(), 1);
-  ::setenv("PMI_SIZE", std::to_string(environment.size).c_str(), 1);
-  return ties;
-}
-
-RankTies tie_ranks(const RankEnvironment& environment) {
-  if (environment.size == 1) return {};
-  if (environment.launcher == "torchrun") return tie_torchrun_ranks(environment);
-  RankTies ties;
-  if (const auto socket = join_rank_guard(environment)) {
-    ties.watch = std::make_shared<RankWatch>(*socket, environment.rank, RankWatch::Server::kGuard);
-  }
-  return ties;
-}
 
 }  // namespace
 

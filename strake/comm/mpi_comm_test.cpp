@@ -36,6 +36,11 @@ void check_sums(Comm& comm) {
     float expected = 1e8F;
     for (int rank = 1; rank < comm.size(); ++rank) expected += 1.0F;
     expect(values.equal(at::full({length}, expected)), "all_reduce");
+    at::Tensor places = at::zeros({length}, at::kDouble);
+    places[length - 1 - comm.rank()] = 1.0 / 3;
+    comm.all_reduce(places);
+    expect(places.narrow(0, length - comm.size(), comm.size()).equal(at::full({comm.size()}, 1.0 / 3, at::kDouble)),
+           "all_reduce of fp64");
   }
   constexpr int64_t kLength = 3'000'000;  // several chunks
   const ShardLayout layout(kLength, comm.size());

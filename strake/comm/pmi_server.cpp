@@ -160,9 +160,9 @@ class PmiServer::State {
       return came_.empty() || static_cast<int>(came_.size()) + dead >= num_ranks_;
     }
     // Rank 0's last word may be on its way to here.
-    const bool is_rank_zero_heard =
+    const bool is_rank_zero_gone =
         std::ranges::none_of(watchers_, [](const auto& watcher) { return field(watcher.second, "rank") == "0"; });
-    return is_rank_zero_heard && (!is_rank_zero_done_ || watchers_.empty());
+    return is_rank_zero_gone && (!is_rank_zero_done_ || watchers_.empty());
   }
 
   void accept_ranks() {

@@ -1,6 +1,5 @@
 #include "strake/comm/rank_environment.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -55,9 +54,11 @@ std::optional<RankEnvironment> find(const Lookup& lookup, const Names& names) {
   require(*size >= 1 && *rank < *size, ErrorKind::kUsage, "{}={} and {}={} do not fit together", names.rank, *rank,
           names.size, *size);
   const auto local_size = number(lookup, names.local_size);
+  require(local_size != 0, ErrorKind::kUsage, "{}=0, where a host has at least the rank that reads it",
+          names.local_size);
   found.knows_host = local_size.has_value();
   found.local_size = local_size.value_or(*size);
-  found.local_rank = number(lookup, names.local_rank).value_or(*rank % std::max(1, found.local_size));
+  found.local_rank = number(lookup, names.local_rank).value_or(*rank % found.local_size);
   return found;
 }
 

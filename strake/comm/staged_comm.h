@@ -34,7 +34,7 @@ class StagedComm : public Comm {
   // Sends sends[r] to each rank r, and receives what r sends into receives[r]. Returns when all have come and gone.
   virtual void exchange(const Messages& sends, const Messages& receives) = 0;
 
-  // The sum as reduce_scatter and all_gather; the shard between them is extra memory.
+  // The sum as reduce_scatter and all_gather, of any dtype; the shard between them is extra memory.
   void all_reduce_by_shards(at::Tensor& values);
 
  private:

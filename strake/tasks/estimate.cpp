@@ -40,14 +40,10 @@ void print_step(std::ostream& out, const PlannedRun& run) {
   };
   const double sequences = sequences_of_step(run);
   const double batches = sequences / static_cast<double>(run.batch.sequences);
-  const monitor::PackedWork work{.tokens = static_cast<double>(run.batch.tokens) * batches,
-                                 .sequences = sequences,
-                                 .squared_lengths = run.batch.squared_lengths * batches,
-                                 .targets = static_cast<double>(run.batch.targets) * batches};
   out << "an optimizer step\n";
   row("sequences", monitor::count_text(std::llround(sequences)));
-  row("tokens", monitor::count_text(std::llround(work.tokens)));
-  row("model FLOP, all ranks", monitor::scaled_text(training::TrainingFlops(run.model)(work)));
+  row("tokens", monitor::count_text(std::llround(static_cast<double>(run.batch.tokens) * batches)));
+  row("model FLOP, all ranks", monitor::scaled_text(training::TrainingFlops(run.model)(run.batch) * batches));
   if (run.num_ranks > 1) {
     const auto bytes = training::communicated_bytes(request_of(run));
     row("MiB sent by a rank", fmt::format("{:.1f}", static_cast<double>(bytes) / (1 << 20)));

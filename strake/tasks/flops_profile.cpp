@@ -23,24 +23,20 @@ double total(const training::BlockFlops& flops) { return flops.forward + flops.b
 
 std::string flops_profile(const models::Model& model, const training::StepReport& step,
                           const integrations::DsFlopsProfiler& options, training::Recomputation recomputation) {
-  const models::BatchShape batch{.tokens = step.tokens,
-                                 .sequences = step.sequences,
-                                 .squared_lengths = step.squared_lengths,
-                                 .targets = step.targets};
-  const std::vector<training::BlockFlops> blocks = training::block_flops(model, batch, recomputation);
+  const std::vector<training::BlockFlops> blocks = training::block_flops(model, step.batch, recomputation);
   training::BlockFlops all;
   for (const training::BlockFlops& block : blocks) all.forward += block.forward, all.backward += block.backward;
   std::string text = fmt::format("***** flops profile of step {} *****\n", step.step);
   const auto put = [&](const char* name, const std::string& value) {
     text += fmt::format("  {:<24} = {:>12}\n", name, value);
   };
-  put("sequences", monitor::count_text(step.sequences));
-  put("tokens", monitor::count_text(step.tokens));
+  put("sequences", monitor::count_text(step.batch.sequences));
+  put("tokens", monitor::count_text(step.batch.tokens));
   put("parameters", scaled_text(static_cast<double>(model.num_parameters())));
   put("forward_flops", scaled_text(all.forward));
   put("backward_flops", scaled_text(all.backward));
   put("step_seconds", fmt::format("{:.3f}", step.seconds));
-  put("samples_per_second", fmt::format("{:.1f}", static_cast<double>(step.sequences) / step.seconds));
+  put("samples_per_second", fmt::format("{:.1f}", static_cast<double>(step.batch.sequences) / step.seconds));
   put("flops_per_second", scaled_text(total(all) / step.seconds));
   std::vector<size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), size_t{0});

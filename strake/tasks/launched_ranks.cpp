@@ -21,13 +21,7 @@ LaunchedRanks::LaunchedRanks() : place_(find_launched_job()) {
 
 void LaunchedRanks::agree(const std::function<void()>& work) {
   if (!place_) return work();
-  std::optional<Error> own;
-  try {
-    work();
-  } catch (...) {
-    own = tensors::as_error(std::current_exception());
-  }
-  const std::optional<Error> first = comm::first_error(*comm_, own);
+  const std::optional<Error> first = comm::first_error(*comm_, work);
   if (!first) return;
   comm_.reset();  // nobody is missed: MPI ends in all ranks
   if (speaks()) throw Error(*first);

@@ -54,7 +54,7 @@ void RunLog::on_step(const training::StepReport& report, double epoch, int64_t t
   trackers_->on_step(report);
   if (config_.flops_profiler && config_.flops_profiler->profile_step == report.step) write_profile(report);
   if (!progress_) return;
-  tokens_ += report.tokens;
+  tokens_ += report.batch.tokens;
   progress_->update({.done = report.step,
                      .total = total_steps,
                      .tokens = tokens_,

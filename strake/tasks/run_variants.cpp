@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "strake/core/error.h"
-#include "strake/training/sequence_targets.h"
+#include "strake/training/batch_shape.h"
 #include "strake/training/trainer.h"
 
 namespace strake::tasks {
@@ -243,12 +243,8 @@ models::BatchShape largest_batch(const models::Model& model, const data::TokenDa
   for (int64_t step = 0; step < steps && (cursor.epoch == 0 || sequences < kMostSequences); ++step) {
     const data::GlobalStep global = plan.next_step(cursor, num_ranks * options.gradient_accumulation_steps);
     for (const data::MicroBatch& batch : global.micro_batches) {
-      models::BatchShape shape{.sequences = std::ssize(batch)};
-      for (const int64_t i : batch) {
-        shape.tokens += dataset.length(i);
-        shape.targets += training::targets_of_sequence(model, dataset, i);
-        longest = std::max<int64_t>(longest, dataset.length(i));
-      }
+      const models::BatchShape shape = training::shape_of(model, dataset, batch);
+      longest = std::max(longest, shape.longest);
       if (shape.tokens > largest.tokens) largest = shape;
     }
     sequences += global.num_sequences();

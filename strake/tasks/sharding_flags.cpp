@@ -189,7 +189,7 @@ ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
           "rank");
   if (fsdp.offload && on_gpus) {
     sharding.offload.optimizer_to_host = true;
-    sharding.offload.parameters_to_host = sharding.stage.gathered == training::Gathered::kForEachPass;
+    sharding.offload.parameters_to_host = sharding.stage.gathered() == training::Gathered::kForEachPass;
   }
   config.training.sharding = sharding;
   require(!fsdp.activation_checkpointing || config.training.gradient_checkpointing ||

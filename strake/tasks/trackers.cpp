@@ -62,7 +62,7 @@ Trackers::Trackers(const TrainConfig& config, const std::optional<training::RunP
 
 void Trackers::on_step(const training::StepReport& report) {
   if (sampled_.empty()) return;
-  samples_ = samples_per_step_ > 0 ? report.step * samples_per_step_ : samples_ + report.sequences;
+  samples_ = samples_per_step_ > 0 ? report.step * samples_per_step_ : samples_ + report.batch.sequences;
   std::vector<monitor::Scalar> scalars{{"Train/Samples/train_loss", report.loss},
                                        {"Train/Samples/lr", report.learning_rate}};
   if (scales_losses_) scalars.push_back({"Train/Samples/loss_scale", report.loss_scale});

@@ -12,8 +12,8 @@
 #include "strake/data/collate.h"
 #include "strake/models/forward.h"
 #include "strake/monitor/entity_metrics.h"
+#include "strake/training/batch_shape.h"
 #include "strake/training/plain_nan.h"
-#include "strake/training/sequence_targets.h"
 
 namespace strake::training {
 namespace {
@@ -151,13 +151,8 @@ double sum_of_losses(const EvaluationRequest& request, const Use& use) {
 models::BatchShape largest_evaluation_batch(const models::Model& model, const data::TokenDataset& dataset,
                                             int64_t batch_size) {
   const std::vector<int64_t> indices = indices_by_length(dataset);
-  models::BatchShape batch{.sequences = std::min(batch_size, dataset.size())};
-  for (const int64_t i : std::span(indices).first(static_cast<size_t>(batch.sequences))) {
-    batch.tokens += dataset.length(i);
-    batch.targets += targets_of_sequence(model, dataset, i);
-  }
-  if (batch.sequences > 0) batch.longest = dataset.length(indices.front());
-  return batch;
+  const auto size = static_cast<size_t>(std::min(batch_size, dataset.size()));
+  return shape_of(model, dataset, std::span(indices).first(size));
 }
 
 monitor::NamedValues compute_metrics(const models::SequenceClassifier& model, const at::Tensor& logits,

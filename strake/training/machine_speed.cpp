@@ -103,7 +103,8 @@ class FlatSink final : public models::GradientSink {
 // A layer that gives all its tokens: the last one of an encoder may compute the first ones only.
 size_t middle_layer(const models::Model& model) { return (model.blocks().size() - 1) / 2; }
 
-int64_t width_of_layer(const models::Model& model, models::MemoryMeter& meter) {
+int64_t width_of_layer(const models::Model& model) {
+  models::MemoryMeter meter;
   PlannedGraph graph(meter, {.batch = {.tokens = 1, .sequences = 1, .squared_lengths = 1},
                              .gradients = models::PlannedGradients::kNone});
   PlannedTensor activations;
@@ -204,8 +205,7 @@ Crew Crew::of(int ranks_on_machine, const std::optional<StartedRanks>& started) 
 std::optional<ArithmeticSpeed> measure_layer(const LayerMeasurement& what, const Crew& crew) {
   constexpr double kLongPass = 0.1;  // seconds
   constexpr int64_t kFirstTokens = 128;
-  models::MemoryMeter meter;
-  const int64_t width = width_of_layer(what.model, meter);
+  const int64_t width = width_of_layer(what.model);
   const int64_t length = std::clamp<int64_t>(what.batch.tokens / what.batch.sequences, 1, kLongestSequence);
   const int64_t most = std::clamp<int64_t>(kMostTokens / length, 1, what.batch.sequences);
   return at_work(crew, crew.threads, [&](comm::Comm& comm) -> std::optional<ArithmeticSpeed> {

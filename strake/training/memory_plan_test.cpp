@@ -53,7 +53,7 @@ class PlannedMemory : public testing::TestWithParam<const char*> {};
 TEST_P(PlannedMemory, IsWhatTrainingTakesInEveryStage) {
   for (const ShardingStage& stage : {kZero0, kZero1, kZero2, kZero3}) {
     for (const int ranks : {1, 2}) {
-      if (ranks == 1 && (stage.gathered == Gathered::kAfterUpdate)) continue;  // as stage 0
+      if (ranks == 1 && stage.gathered() == Gathered::kAfterUpdate) continue;  // as stage 0
       expect_planned({.family = GetParam(), .stage = stage, .ranks = ranks, .precision = Precision::kFp32});
       expect_planned({.family = GetParam(), .stage = stage, .ranks = ranks, .precision = Precision::kBf16});
     }

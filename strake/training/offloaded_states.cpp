@@ -21,10 +21,10 @@ std::vector<OffloadedStates::Slot> OffloadedStates::layout(std::span<const int64
                                                            int64_t window_elements) {
   std::vector<Slot> slots;
   uint64_t offset = 0;
-  for (size_t block = 0; block < counts.size(); ++block) {
-    for (int64_t begin = 0; begin < counts[block]; begin += window_elements) {
-      const int64_t count = std::min(window_elements, counts[block] - begin);
-      Slot& slot = slots.emplace_back(Slot{.window = {block, begin, count}, .offset = offset, .arrays = {0}});
+  for (size_t unit = 0; unit < counts.size(); ++unit) {
+    for (int64_t begin = 0; begin < counts[unit]; begin += window_elements) {
+      const int64_t count = std::min(window_elements, counts[unit] - begin);
+      Slot& slot = slots.emplace_back(Slot{.window = {unit, begin, count}, .offset = offset, .arrays = {0}});
       for (const at::ScalarType dtype : arrays) {
         slot.arrays.push_back(slot.bytes() +
                               ScratchFile::whole_pages(static_cast<uint64_t>(count) * c10::elementSize(dtype)));
@@ -105,37 +105,37 @@ at::Tensor OffloadedStates::in_buffer(const Slot& slot, int array) const {
   return at::from_blob(buffer(0), {slot.window.count}, dtypes_[static_cast<size_t>(array)]);
 }
 
-at::Tensor OffloadedStates::read(size_t block, int array) {
-  at::Tensor values = at::empty({counts_[block]}, dtypes_[static_cast<size_t>(array)]);
-  read(block, array, values);
+at::Tensor OffloadedStates::read(size_t unit, int array) {
+  at::Tensor values = at::empty({counts_[unit]}, dtypes_[static_cast<size_t>(array)]);
+  read(unit, array, values);
   return values;
 }
 
-void OffloadedStates::read(size_t block, int array, const at::Tensor& target) {
-  require(target.numel() == counts_[block], ErrorKind::kInternal, "offloaded states: {} values for {} elements",
-          target.numel(), counts_[block]);
+void OffloadedStates::read(size_t unit, int array, const at::Tensor& target) {
+  require(target.numel() == counts_[unit], ErrorKind::kInternal, "offloaded states: {} values for {} elements",
+          target.numel(), counts_[unit]);
   for (const Slot& slot : slots_) {
-    if (slot.window.block != block) continue;
+    if (slot.window.unit != unit) continue;
     file_.wait(file_.read(slot.offset + slot.arrays[static_cast<size_t>(array)], {buffer(0), slot.array_bytes(array)}));
     target.narrow(0, slot.window.begin, slot.window.count).copy_(in_buffer(slot, array));
   }
 }
 
-void OffloadedStates::write(size_t block, int array, const at::Tensor& values) {
-  require(values.numel() == counts_[block], ErrorKind::kInternal, "offloaded states: {} values for {} elements",
-          values.numel(), counts_[block]);
+void OffloadedStates::write(size_t unit, int array, const at::Tensor& values) {
+  require(values.numel() == counts_[unit], ErrorKind::kInternal, "offloaded states: {} values for {} elements",
+          values.numel(), counts_[unit]);
   for (const Slot& slot : slots_) {
-    if (slot.window.block != block) continue;
+    if (slot.window.unit != unit) continue;
     in_buffer(slot, array).copy_(values.narrow(0, slot.window.begin, slot.window.count));
     file_.wait(
         file_.write(slot.offset + slot.arrays[static_cast<size_t>(array)], {buffer(0), slot.array_bytes(array)}));
   }
 }
 
-void OffloadedStates::read_into(size_t block, int array, void* target) {
+void OffloadedStates::read_into(size_t unit, int array, void* target) {
   std::vector<uint64_t> tickets;
   for (const Slot& slot : slots_) {
-    if (slot.window.block != block) continue;
+    if (slot.window.unit != unit) continue;
     auto* begin = static_cast<std::byte*>(target) + static_cast<size_t>(slot.window.begin) * element_bytes(array);
     tickets.push_back(file_.read(slot.offset + slot.arrays[static_cast<size_t>(array)],
                                  {begin, static_cast<size_t>(slot.array_bytes(array))}));

@@ -12,7 +12,7 @@
 
 namespace strake::training {
 
-// State of many blocks on disk, as ZeRO-Infinity keeps it (Rajbhandari et al., SC 2021): several arrays that belong
+// State of many units on disk, as ZeRO-Infinity keeps it (Rajbhandari et al., SC 2021): several arrays that belong
 // together element by element, such as master weights and moments. An update brings them in window by window, reading
 // ahead and writing behind, so that memory holds a few windows whatever the model. Starts as zeros.
 class OffloadedStates {
@@ -24,29 +24,29 @@ class OffloadedStates {
     ScratchFile::Options file = {};
   };
 
-  // counts[i] elements for block i, in arrays of these dtypes (4 or 2 bytes an element). Reserves the disk space now;
+  // counts[i] elements for unit i, in arrays of these dtypes (4 or 2 bytes an element). Reserves the disk space now;
   // Error (kIo) without room.
   OffloadedStates(std::span<const int64_t> counts, std::vector<at::ScalarType> arrays, const Options& options);
 
-  // Calls update(window, arrays) for the windows of all blocks, several at once from as many threads, which share the
-  // calling thread's number of compute threads: arrays[k][j] is element begin + j of the block's array k, `count` of
+  // Calls update(window, arrays) for the windows of all units, several at once from as many threads, which share the
+  // calling thread's number of compute threads: arrays[k][j] is element begin + j of the unit's array k, `count` of
   // them, and is written back.
   struct Window {
-    size_t block = 0;
-    int64_t begin = 0;  // elements of the block
+    size_t unit = 0;
+    int64_t begin = 0;  // elements of the unit
     int64_t count = 0;
   };
   using Update = std::function<void(const Window& window, std::span<void* const> arrays)>;
   void update_all(const Update& update);
 
-  // One array of a block, whole.
-  at::Tensor read(size_t block, int array);
+  // One array of a unit, whole.
+  at::Tensor read(size_t unit, int array);
   // The same into `target` and from `values`, of any dtype: a window at a time, with no other memory.
-  void read(size_t block, int array, const at::Tensor& target);
-  void write(size_t block, int array, const at::Tensor& values);
+  void read(size_t unit, int array, const at::Tensor& target);
+  void write(size_t unit, int array, const at::Tensor& values);
   // The same into memory at a page boundary, with room for whole pages; may run beside another thread's use of other
-  // blocks.
-  void read_into(size_t block, int array, void* target);
+  // units.
+  void read_into(size_t unit, int array, void* target);
 
   // Of such state, without making it.
   static uint64_t disk_bytes(std::span<const int64_t> counts, const std::vector<at::ScalarType>& arrays,

@@ -47,16 +47,16 @@ TEST_P(OffloadedStatesOf, AreUpdatedElementByElementInEachPass) {
       for (int64_t i = 0; i < window.count; ++i) {
         counter[i] += 1;
         sum[i] += static_cast<float>(window.begin + i);
-        last[i] = counter[i] * 10 + static_cast<float>(window.block);
+        last[i] = counter[i] * 10 + static_cast<float>(window.unit);
       }
     });
     EXPECT_EQ(seen, kCounts[0] + kCounts[2] + kCounts[3]);
   }
-  for (const size_t block : {size_t{0}, size_t{2}, size_t{3}}) {
-    const at::Tensor index = at::arange(kCounts[block]).to(at::kFloat);
-    EXPECT_TRUE(states_.read(block, 0).equal(at::zeros({kCounts[block]}) + 3));
-    EXPECT_TRUE(states_.read(block, 1).equal(index * 3));
-    EXPECT_TRUE(states_.read(block, 2).equal(at::zeros({kCounts[block]}) + 30 + static_cast<int64_t>(block)));
+  for (const size_t unit : {size_t{0}, size_t{2}, size_t{3}}) {
+    const at::Tensor index = at::arange(kCounts[unit]).to(at::kFloat);
+    EXPECT_TRUE(states_.read(unit, 0).equal(at::zeros({kCounts[unit]}) + 3));
+    EXPECT_TRUE(states_.read(unit, 1).equal(index * 3));
+    EXPECT_TRUE(states_.read(unit, 2).equal(at::zeros({kCounts[unit]}) + 30 + static_cast<int64_t>(unit)));
   }
 }
 

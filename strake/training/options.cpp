@@ -29,6 +29,13 @@ Interval parse_interval(const std::string& text, const char* flag) {
   fail(ErrorKind::kUsage, "--{} {} is none of no, steps, epoch", flag, text);
 }
 
+std::vector<Precision> TrainingOptions::weights_on_disk() const {
+  std::vector<Precision> arrays;
+  if (has_master_copies() || sharding.offload.parameters) arrays.push_back(master);
+  if (has_master_copies() && sharding.offload.parameters) arrays.push_back(precision());
+  return arrays;
+}
+
 std::string TrainingOptions::precision_text() const {
   std::string text = to_string(precision());
   if (master == Precision::kFp32) return text;
@@ -57,23 +64,24 @@ StepIntervals TrainingOptions::step_intervals(int64_t total_steps) const {
     return std::max<int64_t>(1, static_cast<int64_t>(count));
   };
   const double eval_every = eval_steps > 0 ? eval_steps : logging_steps;
-  StepIntervals intervals{
-      .logging = steps(logging_steps), .evaluation = steps(eval_every), .saving = steps(save_steps)};
-  const bool saves_by_steps = parse_interval(save_strategy, "save_strategy") == Interval::kSteps;
+  StepIntervals intervals{.logging = {parse_interval(logging_strategy, "logging_strategy"), steps(logging_steps)},
+                          .evaluation = {parse_interval(eval_strategy, "eval_strategy"), steps(eval_every)},
+                          .saving = {parse_interval(save_strategy, "save_strategy"), steps(save_steps)}};
   if (load_best_model_at_end && save_steps < 1 && eval_every < 1) {
     // Shares of which one is a multiple of the other, as Transformers asks for, stay that where steps are rounded.
     const double multiple = std::round(save_steps / eval_every);
     constexpr double kRounding = 1e-6;
     if (multiple >= 1 && std::abs(save_steps / eval_every - multiple) < kRounding) {
-      intervals.saving = intervals.evaluation * static_cast<int64_t>(multiple);
+      intervals.saving.steps = intervals.evaluation.steps * static_cast<int64_t>(multiple);
     }
   }
-  require(!load_best_model_at_end || !saves_by_steps || intervals.saving % intervals.evaluation == 0, ErrorKind::kUsage,
+  const bool must_fit = load_best_model_at_end && intervals.saving.interval == Interval::kSteps;
+  require(!must_fit || intervals.saving.steps % intervals.evaluation.steps == 0, ErrorKind::kUsage,
           "--load_best_model_at_end needs --save_steps {} to be a multiple of --eval_steps {}{}", save_steps,
           eval_every,
-          save_steps >= 1 && eval_every >= 1
-              ? ""
-              : fmt::format(": of {} steps they are {} and {}", total_steps, intervals.saving, intervals.evaluation));
+          save_steps >= 1 && eval_every >= 1 ? ""
+                                             : fmt::format(": of {} steps they are {} and {}", total_steps,
+                                                           intervals.saving.steps, intervals.evaluation.steps));
   return intervals;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "strake/optim/learning_rate.h"
 #include "strake/optim/loss_scaler.h"
@@ -16,11 +17,15 @@ namespace strake::training {
 
 enum class Interval { kNo, kSteps, kEpoch };
 
-// Optimizer steps from one log entry, evaluation and checkpoint to the next.
+// When something is done again: with kSteps, after so many optimizer steps.
+struct Recurrence {
+  Interval interval = Interval::kNo;
+  int64_t steps = 1;
+};
 struct StepIntervals {
-  int64_t logging = 0;
-  int64_t evaluation = 0;
-  int64_t saving = 0;
+  Recurrence logging;
+  Recurrence evaluation;
+  Recurrence saving;
 };
 
 inline constexpr int64_t kMostAccumulationSteps = 1'000'000;
@@ -94,6 +99,9 @@ struct TrainingOptions {
   bool decays_all() const { return configured_optimizer.has_value(); }
   // Otherwise the parameters are their own master weights.
   bool has_master_copies() const { return precision() != master; }
+  // Of what units on disk have there, the arrays before the optimizer's states: master weights, but not where these
+  // always are parameters in memory; then the parameters of passes, if those are on disk and are rounded.
+  std::vector<Precision> weights_on_disk() const;
   // For people: "bf16", or "bf16, also master weights and optimizer state".
   std::string precision_text() const;
   // Error (kConfig) for names and arguments that the optimizer or the schedule does not have.

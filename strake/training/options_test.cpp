@@ -120,11 +120,11 @@ TEST(TrainingOptions, StepsBelowOneAreAShareOfAll) {
   const TrainingOptions options{.warmup_steps = 0.1, .logging_steps = 0.04, .eval_steps = 0.25, .save_steps = 7};
   EXPECT_EQ(refusal(options), "no error");
   const StepIntervals intervals = options.step_intervals(30);
-  EXPECT_EQ(intervals.logging, 2) << "1.2, rounded up";
-  EXPECT_EQ(intervals.evaluation, 8);
-  EXPECT_EQ(intervals.saving, 7);
+  EXPECT_EQ(intervals.logging.steps, 2) << "1.2, rounded up";
+  EXPECT_EQ(intervals.evaluation.steps, 8);
+  EXPECT_EQ(intervals.saving.steps, 7);
   EXPECT_EQ(options.schedule_options(30).warmup_steps, 3);
-  EXPECT_EQ(TrainingOptions{.logging_steps = 0.5}.step_intervals(30).evaluation, 15) << "as logging";
+  EXPECT_EQ(TrainingOptions{.logging_steps = 0.5}.step_intervals(30).evaluation.steps, 15) << "as logging";
   EXPECT_THAT(refusal({.save_steps = 1.5}), HasSubstr("--save_steps 1.5 is neither a whole number of steps nor"));
   EXPECT_THAT(refusal({.warmup_steps = 1e16}), HasSubstr("--warmup_steps 1e+16 is neither"));
 }
@@ -133,9 +133,9 @@ TEST(TrainingOptions, TheBestModelNeedsSharesThatFitEachOther) {
   TrainingOptions options{
       .eval_strategy = "steps", .eval_steps = 0.1, .save_steps = 0.2, .load_best_model_at_end = true};
   EXPECT_EQ(refusal(options), "no error") << "how many steps there are is known later";
-  EXPECT_EQ(options.step_intervals(50).saving, 10);
-  EXPECT_EQ(options.step_intervals(25).evaluation, 3) << "2.5, rounded up";
-  EXPECT_EQ(options.step_intervals(25).saving, 6) << "twice as many, and not 5";
+  EXPECT_EQ(options.step_intervals(50).saving.steps, 10);
+  EXPECT_EQ(options.step_intervals(25).evaluation.steps, 3) << "2.5, rounded up";
+  EXPECT_EQ(options.step_intervals(25).saving.steps, 6) << "twice as many, and not 5";
   options.eval_steps = 0.08;
   options.max_steps = 25;
   EXPECT_THAT(refusal(options),

@@ -32,7 +32,7 @@ UnitPlacement place(const PlacementRequest& request, const Unit& unit, const Bud
   UnitPlacement placement{.layout = is_hybrid ? hybrid_layout(numel, request.num_ranks, group)
                                               : ShardLayout(numel, request.num_ranks)};
   placement.is_frozen = unit.is_frozen();
-  placement.owns_whole = stage.optimizer == Kept::kWhole && !placement.is_frozen;
+  placement.owns_whole = stage.updating == Kept::kWhole && !placement.is_frozen;
   placement.begin = placement.owns_whole ? 0 : placement.layout.begin(request.rank);
   placement.count = placement.owns_whole ? numel : placement.layout.size(request.rank);
   placement.is_on_disk = sharding.offload.optimizer && budgets.is_offloaded;
@@ -41,7 +41,7 @@ UnitPlacement place(const PlacementRequest& request, const Unit& unit, const Bud
   placement.is_shared =
       sharding.share_parameters && request.shares_memory && !placement.owns_whole && placement.keeps_parameters;
   placement.is_kept_whole = placement.is_shared || budgets.is_persistent ||
-                            (stage.gathered != Gathered::kForEachPass && placement.keeps_parameters);
+                            (stage.gathered() != Gathered::kForEachPass && placement.keeps_parameters);
   placement.is_kept_on_host = sharding.offload.parameters_to_host && budgets.is_offloaded &&
                               placement.keeps_parameters && !placement.is_kept_whole;
   placement.kept_count = numel;

@@ -72,8 +72,7 @@ int64_t PlannedParameters::disk_bytes(const TrainingOptions& options) const {
   const OffloadOptions& offload = options.sharding.offload;
   if (!offload.optimizer) return 0;
   std::vector<at::ScalarType> arrays;
-  if (options.has_master_copies() || offload.parameters) arrays.push_back(scalar_type(options.master));
-  if (options.has_master_copies() && offload.parameters) arrays.push_back(scalar_type(options.precision()));
+  for (const Precision weights : options.weights_on_disk()) arrays.push_back(scalar_type(weights));
   std::array<std::vector<int64_t>, 2> counts;
   for (const UnitPlacement& unit : placements_) {
     if (unit.is_on_disk) counts[unit.is_frozen ? 1 : 0].push_back(unit.count);
@@ -111,10 +110,8 @@ void PlannedParameters::keep_windows(const TrainingOptions& options) {
   MemoryMeter& meter = meters_.host;
   const OffloadOptions& offload = options.sharding.offload;
   if (!offload.optimizer) return;
-  const int64_t master_size = element_size(options.master);
-  const bool has_copies = options.has_master_copies();
-  const int64_t weights_size =
-      (has_copies || offload.parameters ? master_size : 0) + (has_copies && offload.parameters ? element_size_ : 0);
+  int64_t weights_size = 0;
+  for (const Precision weights : options.weights_on_disk()) weights_size += element_size(weights);
   meter.take(MemoryUse::kOptimizer, elements_in_windows(offload, models::Trained::kYes, offload.buffers) *
                                         (state_bytes(options) + weights_size));
   meter.take(MemoryUse::kMasterWeights,

@@ -196,13 +196,13 @@ void check_frozen(const std::vector<std::string>& saved, const std::vector<std::
           source, difference(saved, now), difference(now, saved));
 }
 
-Json read_state_file(const models::Model& model, const Json& fingerprint, const fs::path& folder) {
+RunState read_state_file(const models::Model& model, const Json& fingerprint, const fs::path& folder) {
   const std::string source = (folder / kStateFile).string();
-  Json document = read_json(folder / kStateFile, kMaxIndexBytes);
+  const Json document = read_json(folder / kStateFile, kMaxIndexBytes);
   check_fingerprint(get_required<Json>(document, "fingerprint", source), fingerprint, source);
   check_frozen(get_or<std::vector<std::string>>(document, "frozen_parameters", {}, source), frozen_names(model),
                source);
-  return document;
+  return state_from(get_required<Json>(document, "state", source), source);
 }
 
 }  // namespace
@@ -228,11 +228,10 @@ void require_same_run(const models::Model& model, const Json& fingerprint, const
 
 RunState read_run(const models::Model& model, ShardedParameters& parameters, const Json& fingerprint,
                   const fs::path& folder) {
-  const Json document = read_state_file(model, fingerprint, folder);
+  RunState state = read_state_file(model, fingerprint, folder);
   read_model(model, parameters, folder);
   read_optimizer(model, parameters, folder);
-  const std::string source = (folder / kStateFile).string();
-  return state_from(get_required<Json>(document, "state", source), source);
+  return state;
 }
 
 }  // namespace strake::training

@@ -115,6 +115,10 @@ void ShardedParameters::add_unit(const Unit& unit, UnitPlacement placement) {
     GatherBuffers::strip(shard.whole);
     if (shard.keeps_parameters) shard.kept = at::zeros({shard.kept_count}, kept_type(shard));
   }
+  if (!shard.keeps_parameters && !device_.is_cpu()) {
+    shard.pages = at::empty({shard.kept_count}, parameter_type.device(at::kCPU));
+    GatherBuffers::strip(shard.pages);
+  }
   const at::TensorOptions with_states(shard.has_states_on_host ? at::Device(at::kCPU) : device_);
   const at::TensorOptions master_type = with_states.dtype(scalar_type(options_.master));
   if (!shard.is_frozen) {
@@ -138,27 +142,18 @@ at::TensorOptions ShardedParameters::kept_type(const UnitShard& unit) const {
   return type.device(at::kCPU).pinned_memory(!device_.is_cpu() && options_.sharding.offload.pins_parameters);
 }
 
-// Only what is nowhere else goes to disk: not parameters in memory that are their own master weights.
 void ShardedParameters::open_disk() {
-  const OffloadOptions& offload = options_.sharding.offload;
-  const at::ScalarType master_type = scalar_type(options_.master);
   std::vector<at::ScalarType> arrays;
-  if (options_.has_master_copies() || offload.parameters) master_on_disk_ = 0;
-  if (master_on_disk_) arrays.push_back(master_type);
-  if (options_.has_master_copies() && offload.parameters) {
-    rounded_on_disk_ = static_cast<int>(arrays.size());
-    arrays.push_back(scalar_type(options_.precision()));
-  }
+  for (const Precision weights : options_.weights_on_disk()) arrays.push_back(scalar_type(weights));
+  if (!arrays.empty()) master_on_disk_ = 0;
+  if (arrays.size() > 1) rounded_on_disk_ = 1;
   open_disk_of_frozen(arrays);
   states_on_disk_ = static_cast<int>(arrays.size());
   arrays.insert(arrays.end(), optimizer_.states().size(), state_type());
   std::vector<int64_t> counts;
   for (const UnitShard& unit : shards_) counts.push_back(unit.is_on_disk && !unit.is_frozen ? unit.count : 0);
-  disk_ = std::make_unique<OffloadedStates>(counts, std::move(arrays),
-                                            OffloadedStates::Options{.folder = offload.folder,
-                                                                     .window_elements = offload.window_elements,
-                                                                     .buffers = offload.buffers,
-                                                                     .file = offload.file});
+  const int buffers = options_.sharding.offload.buffers;
+  disk_ = std::make_unique<OffloadedStates>(counts, std::move(arrays), disk_options(buffers));
   for (size_t k = 0; k < optimizer_.states().size(); ++k) {
     if (optimizer_.states()[k].initial == 0) continue;
     for (size_t u = 0; u < shards_.size(); ++u) {
@@ -175,12 +170,14 @@ void ShardedParameters::open_disk_of_frozen(std::vector<at::ScalarType> arrays) 
   if (!any || arrays.empty()) return;
   std::vector<int64_t> counts;
   for (const UnitShard& unit : shards_) counts.push_back(unit.is_on_disk && unit.is_frozen ? unit.count : 0);
+  frozen_disk_ =
+      std::make_unique<OffloadedStates>(counts, std::move(arrays), disk_options(OffloadOptions::kBuffersOfFrozen));
+}
+
+OffloadedStates::Options ShardedParameters::disk_options(int buffers) const {
   const OffloadOptions& offload = options_.sharding.offload;
-  frozen_disk_ = std::make_unique<OffloadedStates>(counts, std::move(arrays),
-                                                   OffloadedStates::Options{.folder = offload.folder,
-                                                                            .window_elements = offload.window_elements,
-                                                                            .buffers = OffloadOptions::kBuffersOfFrozen,
-                                                                            .file = offload.file});
+  return {
+      .folder = offload.folder, .window_elements = offload.window_elements, .buffers = buffers, .file = offload.file};
 }
 
 at::Tensor ShardedParameters::state(size_t u, size_t k) {
@@ -282,13 +279,11 @@ void ShardedParameters::with_pages(size_t u, DiskTransfer transfer, const Use& u
   UnitShard& unit = shards_[u];
   const at::Tensor kept = window(unit.whole, unit.kept_begin, unit.kept_count);
   if (kept.is_cpu() || unit.kept_count == 0) return use(kept);
-  const at::Tensor pages = at::empty({unit.kept_count}, kept.options().device(at::kCPU));
-  GatherBuffers::strip(pages);
-  pages_.attach(pages);
-  if (transfer == DiskTransfer::kWrite) pages.copy_(kept);
-  use(pages);
-  if (transfer == DiskTransfer::kRead) kept.copy_(pages);
-  pages_.detach(pages);
+  pages_.attach(unit.pages);
+  if (transfer == DiskTransfer::kWrite) unit.pages.copy_(kept);
+  use(unit.pages);
+  if (transfer == DiskTransfer::kRead) kept.copy_(unit.pages);
+  pages_.detach(unit.pages);
 }
 
 // From disk into what the rank keeps.

@@ -31,6 +31,7 @@ struct UnitShard : UnitPlacement {
 
   at::Tensor whole;  // [numel], compute dtype; without memory unless kept or gathered
   at::Tensor kept;   // what stays between passes, a window of `whole` if that is kept
+  at::Tensor pages;  // on GPUs, for what is on disk between passes: host memory on its way, while it is copied
   // TrainingOptions::master, own part; a window of `kept` if and only if that has the same type. Of a frozen unit: the
   // values that were loaded, so that they are written to checkpoints as they were.
   at::Tensor master;
@@ -106,6 +107,7 @@ class ShardedParameters {
   void add_unit(const Unit& unit, UnitPlacement placement);
   void open_disk();
   void open_disk_of_frozen(std::vector<at::ScalarType> arrays);
+  OffloadedStates::Options disk_options(int buffers) const;
   OffloadedStates& disk_of(const UnitShard& unit) { return unit.is_frozen ? *frozen_disk_ : *disk_; }
   void assign_unit(size_t u, const at::Tensor& whole_fp32);
   at::Tensor whole_weights_of_unit(size_t u);

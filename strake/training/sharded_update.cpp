@@ -62,7 +62,7 @@ void ShardedParameters::update(const Update& update) {
   const kernels::UpdateStep step{.learning_rate = update.learning_rate,
                                  .number = update.step,
                                  .gradient_scale = static_cast<float>(update.gradient_scale)};
-  if (stage_.reduced == Reduced::kToAllRanks) {
+  if (stage_.reduced() == Reduced::kToAllRanks) {
     for (UnitShard& unit : shards_) {
       if (!unit.is_frozen) comm_.all_gather(unit.gradient, unit.layout);
     }
@@ -91,7 +91,7 @@ void ShardedParameters::update(const Update& update) {
 void ShardedParameters::for_each_disk_window(WindowUse how, const UseWindow& use) {
   if (!disk_) return;
   disk_->update_all([&](const OffloadedStates::Window& window, std::span<void* const> arrays) {
-    use_on_host(disk_window(window, arrays), how, [&](const UpdatedWindow& host) { use(host, window.block); });
+    use_on_host(disk_window(window, arrays), how, [&](const UpdatedWindow& host) { use(host, window.unit); });
   });
 }
 
@@ -140,7 +140,7 @@ void ShardedParameters::for_each_host_window(const UnitShard& unit, const Use& u
 // What the rank updates of a unit that is on disk: windows begin where LAMB's partial sums begin.
 UpdatedWindow ShardedParameters::disk_window(const OffloadedStates::Window& place,
                                              std::span<void* const> arrays) const {
-  const UnitShard& unit = shards_[place.block];
+  const UnitShard& unit = shards_[place.unit];
   const auto array = [&](int k, at::ScalarType type) {
     return at::from_blob(arrays[static_cast<size_t>(k)], {place.count}, type);
   };
@@ -190,7 +190,7 @@ std::vector<std::vector<double>> ShardedParameters::trust_ratios(const kernels::
     if (!shards_[u].is_frozen) for_each_window(u, WindowUse::kPrepare, prepare);
   }
   if (!device_.is_cpu()) all.add_(on_device.cpu());
-  if (stage_.optimizer != Kept::kWhole) comm_.all_reduce(all);  // ranks that update everything have all of them
+  if (stage_.updating != Kept::kWhole) comm_.all_reduce(all);  // ranks that update everything have all of them
   std::vector<std::vector<double>> ratios;
   for (size_t u = 0; u < shards_.size(); ++u) {
     ratios.push_back(optimizer_.trust_ratios(shards_[u].tensors, sums_of(u, all)));

@@ -9,7 +9,7 @@
 
 namespace strake::training {
 
-// How much of a block's state one rank keeps.
+// How much of a unit's state one rank keeps.
 enum class Kept {
   kWhole,       // all of it
   kGroupShard,  // its piece within a group of ranks; every group has a copy
@@ -19,31 +19,30 @@ enum class Kept {
 enum class Gathered { kNever, kAfterUpdate, kForEachPass };  // when ranks complete their parameters
 enum class Reduced { kToAllRanks, kToShards };               // where the gradient of a step ends up
 
-// ZeRO (Rajbhandari et al., SC 2020) and FSDP's strategies: what a rank keeps of parameters, gradients and optimizer
-// state, when the parameters are gathered and where gradients are reduced to. The loop over blocks is the same for all.
+// ZeRO (Rajbhandari et al., SC 2020) and FSDP's strategies: what a rank keeps of the parameters, and of what updates
+// them; when parameters are gathered and where gradients are reduced to follows. The loop over units is the same for
+// all.
 struct ShardingStage {
   const char* name;
   Kept parameters;
-  Kept gradients;
-  Kept optimizer;
-  Gathered gathered;
-  Reduced reduced;
+  Kept updating;  // gradients, master weights and the optimizer's state
+
+  constexpr Gathered gathered() const {
+    if (parameters != Kept::kWhole) return Gathered::kForEachPass;
+    return updating == Kept::kWhole ? Gathered::kNever : Gathered::kAfterUpdate;
+  }
+  constexpr Reduced reduced() const { return updating == Kept::kWhole ? Reduced::kToAllRanks : Reduced::kToShards; }
 };
 
-// A block's gradient is reduced as soon as its backward pass ends, so the whole gradient of a model never exists unless
+// A unit's gradient is reduced as soon as its backward pass ends, so the whole gradient of a model never exists unless
 // a rank is to keep it: stage 1 costs no more than stage 2. Hybrid sharding spreads gradients and optimizer state over
 // all ranks, parameters over the ranks of a group (a node).
-inline constexpr ShardingStage kZero0{"zero-0",     Kept::kWhole,     Kept::kWhole,
-                                      Kept::kWhole, Gathered::kNever, Reduced::kToAllRanks};
-inline constexpr ShardingStage kZero1{"zero-1",          Kept::kWhole,           Kept::kWorldShard,
-                                      Kept::kWorldShard, Gathered::kAfterUpdate, Reduced::kToShards};
-inline constexpr ShardingStage kZero2{"zero-2",          Kept::kWhole,           Kept::kWorldShard,
-                                      Kept::kWorldShard, Gathered::kAfterUpdate, Reduced::kToShards};
-inline constexpr ShardingStage kZero3{"zero-3",          Kept::kWorldShard,      Kept::kWorldShard,
-                                      Kept::kWorldShard, Gathered::kForEachPass, Reduced::kToShards};
+inline constexpr ShardingStage kZero0{"zero-0", Kept::kWhole, Kept::kWhole};
+inline constexpr ShardingStage kZero1{"zero-1", Kept::kWhole, Kept::kWorldShard};
+inline constexpr ShardingStage kZero2{"zero-2", Kept::kWhole, Kept::kWorldShard};
+inline constexpr ShardingStage kZero3{"zero-3", Kept::kWorldShard, Kept::kWorldShard};
 inline constexpr std::array<ShardingStage, 4> kZeroStages{kZero0, kZero1, kZero2, kZero3};
-inline constexpr ShardingStage kHybrid{"hybrid",          Kept::kGroupShard,      Kept::kWorldShard,
-                                       Kept::kWorldShard, Gathered::kForEachPass, Reduced::kToShards};
+inline constexpr ShardingStage kHybrid{"hybrid", Kept::kGroupShard, Kept::kWorldShard};
 
 // What is kept on disk ("nvme") instead of in memory.
 struct OffloadOptions {

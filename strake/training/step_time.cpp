@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "strake/optim/optimizer.h"
+#include "strake/training/planned_parameters.h"
 #include "strake/training/training_flops.h"
 #include "strake/training/units.h"
 
@@ -145,16 +146,19 @@ class PlannedStep {
   // The whole gradient where stage 0 wants it, the optimizer's pass, and new parameters for the other ranks: one after
   // the other, but that windows of the pass are read ahead and written behind.
   void update() {
+    const optim::Optimizer optimizer(options_.optimizer_settings());
+    const int64_t of_pass = bytes_of_pass(optimizer);
+    const int64_t on_disk = bytes_on_disk(optimizer);
     for (size_t u = 0; u < placements_.size(); ++u) {
       const UnitPlacement& unit = placements_[u];
       if (unit.is_frozen) continue;
       const int64_t numel = units_[u].layout.numel();
-      if (options_.sharding.stage.reduced == Reduced::kToAllRanks) {
+      if (options_.sharding.stage.reduced() == Reduced::kToAllRanks) {
         send(leaves(numel * training::element_size(options_.accumulation), num_ranks_), speed_.sent_bytes);
       }
-      const double pass = static_cast<double>(unit.count * bytes_of_pass()) / speed_.memory_bytes;
+      const double pass = static_cast<double>(unit.count * of_pass) / speed_.memory_bytes;
       time_.optimizer += pass;
-      if (unit.is_on_disk) time_.hidden += std::min(pass, use_disk(unit.count * bytes_on_disk(unit)));
+      if (unit.is_on_disk) time_.hidden += std::min(pass, use_disk(unit.count * on_disk));
       complete(unit, numel);
     }
   }
@@ -171,25 +175,16 @@ class PlannedStep {
 
   // Of an element: all that is read and written, the norm's look at the gradient included. LAMB goes through everything
   // once more.
-  int64_t bytes_of_pass() const {
-    const optim::Optimizer optimizer(options_.optimizer_settings());
-    const int64_t read = training::element_size(options_.accumulation) + state_bytes(optimizer);
-    const int64_t written = state_bytes(optimizer) + (options_.has_master_copies() ? element_size() : 0);
+  int64_t bytes_of_pass(const optim::Optimizer& optimizer) const {
+    const int64_t updated = training::element_size(options_.master) + state_bytes(options_);
+    const int64_t read = training::element_size(options_.accumulation) + updated;
+    const int64_t written = updated + (options_.has_master_copies() ? element_size() : 0);
     const int64_t of_norm = training::element_size(options_.accumulation);
     return read + written + of_norm + (optimizer.needs_trust_ratios() ? read : 0);
   }
-  // Master weights and the optimizer's state.
-  int64_t state_bytes(const optim::Optimizer& optimizer) const {
-    return training::element_size(options_.master) +
-           static_cast<int64_t>(optimizer.states().size()) * training::element_size(options_.state_precision());
-  }
-  int64_t bytes_on_disk(const UnitPlacement& unit) const {
-    const optim::Optimizer optimizer(options_.optimizer_settings());
-    const bool has_copies = options_.has_master_copies();
-    int64_t bytes =
-        static_cast<int64_t>(optimizer.states().size()) * training::element_size(options_.state_precision());
-    if (has_copies || !unit.keeps_parameters) bytes += training::element_size(options_.master);
-    if (has_copies && !unit.keeps_parameters) bytes += element_size();
+  int64_t bytes_on_disk(const optim::Optimizer& optimizer) const {
+    int64_t bytes = state_bytes(options_);
+    for (const Precision weights : options_.weights_on_disk()) bytes += training::element_size(weights);
     return bytes * (optimizer.needs_trust_ratios() ? 4 : 2);
   }
 

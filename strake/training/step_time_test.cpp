@@ -207,9 +207,9 @@ TEST(StepTime, CountsArithmeticAndCommunicationOnce) {
   for (const auto& model : {bert(), gpt2()}) {
     for (const ShardingStage& stage : {kZero0, kZero2, kZero3}) {
       TrainingOptions options = options_of(stage, 3);
-      const double tokens = 3 * kBatch.tokens;
-      const monitor::PackedWork work{
-          .tokens = tokens, .sequences = 3 * kBatch.sequences, .squared_lengths = tokens * kLength};
+      const models::BatchShape work{.tokens = 3 * kBatch.tokens,
+                                    .sequences = 3 * kBatch.sequences,
+                                    .squared_lengths = 3 * kBatch.squared_lengths};
       EXPECT_EQ(time_of(*model, options, kUnits).arithmetic, TrainingFlops(*model)(work));
       EXPECT_EQ(time_of(*model, options, kUnits).communication, bytes_of(*model, options)) << stage.name;
       options.gradient_checkpointing = true;

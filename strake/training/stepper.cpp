@@ -9,8 +9,8 @@
 #include "strake/core/error.h"
 #include "strake/core/memory.h"
 #include "strake/data/collate.h"
+#include "strake/training/batch_shape.h"
 #include "strake/training/plain_nan.h"
-#include "strake/training/sequence_targets.h"
 #include "strake/training/tape.h"
 
 namespace strake::training {
@@ -29,17 +29,7 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
   part_began_ = start;
   const auto num_micro_batches = static_cast<int64_t>(global.micro_batches.size());
   const PhiloxKey key = philox_key(options_.seed, static_cast<uint64_t>(plan.number));
-  int64_t num_targets = 0;
-  int64_t num_tokens = 0;
-  double squared_lengths = 0;
-  for (const data::MicroBatch& batch : global.micro_batches) {
-    for (const int64_t index : batch) {
-      const int64_t length = dataset.length(index);
-      num_targets += targets_of_sequence(model_, dataset, index);
-      num_tokens += length;
-      squared_lengths += static_cast<double>(length) * static_cast<double>(length);
-    }
-  }
+  const models::BatchShape shape = shape_of(model_, dataset, global);
   // No more than the epoch still has: --gradient_accumulation_steps may be any number.
   std::vector<at::Tensor> losses(static_cast<size_t>((num_micro_batches + comm_.size() - 1) / comm_.size()));
   for (int64_t k = 0; k * comm_.size() < num_micro_batches; ++k) {
@@ -51,18 +41,13 @@ StepReport Stepper::run(const data::TokenDataset& dataset, const data::GlobalSte
       batch = tensors::to_device(model_.prepared(data::collate(dataset, share), key), parameters_.device());
     }
     // A last block that takes its gradient at once knows the divisor only, so the scale is part of it.
-    losses[k] = forward_backward(batch, key, static_cast<double>(num_targets) / plan.loss_scale);
+    losses[k] = forward_backward(batch, key, static_cast<double>(shape.targets) / plan.loss_scale);
   }
   reducer_.finish();
   end_part(&StepParts::reduction);
 
-  StepReport report{.step = plan.number,
-                    .loss_scale = plan.loss_scale,
-                    .learning_rate = plan.learning_rate,
-                    .sequences = global.num_sequences(),
-                    .tokens = num_tokens,
-                    .squared_lengths = squared_lengths,
-                    .targets = num_targets};
+  StepReport report{
+      .step = plan.number, .loss_scale = plan.loss_scale, .learning_rate = plan.learning_rate, .batch = shape};
   // GPUs are waited for here, when they have been given all the work.
   report.gradient_norm = plain_nan(parameters_.gradient_norm() / plan.loss_scale);
   gather_losses(losses, report);

@@ -41,10 +41,7 @@ struct StepReport {
   double loss_scale = 1;
   bool skipped = false;  // fp16: the gradient overflowed, and nothing was updated
   double learning_rate = 0;
-  int64_t sequences = 0;       // of all ranks
-  int64_t tokens = 0;          // of all ranks
-  double squared_lengths = 0;  // of all ranks: PackedWork::squared_lengths
-  int64_t targets = 0;         // of all ranks: what the loss is the mean of
+  models::BatchShape batch;  // all micro-batches of all ranks; the loss is the mean of its targets
   double seconds = 0;
   bool ends_run = false;                          // some rank was asked to end
   bool is_saving = false;                         // some rank still writes its part of a checkpoint

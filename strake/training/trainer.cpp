@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <string_view>
 
 #include "strake/checkpoint/checkpoint_folder.h"
@@ -9,6 +10,7 @@
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/core/memory.h"
+#include "strake/tensors/foreign_error.h"
 #include "strake/training/step_settings.h"
 
 namespace strake::training {
@@ -44,11 +46,12 @@ int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& tr
 
 bool saves_before_the_end(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
   const RunLength length = run_length(options, data::BatchPlan(train.offsets(), batch_options(options)), num_ranks);
-  switch (parse_interval(options.save_strategy, "save_strategy")) {
+  const Recurrence saving = options.step_intervals(length.total_steps).saving;
+  switch (saving.interval) {
     case Interval::kNo:
       return false;
     case Interval::kSteps:
-      return options.step_intervals(length.total_steps).saving < length.total_steps;
+      return saving.steps < length.total_steps;
     case Interval::kEpoch:
       return length.steps_per_epoch < length.total_steps;
   }
@@ -88,10 +91,10 @@ void Trainer::plan_length() {
                                   ? (total_steps_ + length.steps_per_epoch - 1) / length.steps_per_epoch
                                   : static_cast<int64_t>(std::ceil(options_.num_train_epochs));
   history_.train_batch_size = options_.per_device_train_batch_size;
-  const StepIntervals intervals = options_.step_intervals(total_steps_);
-  history_.logging_steps = intervals.logging;
-  history_.save_steps = intervals.saving;
-  history_.eval_steps = intervals.evaluation;
+  intervals_ = options_.step_intervals(total_steps_);
+  history_.logging_steps = intervals_.logging.steps;
+  history_.save_steps = intervals_.saving.steps;
+  history_.eval_steps = intervals_.evaluation.steps;
 }
 
 TrainReport Trainer::run() {
@@ -100,8 +103,8 @@ TrainReport Trainer::run() {
   try {
     if (options_.eval_on_start && evaluates() && state_.step == 0) evaluate_now();
     while (state_.step < total_steps_ && !stop_ && !report_.is_interrupted) take_step();
-  } catch (const Error& error) {
-    keep_saved(error);
+  } catch (...) {
+    keep_saved(tensors::as_error(std::current_exception()).kind());
     throw;
   }
   finish_save();
@@ -113,14 +116,14 @@ TrainReport Trainer::run() {
   return report_;
 }
 
-void Trainer::keep_saved(const Error& error) {
+void Trainer::keep_saved(ErrorKind end) {
   // Of other errors not all ranks know yet, and a save is finished by all of them together.
-  const bool all_know = comm_.size() == 1 || error.kind() == ErrorKind::kNumeric;
+  const bool all_know = comm_.size() == 1 || end == ErrorKind::kNumeric;
   if (!all_know) return;
   try {
     finish_save();
-  } catch (const Error& second) {
-    if (std::string_view(second.what()) != error.what()) log::warning("{}", second.what());
+  } catch (...) {
+    log::warning("{}", tensors::as_error(std::current_exception()).what());
   }
 }
 
@@ -138,10 +141,7 @@ void Trainer::take_step() {
   const bool epoch_ended = global.next.epoch != state_.cursor.epoch;
   state_.step = step.step;
   state_.cursor = global.next;
-  state_.flops += inputs_.training_flops({.tokens = static_cast<double>(step.tokens),
-                                          .sequences = static_cast<double>(step.sequences),
-                                          .squared_lengths = step.squared_lengths,
-                                          .targets = static_cast<double>(step.targets)});
+  state_.flops += inputs_.training_flops(step.batch);
   if (scaler_) update_loss_scale(step);
   const bool is_saved = after_step(step, epoch_ended);
   if (!step.ends_run || state_.step == total_steps_ || stop_) return;
@@ -167,47 +167,44 @@ bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
   state_.loss_since_log += loss;
   state_.steps_since_log += 1;
   state_.loss_sum += loss;
-  sequences_done_ += step.sequences;
-  tokens_done_ += step.tokens;
-  history_.num_input_tokens_seen += step.tokens;
+  sequences_done_ += step.batch.sequences;
+  tokens_done_ += step.batch.tokens;
+  history_.num_input_tokens_seen += step.batch.tokens;
   if (inputs_.listener != nullptr) inputs_.listener->on_step(step, epoch_now(), total_steps_);
   const bool first = options_.logging_first_step && state_.step == 1;
-  if (first ||
-      due(parse_interval(options_.logging_strategy, "logging_strategy"), history_.logging_steps, epoch_ended)) {
-    log_training(step);
-  }
-  const Interval saving = parse_interval(options_.save_strategy, "save_strategy");
+  if (first || is_due(intervals_.logging, epoch_ended)) log_training(step);
   const bool is_last = state_.step == total_steps_;
   const bool evaluated = evaluation_is_due(epoch_ended);
-  const bool is_due = due(saving, history_.save_steps, epoch_ended);
+  const bool saving_is_due = is_due(intervals_.saving, epoch_ended);
+  const bool saves_last = intervals_.saving.interval != Interval::kNo;
   if (evaluated) evaluate_now();
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
-  if (evaluated) track_best(is_due || (is_last && saving != Interval::kNo));
-  const bool saves = is_due || ((is_last || stop_) && saving != Interval::kNo);
+  if (evaluated) track_best(saving_is_due || (is_last && saves_last));
+  const bool saves = saving_is_due || ((is_last || stop_) && saves_last);
   const bool goes_on = !is_last && !stop_ && !step.ends_run;
   if (saves) save(options_.async_save && goes_on ? TensorFiles::Write::kLater : TensorFiles::Write::kNow);
   return saves;
 }
 
-bool Trainer::due(Interval interval, int64_t every, bool epoch_ended) const {
-  switch (interval) {
+bool Trainer::is_due(const Recurrence& what, bool epoch_ended) const {
+  switch (what.interval) {
     case Interval::kNo:
       return false;
     case Interval::kSteps:
-      return state_.step % every == 0;
+      return state_.step % what.steps == 0;
     case Interval::kEpoch:
       return epoch_ended || state_.step == total_steps_;
   }
   return false;
 }
 
-bool Trainer::evaluates() const { return parse_interval(options_.eval_strategy, "eval_strategy") != Interval::kNo; }
+bool Trainer::evaluates() const { return intervals_.evaluation.interval != Interval::kNo; }
 
 bool Trainer::evaluation_is_due(bool epoch_ended) const {
-  const Interval interval = parse_interval(options_.eval_strategy, "eval_strategy");
-  if (interval != Interval::kNo && state_.step == total_steps_) return true;
-  const double passed = interval == Interval::kEpoch ? epoch_now() : static_cast<double>(state_.step);
-  return passed >= options_.eval_delay && due(interval, history_.eval_steps, epoch_ended);
+  if (evaluates() && state_.step == total_steps_) return true;
+  const bool by_epoch = intervals_.evaluation.interval == Interval::kEpoch;
+  const double passed = by_epoch ? epoch_now() : static_cast<double>(state_.step);
+  return passed >= options_.eval_delay && is_due(intervals_.evaluation, epoch_ended);
 }
 
 RunProgress Trainer::progress() const {
@@ -227,8 +224,8 @@ void Trainer::log_training(const StepReport& step) {
              {"grad_norm", step.gradient_norm},
              {"learning_rate", step.learning_rate},
              {"step_seconds", step.seconds},
-             {"sequences", step.sequences},
-             {"tokens", step.tokens}};
+             {"sequences", step.batch.sequences},
+             {"tokens", step.batch.tokens}};
   if (step.skipped) entry.erase("grad_norm");  // JSON has no infinity
   if (step.parts) {
     entry["forward_seconds"] = step.parts->forward;

@@ -10,7 +10,6 @@
 #include "strake/data/batch_plan.h"
 #include "strake/data/token_dataset.h"
 #include "strake/models/model.h"
-#include "strake/monitor/packed_work.h"
 #include "strake/monitor/trainer_state.h"
 #include "strake/optim/learning_rate.h"
 #include "strake/training/best_model.h"
@@ -42,9 +41,9 @@ data::BatchOptions batch_options(const TrainingOptions& options);
 struct TrainerInputs {
   const models::Model& model;
   const data::TokenDataset& train;
-  std::function<Evaluation()> evaluate;                                   // collective; empty: there is no evaluation
-  std::optional<uint32_t> evaluation_data = std::nullopt;                 // its fingerprint
-  std::function<double(const monitor::PackedWork&)> training_flops = {};  // of a step's batches
+  std::function<Evaluation()> evaluate;                                  // collective; empty: there is no evaluation
+  std::optional<uint32_t> evaluation_data = std::nullopt;                // its fingerprint
+  std::function<double(const models::BatchShape&)> training_flops = {};  // of a step
   std::filesystem::path output_dir;
   std::optional<std::filesystem::path> resume_from;  // a verified checkpoint folder
   Json fingerprint;                                  // what must not change between start and resume
@@ -78,7 +77,7 @@ struct RunLength {
   int64_t total_steps = 0;
 };
 
-// Optimizer steps of a whole run. Error (kUsage) if the data is too little for one.
+// Optimizer steps of a whole run; of the data at least one, or data::BatchPlan has refused it.
 RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan, int64_t num_ranks);
 int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
 // Whether there are checkpoints on its way that are due.
@@ -102,8 +101,8 @@ class Trainer {
   void plan_length();
   // A step and what is due after it.
   void take_step();
-  // Where the run breaks off with an error: finishes what is being saved, if it can.
-  void keep_saved(const Error& error);
+  // Where the run breaks off with an error of this kind: finishes what is being saved, if it can.
+  void keep_saved(ErrorKind end);
   // fp16: counts a skipped step and sets the scale of the next.
   void update_loss_scale(const StepReport& report);
   // Returns whether the step's checkpoint was saved.
@@ -127,7 +126,7 @@ class Trainer {
   double epoch_now() const;
   bool evaluates() const;
   bool evaluation_is_due(bool epoch_ended) const;
-  bool due(Interval interval, int64_t every, bool epoch_ended) const;
+  bool is_due(const Recurrence& what, bool epoch_ended) const;
 
   TrainerInputs inputs_;
   ShardedParameters& parameters_;
@@ -138,9 +137,10 @@ class Trainer {
   RunState state_;
   BestModel best_;
   std::filesystem::path best_folder_;  // checkpoint of the best model kept
-  std::optional<PendingSave> pending_save_;
+  std::unique_ptr<PendingSave> pending_save_;
   monitor::TrainerState history_;
   int64_t total_steps_ = 0;
+  StepIntervals intervals_;  // of that many
   std::optional<optim::LearningRateSchedule> schedule_;
   std::optional<optim::LossScaler> scaler_;  // fp16
   TrainReport report_;

@@ -64,7 +64,8 @@ void Trainer::save(TensorFiles::Write when) {
     if (writer && comm_.size() > 1) writer->leave();
     throw;
   }
-  pending_save_.emplace(std::move(files), std::move(writer), keeps_best ? std::optional(best_folder_) : std::nullopt);
+  pending_save_ = std::make_unique<PendingSave>(std::move(files), std::move(writer),
+                                                keeps_best ? std::optional(best_folder_) : std::nullopt);
   if (when == TensorFiles::Write::kNow) return finish_save();
   if (comm_.rank() == 0) {
     log::info("{} is copied in {:.2f} s and written while training goes on", checkpoint::folder_name(state_.step),
@@ -73,23 +74,23 @@ void Trainer::save(TensorFiles::Write when) {
 }
 
 void Trainer::finish_save() {
-  if (!pending_save_) return;
-  checkpoint::CheckpointWriter* const writer = pending_save_->writer();
+  const auto save = std::exchange(pending_save_, nullptr);  // finished once, also where that fails
+  if (!save) return;
+  checkpoint::CheckpointWriter* const writer = save->writer();
   try {
-    const FileSums sums = sums_of_all(pending_save_->finish(), comm_);  // all parts are there
+    const FileSums sums = sums_of_all(save->finish(), comm_);  // all parts are there
     if (writer != nullptr) {
       checkpoint::remove_later_checkpoints(inputs_.output_dir, writer->step());
       const fs::path saved = writer->commit(sums);
       log::info("saved {}", saved.string());
       if (options_.save_total_limit > 0) {
-        checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit, pending_save_->best());
+        checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit, save->best());
       }
     }
   } catch (...) {
     if (writer != nullptr && comm_.size() > 1) writer->leave();
     throw;
   }
-  pending_save_.reset();
   comm_.barrier();
 }
 

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "strake/models/model.h"
-#include "strake/monitor/packed_work.h"
 
 namespace strake::training {
 
@@ -30,9 +29,9 @@ class TrainingFlops {
  public:
   // Goes through the model once; what is trained must not change afterwards.
   explicit TrainingFlops(const models::Model& model, Recomputation recomputation = Recomputation::kNotCounted);
-  double operator()(const monitor::PackedWork& work) const {
-    return per_token_ * work.tokens + per_sequence_ * work.sequences + per_pair_ * work.squared_lengths +
-           per_target_ * work.targets;
+  double operator()(const models::BatchShape& batch) const {
+    return per_token_ * static_cast<double>(batch.tokens) + per_sequence_ * static_cast<double>(batch.sequences) +
+           per_pair_ * batch.squared_lengths + per_target_ * static_cast<double>(batch.targets);
   }
 
  private:

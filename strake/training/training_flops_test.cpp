@@ -20,7 +20,7 @@ constexpr double kLabels = 2;
 constexpr double kVocabulary = 50;
 
 // Sequences of 5, 1 and 7 tokens.
-constexpr monitor::PackedWork kWork{.tokens = 13, .sequences = 3, .squared_lengths = 25 + 1 + 49};
+constexpr models::BatchShape kWork{.tokens = 13, .sequences = 3, .squared_lengths = 25 + 1 + 49};
 
 double product(double rows, double inner, double columns) { return 2 * rows * inner * columns; }
 
@@ -86,7 +86,7 @@ TEST(TrainingFlops, OfADecoderCountWhatEachPositionSees) {
 
 TEST(TrainingFlops, OfAMaskedLanguageModelCountItsMaskedTokens) {
   const models::MaskedLanguageModel model(encoder(), {});
-  monitor::PackedWork work = kWork;
+  models::BatchShape work = kWork;
   work.targets = 2;
   const double last = 3 * kProjection + kAttention + product(2, kHidden, kHidden) + 2 * product(2, kHidden, kInner);
   const double head = product(2, kHidden, kHidden) + product(2, kHidden, kVocabulary);

@@ -113,9 +113,10 @@ TEST_P(GpuStepTime, IsPrinted) {
   }
   std::ranges::nth_element(seconds, seconds.begin() + kSteps / 2);
   const double median = seconds[kSteps / 2];
-  const double length = static_cast<double>(GetParam().length);
-  const double flops =
-      TrainingFlops(*model)({.tokens = kTokens, .sequences = kTokens / length, .squared_lengths = kTokens * length});
+  const int64_t length = GetParam().length;
+  const double flops = TrainingFlops(*model)({.tokens = kTokens,
+                                              .sequences = kTokens / length,
+                                              .squared_lengths = static_cast<double>(kTokens * length)});
   fmt::print("{}: {:.1f} ms a step, {:.0f} tokens/s, {:.1f} TFLOP/s in products, peak {:.1f} GiB\n", GetParam().name,
              1e3 * median, kTokens / median, flops / median / kTera,
              static_cast<double>(tensors::peak_gpu_bytes()) / kGibibyte);

@@ -119,6 +119,19 @@ def test_a_run_that_is_asked_to_end_finishes_what_is_being_written(inputs, whole
 
 
 @needs_slow_disk
+def test_a_run_without_memory_finishes_what_is_being_written(inputs, tmp_path, monkeypatch):
+    sign = tmp_path / "no_memory"
+    monkeypatch.setenv("STRAKE_TEST_NO_MEMORY", str(sign))
+    job = start_on_slow_disk(1, "threads", 1, inputs, tmp_path / "run")
+    job.wait_for(lambda folder: is_writing(folder, 8))
+    sign.touch()
+    code, log = job.end()
+    assert code not in (0, INTERRUPTED) and "memory" in log, log
+    assert (job.folder / "checkpoint-8" / "manifest.json").exists()
+    assert not list(job.folder.glob(".checkpoint-*"))
+
+
+@needs_slow_disk
 def test_a_rank_that_dies_ends_the_others_although_the_disk_hangs(inputs, tmp_path):
     job = start_on_slow_disk(60, "processes", 2, inputs, tmp_path / "run")
     job.wait_for(lambda folder: is_writing(folder, 4))
