@@ -38,7 +38,10 @@ std::optional<int64_t> parse_step(const std::string& name) {
 std::vector<CheckpointFolder> list_by_name(const fs::path& output_dir) {
   std::vector<CheckpointFolder> found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(output_dir, error)) {
+  const fs::directory_iterator entries(output_dir, error);
+  const bool is_no_folder = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  require(!error || is_no_folder, ErrorKind::kIo, "cannot list {}: {}", output_dir.string(), error.message());
+  for (const auto& entry : entries) {
     std::error_code unknown;
     const auto step = parse_step(entry.path().filename().string());
     if (step && entry.is_directory(unknown)) found.push_back({entry.path(), *step});
@@ -59,11 +62,12 @@ fs::path set_aside(const fs::path& folder) {
   return {};
 }
 
-void remove_checkpoint(const fs::path& folder) {
-  const fs::path doomed = set_aside(folder);
-  std::error_code error;
-  if (!doomed.empty()) fs::remove_all(doomed, error);
-  if (error) log::warning("cannot remove {}: {}", doomed.string(), error.message());
+void remove_set_aside(const std::vector<fs::path>& folders) {
+  for (const fs::path& folder : folders) {
+    std::error_code error;
+    if (!folder.empty()) fs::remove_all(folder, error);
+    if (error) log::warning("cannot remove {}: {}", folder.string(), error.message());
+  }
 }
 
 // Which files of a checkpoint are compared with its manifest.
@@ -127,6 +131,22 @@ void as_damage(const Check& check) {
 
 }  // namespace
 
+namespace {
+
+// Complete ones of later steps than `step`, the latest first: what is left after a kill is of one course.
+std::vector<fs::path> set_aside_later(const fs::path& output_dir, int64_t step) {
+  std::vector<fs::path> doomed;
+  const std::vector<CheckpointFolder> folders = list_checkpoints(output_dir);
+  for (const CheckpointFolder& folder : folders | std::views::reverse) {
+    if (folder.step <= step) continue;
+    log::info("removing {}", folder.path.string());
+    doomed.push_back(set_aside(folder.path));
+  }
+  return doomed;
+}
+
+}  // namespace
+
 std::string folder_name(int64_t step) { return fmt::format("{}{}", kPrefix, step); }
 
 fs::path temporary_folder(const fs::path& output_dir, int64_t step) {
@@ -147,7 +167,7 @@ CheckpointWriter::~CheckpointWriter() {
   if (!committed_ && !is_left_) fs::remove_all(temporary_, error);
 }
 
-fs::path CheckpointWriter::commit(const std::map<std::string, FileSum>& sums) {
+fs::path CheckpointWriter::commit(const std::map<std::string, FileSum>& sums, int64_t last) {
   Json files = Json::object();
   for (const auto& entry : fs::directory_iterator(temporary_)) {
     const std::string name = entry.path().filename().string();
@@ -157,14 +177,14 @@ fs::path CheckpointWriter::commit(const std::map<std::string, FileSum>& sums) {
   }
   const Json manifest{{"format_version", kFormatVersion}, {"step", step_}, {"files", files}};
   write_file_atomically(temporary_ / kManifest, manifest.dump(2) + "\n");
-  // Of a run that this one replaces: deleting it takes long, and is done once the new one is there.
-  const fs::path replaced = is_there(final_) ? set_aside(final_) : fs::path();
+  std::vector<fs::path> replaced = set_aside_later(output_dir_, last);
+  if (is_there(final_)) replaced.push_back(set_aside(final_));  // no complete one
   std::error_code error;
   fs::rename(temporary_, final_, error);
   require(!error, ErrorKind::kIo, "cannot rename {} to {}: {}", temporary_.string(), final_.string(), error.message());
   committed_ = true;
   sync_directory(output_dir_);
-  if (!replaced.empty()) fs::remove_all(replaced, error);  // what cannot be deleted is a leftover of the next start
+  remove_set_aside(replaced);  // which takes long
   return final_;
 }
 
@@ -179,6 +199,15 @@ std::optional<fs::path> find_obstacle(const fs::path& output_dir) {
     if (is_in_the_way && parse_step(entry.path().filename().string())) return entry.path();
   }
   return std::nullopt;
+}
+
+bool is_in_a_checkpoint(const fs::path& output_dir, const fs::path& path) {
+  std::error_code error;
+  const fs::path target = fs::weakly_canonical(path, error);
+  return std::ranges::any_of(list_by_name(output_dir), [&](const CheckpointFolder& folder) {
+    const fs::path inside = target.lexically_relative(fs::weakly_canonical(folder.path, error));
+    return !inside.empty() && *inside.begin() != "..";
+  });
 }
 
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {
@@ -236,14 +265,7 @@ std::optional<CheckpointFolder> newest_sound_checkpoint(const fs::path& output_d
   return std::nullopt;
 }
 
-void remove_later_checkpoints(const fs::path& output_dir, int64_t step) {
-  const std::vector<CheckpointFolder> folders = list_checkpoints(output_dir);
-  for (const CheckpointFolder& folder : folders | std::views::reverse) {  // what is left after a kill is of one course
-    if (folder.step <= step) continue;
-    log::info("removing {}", folder.path.string());
-    remove_checkpoint(folder.path);
-  }
-}
+void remove_checkpoints(const fs::path& output_dir) { remove_set_aside(set_aside_later(output_dir, -1)); }
 
 void prune_checkpoints(const fs::path& output_dir, int64_t limit, const std::optional<fs::path>& best) {
   std::vector<CheckpointFolder> folders = list_checkpoints(output_dir);
@@ -254,7 +276,7 @@ void prune_checkpoints(const fs::path& output_dir, int64_t limit, const std::opt
     if (remaining <= limit) return;
     std::error_code error;
     if (folder.step == newest || (best && fs::equivalent(folder.path, *best, error))) continue;
-    remove_checkpoint(folder.path);
+    remove_set_aside({set_aside(folder.path)});
     --remaining;
   }
 }

@@ -26,8 +26,10 @@ class CheckpointWriter {
 
   const std::filesystem::path& path() const { return temporary_; }
   int64_t step() const { return step_; }
-  // `sums`: of files as they were written, by name; the others are read for the manifest. Returns the final folder.
-  std::filesystem::path commit(const std::map<std::string, FileSum>& sums = {});
+  // `sums`: of files as they were written, by name; the others are read for the manifest. Checkpoints of steps after
+  // `last`, the one that the run has saved before or gone on from, are of a course that this one replaces: they go.
+  // Returns the final folder.
+  std::filesystem::path commit(const std::map<std::string, FileSum>& sums, int64_t last);
   // Without commit(): keeps the folder for remove_leftovers().
   void leave() { is_left_ = true; }
 
@@ -54,6 +56,9 @@ bool has_checkpoints(const std::filesystem::path& output_dir);
 // them nothing but the link is replaced.
 std::optional<std::filesystem::path> find_obstacle(const std::filesystem::path& output_dir);
 
+// Whether `path`, with links followed, is a checkpoint of `output_dir` or in one.
+bool is_in_a_checkpoint(const std::filesystem::path& output_dir, const std::filesystem::path& path);
+
 struct CheckpointFolder {
   std::filesystem::path path;
   int64_t step = 0;
@@ -79,8 +84,8 @@ void refuse_deepspeed_checkpoint(const std::filesystem::path& folder);
 // The newest checkpoint that verifies; newer ones that do not are logged as warnings and left out.
 std::optional<CheckpointFolder> newest_sound_checkpoint(const std::filesystem::path& output_dir);
 
-// Deletes the checkpoints of later steps than `step`: a run that goes on from an earlier one takes another course.
-void remove_later_checkpoints(const std::filesystem::path& output_dir, int64_t step);
+// Deletes all complete ones.
+void remove_checkpoints(const std::filesystem::path& output_dir);
 
 // Deletes the oldest checkpoints until `limit` are left, never `best`, as Hugging Face's save_total_limit does.
 void prune_checkpoints(const std::filesystem::path& output_dir, int64_t limit,

@@ -26,7 +26,7 @@ class CheckpointFolderTest : public testing::Test {
     CheckpointWriter writer(folder_, step);
     write_file_atomically(writer.path() / "model.safetensors", "weights of step " + std::to_string(step));
     write_file_atomically(writer.path() / "config.json", "{}");
-    return writer.commit();
+    return writer.commit({}, step - 1);
   }
   std::vector<int64_t> steps() {
     std::vector<int64_t> result;
@@ -38,7 +38,7 @@ class CheckpointFolderTest : public testing::Test {
 };
 
 TEST_F(CheckpointFolderTest, CommittedCheckpointsVerifyAndAreListedByStep) {
-  for (const int64_t step : {100, 20, 3}) verify_checkpoint(save(step));
+  for (const int64_t step : {3, 20, 100}) verify_checkpoint(save(step));
   EXPECT_EQ(steps(), (std::vector<int64_t>{3, 20, 100}));
   EXPECT_EQ(newest_sound_checkpoint(folder_)->step, 100);
 }
@@ -97,7 +97,7 @@ TEST_F(CheckpointFolderTest, AModelIsComparedWithAManifestOfOursOnly) {
   CheckpointWriter writer(folder_, 1);
   write_file_atomically(writer.path() / "model.safetensors", "weights");
   write_file_atomically(writer.path() / "optimizer-00001-of-00001.safetensors", "states");
-  const fs::path folder = writer.commit();
+  const fs::path folder = writer.commit({}, 0);
   fs::remove(folder / "optimizer-00001-of-00001.safetensors");  // not needed for a model
   verify_model_files(folder);
   write_file_atomically(folder / "model.safetensors", "weighty");
@@ -145,11 +145,15 @@ TEST_F(CheckpointFolderTest, ACheckpointWhoseRemovalWasInterruptedIsALeftover) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
-TEST_F(CheckpointFolderTest, LaterCheckpointsAreRemoved) {
-  for (const int64_t step : {2, 4, 6}) save(step);
-  remove_later_checkpoints(folder_, 4);
-  EXPECT_EQ(steps(), (std::vector<int64_t>{2, 4}));
-  remove_later_checkpoints(folder_, -1);
+TEST_F(CheckpointFolderTest, AnotherCourseReplacesTheCheckpointsOfTheOneBefore) {
+  for (const int64_t step : {2, 4, 6, 8}) save(step);
+  {
+    CheckpointWriter writer(folder_, 6);  // of a run that went on from step 2
+    write_file_atomically(writer.path() / "model.safetensors", "other weights");
+    verify_checkpoint(writer.commit({}, 2));
+  }
+  EXPECT_EQ(steps(), (std::vector<int64_t>{2, 6}));
+  remove_checkpoints(folder_);
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 

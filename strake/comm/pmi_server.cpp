@@ -25,6 +25,7 @@
 #include "strake/comm/rank_lines.h"
 #include "strake/comm/rank_wait.h"
 #include "strake/core/error.h"
+#include "strake/core/parse_integer.h"
 
 namespace strake::comm {
 namespace {
@@ -138,8 +139,8 @@ class PmiServer::State {
   };
   struct Connection {
     int socket;
-    std::string pmi_rank;  // if it is MPI's
-    Fields watch;          // if it is a RankWatch's: what it said
+    std::optional<int> pmi_rank;  // if it is MPI's, which says it first
+    Fields watch;                 // if it is a RankWatch's: what it said
     bool is_rank = false;
     bool is_done = false;  // the rank's end is no failure any more
   };
@@ -256,28 +257,50 @@ class PmiServer::State {
       if (command == "leave" && field(connection.watch, "rank") == "0") is_rank_zero_done_ = true;
       return true;
     }
+    if (command == "initack") connection.pmi_rank = parse_integer<int>(field(fields, "pmiid"));
+    connection.is_rank = connection.pmi_rank && *connection.pmi_rank >= 0 && *connection.pmi_rank < num_ranks_;
+    if (!connection.is_rank) return false;
     {
       const std::lock_guard lock(mutex_);
       of_mpi_.insert(connection.socket);
     }
-    connection.is_rank = connection.is_rank || command == "initack" || command == "init" || command == "abort";
     connection.is_done = connection.is_done || command == "finalize";
-    if (command == "initack") connection.pmi_rank = field(fields, "pmiid");
     return command != "abort" && !is_stopped() && answer(connection.socket, command, fields);
   }
 
   bool add_watcher(Connection& connection, const Fields& fields) {
     const int rank = rank_of(fields);
-    if (rank < 0 || rank >= num_ranks_) return false;
+    const int size = parse_number(field(fields, "size"));
+    const bool is_of_this_job = size == num_ranks_ && rank >= 0 && rank < num_ranks_;
+    if (const auto mistake = mistake_of(fields, rank, size)) stop_all(*mistake);
     connection.watch = fields;
-    connection.is_rank = true;
+    connection.is_rank = is_of_this_job;
     const std::lock_guard lock(mutex_);
-    came_.insert(rank);
+    if (is_of_this_job) came_.insert(rank);
     if (first_) return send_line(connection.socket, stop_line(*first_));
+    if (!is_of_this_job) return false;
     watchers_[connection.socket] = connection.watch;
     if (static_cast<int>(came_.size()) < num_ranks_) return true;
     for (const auto& [socket, watch] : watchers_) send_line(socket, "cmd=go");
     return true;
+  }
+
+  // What whoever started the ranks did wrong, if it shows in one that comes.
+  std::optional<RankNews> mistake_of(const Fields& watch, int rank, int size) {
+    const auto news = [rank](std::string text) {
+      return RankNews{.rank = rank, .kind = ErrorKind::kUsage, .text = std::move(text)};
+    };
+    const std::lock_guard lock(mutex_);
+    if (size > 0 && size != num_ranks_) {
+      return news(fmt::format("rank {} was started as one of {} ranks (WORLD_SIZE), rank 0 as one of {}", rank, size,
+                              num_ranks_));
+    }
+    for (const auto& watcher : watchers_) {
+      if (rank_of(watcher.second) != rank) continue;
+      return news(fmt::format("two processes were started as rank {} (RANK): {} and {}", rank,
+                              process_of(watcher.second), process_of(watch)));
+    }
+    return std::nullopt;
   }
 
   void hear_of_waiting(const Fields& watch, const Fields& said) {
@@ -298,15 +321,16 @@ class PmiServer::State {
     // MPI may give up because another rank has died, whose connections are closed a little later than its memory is
     // freed: the rank's own watch tells when it ends itself.
     constexpr int kPauses = 50;
-    for (int pause = 0; pause < kPauses && is_watching(connection.pmi_rank) && !is_stopped(); ++pause) {
+    const int rank = connection.pmi_rank.value_or(0);
+    for (int pause = 0; pause < kPauses && is_watching(rank) && !is_stopped(); ++pause) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    stop_all(gone_news(parse_number(connection.pmi_rank), "its MPI ended"));
+    stop_all(gone_news(rank, "its MPI ended"));
   }
 
-  bool is_watching(const std::string& rank) {
+  bool is_watching(int rank) {
     const std::lock_guard lock(mutex_);
-    return std::ranges::any_of(watchers_, [&](const auto& watcher) { return field(watcher.second, "rank") == rank; });
+    return std::ranges::any_of(watchers_, [&](const auto& watcher) { return rank_of(watcher.second) == rank; });
   }
 
   bool is_stopped() {

@@ -41,6 +41,10 @@ class Client {
     say(line);
     return hear();
   }
+  void start_mpi(int rank) {
+    EXPECT_EQ(ask(fmt::format("cmd=initack pmiid={}", rank)), "cmd=initack rc=0");
+    for (int line = 0; line < 3; ++line) EXPECT_TRUE(hear().starts_with("cmd=set "));
+  }
 
  private:
   int socket_;
@@ -54,6 +58,7 @@ TEST(PmiServer, RanksExchangeValuesAcrossABarrier) {
   EXPECT_EQ(a.hear(), "cmd=set size=2");
   EXPECT_EQ(a.hear(), "cmd=set rank=0");
   a.hear();
+  b.start_mpi(1);
   EXPECT_EQ(a.ask("cmd=put kvsname=strake key=card value=here#1"), "cmd=put_result rc=0 msg=success");
   a.say("cmd=barrier_in");
   EXPECT_EQ(b.ask("cmd=barrier_in"), "cmd=barrier_out rc=0");
@@ -84,9 +89,11 @@ TEST(PmiServer, StrangersThatComeAndGoLeaveNothingBehind) {
 TEST(PmiServer, ARankThatDiesFreesTheOthers) {
   const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
   Client waiting(server.port());
+  waiting.start_mpi(0);
   waiting.say("cmd=barrier_in");
   {
     Client dying(server.port());
+    dying.start_mpi(1);
     dying.ask("cmd=init pmi_version=1 pmi_subversion=1");
   }
   EXPECT_EQ(waiting.hear(), "");
@@ -95,8 +102,10 @@ TEST(PmiServer, ARankThatDiesFreesTheOthers) {
 TEST(PmiServer, ARankThatAbortsFreesTheOthersAndThoseThatComeLater) {
   const PmiServer server("127.0.0.1", 0, {.num_ranks = 3});
   Client waiting(server.port());
+  waiting.start_mpi(0);
   waiting.say("cmd=barrier_in");
   Client aborting(server.port());
+  aborting.start_mpi(1);
   aborting.say("cmd=abort exitcode=1");  // and stays connected
   EXPECT_EQ(waiting.hear(), "");
   Client late(server.port());
@@ -105,42 +114,42 @@ TEST(PmiServer, ARankThatAbortsFreesTheOthersAndThoseThatComeLater) {
 
 // A rank that watches.
 struct Watcher : Client {
-  Watcher(int port, int rank) : Client(port) {
-    say(fmt::format("cmd=watch rank={} host=here pid={}", rank, 100 + rank));
+  Watcher(int port, int rank, int num_ranks) : Client(port) {
+    say(fmt::format("cmd=watch rank={} size={} host=here pid={}", rank, num_ranks, 100 + rank));
   }
 };
 
 TEST(PmiServer, RanksHearWhenAllHaveCome) {
   const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
-  Watcher a(server.port(), 0);
-  Watcher b(server.port(), 1);
+  Watcher a(server.port(), 0, 2);
+  Watcher b(server.port(), 1, 2);
   EXPECT_EQ(a.hear(), "cmd=go");
   EXPECT_EQ(b.hear(), "cmd=go");
 }
 
 TEST(PmiServer, OnlyTheFirstDeathIsNews) {
   const PmiServer server("127.0.0.1", 0, {.num_ranks = 3});
-  Watcher watching(server.port(), 0);
+  Watcher watching(server.port(), 0, 3);
   const std::string told =
       "cmd=stop rank=1 kind=4 text=rank 1 is gone: the others cannot go on without it (its process 101 on here ended "
       "without a word: killed, or crashed)";
   {
-    Watcher second(server.port(), 2);
+    Watcher second(server.port(), 2, 3);
     {
-      Watcher first(server.port(), 1);
+      Watcher first(server.port(), 1, 3);
       EXPECT_EQ(first.hear(), "cmd=go");
     }
     EXPECT_EQ(watching.hear(), "cmd=go");
     EXPECT_EQ(watching.hear(), told);
   }
-  Watcher late(server.port(), 2);
+  Watcher late(server.port(), 2, 3);
   EXPECT_EQ(late.hear(), told);
 }
 
 TEST(PmiServer, ARankThatGivesUpTellsWhy) {
   const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
-  Watcher watching(server.port(), 0);
-  Watcher failing(server.port(), 1);
+  Watcher watching(server.port(), 0, 2);
+  Watcher failing(server.port(), 1, 2);
   EXPECT_EQ(failing.hear(), "cmd=go");
   failing.say("cmd=fail kind=3 text=no such file: a b");
   EXPECT_EQ(failing.hear(), "cmd=stop rank=1 kind=3 gave_up=1 text=rank 1 stopped: no such file: a b");
@@ -150,9 +159,9 @@ TEST(PmiServer, ARankThatGivesUpTellsWhy) {
 
 TEST(PmiServer, ARankThatIsDoneMayEnd) {
   auto server = std::make_unique<PmiServer>("127.0.0.1", 0, PmiJob{.num_ranks = 2});
-  Watcher watching(server->port(), 0);
+  Watcher watching(server->port(), 0, 2);
   {
-    Watcher done(server->port(), 1);
+    Watcher done(server->port(), 1, 2);
     EXPECT_EQ(done.hear(), "cmd=go");
     done.say("cmd=leave");
   }
@@ -163,9 +172,10 @@ TEST(PmiServer, ARankThatIsDoneMayEnd) {
 
 TEST(PmiServer, ServesTheOthersWhenRankZeroIsDoneFirst) {
   auto server = std::make_unique<PmiServer>("127.0.0.1", 0, PmiJob{.num_ranks = 2});
-  auto zero = std::make_unique<Watcher>(server->port(), 0);
-  auto other = std::make_unique<Watcher>(server->port(), 1);
+  auto zero = std::make_unique<Watcher>(server->port(), 0, 2);
+  auto other = std::make_unique<Watcher>(server->port(), 1, 2);
   Client mpi_of_other(server->port());
+  mpi_of_other.start_mpi(1);
   mpi_of_other.ask("cmd=init pmi_version=1 pmi_subversion=1");
   EXPECT_EQ(zero->hear(), "cmd=go");
   std::thread ending([&] {
@@ -182,9 +192,9 @@ TEST(PmiServer, ServesTheOthersWhenRankZeroIsDoneFirst) {
 
 TEST(PmiServer, TheEndOfARanksMpiWaitsForTheDeathThatCausedIt) {
   const PmiServer server("127.0.0.1", 0, {.num_ranks = 3});
-  Watcher watching(server.port(), 0);
-  Watcher survivor(server.port(), 2);
-  auto dying = std::make_unique<Watcher>(server.port(), 1);
+  Watcher watching(server.port(), 0, 3);
+  Watcher survivor(server.port(), 2, 3);
+  auto dying = std::make_unique<Watcher>(server.port(), 1, 3);
   EXPECT_EQ(watching.hear(), "cmd=go");
   Client mpi_of_survivor(server.port());
   mpi_of_survivor.ask("cmd=initack pmiid=2");
@@ -195,8 +205,8 @@ TEST(PmiServer, TheEndOfARanksMpiWaitsForTheDeathThatCausedIt) {
 
 TEST(PmiServer, ARankThatDoesNotComeIsNamed) {
   const PmiServer server("127.0.0.1", 0, {.num_ranks = 3, .patience = std::chrono::seconds(1)});
-  Watcher first(server.port(), 0);
-  Watcher last(server.port(), 2);
+  Watcher first(server.port(), 0, 3);
+  Watcher last(server.port(), 2, 3);
   const std::string told =
       "cmd=stop rank=1 kind=4 text=rank 1 is gone: the others cannot go on without it (it did not come within 1 s of "
       "the "
@@ -205,16 +215,40 @@ TEST(PmiServer, ARankThatDoesNotComeIsNamed) {
   EXPECT_EQ(last.hear(), told);
 }
 
+TEST(PmiServer, TwoProcessesOfOneRankAreToldSo) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 3});
+  Watcher zero(server.port(), 0, 3);
+  Watcher one(server.port(), 1, 3);
+  Watcher again(server.port(), 1, 3);
+  for (Watcher* watcher : {&zero, &one, &again}) {
+    EXPECT_EQ(watcher->hear(),
+              "cmd=stop rank=1 kind=0 text=two processes were started as rank 1 (RANK): process 101 on here and "
+              "process 101 on here");
+  }
+}
+
+TEST(PmiServer, ARankOfAnotherNumberOfRanksIsToldSo) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
+  Watcher zero(server.port(), 0, 2);
+  Watcher other(server.port(), 2, 3);
+  for (Watcher* watcher : {&zero, &other}) {
+    EXPECT_EQ(watcher->hear(),
+              "cmd=stop rank=2 kind=0 text=rank 2 was started as one of 3 ranks (WORLD_SIZE), rank 0 as one of 2");
+  }
+}
+
 TEST(PmiServer, WhoIsNoRankStopsNothing) {
   const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
-  Watcher a(server.port(), 0);
+  Watcher a(server.port(), 0, 2);
   {
     Client stranger(server.port());
     stranger.ask("GET / HTTP/1.1");
-    Watcher unknown(server.port(), 2);
+    EXPECT_EQ(Client(server.port()).ask("cmd=abort exitcode=1"), "") << "nor is who has not said which one it is";
+    EXPECT_EQ(Client(server.port()).ask("cmd=initack pmiid=2"), "");
+    Watcher unknown(server.port(), 2, 2);
     EXPECT_EQ(unknown.hear(), "");
   }
-  Watcher b(server.port(), 1);
+  Watcher b(server.port(), 1, 2);
   EXPECT_EQ(a.hear(), "cmd=go");
   EXPECT_EQ(b.hear(), "cmd=go");
 }

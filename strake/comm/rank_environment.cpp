@@ -71,6 +71,9 @@ void find_master(const Lookup& lookup, RankEnvironment& found) {
   if (found.size == 1) return;
   require(!found.master_address.empty() && port, ErrorKind::kUsage,
           "RANK and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not");
+  require(found.master_address.find(':') == std::string::npos, ErrorKind::kUsage,
+          "MASTER_ADDR={} is an IPv6 address, and MPI's start takes names of hosts and IPv4 ones only",
+          printable(found.master_address));
   require(*port >= 1 && *port <= kLastPort, ErrorKind::kUsage, "MASTER_PORT={} is not in [1, {}]", *port, kLastPort);
 }
 

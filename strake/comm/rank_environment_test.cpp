@@ -86,6 +86,8 @@ TEST(RankEnvironment, NonsenseNamesTheVariable) {
   EXPECT_EQ(message({{"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}}), "no error");
   EXPECT_EQ(message({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "65535"}}),
             "MASTER_PORT=65535 is not in [1, 65534]");
+  EXPECT_NE(message({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "::1"}, {"MASTER_PORT", "1"}}).find("IPv6"),
+            std::string::npos);
   for (const std::string variable : {"LOCAL_WORLD_SIZE", "MPI_LOCALNRANKS"}) {
     EXPECT_NE(message({{"RANK", "0"},
                        {"WORLD_SIZE", "2"},

@@ -110,8 +110,8 @@ std::string fail_line(ErrorKind kind, const std::string& reason) {
   return fmt::format("cmd=fail kind={} text={}", static_cast<int>(kind), text);
 }
 
-std::string watch_line(int rank) {
-  return fmt::format("cmd=watch rank={} host={} pid={}", rank, host_name(), ::getpid());
+std::string watch_line(int rank, int num_ranks) {
+  return fmt::format("cmd=watch rank={} size={} host={} pid={}", rank, num_ranks, host_name(), ::getpid());
 }
 
 int parse_number(const std::string& text) {

@@ -10,7 +10,8 @@ namespace strake::comm {
 
 // What ranks, their PmiServer and their guard say to each other: lines "cmd=NAME key=value ...", as in PMI-1, which has
 // none of these:
-//   cmd=watch rank=R host=H pid=P   from a rank: it has come and wants to hear of the others
+//   cmd=watch rank=R size=N host=H pid=P
+//                                   from a rank of N: it has come and wants to hear of the others
 //   cmd=fail kind=K text=...        from a rank: it gives up, and why
 //   cmd=leave                       from a rank: it is done, and its end is no failure
 //   cmd=wait                        from a rank: it has been waiting for others for a while
@@ -63,7 +64,7 @@ RankNews gone_news(const Fields& watch);
 // Of the rank that said `watch` and later `failure`.
 RankNews failure_news(const Fields& watch, const Fields& failure);
 // The line that a rank says first, and the one with which it gives up.
-std::string watch_line(int rank);
+std::string watch_line(int rank, int num_ranks);
 std::string fail_line(ErrorKind kind, const std::string& reason);
 
 // A number that another process sent, 0 if it is none.

@@ -18,7 +18,7 @@ TEST(RankLines, OnlyTheTextHasSpaces) {
 }
 
 TEST(RankLines, NewsArriveAsTheyWereSent) {
-  const Fields watch = parse_line(watch_line(2));
+  const Fields watch = parse_line(watch_line(2, 3));
   const RankNews sent = failure_news(watch, parse_line(fail_line(ErrorKind::kIo, "cannot write a b:\nno space")));
   const RankNews heard = parse_news(parse_line(stop_line(sent)));
   EXPECT_EQ(heard.rank, 2);

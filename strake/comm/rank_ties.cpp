@@ -27,6 +27,10 @@ Patience start_patience() {
   return {.rank = given, .process = {.usual = of_process, .of_launcher = of_process}};
 }
 
+RankWatch::Place place_of(const RankEnvironment& environment) {
+  return {.rank = environment.rank, .num_ranks = environment.size};
+}
+
 // Returns when all ranks have come.
 RankTies tie_torchrun_ranks(const RankEnvironment& environment) {
   const int port = environment.master_port + 1;
@@ -37,13 +41,16 @@ RankTies tie_torchrun_ranks(const RankEnvironment& environment) {
   }
   const PmiJob job{.num_ranks = environment.size, .patience = patience.rank, .processes = ties.processes.get()};
   int socket = -1;
-  if (environment.rank == 0) {
-    ties.server = std::make_unique<PmiServer>(environment.master_address, port, job);
-    socket = connect_to_pmi_server(environment.master_address, port, {.patience = patience.rank});
-  } else {
-    socket = connect_to_pmi_server(environment.master_address, port, job);
+  try {
+    if (environment.rank == 0) ties.server = std::make_unique<PmiServer>(environment.master_address, port, job);
+    socket = connect_to_pmi_server(environment.master_address, port,
+                                   environment.rank == 0 ? PmiJob{.patience = patience.rank} : job);
+  } catch (Error& error) {
+    error.add_context(fmt::format("MASTER_ADDR={}, MASTER_PORT={} (ranks meet at the port behind it)",
+                                  printable(environment.master_address), environment.master_port));
+    throw;
   }
-  ties.watch = std::make_shared<RankWatch>(socket, environment.rank, RankWatch::Server::kRankZero);
+  ties.watch = std::make_shared<RankWatch>(socket, place_of(environment), RankWatch::Server::kRankZero);
   ties.watch->wait_for_all(patience.rank);
   ::unsetenv("PMI_FD");  // of a launcher that started torchrun
   ::setenv("PMI_PORT", fmt::format("{}:{}", environment.master_address, port).c_str(), 1);
@@ -60,7 +67,7 @@ RankTies tie_ranks(const RankEnvironment& environment) {
   if (environment.launcher == "torchrun") return tie_torchrun_ranks(environment);
   RankTies ties;
   if (const auto socket = join_rank_guard(environment)) {
-    ties.watch = std::make_shared<RankWatch>(*socket, environment.rank, RankWatch::Server::kGuard);
+    ties.watch = std::make_shared<RankWatch>(*socket, place_of(environment), RankWatch::Server::kGuard);
   }
   return ties;
 }

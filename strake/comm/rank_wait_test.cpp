@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-Fields watch_of(int rank) { return parse_line(watch_line(rank)); }
+Fields watch_of(int rank) { return parse_line(watch_line(rank, 3)); }
 
 std::string error_of_waiting(RankWatch* watch) {
   try {
@@ -50,7 +50,7 @@ TEST(RankWait, TellsTheServerAndHearsWhoIsLate) {
     }
   });
   {
-    RankWatch watch(ends[1], 2, RankWatch::Server::kRankZero);
+    RankWatch watch(ends[1], {.rank = 2, .num_ranks = 3}, RankWatch::Server::kRankZero);
     {
       RankWait(&watch, "short", 100s).check();
     }

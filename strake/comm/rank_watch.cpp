@@ -77,9 +77,10 @@ void set_last_words(const RankNews& news) {
 
 }  // namespace
 
-RankWatch::RankWatch(int socket, int rank, Server server) : socket_(socket), rank_(rank), server_(server) {
+RankWatch::RankWatch(int socket, const Place& place, Server server)
+    : socket_(socket), rank_(place.rank), server_(server) {
   prepare_last_words();
-  send_line(socket_, watch_line(rank));
+  send_line(socket_, watch_line(place.rank, place.num_ranks));
   thread_ = std::thread([this] { watch(); });
 }
 

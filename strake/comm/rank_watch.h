@@ -26,8 +26,13 @@ class RankWatch {
  public:
   enum class Server { kRankZero, kGuard };  // a guard that is gone is no news
 
+  struct Place {
+    int rank = 0;
+    int num_ranks = 1;
+  };
+
   // Takes ownership of `socket`, which is connected to a PmiServer or a guard.
-  RankWatch(int socket, int rank, Server server);
+  RankWatch(int socket, const Place& place, Server server);
   ~RankWatch();
   RankWatch(const RankWatch&) = delete;
   RankWatch& operator=(const RankWatch&) = delete;

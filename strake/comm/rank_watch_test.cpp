@@ -27,7 +27,7 @@ class Pair {
     std::array<int, 2> ends{};
     require(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0, ErrorKind::kInternal, "no socket pair");
     server_ = ends[0];
-    watch_.emplace(ends[1], 2, server);
+    watch_.emplace(ends[1], RankWatch::Place{.rank = 2, .num_ranks = 3}, server);
     EXPECT_TRUE(hear().starts_with("cmd=watch rank=2 "));
   }
   ~Pair() {

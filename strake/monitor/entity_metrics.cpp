@@ -45,18 +45,17 @@ EntityCounter::EntityCounter(const std::vector<std::string>& names) {
   }
 }
 
-std::vector<EntityCounter::Entity> EntityCounter::entities(std::span<const int32_t> labels) const {
+std::vector<EntityCounter::Entity> EntityCounter::entities(std::span<const int32_t> labels, int64_t& begin) const {
   static const Label kNothing{.tag = kOutside, .type = "_"};
   std::vector<Entity> found;
   char before = kOutside;
-  std::string_view type_before;
-  int64_t begin = 0;
+  std::string_view type_before = position_ == 0 ? "" : kNothing.type;
   for (int64_t i = 0; i <= std::ssize(labels); ++i) {
     const bool is_behind = i == std::ssize(labels);
     const Label& label = is_behind ? kNothing : labels_[static_cast<size_t>(labels[static_cast<size_t>(i)])];
     const bool of_one_type = label.type == type_before;
-    if (ends_entity(before, label.tag, of_one_type)) found.push_back({begin, i - 1, type_before});
-    if (begins_entity(before, label.tag, of_one_type)) begin = i;
+    if (ends_entity(before, label.tag, of_one_type)) found.push_back({begin, position_ + i - 1, type_before});
+    if (begins_entity(before, label.tag, of_one_type)) begin = position_ + i;
     before = label.tag;
     type_before = label.type;
   }
@@ -74,14 +73,15 @@ void EntityCounter::add(const LabelledText& text) {
   }
   labels_seen_ += std::ssize(text.actual);
   for (size_t i = 0; i < text.actual.size(); ++i) labels_right_ += text.predicted[i] == text.actual[i] ? 1 : 0;
-  const std::vector<Entity> predicted = entities(text.predicted);
-  const std::vector<Entity> actual = entities(text.actual);
+  const std::vector<Entity> predicted = entities(text.predicted, predicted_begin_);
+  const std::vector<Entity> actual = entities(text.actual, actual_begin_);
+  position_ += std::ssize(text.actual) + 1;
   predicted_ += std::ssize(predicted);
   actual_ += std::ssize(actual);
-  // Both are in order of their beginnings.
+  // Both are in order of their ends.
   auto next = actual.begin();
   for (const Entity& entity : predicted) {
-    while (next != actual.end() && next->begin < entity.begin) ++next;
+    while (next != actual.end() && next->end < entity.end) ++next;
     if (next != actual.end() && *next == entity) ++right_;
   }
 }

@@ -28,7 +28,8 @@ struct LabelledText {
 };
 
 // Adds up texts, whose entities never go on in the next one. `names`: "B-PER", "I-PER", "O"; a label without a prefix
-// is one that its first character is.
+// is one that its first character is. seqeval reads all texts as one with an O behind each, which for an O of no type
+// has type "_", as labels of one character have: such a label at a text's beginning begins no entity.
 class EntityCounter {
  public:
   explicit EntityCounter(const std::vector<std::string>& names);
@@ -48,9 +49,12 @@ class EntityCounter {
     std::string_view type;
     bool operator==(const Entity&) const = default;
   };
-  std::vector<Entity> entities(std::span<const int32_t> labels) const;
+  // `begin`: of the entity begun last, also in texts before.
+  std::vector<Entity> entities(std::span<const int32_t> labels, int64_t& begin) const;
 
   std::vector<Label> labels_;
+  int64_t position_ = 0;  // of the text in all of them
+  int64_t predicted_begin_ = 0, actual_begin_ = 0;
   int64_t labels_seen_ = 0, labels_right_ = 0;
   int64_t predicted_ = 0, actual_ = 0, right_ = 0;  // entities
 };

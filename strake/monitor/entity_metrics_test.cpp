@@ -45,6 +45,18 @@ TEST(EntityMetrics, EndWithTheText) {
   EXPECT_EQ(compare({{{kBPer, kIPer}, {kBPer, kIPer}}}).precision, 1);
 }
 
+TEST(EntityMetrics, TakeALabelOfOneCharacterAtATextsBeginningAsSeqevalDoes) {
+  // seqeval 1.2.2 sees ("AME", 0, 0), ("_", 1, 3), ("AME", 4, 4) in what is predicted, the first and last of them in
+  // the labels.
+  const std::vector<std::string> names{"O", "NAME", "X"};
+  EntityCounter counter(names);
+  counter.add({Labels{1, 2}, Labels{1, 2}});
+  counter.add({Labels{2, 1}, Labels{0, 1}});
+  const EntityMetrics metrics = counter.metrics();
+  EXPECT_DOUBLE_EQ(metrics.precision, 2.0 / 3);
+  EXPECT_EQ(metrics.recall, 1);
+}
+
 TEST(EntityMetrics, AreZeroWithoutEntities) {
   const EntityMetrics metrics = compare({{{kO, kO}, {kO, kO}}});
   EXPECT_EQ(metrics.named_values(), (NamedValues{{"precision", 0.0}, {"recall", 0.0}, {"f1", 0.0}, {"accuracy", 1.0}}));

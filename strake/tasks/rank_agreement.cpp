@@ -66,14 +66,14 @@ std::optional<fs::path> find_resume_together(const TrainConfig& config, comm::Co
   return std::optional(path);
 }
 
-Json course_of_run(const TrainConfig& config, const Json& fingerprint, std::optional<uint32_t> evaluation_data,
+Json course_of_run(const TrainConfig& config, const Json& fingerprint, const Json& evaluation,
                    const std::optional<fs::path>& resume_from) {
   Json values = fingerprint;
   add_flags(config.training, values);
   values.update(training::step_settings(config.training, 0));
   add_sharding(config.training.sharding, values);
   values["device"] = config.device;
-  if (evaluation_data) values["evaluation_data_crc32c"] = *evaluation_data;
+  if (!evaluation.is_null()) values.update(evaluation);
   values["checkpoint"] = resume_from ? Json(checkpoint::manifest_sum(*resume_from)) : Json();
   return values;
 }

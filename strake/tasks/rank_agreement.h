@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 
@@ -15,8 +14,8 @@ namespace strake::tasks {
 std::optional<std::filesystem::path> find_resume_together(const TrainConfig& config, comm::Comm& ranks);
 
 // What decides the course of a run: settings as resolved, data, and the checkpoint it goes on from. `fingerprint` is
-// that of run_fingerprint(), `evaluation_data` that of the data for evaluation.
-Json course_of_run(const TrainConfig& config, const Json& fingerprint, std::optional<uint32_t> evaluation_data,
+// that of run_fingerprint(), `evaluation` what how_evaluated() says, or null.
+Json course_of_run(const TrainConfig& config, const Json& fingerprint, const Json& evaluation,
                    const std::optional<std::filesystem::path>& resume_from);
 
 // Error (kUsage) on each rank whose values are not those of rank 0, with the first one that differs. Collective.

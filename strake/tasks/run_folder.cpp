@@ -39,9 +39,9 @@ void check_output_place(const TrainConfig& config) {
   const fs::path place = output_place(config);
   require(fs::is_directory(place, error), ErrorKind::kIo, "--output_dir {}: {} is no folder", config.output_dir,
           place.string());
-  const bool is_writable = ::access(place.c_str(), W_OK) == 0;
-  require(is_writable, ErrorKind::kIo, "--output_dir {}: cannot write into {}: {}", config.output_dir, place.string(),
-          std::strerror(errno));
+  const bool is_usable = ::access(place.c_str(), R_OK | W_OK | X_OK) == 0;
+  require(is_usable, ErrorKind::kIo, "--output_dir {}: cannot read and write in {}: {}", config.output_dir,
+          place.string(), std::strerror(errno));
 }
 
 std::optional<fs::path> find_resume(const TrainConfig& config) {
@@ -59,6 +59,9 @@ std::optional<fs::path> find_resume(const TrainConfig& config) {
     log::info("no checkpoint in {}: starting from the beginning", config.output_dir);
     return std::nullopt;
   }
+  std::error_code unknown;
+  require(fs::exists(wish, unknown), ErrorKind::kIo,
+          "--resume_from_checkpoint {} does not exist: it is true, false, or a folder", wish);
   checkpoint::refuse_deepspeed_checkpoint(wish);
   if (checkpoint::has_checkpoints(wish)) {  // a run's folder
     const auto newest = checkpoint::newest_sound_checkpoint(wish);
@@ -79,6 +82,12 @@ void check_output_folder(const TrainConfig& config, const std::optional<fs::path
           "--output_dir {} is the folder of --model_name_or_path, whose model would be replaced: name another one, or "
           "pass --overwrite_output_dir",
           config.output_dir);
+  const bool is_deleted = config.overwrite_output_dir && !resume_from && !config.model_name_or_path.empty() &&
+                          checkpoint::is_in_a_checkpoint(config.output_dir, config.model_name_or_path);
+  require(!is_deleted, ErrorKind::kUsage,
+          "--overwrite_output_dir deletes the checkpoints of --output_dir {}, and --model_name_or_path {} is one of "
+          "them: name another --output_dir",
+          config.output_dir, config.model_name_or_path);
   const std::optional<fs::path> obstacle = checkpoint::find_obstacle(config.output_dir);
   require(!obstacle, ErrorKind::kUsage,
           "--output_dir {}: {} is no folder, and the checkpoint of that step would replace it: move it away",
@@ -126,6 +135,14 @@ Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ran
   return fingerprint;
 }
 
+Json how_evaluated(const TrainConfig& config, const TrainJob& job) {
+  Json evaluation = job.evaluation_settings();
+  evaluation["evaluation_data_crc32c"] = job.evaluation_data().fingerprint();
+  const bool is_loss = config.training.best_metric_name() == "eval_loss";
+  if (is_loss) evaluation["label_smoothing_factor"] = config.training.label_smoothing_factor;
+  return evaluation;
+}
+
 RunFolder::RunFolder(const TrainConfig& config) : config_(config) { lock(); }
 
 void RunFolder::lock() {
@@ -143,7 +160,7 @@ void RunFolder::start(const std::optional<fs::path>& resume_from) {
   lock();
   check_output_folder(config_, resume_from);  // again: it may be another run that has made the folder
   checkpoint::remove_leftovers(config_.output_dir);
-  if (!resume_from) checkpoint::remove_later_checkpoints(config_.output_dir, -1);
+  if (!resume_from) checkpoint::remove_checkpoints(config_.output_dir);
 }
 
 RunFolder::~RunFolder() {

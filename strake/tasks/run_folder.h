@@ -32,6 +32,9 @@ void check_output_folder(const TrainConfig& config, const std::optional<std::fil
 // must stay.
 Json run_fingerprint(const TrainConfig& config, const TrainJob& job, int num_ranks);
 
+// On what data and by which rules a run that evaluates does so: its best model is the best of such evaluations.
+Json how_evaluated(const TrainConfig& config, const TrainJob& job);
+
 // --output_dir while a run reads its checkpoints and writes into it, which no other can then.
 class RunFolder {
  public:

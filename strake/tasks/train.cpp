@@ -248,9 +248,9 @@ RunStart make_start(const TrainConfig& config, const TrainJob& job, const Launch
   if (start.folder) check_output_folder(config, start.resume_from);
   if (!start.resume_from && !job.weights().empty()) checkpoint::verify_model_files(job.weights());
   start.fingerprint = run_fingerprint(config, job, launch.num_ranks);
-  if (job.has_evaluation()) start.evaluation_data = job.evaluation_data().fingerprint();
+  if (job.has_evaluation()) start.evaluation = how_evaluated(config, job);
   if (mpi != nullptr) {
-    require_alike(course_of_run(config, start.fingerprint, start.evaluation_data, start.resume_from), *mpi);
+    require_alike(course_of_run(config, start.fingerprint, start.evaluation, start.resume_from), *mpi);
   }
   if (config.training.enable_jit_checkpoint) start.termination = std::make_unique<TerminationWatch>();
   return start;

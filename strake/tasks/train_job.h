@@ -52,6 +52,8 @@ class TrainJob {
   virtual int64_t hidden_size() const = 0;
   // What must not change between start and resume, besides what every run has.
   virtual Json fingerprint() const { return Json::object(); }
+  // What its metrics depend on, besides model and data.
+  virtual Json evaluation_settings() const { return Json::object(); }
   // What tokenizer_config.json of the trained model says otherwise than that of the tokenizer.
   virtual Json tokenizer_settings() const { return Json::object(); }
   // The content of config.json of the trained model.

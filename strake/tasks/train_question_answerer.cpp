@@ -146,6 +146,10 @@ class QuestionAnswererJob final : public TrainJob {
     result.seconds += seconds_since(start);
     return result;
   }
+  Json evaluation_settings() const override {
+    return {{"max_answer_length", rules_.max_answer_len},
+            {"version_2_with_negative", rules_.impossible == AnswerRules::Impossible::kAllowed}};
+  }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
   // Of each of its tokens.
   int64_t outputs_of_row() const override {

@@ -129,7 +129,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .model = job.model(),
       .train = job.train_data(),
       .evaluate = job.has_evaluation() ? std::function<training::Evaluation()>(evaluate) : nullptr,
-      .evaluation_data = start.evaluation_data,
+      .evaluation = start.evaluation,
       .training_flops = training::TrainingFlops(job.model()),
       .output_dir = config.output_dir,
       .resume_from = start.resume_from,

@@ -21,7 +21,7 @@ struct RunStart {
   std::unique_ptr<RunFolder> folder = nullptr;  // of rank 0
   std::optional<std::filesystem::path> resume_from = std::nullopt;
   Json fingerprint = {};                                    // what must not change between start and resume
-  std::optional<uint32_t> evaluation_data = std::nullopt;   // its fingerprint
+  Json evaluation = nullptr;                                // how_evaluated()
   int first_rank = 0;                                       // of this machine
   std::unique_ptr<TerminationWatch> termination = nullptr;  // null: SIGTERM ends the process
   std::string sharding_record = {};                         // ds_config_resolved.json, if not empty

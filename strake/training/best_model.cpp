@@ -45,10 +45,11 @@ bool BestModel::is_out_of_patience() const {
 }
 
 bool BestModel::restore(const State& state) {
-  const bool is_other_data = state.data && rule_.data && *state.data != *rule_.data;
-  if (state.metric != rule_.metric || state.larger_is_better != rule_.larger_is_better || is_other_data) return false;
+  const bool are_known = !state.evaluation.is_null() && !rule_.evaluation.is_null();
+  if (are_known && state.evaluation != rule_.evaluation) return false;
+  if (state.metric != rule_.metric || state.larger_is_better != rule_.larger_is_better) return false;
   state_ = state;
-  state_.data = rule_.data;
+  state_.evaluation = rule_.evaluation;
   return true;
 }
 
@@ -57,17 +58,15 @@ Json to_json(const BestModel::State& state) {
             {"larger_is_better", state.larger_is_better},
             {"evaluations_without_gain", state.evaluations_without_gain}};
   if (state.best) json["best"] = evaluation_json(*state.best);
-  if (state.data) json["evaluation_data_crc32c"] = *state.data;
+  if (!state.evaluation.is_null()) json["evaluation"] = state.evaluation;
   if (state.kept) json["kept"] = evaluation_json(*state.kept);
   return json;
 }
 
 BestModel::State best_model_state(const Json& json, const std::string& source) {
-  std::optional<uint32_t> data;
-  if (json.contains("evaluation_data_crc32c")) data = get_required<uint32_t>(json, "evaluation_data_crc32c", source);
   return {.metric = get_required<std::string>(json, "metric", source),
           .larger_is_better = get_required<bool>(json, "larger_is_better", source),
-          .data = data,
+          .evaluation = get_or<Json>(json, "evaluation", nullptr, source),
           .best = evaluation_from(json, "best", source),
           .kept = evaluation_from(json, "kept", source),
           .evaluations_without_gain = get_required<int64_t>(json, "evaluations_without_gain", source)};

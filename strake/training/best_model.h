@@ -11,9 +11,9 @@ namespace strake::training {
 struct BestModelRule {
   std::string metric = "eval_loss";
   bool larger_is_better = false;
-  double threshold = 0;                         // a gain has to be above it to count for patience
-  int64_t patience = 0;                         // evaluations without gain that end a run; 0: none do
-  std::optional<uint32_t> data = std::nullopt;  // fingerprint of what is evaluated; none: nothing is
+  double threshold = 0;       // a gain has to be above it to count for patience
+  int64_t patience = 0;       // evaluations without gain that end a run; 0: none do
+  Json evaluation = nullptr;  // on what data and how; null: there is none
 };
 
 // Which evaluation of a run is the best, and whether the run has stopped gaining: best_metric of Hugging Face's Trainer
@@ -28,14 +28,15 @@ class BestModel {
   struct State {
     std::string metric;
     bool larger_is_better = false;
-    std::optional<uint32_t> data;    // none: not known
+    Json evaluation = nullptr;       // BestModelRule::evaluation; null: not known
     std::optional<Evaluation> best;  // of all
     std::optional<Evaluation> kept;  // of those whose weights were kept
     int64_t evaluations_without_gain = 0;
   };
 
   explicit BestModel(const BestModelRule& rule)
-      : rule_(rule), state_{.metric = rule.metric, .larger_is_better = rule.larger_is_better, .data = rule.data} {}
+      : rule_(rule),
+        state_{.metric = rule.metric, .larger_is_better = rule.larger_is_better, .evaluation = rule.evaluation} {}
 
   // A metric that is not finite is never the best.
   void add(const Evaluation& evaluation);
@@ -44,7 +45,7 @@ class BestModel {
   bool is_out_of_patience() const;
 
   const State& state() const { return state_; }
-  // False, and nothing is taken over, if `state` is of another metric or other data.
+  // False, and nothing is taken over, if `state` is of another metric, other data or another way to evaluate.
   bool restore(const State& state);
 
  private:

@@ -55,17 +55,17 @@ TEST(BestModelTest, InfinityIsNeverTheBest) {
 }
 
 TEST(BestModelTest, OtherDataStartsAnew) {
-  BestModel before({.data = 7});
+  BestModel before({.evaluation = {{"crc32c", 7}}});
   before.add({0.25, 3});
   const BestModel::State state = best_model_state(to_json(before.state()), "state");
-  EXPECT_FALSE(BestModel({.data = 8}).restore(state));
-  BestModel same({.data = 7});
+  EXPECT_FALSE(BestModel({.evaluation = {{"crc32c", 8}}}).restore(state));
+  BestModel same({.evaluation = {{"crc32c", 7}}});
   EXPECT_TRUE(same.restore(state));
   EXPECT_EQ(same.state().best->step, 3);
   BestModel::State unknown = state;
-  unknown.data.reset();
+  unknown.evaluation = nullptr;
   EXPECT_TRUE(same.restore(unknown));
-  EXPECT_EQ(same.state().data, 7);
+  EXPECT_EQ(same.state().evaluation, Json({{"crc32c", 7}}));
 }
 
 TEST(BestModelTest, AnotherMetricStartsAnew) {

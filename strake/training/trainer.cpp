@@ -69,7 +69,8 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
              .larger_is_better = options_.larger_is_better(),
              .threshold = options_.early_stopping_threshold,
              .patience = options_.early_stopping_patience,
-             .data = inputs_.evaluation_data}) {
+             .evaluation = inputs_.evaluation}) {
+  keeps_best_ = options_.keeps_best();
   if (options_.precision() == Precision::kFp16) scaler_.emplace(options_.loss_scaling);
   stepper_.ask({.is_asked_to_end = inputs_.is_asked_to_end,
                 .is_saving = [this] { return pending_save_ && !pending_save_->is_over(); }});

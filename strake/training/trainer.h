@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -42,7 +43,7 @@ struct TrainerInputs {
   const models::Model& model;
   const data::TokenDataset& train;
   std::function<Evaluation()> evaluate;                                  // collective; empty: there is no evaluation
-  std::optional<uint32_t> evaluation_data = std::nullopt;                // its fingerprint
+  Json evaluation = nullptr;                                             // on what data and how: BestModelRule
   std::function<double(const models::BatchShape&)> training_flops = {};  // of a step
   std::filesystem::path output_dir;
   std::optional<std::filesystem::path> resume_from;  // a verified checkpoint folder
@@ -136,7 +137,9 @@ class Trainer {
   Stepper stepper_;
   RunState state_;
   BestModel best_;
+  bool keeps_best_ = false;            // also without the flags, if the run it goes on from did
   std::filesystem::path best_folder_;  // checkpoint of the best model kept
+  int64_t last_saved_ = 0;             // step of the checkpoint written last or gone on from
   std::unique_ptr<PendingSave> pending_save_;
   monitor::TrainerState history_;
   int64_t total_steps_ = 0;

@@ -27,8 +27,8 @@ void Trainer::resume() {
   if (!best_.restore(state_.best_model)) {
     if (comm_.rank() == 0 && state_.best_model.best) {
       log::warning(
-          "resumed from {} with another --metric_for_best_model, --greater_is_better or validation data: {} was {} so "
-          "far; the best model is looked for anew",
+          "resumed from {} with another --metric_for_best_model, --greater_is_better, validation data or way to "
+          "evaluate: {} was {} so far; the best model is looked for anew",
           folder.string(), state_.best_model.metric, state_.best_model.best->metric);
     }
     state_.best_model = best_.state();
@@ -37,7 +37,9 @@ void Trainer::resume() {
     history_.best_model_checkpoint.reset();
   }
   stop_ = best_.is_out_of_patience();
-  if (state_.best_model.kept && options_.keeps_best()) find_best_folder();
+  last_saved_ = state_.step;
+  keeps_best_ = keeps_best_ || history_.best_model_checkpoint.has_value();
+  if (state_.best_model.kept && keeps_best_) find_best_folder();
   if (comm_.rank() != 0) return;
   log::info("going on from {}, behind step {}", folder.string(), state_.step);
 }
@@ -58,7 +60,7 @@ void Trainer::find_best_folder() {
     best_folder_ = folder;
     return;
   }
-  if (!options_.load_best_model_at_end) return;
+  if (!options_.load_best_model_at_end) return history_.best_model_checkpoint.reset();
   fail(ErrorKind::kConfig,
        "--load_best_model_at_end: the best checkpoint of the run that {} continues, with {} = {} at step {}, is not "
        "there any more: {}. Put the folder back, or leave the flag out",

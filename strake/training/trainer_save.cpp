@@ -1,4 +1,6 @@
 // What a Trainer writes: checkpoints on its way, and the model at its end.
+#include <utility>
+
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
@@ -47,7 +49,7 @@ void Trainer::save(TensorFiles::Write when) {
   if (comm_.rank() == 0) writer = std::make_unique<checkpoint::CheckpointWriter>(inputs_.output_dir, state_.step);
   comm_.barrier();  // the folder is there
   TensorFiles files(checkpoint::temporary_folder(inputs_.output_dir, state_.step), when);
-  const bool keeps_best = options_.keeps_best() && state_.best_model.kept && !best_folder_.empty();
+  const bool keeps_best = keeps_best_ && state_.best_model.kept && !best_folder_.empty();
   if (keeps_best) history_.best_model_checkpoint = best_folder_.string();
   history_.global_step = state_.step;
   history_.epoch = epoch_now();
@@ -80,8 +82,7 @@ void Trainer::finish_save() {
   try {
     const FileSums sums = sums_of_all(save->finish(), comm_);  // all parts are there
     if (writer != nullptr) {
-      checkpoint::remove_later_checkpoints(inputs_.output_dir, writer->step());
-      const fs::path saved = writer->commit(sums);
+      const fs::path saved = writer->commit(sums, std::exchange(last_saved_, writer->step()));
       log::info("saved {}", saved.string());
       if (options_.save_total_limit > 0) {
         checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit, save->best());

@@ -1,6 +1,7 @@
 """What a run does with the checkpoints that it finds: its own, those of another run, and damaged ones."""
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -125,11 +126,19 @@ def test_another_metric_looks_for_the_best_model_anew(inputs, finished):
     )
 
 
+def test_another_loss_looks_for_the_best_model_anew(inputs, finished):
+    flags = FLAGS | {"label_smoothing_factor": 0.3, "max_steps": 16}
+    outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **flags))
+    assert outcome.code == 0, outcome.err
+    assert "way to evaluate: eval_loss was " in outcome.err and "looked for anew" in outcome.err
+    assert json.loads((finished / "trainer_state.json").read_text())["best_global_step"] == 16
+
+
 def test_other_validation_data_looks_for_the_best_model_anew(inputs, finished, tmp_path):
     other = inputs | {"validation_file": write_table(tmp_path / "other.parquet", reviews(11, seed=5))}
     outcome = run(train_command(other, finished, resume_from_checkpoint="true", **(FLAGS | {"max_steps": 16})))
     assert outcome.code == 0, outcome.err
-    assert "validation data: eval_loss was " in outcome.err and "looked for anew" in outcome.err
+    assert "validation data or way to evaluate: eval_loss was " in outcome.err and "looked for anew" in outcome.err
     assert json.loads((finished / "trainer_state.json").read_text())["best_global_step"] == 16
 
 
@@ -194,6 +203,45 @@ def test_checkpoints_of_a_course_that_is_left_are_replaced(inputs, finished):
     assert "checkpoint-8, checkpoint-12 are of later steps than 4" in outcome.err
     assert checkpoints(finished) == ["checkpoint-10", "checkpoint-8"]
     assert json.loads((finished / "checkpoint-8" / "trainer_state.json").read_text())["max_steps"] == 10
+
+
+def test_of_a_course_that_is_left_none_stays_between_those_of_the_next(inputs, finished):
+    flags = FLAGS | {"save_total_limit": None, "save_steps": 12, "max_steps": 12, "learning_rate": 2e-3}
+    outcome = run(train_command(inputs, finished, resume_from_checkpoint=finished / "checkpoint-4", **flags))
+    assert outcome.code == 0, outcome.err
+    assert checkpoints(finished) == ["checkpoint-12", "checkpoint-4"]
+
+
+def test_starting_over_does_not_delete_the_model_that_it_starts_from(inputs, finished, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(finished / "checkpoint-8")
+    for model in (finished / "checkpoint-8", link):
+        said = refusal(inputs | {"model_name_or_path": model}, finished, overwrite_output_dir=True)
+        assert "--overwrite_output_dir deletes the checkpoints" in said and f"--model_name_or_path {model}" in said
+
+
+def test_the_best_checkpoint_stays_when_a_run_goes_on_without_asking_for_it(inputs, finished):
+    flags = FLAGS | {"load_best_model_at_end": None, "metric_for_best_model": None}
+    flags |= {"max_steps": 16, "save_total_limit": 1}
+    outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **flags))
+    assert outcome.code == 0, outcome.err
+    assert checkpoints(finished) == ["checkpoint-16", "checkpoint-4"]
+    state = json.loads((finished / "trainer_state.json").read_text())
+    assert state["best_model_checkpoint"] == str(finished / "checkpoint-4")
+
+
+def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(inputs, finished):
+    if os.getuid() == 0:
+        pytest.skip("root may list all folders")
+    finished.chmod(0o300)
+    outcome = run(train_command(inputs, finished, resume_from_checkpoint="true", **FLAGS))
+    finished.chmod(0o700)
+    assert outcome.code == 4 and "cannot read and write in" in outcome.err and "Permission denied" in outcome.err
+
+
+def test_a_word_that_is_no_folder_to_go_on_from_is_told_so(inputs, finished):
+    said = refusal(inputs, finished, code=4, resume_from_checkpoint="None")
+    assert "--resume_from_checkpoint None does not exist: it is true, false, or a folder" in said
 
 
 def test_a_folder_with_checkpoints_of_another_run_is_not_gone_on_into(inputs, finished, tmp_path):
