@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kTemporaryPrefix = ".checkpoint-";
 constexpr const char* kManifest = "manifest.json";
+constexpr const char* kFinite = "finite";  // weights; if not told, they are
 constexpr int kFormatVersion = 1;
 
 FileSum sum_file(const fs::path& path) {
@@ -133,6 +134,16 @@ void as_damage(const Check& check) {
 
 namespace {
 
+// As far as its manifest tells.
+bool has_finite_weights(const CheckpointFolder& folder) {
+  try {
+    const fs::path manifest = folder.path / kManifest;
+    return get_or<bool>(read_json(manifest, kMaxIndexBytes), kFinite, true, manifest.string());
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // Complete ones of later steps than `step`, the latest first: what is left after a kill is of one course.
 std::vector<fs::path> set_aside_later(const fs::path& output_dir, int64_t step) {
   std::vector<fs::path> doomed;
@@ -167,17 +178,18 @@ CheckpointWriter::~CheckpointWriter() {
   if (!committed_ && !is_left_) fs::remove_all(temporary_, error);
 }
 
-fs::path CheckpointWriter::commit(const std::map<std::string, FileSum>& sums, int64_t last) {
+fs::path CheckpointWriter::commit(const Content& content) {
   Json files = Json::object();
   for (const auto& entry : fs::directory_iterator(temporary_)) {
     const std::string name = entry.path().filename().string();
-    const auto known = sums.find(name);
-    const FileSum sum = known != sums.end() ? known->second : sum_file(entry.path());
+    const auto known = content.sums.find(name);
+    const FileSum sum = known != content.sums.end() ? known->second : sum_file(entry.path());
     files[name] = {{"bytes", sum.bytes}, {"crc32c", sum.crc}};
   }
-  const Json manifest{{"format_version", kFormatVersion}, {"step", step_}, {"files", files}};
+  Json manifest{{"format_version", kFormatVersion}, {"step", step_}, {"files", files}};
+  if (!content.is_finite) manifest[kFinite] = false;
   write_file_atomically(temporary_ / kManifest, manifest.dump(2) + "\n");
-  std::vector<fs::path> replaced = set_aside_later(output_dir_, last);
+  std::vector<fs::path> replaced = set_aside_later(output_dir_, content.last);
   if (is_there(final_)) replaced.push_back(set_aside(final_));  // no complete one
   std::error_code error;
   fs::rename(temporary_, final_, error);
@@ -254,15 +266,18 @@ void refuse_deepspeed_checkpoint(const fs::path& folder) {
 
 std::optional<CheckpointFolder> newest_sound_checkpoint(const fs::path& output_dir) {
   const std::vector<CheckpointFolder> folders = list_by_name(output_dir);
+  std::optional<CheckpointFolder> not_finite;
   for (const CheckpointFolder& folder : folders | std::views::reverse) {
     try {
       verify_checkpoint(folder.path);
-      return folder;
+      if (has_finite_weights(folder)) return folder;
+      log::warning("{} has weights that are not finite", folder.path.string());
+      if (!not_finite) not_finite = folder;
     } catch (const Error& error) {
       log::warning("{} is not used: {}", folder.path.string(), error.what());
     }
   }
-  return std::nullopt;
+  return not_finite;
 }
 
 void remove_checkpoints(const fs::path& output_dir) { remove_set_aside(set_aside_later(output_dir, -1)); }
@@ -272,10 +287,13 @@ void prune_checkpoints(const fs::path& output_dir, int64_t limit, const std::opt
   auto remaining = static_cast<int64_t>(folders.size());
   // With a limit of 1 the best and the newest may both stay: the newest is needed to resume.
   const int64_t newest = folders.empty() ? -1 : folders.back().step;
+  const auto finite = std::ranges::find_if(folders | std::views::reverse, has_finite_weights);
+  const int64_t newest_finite = finite == folders.rend() ? -1 : finite->step;
   for (const CheckpointFolder& folder : folders) {
     if (remaining <= limit) return;
     std::error_code error;
-    if (folder.step == newest || (best && fs::equivalent(folder.path, *best, error))) continue;
+    if (folder.step == newest || folder.step == newest_finite) continue;
+    if (best && fs::equivalent(folder.path, *best, error)) continue;
     remove_set_aside({set_aside(folder.path)});
     --remaining;
   }

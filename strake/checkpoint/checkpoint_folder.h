@@ -26,10 +26,13 @@ class CheckpointWriter {
 
   const std::filesystem::path& path() const { return temporary_; }
   int64_t step() const { return step_; }
-  // `sums`: of files as they were written, by name; the others are read for the manifest. Checkpoints of steps after
-  // `last`, the one that the run has saved before or gone on from, are of a course that this one replaces: they go.
-  // Returns the final folder.
-  std::filesystem::path commit(const std::map<std::string, FileSum>& sums, int64_t last);
+  struct Content {
+    std::map<std::string, FileSum> sums;  // of files as they were written, by name; others are read for the manifest
+    int64_t last = -1;                    // step of the checkpoint that the run has saved before or gone on from
+    bool is_finite = true;                // the weights; others are gone on from, and kept, in the last place
+  };
+  // Checkpoints of steps after `last` are of a course that this one replaces: they go. Returns the final folder.
+  std::filesystem::path commit(const Content& content);
   // Without commit(): keeps the folder for remove_leftovers().
   void leave() { is_left_ = true; }
 
@@ -81,13 +84,15 @@ uint32_t manifest_sum(const std::filesystem::path& folder);
 // Error (kConfig) if `folder` is a checkpoint or a run's folder of DeepSpeed's.
 void refuse_deepspeed_checkpoint(const std::filesystem::path& folder);
 
-// The newest checkpoint that verifies; newer ones that do not are logged as warnings and left out.
+// The newest checkpoint that verifies, if there is one with finite weights; newer ones that are neither are logged as
+// warnings and left out.
 std::optional<CheckpointFolder> newest_sound_checkpoint(const std::filesystem::path& output_dir);
 
 // Deletes all complete ones.
 void remove_checkpoints(const std::filesystem::path& output_dir);
 
-// Deletes the oldest checkpoints until `limit` are left, never `best`, as Hugging Face's save_total_limit does.
+// Deletes the oldest checkpoints until `limit` are left, as Hugging Face's save_total_limit does: never `best`, nor the
+// last one with finite weights.
 void prune_checkpoints(const std::filesystem::path& output_dir, int64_t limit,
                        const std::optional<std::filesystem::path>& best);
 

@@ -22,11 +22,11 @@ class CheckpointFolderTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  fs::path save(int64_t step) {
+  fs::path save(int64_t step, bool is_finite = true) {
     CheckpointWriter writer(folder_, step);
     write_file_atomically(writer.path() / "model.safetensors", "weights of step " + std::to_string(step));
     write_file_atomically(writer.path() / "config.json", "{}");
-    return writer.commit({}, step - 1);
+    return writer.commit({.last = step - 1, .is_finite = is_finite});
   }
   std::vector<int64_t> steps() {
     std::vector<int64_t> result;
@@ -97,7 +97,7 @@ TEST_F(CheckpointFolderTest, AModelIsComparedWithAManifestOfOursOnly) {
   CheckpointWriter writer(folder_, 1);
   write_file_atomically(writer.path() / "model.safetensors", "weights");
   write_file_atomically(writer.path() / "optimizer-00001-of-00001.safetensors", "states");
-  const fs::path folder = writer.commit({}, 0);
+  const fs::path folder = writer.commit({.last = 0});
   fs::remove(folder / "optimizer-00001-of-00001.safetensors");  // not needed for a model
   verify_model_files(folder);
   write_file_atomically(folder / "model.safetensors", "weighty");
@@ -125,6 +125,16 @@ TEST_F(CheckpointFolderTest, PruningKeepsTheBestAndTheNewest) {
   EXPECT_EQ(steps(), std::vector<int64_t>{5});
 }
 
+TEST_F(CheckpointFolderTest, WeightsThatAreNotFiniteDoNotTakeTheLastFiniteOnesAlong) {
+  for (const int64_t step : {1, 2}) save(step);
+  for (const int64_t step : {3, 4}) save(step, false);
+  prune_checkpoints(folder_, 1, std::nullopt);
+  EXPECT_EQ(steps(), (std::vector<int64_t>{2, 4}));
+  EXPECT_EQ(newest_sound_checkpoint(folder_)->step, 2);
+  fs::remove_all(folder_ / "checkpoint-2");
+  EXPECT_EQ(newest_sound_checkpoint(folder_)->step, 4) << "there is no better one";
+}
+
 TEST_F(CheckpointFolderTest, OfALinkedCheckpointOnlyTheLinkIsRemoved) {
   const fs::path elsewhere = folder_ / "elsewhere";
   fs::create_directories(elsewhere);
@@ -150,7 +160,7 @@ TEST_F(CheckpointFolderTest, AnotherCourseReplacesTheCheckpointsOfTheOneBefore) 
   {
     CheckpointWriter writer(folder_, 6);  // of a run that went on from step 2
     write_file_atomically(writer.path() / "model.safetensors", "other weights");
-    verify_checkpoint(writer.commit({}, 2));
+    verify_checkpoint(writer.commit({.last = 2}));
   }
   EXPECT_EQ(steps(), (std::vector<int64_t>{2, 6}));
   remove_checkpoints(folder_);

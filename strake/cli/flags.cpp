@@ -25,6 +25,8 @@ std::vector<std::string> flag_names(const CLI::App& app) {
   return names;
 }
 
+bool is_switch(const CLI::Option* option) { return option != nullptr && option->get_type_name() == kSwitchType; }
+
 bool is_configuration(const std::string& path) {
   constexpr std::string_view kEndings[] = {".json", ".yaml", ".yml", ".toml"};
   return std::ranges::any_of(kEndings, [&](std::string_view ending) { return path.ends_with(ending); });
@@ -78,6 +80,9 @@ class FlagFile final : public CLI::ConfigTOML {
               setting.key, other->second);
       require(setting.values.size() == 1 || option.get_items_expected_max() > 1, ErrorKind::kUsage,
               "{}:{}: --{} takes one value, and here are {}", file, setting.line, setting.key, setting.values.size());
+      const bool is_empty = is_switch(&option) && setting.values.front().empty();
+      require(!is_empty, ErrorKind::kUsage, "{}:{}: {} has an empty value; expected true or false", file, setting.line,
+              setting.key);
       items.push_back({.parents = {}, .name = setting.key, .inputs = setting.values});
     }
     return items;
@@ -99,14 +104,17 @@ class FlagFile final : public CLI::ConfigTOML {
   const CLI::App& app_;
 };
 
-// To CLI11 "--flag=" is "--flag", which of a switch means true; it is what a script writes whose variable is not set.
+// To CLI11 `--flag=` and `--flag ""` are `--flag`, which of a switch means true; they are what a script writes whose
+// variable is not set.
 void refuse_empty_switches(const CLI::App& app, const std::vector<std::string>& arguments) {
-  for (const std::string& argument : arguments) {
-    if (!argument.starts_with("--") || !argument.ends_with('=')) continue;
-    const std::string flag = argument.substr(0, argument.size() - 1);
-    const CLI::Option* const option = app.get_option_no_throw(flag);
-    const bool is_switch = option != nullptr && option->get_type_name() == kSwitchType;
-    if (is_switch) fail(ErrorKind::kUsage, "{}= has no value behind the '='; expected true or false", flag);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (!argument.starts_with("--")) continue;
+    const bool is_next_empty = i + 1 < arguments.size() && arguments[i + 1].empty();
+    if (!argument.ends_with('=') && !is_next_empty) continue;
+    const std::string flag = argument.substr(0, argument.find('='));
+    if (!is_switch(app.get_option_no_throw(flag))) continue;
+    fail(ErrorKind::kUsage, "{}{} has an empty value; expected true or false", flag, is_next_empty ? " ''" : "=");
   }
 }
 
@@ -154,7 +162,7 @@ std::string check_number(const std::string& text) {
 
 bool parse_bool(const std::string& text, const std::string& flag) {
   const std::string lower = lower_case(text);
-  if (lower == "true" || lower == "1" || lower == "yes" || lower == "y" || lower == "t" || lower.empty()) return true;
+  if (lower == "true" || lower == "1" || lower == "yes" || lower == "y" || lower == "t") return true;
   if (lower == "false" || lower == "0" || lower == "no" || lower == "n" || lower == "f") return false;
   fail(ErrorKind::kUsage, "{} {}: neither true nor false", flag, printable(text));
 }

@@ -56,7 +56,7 @@ void add_flag(CLI::App& app, const char* name, T& field, const char* help) {
     app.add_option_function<std::vector<std::string>>(
            switch_names(name),
            [&field, flag](const std::vector<std::string>& values) {
-             field = values.empty() || parse_bool(values.back(), flag);
+             field = values.empty() || values.back().empty() || parse_bool(values.back(), flag);
            },
            help)
         ->expected(0, 1)

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "strake/cli/bus_error.h"
 #include "strake/cli/verbs.h"
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
@@ -127,6 +128,7 @@ int exit_code_of_run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   occupy_closed_streams();
   std::signal(SIGHUP, ignores_hangup ? SIG_IGN : SIG_DFL);  // nohup asks to ignore it
+  strake::cli::name_files_that_are_cut();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message
   end_program(exit_code_of_run({argv + 1, argv + argc}));
 }

@@ -116,6 +116,13 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, error);
 }
 
+bool look_for(const fs::path& path) {
+  std::error_code error;
+  const bool found = fs::exists(path, error);
+  require(!error, ErrorKind::kIo, "cannot find out whether {} is there: {}", path.string(), error.message());
+  return found;
+}
+
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   static std::atomic<uint64_t> counter{0};
   // In containers processes get the numbers of killed ones, which may have left such files.

@@ -30,6 +30,8 @@ void create_directories(const std::filesystem::path& directory);
 
 // False also where it cannot be found out.
 bool is_there(const std::filesystem::path& path);
+// Whether it is there; Error (kIo) where it cannot be found out.
+bool look_for(const std::filesystem::path& path);
 
 // Writes a file so that readers see the old content or the complete new content, never a part, also after a power cut:
 // data goes to a temporary sibling which commit() fsyncs and renames. Without commit() the destructor removes it.

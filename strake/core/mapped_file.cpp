@@ -14,6 +14,15 @@
 
 namespace strake {
 
+namespace {
+
+int64_t modified(const struct stat& status) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  return status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+}
+
+}  // namespace
+
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   require(descriptor >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(errno));
@@ -25,17 +34,30 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     if (address != MAP_FAILED) data_ = static_cast<const std::byte*>(address);
   }
   const int reason = errno;
-  ::close(descriptor);
+  const bool is_mapped = regular && (size_ == 0 || data_ != nullptr);
+  if (!is_mapped) ::close(descriptor);
   require(regular, ErrorKind::kIo, "{} is not a regular file", path.string());
-  require(size_ == 0 || data_ != nullptr, ErrorKind::kIo, "cannot map {}: {}", path.string(), std::strerror(reason));
+  require(is_mapped, ErrorKind::kIo, "cannot map {}: {}", path.string(), std::strerror(reason));
+  descriptor_ = descriptor;
+  modified_ = modified(status);
 }
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      modified_(other.modified_) {}
+
+bool MappedFile::has_changed() const {
+  struct stat status{};
+  const bool is_known = ::fstat(descriptor_, &status) == 0;
+  return is_known && (static_cast<size_t>(status.st_size) != size_ || modified(status) != modified_);
+}
 
 void MappedFile::let_go(std::span<const std::byte> part) const {
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));

@@ -69,7 +69,7 @@ class CsvSource final : public RowSource {
       const CsvRecordReader::Field& field = fields[read_[i]];
       const bool is_null = field.text.empty() && !field.quoted;
       require_ok(is_null ? builders[i].AppendNull() : builders[i].Append(field.text), records_.name());
-      bytes += static_cast<int64_t>(field.text.size());
+      bytes += static_cast<int64_t>(field.text.size() + sizeof(int32_t));  // with where it ends
     }
     return bytes;
   }

@@ -48,10 +48,12 @@ bool has_nested_dictionary(const arrow::FieldVector& fields) {
   });
 }
 
+// With where a value ends: of many columns of short ones that is most.
 template <typename ArrayType>
 void add_lengths(const arrow::Array& array, std::vector<int64_t>& bytes) {
   const auto& values = static_cast<const ArrayType&>(array);
-  for (int64_t i = 0; i < values.length(); ++i) bytes[static_cast<size_t>(i)] += values.value_length(i);
+  constexpr auto kEnd = static_cast<int64_t>(sizeof(typename ArrayType::offset_type));
+  for (int64_t i = 0; i < values.length(); ++i) bytes[static_cast<size_t>(i)] += values.value_length(i) + kEnd;
 }
 
 void add_view_lengths(const arrow::StringViewArray& array, std::vector<int64_t>& bytes) {

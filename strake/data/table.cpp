@@ -115,6 +115,7 @@ int column_index(const arrow::Schema& schema, const std::string& name, const std
   if (found.size() == 1) return found.front();
   const std::vector<std::string> names = schema.field_names();
   require(found.empty(), ErrorKind::kData, "{}: column '{}' occurs {} times", file, printable(name), found.size());
+  require(!names.empty(), ErrorKind::kData, "{}: there is no column '{}', nor any other", file, printable(name));
   constexpr size_t kLongestList = 500;
   fail(ErrorKind::kData, "{}: there is no column '{}'; the columns are {}{}", file, printable(name),
        printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList), did_you_mean(name, names));

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "strake/core/json.h"
+#include "strake/core/parse_integer.h"
 #include "strake/data/length_codec.h"
 #include "strake/data/parquet_file_arrow.h"
 #include "strake/data/status_arrow.h"
@@ -187,14 +188,14 @@ std::string get(const Metadata& metadata, const char* key, const std::string& fi
 
 int64_t get_integer(const Metadata& metadata, const char* key, const std::string& file) {
   const std::string text = get(metadata, key, file);
-  const Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  require(value.is_number_integer(), ErrorKind::kData, "{}: {} is '{}', not a number", file, key, printable(text));
-  return value.get<int64_t>();
+  const std::optional<int64_t> value = parse_integer<int64_t>(text);
+  require(value.has_value(), ErrorKind::kData, "{}: {} is '{}', not a number", file, key, printable(text));
+  return *value;
 }
 
 std::vector<std::string> get_names(const Metadata& metadata, const std::string& file) {
   const std::string source = fmt::format("{}: {}", file, kLabelNamesKey);
-  const Json value = parse_json(get(metadata, kLabelNamesKey, file), source);
+  const Json value = Json::parse(get(metadata, kLabelNamesKey, file), nullptr, /*allow_exceptions=*/false);
   require(value.is_array(), ErrorKind::kData, "{} is not a list", source);
   std::vector<std::string> names;
   for (const Json& name : value) {
@@ -304,6 +305,8 @@ TokenFileReader::TokenFileReader(const fs::path& file) : file_(file) {
   info_.tokenizer = get(metadata, kTokenizerKey, name);
   info_.label_names = get_names(metadata, name);
   info_.max_length = get_integer(metadata, kMaxLengthKey, name);
+  require(info_.max_length > 0 && info_.max_length <= std::numeric_limits<int32_t>::max(), ErrorKind::kData,
+          "{}: {} is {}, not a length", name, kMaxLengthKey, info_.max_length);
   info_.source = get(metadata, kSourceKey, name);
   std::shared_ptr<arrow::Schema> schema;
   require_ok(reader->GetSchema(&schema), name);
@@ -325,6 +328,8 @@ void TokenFileReader::append_to(TokenDatasetBuilder& builder) const {
   while (const auto batch = guarded(name, [&] { return value_of(batches->Next(), name); })) {
     require_ok(batch->ValidateFull(), name);
     require_schema(*batch->schema(), name);
+    require(label_kind_of(*batch->schema(), name) == info_.label_kind, ErrorKind::kData, "{} has changed meanwhile",
+            name);
     const auto* lists = column<arrow::ListArray>(*batch, "input_ids");
     for (int64_t i = 0; i < batch->num_rows() && !lengths_.empty(); ++i) {
       const auto at = static_cast<size_t>(done + i);
@@ -341,6 +346,7 @@ LoadedTokens load_token_files(const std::vector<fs::path>& paths) {
   std::vector<TokenFileReader> readers;
   int64_t sequences = 0;
   int64_t tokens = 0;
+  int64_t bytes = 0;
   const auto files = expand_paths(paths, TableFormat::kParquet);
   for (const fs::path& file : files) {
     const TokenFileReader& reader = readers.emplace_back(file);
@@ -351,9 +357,12 @@ LoadedTokens load_token_files(const std::vector<fs::path>& paths) {
             files.front().string(), file.string());
     sequences += reader.size();
     tokens += reader.total_tokens();
+    bytes += static_cast<int64_t>(fs::file_size(file));
   }
   TokenDatasetBuilder builder(files.front().string());
-  builder.reserve(tokens > 0 ? sequences : 0, tokens);
+  // No more than files of this size are likely to hold, whatever they say.
+  constexpr int64_t kMostOfByte = 16;
+  if (tokens > 0) builder.reserve(std::min(sequences, tokens), std::min(tokens, kMostOfByte * bytes));
   TokenFileInfo info = readers.front().info();
   for (const TokenFileReader& reader : readers) {
     reader.append_to(builder);

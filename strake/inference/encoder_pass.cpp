@@ -95,6 +95,7 @@ class TypedPass final : public EncoderPass {
     choose_forms();
   }
 
+  bool have_weights_changed() const override { return weights_.mapped && weights_.mapped->has_changed(); }
   MemoryUse memory() const override {
     MemoryUse use{.weights = weights_.bytes};
     for (const PassArena<T>& arena : arenas_) use.activations += arena.bytes();

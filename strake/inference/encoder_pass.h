@@ -49,6 +49,8 @@ class EncoderPass {
   // Replaces the plan's bf16_linears; only for a plan with both forms, and not during a run.
   virtual void keep_in_bf16(std::span<const LinearName> linears) = 0;
   virtual MemoryUse memory() const = 0;
+  // Somebody has written into the file that weights are views of: what was computed last may be of others.
+  virtual bool have_weights_changed() const = 0;
 
   std::atomic_flag is_at_work;  // for an engine's call
 };

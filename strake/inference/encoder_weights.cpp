@@ -232,8 +232,10 @@ std::optional<EncoderWeights<T>> map(const EncoderSource& from, EncoderCheckpoin
   if (!file) return std::nullopt;
   try {
     const auto blocks = parse_blocks(PackedFile::notes_of(*file));
+    const auto mapped = file->mapped();
     NamedArrays arrays(std::move(file));
     auto weights = pack<T>(from, checkpoint, arrays);
+    weights.mapped = mapped;
     log::info("weights mapped from {}", packed.path().string());
     if (blocks) {
       use_blocks(*blocks, weights);

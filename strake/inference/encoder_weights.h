@@ -4,9 +4,11 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "strake/core/mapped_file.h"
 #include "strake/inference/encoder_source.h"
 #include "strake/kernels/bias_activation.h"
 #include "strake/kernels/int8_matmul.h"
@@ -67,6 +69,7 @@ struct EncoderWeights {
   std::vector<LayerWeights<T>> layers;  // at least one
   HeadWeights<T> head;
   int64_t bytes = 0;
+  std::shared_ptr<const MappedFile> mapped;  // the packed file that they are views of; null: they are in memory
 };
 
 // Error (kConfig) if the folder has no such weights or, with the first missing tensor's name, no head, or if the plan

@@ -88,7 +88,8 @@ NotFiniteActivations::NotFiniteActivations(const NotFinite& where)
 
 Engine::Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity, Head head,
                PackedWeights packed)
-    : config_(models::read_encoder_config(folder)),
+    : folder_(folder),
+      config_(models::read_encoder_config(folder)),
       forms_(plan.forms),
       capacity_(capacity),
       head_(std::move(head)),
@@ -209,6 +210,12 @@ void Engine::score_on_threads(const PackedTokens& tokens, std::span<float> outpu
     }
   };
   run_team(capacity_.threads, std::cref(work));  // by reference: a copy would be allocated
+  if (pass_->have_weights_changed()) {
+    fail(ErrorKind::kIo,
+         "the packed weights in {} were written over while they were in use, and what was computed with them is not to "
+         "be trusted: replace a model's folder by renaming, or do without packed weights (--packed_weights off)",
+         folder_.string());
+  }
   not_finite.require_none();
 }
 

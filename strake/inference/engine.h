@@ -97,6 +97,7 @@ class Engine {
   void score_on_threads(const PackedTokens& tokens, std::span<float> outputs);
   void require_pass() const;
 
+  std::filesystem::path folder_;
   models::EncoderConfig config_;
   PrecisionPlan::Forms forms_;
   Capacity capacity_;

@@ -34,7 +34,7 @@ constexpr std::array kTrainingKeys{
     honoured("optimizer.type", kText, "null"),
     accepted("optimizer.legacy_fusion", kBool, "false", kOneImplementation),
     section("optimizer.params"),
-    honoured("optimizer.params.lr", kNumber, "0.001").range(0).on_auto(kFromFlags),
+    honoured("optimizer.params.lr", kNumber, "0.001").range(0, training::kHighestLearningRate).on_auto(kFromFlags),
     honoured("optimizer.params.betas", kNumberPair, "[0.9,0.999]").range(0, 1).on_auto(kFromFlags),
     honoured("optimizer.params.eps", kNumber, "1e-8").range(0).on_auto(kFromFlags),
     honoured("optimizer.params.weight_decay", kNumber, "0.0").range(0).on_auto(kFromFlags),
@@ -74,12 +74,13 @@ constexpr std::array kTrainingKeys{
     section("scheduler"),
     honoured("scheduler.type", kText, "null").one_of("LRRangeTest|OneCycle|WarmupLR|WarmupDecayLR|WarmupCosineLR"),
     section("scheduler.params"),
-    honoured("scheduler.params.lr_range_test_min_lr", kNumber, "null").range(0),
+    honoured("scheduler.params.lr_range_test_min_lr", kNumber, "null").range(0, training::kHighestLearningRate),
     honoured("scheduler.params.lr_range_test_step_size", kInteger, "null").range(1),
-    honoured("scheduler.params.lr_range_test_step_rate", kNumber, "null"),
+    honoured("scheduler.params.lr_range_test_step_rate", kNumber, "null")
+        .range(-training::kHighestLearningRate, training::kHighestLearningRate),
     honoured("scheduler.params.lr_range_test_staircase", kBool, "null"),
-    honoured("scheduler.params.cycle_min_lr", kNumber, "null").range(0),
-    honoured("scheduler.params.cycle_max_lr", kNumber, "null").range(0),
+    honoured("scheduler.params.cycle_min_lr", kNumber, "null").range(0, training::kHighestLearningRate),
+    honoured("scheduler.params.cycle_max_lr", kNumber, "null").range(0, training::kHighestLearningRate),
     honoured("scheduler.params.decay_lr_rate", kNumber, "null"),
     honoured("scheduler.params.cycle_first_step_size", kInteger, "null").range(1),
     honoured("scheduler.params.cycle_second_step_size", kInteger, "null").range(0),
@@ -90,8 +91,12 @@ constexpr std::array kTrainingKeys{
     honoured("scheduler.params.cycle_min_mom", kNumber, "null").range(0, 1),
     honoured("scheduler.params.cycle_max_mom", kNumber, "null").range(0, 1),
     honoured("scheduler.params.decay_mom_rate", kNumber, "null"),
-    honoured("scheduler.params.warmup_min_lr", kNumber, "null").range(0).on_auto(kFromFlags),
-    honoured("scheduler.params.warmup_max_lr", kNumber, "null").range(0).on_auto(kFromFlags),
+    honoured("scheduler.params.warmup_min_lr", kNumber, "null")
+        .range(0, training::kHighestLearningRate)
+        .on_auto(kFromFlags),
+    honoured("scheduler.params.warmup_max_lr", kNumber, "null")
+        .range(0, training::kHighestLearningRate)
+        .on_auto(kFromFlags),
     honoured("scheduler.params.warmup_num_steps", kInteger, "null").range(0).on_auto(kFromFlags),
     honoured("scheduler.params.warmup_type", kText, "null").one_of("log|linear"),
     honoured("scheduler.params.total_num_steps", kInteger, "null").range(1).on_auto(kFromFlags),

@@ -221,6 +221,7 @@ TEST(ResolveDsConfig, DecaysAsTorchDoesWhenTorchsAdamIsAskedFor) {
   EXPECT_EQ(decay(R"({"type": "AdamW"})"), 0.0);
   EXPECT_EQ(decay(R"({"type": "AdamW", "params": {"torch_adam": true}})"), 0.01);
   EXPECT_EQ(decay(R"({"type": "Adam", "params": {"torch_adam": true, "adam_w_mode": false}})"), 0.0);
+  EXPECT_EQ(decay(R"({"type": "SGD", "params": {"lr": 0.1, "torch_adam": true}})"), 0.0);
   EXPECT_EQ(decay(R"({"type": "AdamW", "params": {"torch_adam": true, "weight_decay": 0.3}})"), 0.3);
 }
 

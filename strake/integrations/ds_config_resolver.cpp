@@ -183,7 +183,8 @@ void DsResolver::resolve_optimizer() {
     }
   }
   const bool coupled = type == "Adam" && file_value("optimizer.params.adam_w_mode").value_or(true) == false;
-  const bool torch_adam = file_value("optimizer.params.torch_adam").value_or(false) == true;
+  const bool is_adam = type == "Adam" || type == "AdamW";
+  const bool torch_adam = is_adam && file_value("optimizer.params.torch_adam").value_or(false) == true;
   DsSetting& decay = settings_["optimizer.params.weight_decay"];
   if (torch_adam && !coupled && decay.origin == "default") decay = {0.01, "default of torch.optim.AdamW"};
 }

@@ -139,7 +139,7 @@ NamedValues RegressionMetrics::named_values() const {
 
 ClassificationMetrics classification_metrics(std::span<const int64_t> predicted, std::span<const int64_t> actual,
                                              int64_t num_classes) {
-  require(num_classes >= 2, ErrorKind::kInternal, "classification metrics of {} classes", num_classes);
+  require(num_classes >= 1, ErrorKind::kInternal, "classification metrics of {} classes", num_classes);
   check_lengths(predicted.size(), actual.size());
   ClassificationMetrics metrics;
   metrics.classes.resize(static_cast<size_t>(num_classes));

@@ -66,7 +66,7 @@ Progress::Progress(ProgressOptions options)
   if (!options_.clock) options_.clock = &steady_seconds;
   started_ = options_.clock();
   shown_at_ = on_terminal_ ? -std::numeric_limits<double>::infinity() : started_;
-  unit_rate_.record(started_, options_.done_at_start);
+  step_rate_.record(started_, options_.done_at_start);
   token_rate_.record(started_, 0);
 }
 
@@ -78,7 +78,7 @@ void Progress::update(const ProgressNumbers& numbers) {
   constexpr double kSecondsBetweenFrames = 0.1;
   const double now = options_.clock();
   numbers_ = numbers;
-  unit_rate_.record(now, numbers.done);
+  step_rate_.record(now, numbers.done);
   token_rate_.record(now, numbers.tokens);
   if (now - shown_at_ >= (on_terminal_ ? kSecondsBetweenFrames : options_.seconds_between_lines)) show(now);
 }
@@ -96,9 +96,7 @@ void Progress::finish() {
 }
 
 std::string Progress::details(double now) const {
-  std::string text = count_text(numbers_->done);
-  if (numbers_->total > 0) text += "/" + count_text(numbers_->total);
-  text += " " + options_.unit;
+  std::string text = fmt::format("{}/{} steps", count_text(numbers_->done), count_text(numbers_->total));
   if (numbers_->epoch) text += fmt::format(", epoch {:.2f}", *numbers_->epoch);
   if (numbers_->loss) text += fmt::format(", loss {:.4f}", *numbers_->loss);
   if (numbers_->learning_rate) text += fmt::format(", lr {:.2e}", *numbers_->learning_rate);
@@ -108,8 +106,8 @@ std::string Progress::details(double now) const {
       finished_ && elapsed > 0 ? static_cast<double>(numbers_->tokens) / elapsed : token_rate_.per_second();
   if (numbers_->tokens > 0) text += fmt::format(", {} tokens/s", count_text(std::llround(tokens_per_second)));
   if (finished_) return text + fmt::format(", took {}", duration_text(elapsed));
-  const double rate = unit_rate_.per_second();
-  if (numbers_->total > 0 && rate > 0) {
+  const double rate = step_rate_.per_second();
+  if (rate > 0) {
     const int64_t remaining = std::max<int64_t>(0, numbers_->total - numbers_->done);
     text += fmt::format(", {} left", duration_text(static_cast<double>(remaining) / rate));
   }
@@ -117,8 +115,7 @@ std::string Progress::details(double now) const {
 }
 
 std::string Progress::plain_line(double now) const {
-  if (numbers_->total <= 0) return fmt::format("{}: {}\n", options_.verb, details(now));
-  return fmt::format("{}: {}%, {}\n", options_.verb, percent_done(*numbers_), details(now));
+  return fmt::format("train: {}%, {}\n", percent_done(*numbers_), details(now));
 }
 
 std::string Progress::terminal_line(double now) const {
@@ -126,14 +123,11 @@ std::string Progress::terminal_line(double now) const {
   constexpr size_t kNarrowestBar = 5;
   constexpr const char* kEraseToEndOfLine = "\x1b[K";
   const size_t columns = columns_of(options_.descriptor) - 1;  // a full last column would wrap
-  std::string line = options_.verb + " ";
   const std::string text = details(now);
-  if (numbers_->total > 0) {
-    line += fmt::format("{:3}% ", percent_done(*numbers_));
-    const size_t used = line.size() + text.size() + std::string_view("[] ").size();
-    const size_t width = used < columns ? std::min(kWidestBar, columns - used) : 0;
-    if (width >= kNarrowestBar) line += bar(share_done(*numbers_), width) + " ";
-  }
+  std::string line = fmt::format("train {:3}% ", percent_done(*numbers_));
+  const size_t used = line.size() + text.size() + std::string_view("[] ").size();
+  const size_t width = used < columns ? std::min(kWidestBar, columns - used) : 0;
+  if (width >= kNarrowestBar) line += bar(share_done(*numbers_), width) + " ";
   line += text;
   return "\r" + line.substr(0, columns) + kEraseToEndOfLine;
 }

@@ -12,8 +12,8 @@
 namespace strake::monitor {
 
 struct ProgressNumbers {
-  int64_t done = 0;    // steps or rows, including those before a resumed run began
-  int64_t total = 0;   // 0: not known
+  int64_t done = 0;    // steps, including those before a resumed run began
+  int64_t total = 0;   // at least 1
   int64_t tokens = 0;  // real tokens (packed, no padding) of all ranks since the Progress was made; 0: not shown
   std::optional<double> epoch;
   std::optional<double> loss;
@@ -21,17 +21,15 @@ struct ProgressNumbers {
 };
 
 struct ProgressOptions {
-  std::string verb;  // "train"
-  std::string unit = "steps";
   int64_t done_at_start = 0;  // of a resumed run, so that rates count only this one
   int descriptor = STDERR_FILENO;
   double seconds_between_lines = 10;  // when redirected
   std::function<double()> clock;      // seconds, never going back; empty: the machine's steady clock
 };
 
-// How far a verb is: a bar redrawn in place on a terminal, else a plain line now and then without control characters.
-// Rank 0 makes one. update() is cheap enough for every step. What cannot be written is lost silently: a closed terminal
-// must not end a run. Not thread-safe.
+// How far a training run is: a bar redrawn in place on a terminal, else a plain line now and then without control
+// characters. Rank 0 makes one. update() is cheap enough for every step. What cannot be written is lost silently: a
+// closed terminal must not end a run. Not thread-safe.
 class Progress {
  public:
   explicit Progress(ProgressOptions options);
@@ -61,7 +59,7 @@ class Progress {
   bool bar_is_open_ = false;
   bool finished_ = false;
   std::optional<ProgressNumbers> numbers_;
-  RateMeter unit_rate_;
+  RateMeter step_rate_;
   RateMeter token_rate_;
 };
 

@@ -29,7 +29,7 @@ class RedirectedProgress : public testing::Test {
     for (const int end : ends_) ::close(end);
   }
   ProgressOptions options() {
-    return {.verb = "train", .descriptor = ends_[1], .seconds_between_lines = 10, .clock = [this] { return now_; }};
+    return {.descriptor = ends_[1], .seconds_between_lines = 10, .clock = [this] { return now_; }};
   }
   std::string written() const { return read_available(ends_[0]); }
 
@@ -63,7 +63,7 @@ class TerminalProgress : public testing::Test {
     ASSERT_EQ(::ioctl(terminal_, TIOCSWINSZ, &size), 0);
   }
   ProgressOptions options() {
-    return {.verb = "train", .descriptor = terminal_, .clock = [this] { return now_; }};
+    return {.descriptor = terminal_, .clock = [this] { return now_; }};
   }
   std::string written() const { return read_available(screen_); }
 
@@ -101,16 +101,6 @@ TEST_F(RedirectedProgress, RatesOfAResumedRunCountOnlyThisRun) {
   now_ += 20;
   progress.update({.done = 510, .total = 600});
   EXPECT_EQ(written(), "train: 85%, 510/600 steps, 3:00 left\n");
-}
-
-TEST_F(RedirectedProgress, AnUnknownTotalHasNoPercentAndNoTimeLeft) {
-  ProgressOptions rows = options();
-  rows.verb = "predict";
-  rows.unit = "rows";
-  Progress progress(rows);
-  now_ += 10;
-  progress.update({.done = 123456});
-  EXPECT_EQ(written(), "predict: 123,456 rows\n");
 }
 
 TEST_F(RedirectedProgress, NothingIsWrittenWithoutAnUpdate) {

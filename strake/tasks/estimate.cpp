@@ -10,6 +10,7 @@
 #include "strake/models/gpus.h"
 #include "strake/monitor/number_text.h"
 #include "strake/tasks/estimated_model.h"
+#include "strake/tasks/masked_lm_config.h"
 #include "strake/tasks/memory_report.h"
 #include "strake/tasks/sharding_flags.h"
 #include "strake/tensors/cuda_libtorch.h"
@@ -189,8 +190,7 @@ void EstimateConfig::validate() const {
   require_known_model_type(train);
   require(task == TrainTask::kMaskedLm || !given.contains("mlm_probability"), ErrorKind::kUsage,
           "--mlm_probability {} belongs to --task masked-lm", train.mlm_probability);
-  require(train.mlm_probability > 0 && train.mlm_probability <= 1, ErrorKind::kUsage,
-          "--mlm_probability {} is not in (0, 1]", train.mlm_probability);
+  require_mlm_probability(train.mlm_probability);
   require(max_seq_length >= 0, ErrorKind::kUsage, "--max_seq_length {} is negative", max_seq_length);
   require(mean_length >= 0, ErrorKind::kUsage, "--mean_length {} is neither 0 nor a number of tokens", mean_length);
   require(per_device_eval_batch_size >= 0, ErrorKind::kUsage, "--per_device_eval_batch_size {} is negative",

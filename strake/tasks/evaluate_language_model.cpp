@@ -66,10 +66,6 @@ EvaluateReport report_of(const Documents& documents, const training::Evaluation&
   return report;
 }
 
-}  // namespace
-
-namespace {
-
 EvaluateReport evaluate_documents(const EvaluateConfig& config, ScoringModel& model, Split& split) {
   auto& language = std::get<LanguageScorer>(model.computes);
   const Documents documents = read_documents(split, {.tokenizer = model.tokenizer,

@@ -75,10 +75,11 @@ JobState read_state(const fs::path& file) {
 PredictionJob::PredictionJob(fs::path folder, std::string output)
     : folder_(std::move(folder)), output_(std::move(output)) {
   lock();
+  is_unfinished_ = look_for(folder_ / kStateName);
 }
 
 PredictionJob::~PredictionJob() {
-  const bool is_worth_keeping = journal_ ? journal_->rows() > 0 : is_unfinished();
+  const bool is_worth_keeping = journal_ ? journal_->rows() > 0 : is_unfinished_;
   journal_.reset();
   if (!is_worth_keeping && lock_ >= 0) remove();
   if (lock_ >= 0) ::close(lock_);
@@ -104,14 +105,13 @@ void PredictionJob::lock() {
   }
 }
 
-bool PredictionJob::is_unfinished() const { return is_there(folder_ / kStateName); }
-
 void PredictionJob::open(const Json& identity, int64_t num_labels, Leftover leftover) {
   const fs::path state = folder_ / kStateName;
-  if (leftover == Leftover::kDelete || !is_there(state)) remove_files_of_job(folder_);
+  const bool goes_on = leftover == Leftover::kContinue && is_unfinished_;
+  if (!goes_on) remove_files_of_job(folder_);
   remove_files(folder_, is_atomic_leftover);
   int64_t starts = 0;
-  if (is_there(state)) {
+  if (goes_on) {
     const auto [before, count] = read_state(state);
     require_same(before, identity);
     starts = count;

@@ -24,7 +24,7 @@ class PredictionJob {
   PredictionJob& operator=(const PredictionJob&) = delete;
 
   // An interrupted run has left something to go on with.
-  bool is_unfinished() const;
+  bool is_unfinished() const { return is_unfinished_; }
   enum class Leftover { kContinue, kDelete };
   // `identity`: a flat object. An unfinished job with another identity is an error (kUsage) that names the first
   // difference, unless it is to be deleted.
@@ -43,6 +43,7 @@ class PredictionJob {
   std::filesystem::path folder_;
   std::string output_;
   int lock_ = -1;
+  bool is_unfinished_ = false;
   int64_t resumes_ = 0;
   std::unique_ptr<PredictionJournal> journal_;
 };

@@ -27,19 +27,6 @@ struct Header {
   int64_t width = 0;
 };
 
-bool read_at(int file, void* data, uint64_t bytes, uint64_t offset) {
-  auto* next = static_cast<char*>(data);
-  while (bytes > 0) {
-    const ssize_t got = ::pread(file, next, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    next += got;
-    bytes -= static_cast<uint64_t>(got);
-    offset += static_cast<uint64_t>(got);
-  }
-  return true;
-}
-
 bool write_at(int file, const void* data, uint64_t bytes, uint64_t offset) {
   const auto* next = static_cast<const char*>(data);
   while (bytes > 0) {
@@ -69,12 +56,27 @@ struct PredictionJournal::Record {
   }
 };
 
+// False if the file ends before: what is missing was not written, but what cannot be read may have been.
+bool PredictionJournal::read_at(void* data, uint64_t bytes, uint64_t offset) const {
+  auto* next = static_cast<char*>(data);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(descriptor_, next, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) refuse("read");
+    if (got == 0) return false;
+    next += got;
+    bytes -= static_cast<uint64_t>(got);
+    offset += static_cast<uint64_t>(got);
+  }
+  return true;
+}
+
 PredictionJournal::PredictionJournal(std::filesystem::path path, int64_t width)
     : path_(std::move(path)), width_(width) {
   descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (descriptor_ < 0) refuse("open");
   Header header;
-  if (read_at(descriptor_, &header, sizeof(header), 0) && header.magic == kMagic && header.width == width) {
+  if (read_at(&header, sizeof(header), 0) && header.magic == kMagic && header.width == width) {
     end_ = sizeof(Header);
     scan();
   } else {
@@ -102,7 +104,7 @@ void PredictionJournal::start() {
 }
 
 bool PredictionJournal::read_record(uint64_t offset, uint64_t size, Record& record) const {
-  if (size - offset < sizeof(Record) || !read_at(descriptor_, &record, sizeof(Record), offset)) return false;
+  if (size - offset < sizeof(Record) || !read_at(&record, sizeof(Record), offset)) return false;
   return record.rows > 0 && record.rows <= kMostRows && record.tokens >= 0 && record.numbers >= 0 &&
          static_cast<uint64_t>(record.numbers) <= (size - offset - sizeof(Record)) / sizeof(float) &&
          (width_ == kAnyWidth || (record.numbers % width_ == 0 && record.numbers / width_ == record.rows));
@@ -117,7 +119,7 @@ void PredictionJournal::scan() {
   while (read_record(end_, size, record)) {
     numbers.resize(static_cast<size_t>(record.numbers));
     const uint64_t bytes = numbers.size() * sizeof(float);
-    if (!read_at(descriptor_, numbers.data(), bytes, end_ + sizeof(Record)) || record.first_row != rows_found_ ||
+    if (!read_at(numbers.data(), bytes, end_ + sizeof(Record)) || record.first_row != rows_found_ ||
         record.checksum != record.checksum_of(numbers)) {
       break;
     }
@@ -140,7 +142,8 @@ void PredictionJournal::read(std::span<float> numbers) {
       read_left_ = record.numbers;
     }
     const auto part = numbers.first(static_cast<size_t>(std::min<int64_t>(read_left_, std::ssize(numbers))));
-    if (!read_at(descriptor_, part.data(), part.size_bytes(), read_offset_)) refuse("read");
+    require(read_at(part.data(), part.size_bytes(), read_offset_), ErrorKind::kIo, "{} is shorter than it was",
+            path_.string());
     read_offset_ += part.size_bytes();
     read_left_ -= std::ssize(part);
     numbers = numbers.subspan(part.size());

@@ -56,6 +56,7 @@ class PredictionJournal {
   void start();
   void scan();
   bool sync();
+  bool read_at(void* data, uint64_t bytes, uint64_t offset) const;
   bool read_record(uint64_t offset, uint64_t size, Record& record) const;
   [[noreturn]] void refuse(const char* action) const;
 

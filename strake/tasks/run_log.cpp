@@ -46,7 +46,7 @@ void RunLog::open(const std::optional<training::RunProgress>& done) {
   metrics_.emplace(open_metrics(config_, done ? std::optional(done->steps) : std::nullopt));
   trackers_.emplace(config_, done);
   if (!config_.disable_tqdm) {
-    progress_.emplace(monitor::ProgressOptions{.verb = "train", .done_at_start = done ? done->steps : 0});
+    progress_.emplace(monitor::ProgressOptions{.done_at_start = done ? done->steps : 0});
   }
 }
 

@@ -20,7 +20,7 @@ class RunLog final : public training::RunListener {
   RunLog(const TrainConfig& config, const models::Model& model) : config_(config), model_(model) {}
 
   // Before the first step: begins metrics.jsonl and what trackers read, or cuts it back to the steps of the checkpoint
-  // that the run goes on from.
+  // that the run goes on from; to files of DeepSpeed's csv_monitor runs append, as they do there.
   void open(const std::optional<training::RunProgress>& done);
 
   void on_step(const training::StepReport& report, double epoch, int64_t total_steps) override;

@@ -10,6 +10,7 @@
 #include "strake/core/log.h"
 #include "strake/core/threads.h"
 #include "strake/data/label_lists.h"
+#include "strake/models/layers/linear_products.h"
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/sequence_length.h"
 #include "strake/tasks/word_rows.h"
@@ -88,10 +89,19 @@ int32_t start_token_of(const tokenizers::Tokenizer& tokenizer, const std::string
   return *id;
 }
 
+// The products of training's layers. Only strake's own make a row's bits independent of the rows beside it.
+std::string products_of_language_model(const ScoreConfig& config) {
+  const models::layers::MatmulLibrary library = models::layers::matmul_library();
+  std::string text = fmt::format(" and matrix products of {}", to_string(library));
+  if (library == models::layers::MatmulLibrary::kStrake) return text;
+  return text + fmt::format(" of {} tokens by {} threads", config.tokens_at_a_time(), threads_per_rank(1));
+}
+
 ScoringModel load_language_model(const ScoreConfig& config, const ScoringPlan& plan) {
   const auto start = Clock::now();
   const auto precision = config.precision.asks_for_bf16() ? inference::Precision::kBf16 : inference::Precision::kFp32;
   std::string kernels = kernels_of(config);
+  if (!config.gpu()) kernels += products_of_language_model(config);
   auto tokenizer = tokenizers::Tokenizer::load(config.model_name_or_path);
   TextOptions text = plan.text;
   if (config.task.add_start_token.value_or(false))
@@ -166,6 +176,11 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
       "{}: tokenizer_config.json: padding_side is left, for which Transformers' pipeline puts the context before "
       "the question; that is not there",
       config.model_name_or_path);
+  if (text.of_words) WordEncoder(*tokenizer, text);  // which looks at both
+  const int64_t added = tokenizer->spec().post_processor.added(!text.text_pair_column.empty());
+  require(text.max_seq_length >= added, ErrorKind::kUsage,
+          "--max_seq_length {} is less than the {} special tokens that the tokenizer adds to every text",
+          text.max_seq_length, added);
   const std::optional<int> gpu = config.gpu();
   const std::string kernels = kernels_of(config);
   const PrecisionChoice choice =
@@ -191,11 +206,6 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
       .kernels = kernels,
       .precision = describe(choice.plan, layers),
       .accuracy = choice.accuracy};
-  if (text.of_words) WordEncoder(*model.tokenizer, model.text);  // which looks at both
-  const int64_t added = model.tokenizer->spec().post_processor.added(!text.text_pair_column.empty());
-  require(text.max_seq_length >= added, ErrorKind::kUsage,
-          "--max_seq_length {} is less than the {} special tokens that the tokenizer adds to every text",
-          text.max_seq_length, added);
   model.load_seconds = seconds_since(start);
   tell(model, config);
   return model;

@@ -117,11 +117,9 @@ int64_t read_max_seq_length(const fs::path& folder) {
   require(json.is_object(), ErrorKind::kConfig, "{}: not an object", source);
   require(!get_or<bool>(json, "do_lower_case", false, source), ErrorKind::kConfig,
           "{}: do_lower_case is not supported: let the tokenizer lowercase", source);
-  const auto length = json.find("max_seq_length");
-  if (length == json.end() || length->is_null()) return kLeftToOthers;
-  require(length->is_number_integer() && *length >= 1, ErrorKind::kConfig, "{}: max_seq_length is {}, not a length",
-          source, printable(length->dump()));
-  return length->get<int64_t>();
+  const auto length = get_or<int64_t>(json, "max_seq_length", kLeftToOthers, source);
+  require(length >= 1, ErrorKind::kConfig, "{}: max_seq_length is {}, not a length", source, length);
+  return length;
 }
 
 }  // namespace

@@ -34,9 +34,6 @@ training::ShardingOptions sharding_of(const integrations::DsZero& zero, const Ra
   const bool has_groups = zero.mics_shard_size > 0 || zero.hpz_partition_size > 1;
   const int64_t group = zero.mics_shard_size > 0 ? zero.mics_shard_size : zero.hpz_partition_size;
   if (zero.stage < 3 || !has_groups || group == ranks.world) return sharding;
-  require(ranks.world % group == 0, ErrorKind::kConfig,
-          "zero_optimization.{} {} does not divide the number of ranks, {}",
-          zero.mics_shard_size > 0 ? "mics_shard_size" : "zero_hpz_partition_size", group, ranks.world);
   sharding.stage = training::kHybrid;
   sharding.group_size = group;
   return sharding;
@@ -133,12 +130,12 @@ ShardingRequest apply_deepspeed(TrainConfig& config, const RunFacts& run) {
   integrations::ResolvedDsConfig resolved = resolve_file(config, run);
   refuse_missing(resolved.config, resolved.source);
   const auto& optimizer = resolved.config.optimizer;
-  const bool says_optimizer = config.given.contains("optim") || config.given.contains("optim_args");
+  require(!optimizer || config.training.optim_args.empty(), ErrorKind::kConfig,
+          "{}: optimizer.params and --optim_args contradict each other; leave one of them out", resolved.source);
+  const bool says_optimizer = config.given.contains("optim");
   require(!optimizer || !says_optimizer || config.training.optimizer_settings().rule == optimizer->settings.rule,
           ErrorKind::kConfig, "{}: optimizer.type is {} and --optim is {}; leave one of them out", resolved.source,
           optimizer ? optimizer->type : "", config.training.optim);
-  require(!optimizer || config.training.optim_args.empty(), ErrorKind::kConfig,
-          "{}: optimizer.params and --optim_args contradict each other; leave one of them out", resolved.source);
   require(!resolved.config.scheduler || config.training.lr_scheduler_kwargs.empty(), ErrorKind::kConfig,
           "{}: scheduler.params and --lr_scheduler_kwargs contradict each other; leave one of them out",
           resolved.source);

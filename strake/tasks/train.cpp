@@ -247,6 +247,7 @@ RunStart make_start(const TrainConfig& config, const TrainJob& job, const Launch
   start.resume_from = mpi != nullptr ? find_resume_together(config, *mpi) : find_resume(config);
   if (start.folder) check_output_folder(config, start.resume_from);
   if (!start.resume_from && !job.weights().empty()) checkpoint::verify_model_files(job.weights());
+  start.generation_config = read_generation_config(job.weights());
   start.fingerprint = run_fingerprint(config, job, launch.num_ranks);
   if (job.has_evaluation()) start.evaluation = how_evaluated(config, job);
   if (mpi != nullptr) {

@@ -118,8 +118,13 @@ data::TokenDataset load_split(Split& split, const ClassifierSetup& setup, const 
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
   if (dataset.label_kind() == data::TokenLabelKind::kClasses) dataset.set_num_classes(std::ssize(labels.names()));
   require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
+  require_known_types(dataset, setup.model_config, paths.front());
   int64_t longest = 0;
-  for (int64_t i = 0; i < dataset.size(); ++i) longest = std::max(longest, dataset.length(i));
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    longest = std::max(longest, dataset.length(i));
+    // A classifier reads a text's first token.
+    if (dataset.length(i) == 0) fail(ErrorKind::kData, "{}: row {} has no tokens", paths.front(), dataset.row(i));
+  }
   require(longest <= setup.model_config.max_sequence_length(), ErrorKind::kConfig,
           "{}: sequences of {} tokens do not fit the model's {} positions: prepare it with a lower --max_seq_length",
           paths.front(), longest, setup.model_config.max_sequence_length());

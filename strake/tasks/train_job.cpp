@@ -78,4 +78,12 @@ void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size,
           dataset.max_token_id(), vocab_size);
 }
 
+void require_known_types(const data::TokenDataset& dataset, const models::EncoderConfig& model,
+                         const std::string& path) {
+  require(!dataset.has_pairs() || model.type_vocab_size != 1, ErrorKind::kConfig,
+          "{}: the tokenizer gives the second of two texts token type 1, and the model has but one: type_vocab_size of "
+          "its config.json is 1",
+          path);
+}
+
 }  // namespace strake::tasks

@@ -44,6 +44,7 @@ AnswerWindows read_windows(data::TableReader& input, const LabelledQuestions& qu
   AnswerWindows windows = encode_answers(input, questions, keep, workers);
   require(windows.dataset.size() > 0, ErrorKind::kData, "{} has no rows", file);
   require_known_tokens(windows.dataset, model.vocab_size, file);
+  require_known_types(windows.dataset, model, file);
   return windows;
 }
 

@@ -57,25 +57,15 @@ uint32_t load_weights(const TrainJob& job, uint64_t seed, const comm::Comm& rank
   return sum;
 }
 
-// What Transformers' generate() reads, which training does not change; that of an earlier model goes.
-void take_along_generation_config(const fs::path& model, const fs::path& folder) {
-  constexpr const char* kName = "generation_config.json";
-  const fs::path source = model.empty() ? fs::path() : resolve_inside(model, kName, model.string());
-  if (!source.empty() && is_there(source)) {
-    write_file_atomically(folder / kName, read_file(source, kMaxConfigBytes));
-  } else {
-    std::error_code ignored;
-    fs::remove(folder / kName, ignored);
-  }
-}
+constexpr const char* kGenerationConfig = "generation_config.json";
 
-// What flags and --deepspeed came to; that of an earlier run goes, too.
-void write_sharding_record(const fs::path& file, const std::string& record) {
+// That of an earlier run goes, too, where this one has none.
+void write_or_remove(const fs::path& file, const std::string& content) {
   std::error_code ignored;
-  if (record.empty()) {
+  if (content.empty()) {
     fs::remove(file, ignored);
   } else {
-    write_file_atomically(file, record);
+    write_file_atomically(file, content);
   }
 }
 
@@ -90,6 +80,12 @@ std::unique_ptr<comm::Comm> take_gpu(int gpu, comm::Comm& ranks) {
 }
 
 }  // namespace
+
+std::string read_generation_config(const fs::path& model) {
+  if (model.empty()) return "";
+  const fs::path file = resolve_inside(model, kGenerationConfig, model.string());
+  return is_there(file) ? read_file(file, kMaxConfigBytes) : "";
+}
 
 const char* matrix_products(const TrainConfig& config) {
   if (config.trains_on_gpus()) return "of libtorch on GPUs";
@@ -136,12 +132,12 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .fingerprint = start.fingerprint,
       .kernels = kernels_of(config),
       .write_companions =
-          [tokenizer = job.tokenizer(), settings = job.tokenizer_settings(), weights = job.weights(),
-           config_json = job.config_json()](const fs::path& folder) {
+          [tokenizer = job.tokenizer(), settings = job.tokenizer_settings(),
+           generation_config = start.generation_config, config_json = job.config_json()](const fs::path& folder) {
             std::error_code ignored;
             fs::remove(folder / kPrecisionFile, ignored);  // it tells of an earlier model
             tokenizer->save(folder, settings);
-            take_along_generation_config(weights, folder);
+            write_or_remove(folder / kGenerationConfig, generation_config);
             write_file_atomically(folder / "config.json", config_json);
           },
       .listener = run_log.get(),
@@ -150,7 +146,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   training::Trainer trainer(std::move(inputs), parameters, comm, options);
   if (run_log) {
     start.folder->start(start.resume_from);
-    write_sharding_record(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
+    write_or_remove(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
     run_log->open(start.resume_from ? std::optional(trainer.progress()) : std::nullopt);
   }
   require_same_folder(config.output_dir, ranks);

@@ -24,8 +24,12 @@ struct RunStart {
   Json evaluation = nullptr;                                // how_evaluated()
   int first_rank = 0;                                       // of this machine
   std::unique_ptr<TerminationWatch> termination = nullptr;  // null: SIGTERM ends the process
+  std::string generation_config = {};                       // the model's, if it has one
   std::string sharding_record = {};                         // ds_config_resolved.json, if not empty
 };
+
+// What Transformers' generate() reads, which training does not change; "" if the model has none.
+std::string read_generation_config(const std::filesystem::path& model);
 
 // Whose matrix products a run computes with, and those with the processor's kernels: ranks with others round otherwise.
 const char* matrix_products(const TrainConfig& config);

@@ -1,5 +1,8 @@
 #include "strake/tensors/checkpoint_files.h"
 
+#include <algorithm>
+#include <cctype>
+
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/json.h"
@@ -8,15 +11,33 @@ namespace strake::tensors {
 namespace {
 namespace fs = std::filesystem;
 
+bool is_identifier(const std::string& name) {
+  const auto is_part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  return !name.empty() && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
+         std::ranges::all_of(name, is_part);
+}
+
 // The class of Transformers that has all tensors of the folder, its head's too.
 std::string model_class(const fs::path& folder) {
   if (is_there(folder / "config.json")) {
     const Json config = read_json(folder / "config.json", kMaxConfigBytes);
     const auto classes =
         get_or<std::vector<std::string>>(config, "architectures", {}, (folder / "config.json").string());
-    if (!classes.empty()) return printable(classes.front());
+    if (!classes.empty() && is_identifier(classes.front())) return classes.front();
   }
   return "AutoModel";
+}
+
+// How to convert pickled weights, in a form that people paste: no name of the folder's may end a string in it.
+std::string how_to_convert(const fs::path& folder) {
+  const std::string name = folder.string();
+  if (printable(name) != name || name.find_first_of("'\\") != std::string::npos) {
+    return "load it in Python and write it with save_pretrained()";
+  }
+  return fmt::format(
+      "in Python: from transformers import AutoTokenizer, {0}; {0}.from_pretrained('{1}').save_pretrained("
+      "'{1}-safetensors'); AutoTokenizer.from_pretrained('{1}').save_pretrained('{1}-safetensors')",
+      model_class(folder), name);
 }
 
 [[noreturn]] void fail_without_weights(const fs::path& folder) {
@@ -25,10 +46,8 @@ std::string model_class(const fs::path& folder) {
   require(!is_there(folder / "pytorch_model.bin") && !is_there(folder / "pytorch_model.bin.index.json"),
           ErrorKind::kConfig,
           "{} has only pickled weights (pytorch_model.bin), which can run code when loaded and are not read. Convert "
-          "them once, in Python: from transformers import AutoTokenizer, {}; {}.from_pretrained('{}').save_pretrained("
-          "'{}-safetensors'); AutoTokenizer.from_pretrained('{}').save_pretrained('{}-safetensors')",
-          folder.string(), model_class(folder), model_class(folder), folder.string(), folder.string(), folder.string(),
-          folder.string());
+          "them once: {}",
+          folder.string(), how_to_convert(folder));
   fail(ErrorKind::kConfig, "{} has neither {} nor {}", folder.string(), kWeightsFile, kWeightsIndexFile);
 }
 

@@ -37,6 +37,7 @@ class SafetensorsFile {
   const std::map<std::string, Info>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const std::filesystem::path& path() const { return path_; }
+  std::shared_ptr<const MappedFile> mapped() const { return file_; }
 
   // The tensor as a view of the mapped file: do not write to it. It keeps the map alive. With it, its pages leave this
   // process's resident memory. kConfig if there is none.

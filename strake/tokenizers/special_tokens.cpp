@@ -55,6 +55,8 @@ SpecialTokens SpecialTokens::beside(const SpecialTokenFiles& files, const Vocabu
   own.read(files);
   own.add_roles();
   const std::vector<AddedToken> more = std::exchange(own.tokens_, std::move(from_tokenizer_json));
+  own.known_.clear();
+  for (const AddedToken& token : own.tokens_) own.known_.insert(token.content);
   for (const AddedToken& token : more) own.add_if_new(token);
   own.read_others(files, vocabulary);
   return own;
@@ -147,6 +149,7 @@ void SpecialTokens::read_others(const SpecialTokenFiles& files, const Vocabulary
 void SpecialTokens::add(AddedToken token) {
   const auto has_content = [&token](const auto& role) { return role.second.content == token.content; };
   if (std::ranges::any_of(roles_, has_content)) token.special = true;
+  known_.insert(token.content);
   tokens_.push_back(std::move(token));
 }
 
@@ -158,7 +161,7 @@ void SpecialTokens::add_roles() {
 }
 
 bool SpecialTokens::add_if_new(const AddedToken& token) {
-  if (std::ranges::find(tokens_, token.content, &AddedToken::content) != tokens_.end()) return false;
+  if (!known_.insert(token.content).second) return false;
   tokens_.push_back(token);
   return true;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,6 +60,7 @@ class SpecialTokens {
   std::string source_;
   std::map<std::string, AddedToken> roles_;
   std::vector<AddedToken> tokens_;
+  std::set<std::string> known_;  // their contents
 };
 
 }  // namespace strake::tokenizers

@@ -58,8 +58,9 @@ bool all_finite(const at::Tensor& values) {
 
 // A step refuses a loss that is not finite, but no step comes after the last one. What was trained is written all the
 // same: also a row that no text uses may be the cause.
-void warn_of_broken(const models::Block& block, const at::Tensor& whole, const fs::path& path) {
+void warn_of_broken(const models::Block& block, const at::Tensor& whole, const fs::path& path, TensorFiles& files) {
   if (all_finite(whole)) return;
+  files.mark_not_finite();
   for (const auto& [name, tensor] : models::named_weights(block, whole)) {
     const at::Tensor values = tensor.contiguous();
     if (all_finite(values)) continue;
@@ -75,7 +76,7 @@ void write_blocks(const models::Model& model, ShardedParameters& parameters, con
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
     const at::Tensor whole = parameters.whole_weights(i);
     if (writers[i] != parameters.rank()) continue;
-    warn_of_broken(*model.blocks()[i], whole, files.folder() / name);
+    warn_of_broken(*model.blocks()[i], whole, files.folder() / name, files);
     for (const auto& [tensor_name, tensor] : models::named_weights(*model.blocks()[i], whole)) files.write(tensor);
   }
   if (writes) files.end();

@@ -138,9 +138,8 @@ void TrainingOptions::validate_but_updates() const {
   positive(save_steps, "save_steps");
   require(!bf16 || !fp16, ErrorKind::kUsage, "--bf16 and --fp16 contradict each other");
   positive(learning_rate, "learning_rate");
-  constexpr double kHighestRate = 1e38;  // of fp32, in which updates are made
-  require(learning_rate <= kHighestRate, ErrorKind::kUsage, "--learning_rate {} is more than {}", learning_rate,
-          kHighestRate);
+  require(learning_rate <= kHighestLearningRate, ErrorKind::kUsage, "--learning_rate {} is more than {}", learning_rate,
+          kHighestLearningRate);
   positive(adam_epsilon, "adam_epsilon");
   share(adam_beta1, "adam_beta1");
   share(adam_beta2, "adam_beta2");

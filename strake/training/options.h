@@ -29,6 +29,7 @@ struct StepIntervals {
 };
 
 inline constexpr int64_t kMostAccumulationSteps = 1'000'000;
+inline constexpr double kHighestLearningRate = 1e38;  // of fp32, in which updates are made
 
 struct TrainingOptions {
   int64_t per_device_train_batch_size = 8;

@@ -49,6 +49,8 @@ PendingSave::~PendingSave() {
 
 bool PendingSave::is_over() const { return work_->is_over; }
 
+bool PendingSave::are_finite() const { return work_->files.are_finite(); }
+
 const FileSums& PendingSave::finish() {
   if (thread_.joinable()) thread_.join();
   if (work_->error) std::rethrow_exception(work_->error);

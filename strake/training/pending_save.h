@@ -24,6 +24,7 @@ class PendingSave {
 
   // True when this rank's files are there, or cannot be written.
   bool is_over() const;
+  bool are_finite() const;  // the weights of this rank's files
   // Waits for it. Error as SafetensorsWriter, of the thread.
   const FileSums& finish();
 

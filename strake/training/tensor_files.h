@@ -36,6 +36,10 @@ class TensorFiles {
   void write(const at::Tensor& tensor) { files_.back().writer->write(tensor); }
   void end();
 
+  // Of weights that are not finite.
+  void mark_not_finite() { are_finite_ = false; }
+  bool are_finite() const { return are_finite_; }
+
   bool is_in_memory() const { return when_ == Write::kLater; }
   // Brings the files to the disk that are in memory, where they stay. May be called by another thread. Error
   // (kInterrupted) soon after it is told to stop.
@@ -54,6 +58,7 @@ class TensorFiles {
   std::vector<NamedFile> files_;  // kNow: the one at hand
   std::vector<std::function<void()>> others_;
   FileSums sums_;
+  bool are_finite_ = true;
 };
 
 }  // namespace strake::training

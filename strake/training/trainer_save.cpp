@@ -1,4 +1,5 @@
 // What a Trainer writes: checkpoints on its way, and the model at its end.
+#include <algorithm>
 #include <utility>
 
 #include "strake/checkpoint/checkpoint_folder.h"
@@ -81,8 +82,11 @@ void Trainer::finish_save() {
   checkpoint::CheckpointWriter* const writer = save->writer();
   try {
     const FileSums sums = sums_of_all(save->finish(), comm_);  // all parts are there
+    const std::vector<double> broken = comm::all_gather_values(comm_, {save->are_finite() ? 0.0 : 1.0});
     if (writer != nullptr) {
-      const fs::path saved = writer->commit(sums, std::exchange(last_saved_, writer->step()));
+      const fs::path saved = writer->commit({.sums = sums,
+                                             .last = std::exchange(last_saved_, writer->step()),
+                                             .is_finite = std::ranges::max(broken) == 0});
       log::info("saved {}", saved.string());
       if (options_.save_total_limit > 0) {
         checkpoint::prune_checkpoints(inputs_.output_dir, options_.save_total_limit, save->best());

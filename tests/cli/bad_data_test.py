@@ -7,7 +7,7 @@ import pyarrow.parquet as parquet
 import pytest
 from program import predict, run
 from refusals import DATA, FILE, USAGE
-from tiny_models import reviews
+from tiny_models import make_model, reviews
 
 KINDS = ["parquet", "csv", "tsv", "jsonl"]
 ROWS = reviews(40)
@@ -247,6 +247,15 @@ def test_label_that_the_model_does_not_know(place, kind):
     place.refuses(DATA, place.train(train_file=table, model_name_or_path=place.shared / "classifier"), *named)
     validation = {"validation_file": table, "eval_strategy": "epoch"}
     place.refuses(DATA, place.train(**validation), *named)
+
+
+def test_text_without_tokens(place):
+    model = make_model(place.path / "model", "roberta")
+    tokenizer = json.loads((model / "tokenizer.json").read_text())
+    (model / "tokenizer.json").write_text(json.dumps(tokenizer | {"post_processor": None}))
+    (model / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    table = place.table("gap.jsonl", [*ROWS[:7], ROWS[7] | {"text": ""}, *ROWS[8:]])
+    place.refuses(DATA, place.train(train_file=table, model_name_or_path=model), f"{table}: row 7 has no tokens")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -154,7 +154,9 @@ BAD_VALUES = [
     ("train", {"ranks": 0}, ["--ranks 0 is not in [1, 4096]"]),
     ("train", {"ddp_timeout": 0}, ["--ddp_timeout 0 is not in [1, 1000000000]"]),
     ("train", {"bf16": "maybe"}, ["--bf16 maybe: neither true nor false"]),
-    ("train", {"bf16=": True}, ["--bf16= has no value behind the '='"]),
+    ("train", {"bf16=": True}, ["--bf16= has an empty value"]),
+    ("predict", {"overwrite_output": ""}, ["--overwrite_output '' has an empty value; expected true or false"]),
+    ("predict", {"normalize": ""}, ["--normalize : neither true nor false"]),
     ("train", {"fsdp_transformer_layer_cls_to_wrap": "BertLayer"}, ["_to_wrap: every layer is a block of its own"]),
     ("train", {"device": "tpu"}, ["--device tpu is neither cpu nor cuda"]),
     (

@@ -327,3 +327,12 @@ def test_classifier_asked_to_be_a_regressor(place):
         line = place.train(model_name_or_path=place.shared / model, problem_type=wanted, label_column="score")
         place.refuses(USAGE, line, f"--problem_type {wanted} contradicts the trained head", place.shared / model)
     assert read_config(place.shared / "regressor")["problem_type"] == "regression"
+
+
+@pytest.mark.parametrize("flags", [{}, {"dry_run": True}])
+def test_a_model_without_a_type_for_second_texts(place, flags):
+    model = place.model()
+    change_config(model, type_vocab_size=1)
+    change_weights(model, lambda name, array: array[:1] if "token_type_embeddings" in name else array)
+    line = place.train(model_name_or_path=model, text_pair_column="text", **flags)
+    place.refuses(USAGE, line, "token type 1", "type_vocab_size of its config.json is 1")

@@ -1,13 +1,17 @@
 """Packed weights that are kept beside the model: later starts map them, and no score changes by it."""
 
+import os
 import re
 import shutil
 import subprocess
 
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
 from program import command, environment, full_disk, run, strake
-from refusals import USAGE
+from refusals import FILE, USAGE
 from tiny_models import change_config, change_weights, make_model, reviews, write_table
+from worker_test import Worker
 
 MAPPED = "weights mapped from"
 KEPT = "packed weights kept in"
@@ -147,6 +151,35 @@ def test_evaluate_and_worker_take_the_flag(model, inputs, tmp_path):
     assert KEPT in strake("evaluate", **flags).err
     for verb in ("predict", "evaluate", "worker"):
         assert "--packed_weights" in strake(verb, "--help").out
+
+
+def test_a_worker_does_not_go_on_with_weights_that_are_written_over(model, inputs, tmp_path):
+    other = shutil.copytree(inputs["model"], tmp_path / "other")
+    change_weights(other, lambda name, array: array * 2)
+    for folder in (model, other):
+        score(folder, inputs, tmp_path / "scored.parquet", overwrite_output=True)
+    [name] = packed(model)
+    outcomes = [
+        (
+            lambda file: shutil.copyfile(other / "strake_packed" / name, file),
+            "were written over while they were in use",
+        ),
+        (lambda file: os.truncate(file, 4096), f"{name} was cut short"),
+    ]
+    batch = parquet.read_table(inputs["table"]).to_batches()[0]
+    for change, message in outcomes:
+        with Worker(model) as worker:
+            stream = pyarrow.ipc.new_stream(worker.process.stdin, batch.schema)
+            stream.write_batch(batch)
+            worker.process.stdin.flush()
+            pyarrow.ipc.open_stream(worker.process.stdout).read_next_batch()
+            change(model / "strake_packed" / name)
+            stream.write_batch(batch)
+            worker.process.stdin.flush()
+            code, said = worker.end()
+        assert code == FILE and message in said, said
+        assert str(model) in said
+        score(model, inputs, tmp_path / "scored.parquet", overwrite_output=True)
 
 
 def test_other_values_are_refused(model, inputs, tmp_path):

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from program import environment, files_in, losses, metrics, run, run_mpi
+from refusals import NUMERIC
 from resumable_run import STEPS, train_command
 from tiny_models import reviews, training_inputs, write_table
 
@@ -155,6 +156,18 @@ def test_a_damaged_checkpoint_asked_for_by_name_is_refused(inputs, killed):
     assert outcome.code == 4
     assert f"{states} has 3 bytes, the manifest says" in outcome.err
     assert files_in(killed) == before
+
+
+def test_weights_that_are_not_finite_are_gone_on_from_in_the_last_place(inputs, tmp_path):
+    flags = {"learning_rate": 1e38, "warmup_steps": 1, "save_steps": 1, "save_total_limit": 1, "eval_strategy": "no"}
+    flags |= {"validation_file": None, "max_steps": 6, "load_best_model_at_end": None, "eval_steps": None}
+    for ranks, said in ((1, "saved"), (2, "checkpoint-2 has weights that are not finite")):
+        resume = {} if ranks == 1 else {"resume_from_checkpoint": "true"}
+        outcome = run(train_command(inputs, tmp_path, ranks, **flags, **resume))
+        assert outcome.code == NUMERIC and said in outcome.err, outcome.err
+        assert sorted(path.name for path in tmp_path.glob("checkpoint-*")) == ["checkpoint-1", "checkpoint-2"]
+        assert json.loads((tmp_path / "checkpoint-2" / "manifest.json").read_text())["finite"] is False
+    assert "going on from" in outcome.err and "behind step 1" in outcome.err
 
 
 def test_resuming_a_finished_run_changes_nothing(inputs, uninterrupted, tmp_path):

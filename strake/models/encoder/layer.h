@@ -30,7 +30,19 @@ class EncoderLayerBlock final : public Block {
   at::Tensor after_attention(const Parameters& parameters, const at::Tensor& attended, const at::Tensor& residual,
                              const StepContext& context) const;
 
-  EncoderConfig config_;
+  // Of the configuration, whose document and labels may be large, what a pass needs.
+  struct Shape {
+    int64_t hidden_size;
+    int64_t intermediate_size;
+    int64_t num_heads;
+    kernels::Activation activation;
+    double layer_norm_eps;
+    double attention_dropout;  // of probabilities
+    double attention_output_dropout;
+    double output_dropout;
+  };
+
+  Shape shape_;
   Place place_;
   Affine qkv_, attention_output_, attention_norm_, intermediate_, output_, output_norm_;
 };

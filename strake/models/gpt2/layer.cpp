@@ -13,7 +13,16 @@
 namespace strake::models {
 
 Gpt2LayerBlock::Gpt2LayerBlock(const Gpt2Config& config, int64_t layer, uint32_t first_site)
-    : Block(fmt::format("layer.{}", layer)), config_(config), first_site_(first_site) {
+    : Block(fmt::format("layer.{}", layer)),
+      shape_{.hidden_size = config.hidden_size,
+             .intermediate_size = config.intermediate_size,
+             .num_heads = config.num_heads,
+             .activation = config.activation,
+             .layer_norm_eps = config.layer_norm_eps,
+             .attention_dropout = config.attention_dropout,
+             .residual_dropout = config.residual_dropout,
+             .scale_attention = config.scale_attention},
+      first_site_(first_site) {
   const std::string source = fmt::format("transformer.h.{}.", layer);
   const int64_t hidden = config.hidden_size;
   const int64_t inner = config.intermediate_size;
@@ -43,43 +52,43 @@ Affine Gpt2LayerBlock::add_projection(const Projection& projection) {
 }
 
 at::Tensor Gpt2LayerBlock::forward(const Parameters& p, const at::Tensor& input, const StepContext& context) const {
-  const double eps = config_.layer_norm_eps;
-  const auto scale = config_.scale_attention ? std::nullopt : std::optional(1.0F);
+  const double eps = shape_.layer_norm_eps;
+  const auto scale = shape_.scale_attention ? std::nullopt : std::optional(1.0F);
   const at::Tensor normed =
       layers::layer_norm(input, {p[attention_norm_.weight], p[attention_norm_.bias], eps}, context);
   const at::Tensor qkv = layers::linear(normed, p[qkv_.weight], p[qkv_.bias]);
   const at::Tensor attended =
       layers::self_attention(qkv,
-                             {.num_heads = config_.num_heads,
+                             {.num_heads = shape_.num_heads,
                               .mask = kernels::AttentionMask::kCausal,
                               .scale = scale,
-                              .dropout = context.dropout(first_site_, config_.attention_dropout)},
+                              .dropout = context.dropout(first_site_, shape_.attention_dropout)},
                              context);
   const at::Tensor projected = layers::linear(attended, p[attention_output_.weight], p[attention_output_.bias]);
   const layers::NormedSum hidden =
       layers::residual_sum_and_norm(projected, input, {p[feed_forward_norm_.weight], p[feed_forward_norm_.bias], eps},
-                                    context.dropout(first_site_ + 1, config_.residual_dropout), context);
+                                    context.dropout(first_site_ + 1, shape_.residual_dropout), context);
   const at::Tensor activated =
-      layers::linear_activation(hidden.norm, p[intermediate_.weight], p[intermediate_.bias], config_.activation);
+      layers::linear_activation(hidden.norm, p[intermediate_.weight], p[intermediate_.bias], shape_.activation);
   const at::Tensor output = layers::linear(activated, p[output_.weight], p[output_.bias]);
   const at::Tensor dropped =
-      layers::dropout(output, context.dropout(first_site_ + 2, config_.residual_dropout), context);
+      layers::dropout(output, context.dropout(first_site_ + 2, shape_.residual_dropout), context);
   return at::add(hidden.sum, dropped);
 }
 
 PlannedTensor Gpt2LayerBlock::plan(PlannedGraph& graph, const PlannedTensor& input) const {
   const PlannedTensor normed = layers::layer_norm(graph, input, trained(attention_norm_));
-  const PlannedTensor qkv = layers::linear(graph, normed, 3 * config_.hidden_size, trained(qkv_));
+  const PlannedTensor qkv = layers::linear(graph, normed, 3 * shape_.hidden_size, trained(qkv_));
   const PlannedTensor attended = layers::self_attention(
       graph, qkv,
-      {.num_heads = config_.num_heads, .mask = kernels::AttentionMask::kCausal, .dropout = config_.attention_dropout});
-  const PlannedTensor projected = layers::linear(graph, attended, config_.hidden_size, trained(attention_output_));
+      {.num_heads = shape_.num_heads, .mask = kernels::AttentionMask::kCausal, .dropout = shape_.attention_dropout});
+  const PlannedTensor projected = layers::linear(graph, attended, shape_.hidden_size, trained(attention_output_));
   const layers::PlannedNormedSum hidden =
-      layers::residual_sum_and_norm(graph, projected, input, config_.residual_dropout, trained(feed_forward_norm_));
+      layers::residual_sum_and_norm(graph, projected, input, shape_.residual_dropout, trained(feed_forward_norm_));
   const PlannedTensor activated =
-      layers::linear_activation(graph, hidden.norm, config_.intermediate_size, trained(intermediate_));
-  const PlannedTensor output = layers::linear(graph, activated, config_.hidden_size, trained(output_));
-  const PlannedTensor dropped = layers::dropout(graph, output, config_.residual_dropout);
+      layers::linear_activation(graph, hidden.norm, shape_.intermediate_size, trained(intermediate_));
+  const PlannedTensor output = layers::linear(graph, activated, shape_.hidden_size, trained(output_));
+  const PlannedTensor dropped = layers::dropout(graph, output, shape_.residual_dropout);
   PlannedTensor sum = graph.empty_like(dropped);
   graph.attach({&sum}, {hidden.sum, dropped}, {},
                [](PlannedGraph::Saved&, const PlannedGraph::Saved& gradients) -> PlannedGraph::Saved {

@@ -26,7 +26,19 @@ class Gpt2LayerBlock final : public Block {
   };
   Affine add_projection(const Projection& projection);
 
-  Gpt2Config config_;
+  // Of the configuration, whose document may be large, what a pass needs.
+  struct Shape {
+    int64_t hidden_size;
+    int64_t intermediate_size;
+    int64_t num_heads;
+    kernels::Activation activation;
+    double layer_norm_eps;
+    double attention_dropout;  // of probabilities
+    double residual_dropout;
+    bool scale_attention;
+  };
+
+  Shape shape_;
   uint32_t first_site_;
   Affine attention_norm_, qkv_, attention_output_, feed_forward_norm_, intermediate_, output_;
 };

@@ -4,7 +4,8 @@
 
 namespace strake::models::layers {
 
-// Places of the first token of each sequence [S], and of the masked tokens [N], on the batch's device.
+// Places of the first token of each sequence [S], which all have one, and of the masked tokens [N], on the batch's
+// device.
 at::Tensor first_places(const tensors::PackedBatch& batch);
 at::Tensor masked_places(const tensors::PackedBatch& batch);
 
