@@ -29,6 +29,13 @@ size_t ascii_prefix(std::string_view text);
 // Of valid UTF-8.
 size_t count_characters(std::string_view text);
 
+// Of valid UTF-8: where the character begins that ends before byte `end`, which is not 0.
+inline size_t previous_character(std::string_view text, size_t end) {
+  do --end;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80);
+  return end;
+}
+
 // `c` is at most U+10FFFF.
 void append_utf8(char32_t c, std::string& out);
 

@@ -13,6 +13,7 @@
 #include "strake/data/checked_batch_arrow.h"
 #include "strake/data/column_buffers.h"
 #include "strake/data/joint_schema_arrow.h"
+#include "strake/data/memory_pool_arrow.h"
 #include "strake/data/parquet_file_arrow.h"
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
@@ -23,7 +24,6 @@
 namespace strake::data {
 namespace {
 
-constexpr int64_t kMostDecodedBytes = int64_t{8} << 30;  // in memory: forged sizes ask for more
 constexpr int64_t kDecodedRows = 32;  // at a time: what was encoded as a dictionary may become any number of bytes
 
 // Fewer rows at a time where rows are long, going by the row groups' own sizes.
@@ -248,9 +248,7 @@ class ParquetSource final : public RowSource {
 
 std::unique_ptr<parquet::arrow::FileReader> open_parquet_reader(const std::filesystem::path& file,
                                                                 int64_t rows_per_batch) {
-  // A wrapper without state around Arrow's own pool; arrays free their memory through it, so it must outlive them all.
-  static arrow::CappedMemoryPool bounded_pool(arrow::default_memory_pool(), kMostDecodedBytes);
-  arrow::MemoryPool* const pool = &bounded_pool;
+  arrow::MemoryPool* const pool = bounded_pool();
   require_data_file(file);
   const std::string name = file.string();
   return guarded(name, [&] {

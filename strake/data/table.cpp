@@ -9,15 +9,12 @@
 #include <limits>
 
 #include "strake/core/nearest_name.h"
-#include "strake/core/parse_integer.h"
 #include "strake/data/number_text.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
 
 namespace strake::data {
 namespace {
-
-constexpr double kTwoTo63 = 0x1p63;
 
 // Dictionaries are unpacked; other arrays are returned as they are.
 std::shared_ptr<arrow::Array> plain(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
@@ -119,20 +116,6 @@ int column_index(const arrow::Schema& schema, const std::string& name, const std
   constexpr size_t kLongestList = 500;
   fail(ErrorKind::kData, "{}: there is no column '{}'; the columns are {}{}", file, printable(name),
        printable(fmt::format("{}", fmt::join(names, ", ")), kLongestList), did_you_mean(name, names));
-}
-
-const char* to_string(LabelKind kind) {
-  switch (kind) {
-    case LabelKind::kText:
-      return "text";
-    case LabelKind::kBool:
-      return "boolean";
-    case LabelKind::kInteger:
-      return "integer";
-    case LabelKind::kNumber:
-      return "number";
-  }
-  return "text";
 }
 
 int64_t Table::num_rows() const { return content_->batch->num_rows(); }
@@ -247,21 +230,6 @@ std::string LabelColumn::text(int64_t row) const {
 void LabelColumn::refuse(int64_t row, std::string_view expected) const {
   fail(ErrorKind::kData, "{}: column '{}' has {}, expected {}", table_->where(row), printable(name_),
        is_null(row) ? "no value" : "'" + printable(text(row)) + "'", expected);
-}
-
-int64_t LabelColumn::integer(int64_t row) const {
-  constexpr std::string_view kExpected = "a whole number";
-  const auto i = static_cast<size_t>(row);
-  if (is_null(row)) refuse(row, kExpected);
-  if (kind_ == LabelKind::kNumber) {
-    const double value = numbers_[i];
-    const bool whole = std::trunc(value) == value && value >= -kTwoTo63 && value < kTwoTo63;
-    return whole ? static_cast<int64_t>(value) : (refuse(row, kExpected), 0);
-  }
-  if (kind_ != LabelKind::kText) return integers_[i];
-  const auto value = parse_integer<int64_t>(texts_[i]);
-  if (!value) refuse(row, kExpected);
-  return *value;
 }
 
 std::optional<double> parse_number(std::string_view text) {

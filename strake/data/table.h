@@ -27,7 +27,6 @@ class TextColumn {
 };
 
 enum class LabelKind { kText, kBool, kInteger, kNumber };
-const char* to_string(LabelKind kind);
 
 // A number as pandas reads it in CSV: white space around it and a plus sign are no matter. None if it is none.
 std::optional<double> parse_number(std::string_view text);
@@ -43,9 +42,8 @@ class LabelColumn {
   // Exact text form: the string itself, "true"/"false", decimal digits, or the shortest decimal that gives the number
   // back (1 for 1.0). "" if null.
   std::string text(int64_t row) const;
-  // Error (kData) naming file, row and value where the value is null, not a whole number, or not a finite number.
-  // Strings are parsed as a whole; booleans are 0 and 1.
-  int64_t integer(int64_t row) const;
+  // Error (kData) naming file, row and value where the value is null or not a finite number. Strings are parsed as a
+  // whole; booleans are 0 and 1.
   double number(int64_t row) const;
 
  private:

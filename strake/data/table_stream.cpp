@@ -17,6 +17,7 @@
 
 #include "strake/data/checked_batch_arrow.h"
 #include "strake/data/extra_column_arrow.h"
+#include "strake/data/memory_pool_arrow.h"
 #include "strake/data/parquet_file_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
@@ -24,16 +25,9 @@
 namespace strake::data {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{8} << 30;  // of batches in memory: forged sizes ask for more
 constexpr int64_t kWriteBytes = int64_t{1} << 16;
 constexpr int64_t kMagicBytes = 4;       // what tells files from streams
 constexpr int kMillisecondsToEnd = 200;  // between the end of the stream and that of the pipe
-
-// Arrays free their memory through it, so it must outlive them all.
-arrow::MemoryPool* bounded_pool() {
-  static arrow::CappedMemoryPool pool(arrow::default_memory_pool(), kMostBytes);
-  return &pool;
-}
 
 // Of the first bytes of the input. A file's would be taken for a length, and be waited for.
 arrow::Status check_magic(const void* first, int64_t bytes) {

@@ -18,10 +18,7 @@ struct Texts {
   static constexpr const char* kMember = "text";
   static constexpr const char* kForms = "a text, a list of texts, or an object with such a member 'text'";
 
-  static bool is_value(const arrow::DataType& type) {
-    const arrow::Type::type id = type.id();
-    return id == arrow::Type::STRING || id == arrow::Type::LARGE_STRING || id == arrow::Type::STRING_VIEW;
-  }
+  static bool is_value(const arrow::DataType& type) { return is_text(type); }
   static std::string value(const arrow::Array& array, int64_t row) {
     switch (array.type_id()) {
       case arrow::Type::STRING:

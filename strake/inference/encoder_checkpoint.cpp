@@ -64,15 +64,15 @@ at::Tensor EncoderCheckpoint::read(const models::Block& block) {
   const models::WeightSource source{.model = model_, .files = files_};
   models::check_block(block, source);  // before memory is taken for what config.json says
   at::Tensor flat = at::zeros({block.layout().numel()});
-  models::load_block(block, source, flat, report_);
+  models::load_block(block, source, flat, initialized_);
   return flat;
 }
 
 void EncoderCheckpoint::require_head() const {
-  if (report_.initialized.empty()) return;
+  if (initialized_.empty()) return;
   const bool classifies = std::holds_alternative<SequenceHead>(from_.head);
   fail(ErrorKind::kConfig, "{} is not fine-tuned for {}: it has no tensor '{}'{}", from_.folder.string(),
-       classifies ? "classification" : "this task", report_.initialized.front(),
+       classifies ? "classification" : "this task", initialized_.front(),
        classifies ? ". Train it with strake train first" : "");
 }
 

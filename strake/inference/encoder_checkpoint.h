@@ -59,7 +59,7 @@ class EncoderCheckpoint {
   models::SequenceClassifier model_;
   std::optional<models::TokenHeadBlock> token_head_;
   tensors::CheckpointFiles files_;
-  models::LoadReport report_;
+  std::vector<std::string> initialized_;
 };
 
 // The place of the parameter `name`, "attention.qkv.weight" of layer.3 for example, in block.parameters(); their number

@@ -133,7 +133,8 @@ void initialize(const ParameterSpec& spec, double initializer_range, uint64_t se
 
 }  // namespace
 
-void load_block(const Block& block, const WeightSource& source, at::Tensor& flat, LoadReport& report) {
+void load_block(const Block& block, const WeightSource& source, at::Tensor& flat,
+                std::vector<std::string>& initialized) {
   for (size_t i = 0; i < block.parameters().size(); ++i) {
     const ParameterSpec& spec = block.parameters()[i];
     const at::Tensor value = FlatLayout::view(flat, block.layout().entries()[i]);
@@ -144,7 +145,7 @@ void load_block(const Block& block, const WeightSource& source, at::Tensor& flat
         copy_tensor(source.files, *found, stored_part(spec, value, part));
       } else {
         initialize(spec, source.model.initializer_range(), source.seed, value);
-        report.initialized.push_back(wanted);
+        initialized.push_back(wanted);
       }
     }
     if (!spec.checkpoint_copy.empty() && source.files.contains(spec.checkpoint_copy)) {

@@ -10,11 +10,6 @@
 
 namespace strake::models {
 
-struct LoadReport {
-  std::vector<std::string> initialized;  // head tensors that the checkpoint does not have
-  std::vector<std::string> unused;       // checkpoint tensors that the model does not have
-};
-
 struct WeightSource {
   const Model& model;  // that the block is part of
   const tensors::CheckpointFiles& files;
@@ -24,8 +19,10 @@ struct WeightSource {
 
 // Fills `flat` (fp32, block.layout().numel()) from the checkpoint, or, for head parameters that a base checkpoint
 // lacks, with initial values: normal(0, initializer_range) for weights, zeros for biases, a pure function of (seed,
-// name). Missing tensors of the encoder and shapes that differ from config.json are errors (kConfig).
-void load_block(const Block& block, const WeightSource& source, at::Tensor& flat, LoadReport& report);
+// name); their names are added to `initialized`. Missing tensors of the encoder and shapes that differ from config.json
+// are errors (kConfig).
+void load_block(const Block& block, const WeightSource& source, at::Tensor& flat,
+                std::vector<std::string>& initialized);
 
 // What load_block looks at without reading values: names, shapes and dtypes; the same errors. Of one block, for those
 // who would take memory for what config.json says, or of all.

@@ -13,7 +13,7 @@ namespace strake::tasks {
 std::vector<std::string> load_checkpoint(const CheckpointWeights& from, training::ShardedParameters& parameters,
                                          const BlockUse& use) {
   const tensors::CheckpointFiles files(from.folder);
-  models::LoadReport report;
+  std::vector<std::string> initialized;
   for (size_t i = 0; i < from.model.blocks().size(); ++i) {
     const models::Block& block = *from.model.blocks()[i];
     at::Tensor whole = at::zeros({block.layout().numel()});
@@ -23,7 +23,7 @@ std::vector<std::string> load_checkpoint(const CheckpointWeights& from, training
                           .files = files,
                           .seed = from.seed,
                           .ignores_mismatched_sizes = from.ignores_mismatched_sizes},
-                         whole, report);
+                         whole, initialized);
     } catch (Error& error) {
       error.add_context("while loading " + from.folder.string());
       throw;
@@ -33,7 +33,7 @@ std::vector<std::string> load_checkpoint(const CheckpointWeights& from, training
   }
   const auto unused = models::unused_names(from.model, files);
   if (!unused.empty()) log::info("not used from the checkpoint: {}", fmt::join(unused, ", "));
-  return report.initialized;
+  return initialized;
 }
 
 }  // namespace strake::tasks

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "strake/core/error.h"
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/unicode.h"
 
 namespace strake::tokenizers {
@@ -11,15 +12,9 @@ namespace {
 
 constexpr size_t kLongestToken = 512;  // bytes: a search takes as long as the text times the longest token
 
-size_t char_before(std::string_view text, size_t at) {
-  do --at;
-  while (at > 0 && (text[at] & 0xC0) == 0x80);
-  return at;
-}
-
 bool ends_with_word(std::string_view text) {
   if (text.empty()) return false;
-  size_t at = char_before(text, text.size());
+  size_t at = previous_character(text, text.size());
   return char_class(next_char(text, at)) & kWord;
 }
 
@@ -91,7 +86,7 @@ void TokenFinder::find(std::string_view text, std::vector<Section>& sections) co
     size_t begin = matched, end = match.end;
     if (token.lstrip) {
       while (begin > done) {
-        size_t previous = char_before(text, begin);
+        size_t previous = previous_character(text, begin);
         const size_t start = previous;
         if (!(char_class(next_char(text, previous)) & kSpace)) break;
         begin = start;
@@ -139,7 +134,7 @@ int32_t AddedTokens::add(const AddedToken& token, const Vocabulary& model, const
   }
   ids_.insert_or_assign(token.content, *id);
   by_id_.insert_or_assign(*id, token);
-  if (token.special) specials_.insert_or_assign(token.content, true);
+  if (token.special) specials_.insert(token.content);
   return *id;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,7 +82,7 @@ class AddedTokens {
   std::map<int32_t, AddedToken> by_id_;
   std::map<std::string, int32_t, std::less<>> ids_;
   std::map<int32_t, std::string> normalized_form_;
-  std::map<std::string, bool, std::less<>> specials_;
+  std::set<std::string, std::less<>> specials_;
   TokenFinder raw_, normalized_;
 };
 

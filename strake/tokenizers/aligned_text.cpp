@@ -13,10 +13,14 @@ AlignedText align(std::string_view text, int32_t first_char) {
   return aligned;
 }
 
+void append_aligned(std::span<const AlignedChar> text, std::string& out) {
+  for (const AlignedChar& c : text) append_utf8(c.value, out);
+}
+
 std::string to_utf8(std::span<const AlignedChar> text) {
   std::string utf8;
   utf8.reserve(text.size());
-  for (const AlignedChar& c : text) append_utf8(c.value, utf8);
+  append_aligned(text, utf8);
   return utf8;
 }
 

@@ -19,5 +19,6 @@ using AlignedText = std::vector<AlignedChar>;
 AlignedText align(std::string_view text, int32_t first_char);
 
 std::string to_utf8(std::span<const AlignedChar> text);
+void append_aligned(std::span<const AlignedChar> text, std::string& out);
 
 }  // namespace strake::tokenizers

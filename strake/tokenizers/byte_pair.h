@@ -35,8 +35,6 @@ class BytePair {
   // (alphabet_length() per raw byte), as Hugging Face does. O(n log n).
   void tokenize(std::string_view word, Scratch& scratch, std::vector<ModelToken>& tokens) const;
 
-  const BytePairOptions& options() const { return options_; }
-
  private:
   struct Merge {
     uint64_t pair = UINT64_MAX;

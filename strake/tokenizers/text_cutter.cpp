@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "strake/core/utf8.h"
 #include "strake/tokenizers/unicode.h"
 
 namespace strake::tokenizers {
@@ -20,8 +21,7 @@ bool adds_prefix_space(const PreTokenizer& splitter) {
 // Whether the character before `at` stays in the text, and something else than white space, whatever the normalizer.
 bool is_behind_fixed_char(std::string_view text, size_t at) {
   if (at == 0) return false;
-  do --at;
-  while (at > 0 && (text[at] & 0xC0) == 0x80);
+  at = previous_character(text, at);
   constexpr uint16_t kMayGo = kSpace | kRegexSpace | kCleaned | kMark | kNonspacing | kCombines | kChinese;
   return (char_class(next_char(text, at)) & kMayGo) == 0;
 }

@@ -47,14 +47,16 @@ class CharCounter {
 };
 
 // The character of `piece` behind every byte of its text, as the model writes it.
-std::vector<uint32_t> chars_of_bytes(std::span<const AlignedChar> piece, const std::string& text, bool in_alphabet) {
-  std::vector<uint32_t> chars;
+void find_chars_of_bytes(std::span<const AlignedChar> piece, const std::string& text, bool in_alphabet,
+                         std::vector<uint32_t>& chars) {
+  chars.clear();
   size_t at = 0;
-  for (uint32_t i = 0; i < piece.size(); ++i)
-    for (int byte = 0; byte < utf8_length(piece[i].value); ++byte, ++at)
-      chars.insert(chars.end(), in_alphabet ? static_cast<size_t>(alphabet_length(static_cast<uint8_t>(text[at]))) : 1,
-                   i);
-  return chars;
+  for (uint32_t i = 0; i < piece.size(); ++i) {
+    for (int byte = 0; byte < utf8_length(piece[i].value); ++byte, ++at) {
+      const int written = in_alphabet ? alphabet_length(static_cast<uint8_t>(text[at])) : 1;
+      for (int n = 0; n < written; ++n) chars.push_back(i);
+    }
+  }
 }
 
 }  // namespace
@@ -108,6 +110,8 @@ struct Tokenizer::Progress {
   Encoding encoding{};
   std::vector<ModelToken> tokens{};
   BytePair::Scratch scratch{};
+  std::string text{};             // of a piece
+  std::vector<uint32_t> chars{};  // by byte of it
 
   bool is_enough() const { return std::ssize(encoding.ids) > limit; }
 };
@@ -118,14 +122,17 @@ void Tokenizer::push_added(std::span<const AlignedChar> token, int32_t id, Progr
 }
 
 void Tokenizer::tokenize_piece(std::span<const AlignedChar> piece, Progress& progress) const {
-  const std::string text = to_utf8(piece);
+  std::string& text = progress.text;
+  text.clear();
+  append_aligned(piece, text);
   progress.tokens.clear();
   if (const WordPiece* model = word_piece()) {
     model->tokenize(text, progress.tokens);
   } else {
     byte_pair()->tokenize(text, progress.scratch, progress.tokens);
   }
-  const std::vector<uint32_t> chars = chars_of_bytes(piece, text, byte_pair() != nullptr);
+  std::vector<uint32_t>& chars = progress.chars;
+  find_chars_of_bytes(piece, text, byte_pair() != nullptr, chars);
   for (const ModelToken& token : progress.tokens) {
     if (progress.is_enough()) break;
     const std::pair offsets{piece[chars[token.begin]].begin, piece[chars[token.end - 1]].end};

@@ -207,8 +207,7 @@ std::string_view strip(std::string_view text) {
     text.remove_prefix(*length);
   }
   while (!text.empty()) {
-    size_t start = text.size() - 1;
-    while (start > 0 && (text[start] & 0xC0) == 0x80) --start;
+    const size_t start = previous_character(text, text.size());
     if (length_of_space(text.substr(start)) != text.size() - start) break;
     text = text.substr(0, start);
   }
@@ -217,8 +216,7 @@ std::string_view strip(std::string_view text) {
 
 std::string_view trim_end(std::string_view text) {
   while (!text.empty()) {
-    size_t start = text.size() - 1;
-    while (start > 0 && (text[start] & 0xC0) == 0x80) --start;
+    const size_t start = previous_character(text, text.size());
     size_t at = start;
     if (!(char_class(next_char(text, at)) & kSpace)) break;
     text = text.substr(0, start);

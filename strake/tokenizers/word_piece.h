@@ -31,7 +31,6 @@ class WordPiece {
 
   // Appends the tokens of a word of valid UTF-8.
   void tokenize(std::string_view word, std::vector<ModelToken>& tokens) const;
-  const WordPieceOptions& options() const { return options_; }
 
  private:
   WordPieceOptions options_;

@@ -135,10 +135,10 @@ void read_model(const models::Model& model, ShardedParameters& parameters, const
   for (size_t i = 0; i < parameters.num_blocks(); ++i) {
     const models::Block& block = *model.blocks()[i];
     at::Tensor whole = at::zeros({block.layout().numel()});
-    models::LoadReport report;
-    models::load_block(block, {.model = model, .files = files}, whole, report);
-    require(report.initialized.empty(), ErrorKind::kConfig, "{} lacks tensor '{}'", folder.string(),
-            report.initialized.empty() ? "" : report.initialized.front());
+    std::vector<std::string> initialized;
+    models::load_block(block, {.model = model, .files = files}, whole, initialized);
+    require(initialized.empty(), ErrorKind::kConfig, "{} lacks tensor '{}'", folder.string(),
+            initialized.empty() ? "" : initialized.front());
     parameters.assign(i, whole);
   }
 }

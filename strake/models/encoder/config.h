@@ -60,7 +60,7 @@ struct EncoderConfig {
 
 // Checks a configuration; `source` is named in errors (kConfig).
 EncoderConfig parse_encoder_config(const Json& document, const std::string& source);
-// Reads `folder`/config.json. Errors are kConfig and name the file and key.
+// Reads `folder`/config.json. Errors as of read_json(), and kConfig naming the file and key.
 EncoderConfig read_encoder_config(const std::filesystem::path& folder);
 
 // The config.json of a classifier with these weights, loadable by AutoModelForSequenceClassification.

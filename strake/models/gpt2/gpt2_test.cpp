@@ -64,9 +64,9 @@ class Gpt2Checkpoint : public testing::Test {
     tensors::write_safetensors(folder_.path() / "model.safetensors", {checkpoint_.begin(), checkpoint_.end()}, {});
     const tensors::CheckpointFiles files(folder_.path());
     Weights weights(model_);
-    LoadReport report;
+    std::vector<std::string> initialized;
     for (size_t i = 0; i < weights.flat.size(); ++i) {
-      load_block(*model_.blocks()[i], {.model = model_, .files = files, .seed = 7}, weights.flat[i], report);
+      load_block(*model_.blocks()[i], {.model = model_, .files = files, .seed = 7}, weights.flat[i], initialized);
     }
     unused_ = unused_names(model_, files);
     return weights;

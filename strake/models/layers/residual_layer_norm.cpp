@@ -54,7 +54,8 @@ std::pair<at::Tensor, std::shared_ptr<LayerNormNode>> compute(const at::Tensor& 
                                                               const kernels::Dropout& dropout,
                                                               const StepContext& context) {
   auto node = std::make_shared<LayerNormNode>();
-  node->sum = at::empty(x.sizes(), x.options());
+  const bool is_sum = !residual.defined() && dropout.p == 0;  // then x is kept, and no copy of it
+  node->sum = is_sum ? x.detach() : at::empty(x.sizes(), x.options());
   node->mean = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
   node->rstd = at::empty({x.size(0)}, x.options().dtype(at::kFloat));
   node->norm = norm;
@@ -67,7 +68,7 @@ std::pair<at::Tensor, std::shared_ptr<LayerNormNode>> compute(const at::Tensor& 
                                              .residual = residual.defined() ? const_storage<T>(residual) : nullptr,
                                              .gamma = const_storage<T>(norm.weight.value),
                                              .beta = const_storage<T>(norm.bias.value),
-                                             .sum = storage<T>(node->sum),
+                                             .sum = is_sum ? nullptr : storage<T>(node->sum),
                                              .y = storage<T>(y),
                                              .mean = storage<float>(node->mean),
                                              .rstd = storage<float>(node->rstd),
@@ -136,7 +137,10 @@ PlannedNormedSum residual_sum_and_norm(PlannedGraph& graph, const PlannedTensor&
 }
 
 PlannedTensor layer_norm(PlannedGraph& graph, const PlannedTensor& x, const TrainedAffine& trained) {
-  return residual_layer_norm(graph, x, PlannedTensor(), 0, trained);
+  const PlannedTensor mean_and_rstd = graph.empty(x.rows, 2, sizeof(float));
+  PlannedTensor y = graph.empty_like(x);
+  graph.attach({&y}, {x, PlannedTensor()}, {x, mean_and_rstd}, planned_backward(graph, 0), trained.any());
+  return y;
 }
 
 }  // namespace strake::models::layers
