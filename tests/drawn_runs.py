@@ -115,7 +115,9 @@ def deepspeed(draw, ranks, precision, nvme):
         zero |= offload(draw, stage, nvme)
     if stage == 3:
         zero |= draw.maybe(0.5, stage3_param_persistence_threshold=[0, 100, 10**6], sub_group_size=[1000, 10**9])
-        zero |= draw.maybe(0.4, zero_hpz_partition_size=[1, ranks])
+        zero |= draw.maybe(
+            0.6, **{draw.choice(["zero_hpz_partition_size", "mics_shard_size"]): [max(1, ranks // 2), ranks]}
+        )
     config = AUTO | {"zero_optimization": zero}
     if precision:
         config[precision] = {"enabled": True} | ({"initial_scale_power": 12} if precision == "fp16" else {})

@@ -32,7 +32,7 @@ OUTPUT = re.compile(r"\bstd::(cout|cerr)\b|\b(std::)?(f?printf|puts)\(|\bfmt::pr
 EXIT = re.compile(r"(?<![\w.>])(std::)?(exit|_exit|_Exit|quick_exit)\(")
 SWALLOW = re.compile(r"catch \(\.\.\.\) \{\s*\}")
 LOOSE_END = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
-TEST = re.compile(r"\w+_test\.(?:cpp|py)\b")
+TEST = re.compile(r"[\w/]*_test\.(?:cpp|py)\b")
 NAMESPACE = re.compile(r"namespace (strake[\w:]*) \{")
 VAGUE_NAME = re.compile(r"(^|_)(utils?|common|helpers?|misc|manager)(_|$)")
 
@@ -81,11 +81,21 @@ def cpp_findings(path, lines):
         yield text.count("\n", 0, match.start()) + 1, "swallow", "swallows every error without a word"
 
 
+def tests_named_by(cmake):
+    """Paths of tests: beside the list, or in their group's folder, as of strake_program_test(cli heads_test.py)."""
+    text = re.sub("#.*", "", cmake.read_text())
+    for group, name in re.findall(r"strake_program_test\((\w+) (\S+?)[ )]", text):
+        yield cmake.parent / group / name
+    for name in TEST.findall(re.sub(r"strake_program_test\(.*", "", text)):
+        yield cmake.parent / name
+    for name in re.findall(r"\$\{PROJECT_SOURCE_DIR\}/(\S+_test\.cpp)", text):
+        yield ROOT / name
+
+
 def tests_without_cmake(paths):
-    lists = [path.read_text() for path in paths if path.name == "CMakeLists.txt"]
-    registered = {name for text in lists for name in TEST.findall(text)}
+    registered = {test for path in paths if path.name == "CMakeLists.txt" for test in tests_named_by(path)}
     for path in paths:
-        if TEST.fullmatch(path.name) and path.name not in registered:
+        if TEST.fullmatch(path.name) and path not in registered:
             yield f"{path.relative_to(ROOT)}:1: no CMakeLists.txt names this test: nobody runs it"
 
 

@@ -60,6 +60,15 @@ tidy_files() {
 
 check_tidy() {
   local files
+  case "$scope" in
+    none | all) ;;
+    *)
+      git rev-parse -q --verify "${scope:-$(default_revision)}^{commit}" >/dev/null || {
+        echo "lint: there is no revision '${scope:-$(default_revision)}' to compare with" >&2
+        return 1
+      }
+      ;;
+  esac
   mapfile -t files < <(tidy_files)
   [ "${#files[@]}" -gt 0 ] || { echo "lint: no C++ file for clang-tidy" >&2; return 0; }
   [ -n "${STRAKE_BUILD:-}" ] || cmake --preset dev >/dev/null || return 1

@@ -94,7 +94,8 @@ bool machine_has(Isa isa) {
     case Isa::kAvx512Bf16:
       return f.avx512_bf16;
     case Isa::kAmx:
-      return f.amx_bf16 && f.amx_int8 && tiles_permitted();
+      // What tiles have summed is rounded by AVX512-BF16, which a virtual machine may lack.
+      return f.avx512_bf16 && f.amx_bf16 && f.amx_int8 && tiles_permitted();
   }
   return false;
 }

@@ -15,6 +15,7 @@ TEST(CpuFeatures, LevelsImplyTheLowerOnes) {
   EXPECT_TRUE(!f.amx_bf16 || f.avx512);
   EXPECT_TRUE(usable(Isa::kReference));
   EXPECT_TRUE(usable(best_isa()));
+  EXPECT_TRUE(!usable(Isa::kAmx) || cpu_features().avx512_bf16) << "its results are stored by that";
 }
 
 TEST(CpuFeatures, AgreesWithTheCompilersDetection) {

@@ -167,7 +167,7 @@ TYPED_TEST_SUITE(Attention, StorageTypes);
 template <typename T>
 std::vector<Isa> rungs() {
   if (!std::is_same_v<T, BFloat16>) return usable_rungs();
-  return usable_rungs_and({Isa::kAvx512Bf16, Isa::kAmx});
+  return usable_rungs_and({Isa::kAmx});
 }
 
 // Tiles multiply values by probabilities that are rounded to bf16, each once.

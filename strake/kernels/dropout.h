@@ -9,7 +9,8 @@
 // Counter-based dropout. Element e of a token is kept iff
 //   philox(key, {e / 4, position, low 32 bits of row, site | (high bits of row) << 16})[e % 4] >= dropout_threshold(p)
 // and kept values are scaled by 1 / (1 - p). Masks are a function of the data, not of the batch, the rank or the
-// thread, so nothing is stored for the backward pass: every kernel computes its mask again.
+// thread, so nothing is stored for the backward pass: every kernel computes its mask again; only attention on GPUs
+// keeps its bits (AttentionShape::kept).
 namespace strake::kernels {
 
 // Where each packed token comes from: row of the data set, position in its sequence. Read only where dropout is on.

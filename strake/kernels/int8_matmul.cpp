@@ -82,7 +82,10 @@ SharedFloats quantize(const float* weight, int64_t depth, int64_t columns, const
   parallel_for(parts.panels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t column = begin * tile.columns; column < std::min(columns, end * tile.columns); ++column) {
       const float largest = largest_magnitude(weight + column * depth, depth);
-      if (!(largest < __builtin_inff())) not_finite = column;
+      // The first one, whichever thread sees it.
+      for (int64_t seen = not_finite; !(largest < __builtin_inff()) && column < seen;) {
+        if (not_finite.compare_exchange_weak(seen, column)) break;
+      }
       if (!(largest < __builtin_inff()) || largest < kLeastMagnitude) continue;
       scales[column] = largest / 127.0F;
       const int64_t in_panel = column % tile.columns;

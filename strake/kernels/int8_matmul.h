@@ -15,7 +15,8 @@
 // each output column, activations by quantize_rows() or in the product, with a scale for each row (the scheme of
 // Dettmers et al., "LLM.int8()", 2022, section 2, without its outliers). Sums of products are exact 32-bit integers, so
 // that their order does not matter: an element of the result depends on its row, its column and the depth alone, and
-// all rungs give the same bits, but for an activation: the reference computes that one with the standard library.
+// all rungs give the same bits, but for an activation, which the reference computes with the standard library, and for
+// denormal numbers of bf16, which AMX stores as 0.
 //
 // A row's largest magnitude becomes 127: scale = largest / 127, q = x times (127 / largest), rounded to nearest even
 // (of a row once, by a fused multiply-add; of a column after the product). A row or column whose largest magnitude is

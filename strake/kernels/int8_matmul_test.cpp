@@ -15,7 +15,7 @@
 namespace strake::kernels::int8_matmul_test {
 namespace {
 
-std::vector<Isa> rungs() { return usable_rungs_and({Isa::kAvx512Vnni, Isa::kAvx512Bf16, Isa::kAmx}); }
+std::vector<Isa> rungs() { return usable_rungs_and({Isa::kAvx512Vnni, Isa::kAmx}); }
 
 struct Shape {
   int64_t rows, columns, depth;

@@ -22,10 +22,11 @@ const Rung& pick(const Ladder<Rung, kCount>& ladder, Isa highest) {
   return *ladder.back();
 }
 
-// Levels for which kernels have rungs and that this machine may run: what tests and benchmarks loop over.
+// Levels that this machine may run and for which kernels of any kind have rungs, but for products and attention, which
+// have more: what tests and benchmarks loop over.
 inline std::vector<Isa> usable_rungs() {
   std::vector<Isa> levels;
-  for (const Isa isa : {Isa::kReference, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kReference, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
     if (usable(isa)) levels.push_back(isa);
   }
   return levels;

@@ -183,6 +183,7 @@ template <typename T>
 Packing<T>::Packing(const MatrixOperand<T>& b, int64_t depth, int64_t columns, Isa highest)
     : b_(b), depth_(depth), columns_(columns), isa_(pick_rung<T, T>(highest).isa) {
   require(depth >= 0 && columns >= 0, ErrorKind::kInternal, "packed matrix of [{}, {}]", depth, columns);
+  if (b.data != nullptr) check_operand(b, depth, columns, "B");  // else only the size is asked for
   const MatmulTile& tile = pick_rung<T, T>(isa_).tile;
   panels_ = pieces_of(columns, tile.columns);
   floats_ = whole_lines(panels_ * tile.columns * depth_blocks(tile, depth).units);
@@ -190,7 +191,6 @@ Packing<T>::Packing(const MatrixOperand<T>& b, int64_t depth, int64_t columns, I
 
 template <typename T>
 void Packing<T>::pack(int64_t begin, int64_t end, float* memory) const {
-  check_operand(b_, depth_, columns_, "B");
   const MatmulRung<T, T>& rung = pick_rung<T, T>(isa_);
   const DepthBlocks blocks = depth_blocks(rung.tile, depth_);
   if (end == panels_) {

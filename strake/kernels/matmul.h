@@ -99,8 +99,8 @@ class PackedMatrix {
   PackedMatrix in_blocks(const CacheBlocks& blocks) const;
   const CacheBlocks& blocks() const { return blocks_; }
 
-  // Names the rung and how it packs: "avx512_bf16, panels of 32 columns, units of 2, version 1". Two programs that give
-  // the same name read each other's memory().
+  // Names the rung and how it packs: "avx512_bf16, panels of 32 columns, units of 2 in steps of 1, version 2". Two
+  // programs that give the same name read each other's memory().
   static std::string layout(Isa highest = best_isa());
 
   int64_t depth() const { return depth_; }

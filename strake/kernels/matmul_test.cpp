@@ -15,7 +15,7 @@
 namespace strake::kernels::matmul_test {
 namespace {
 
-std::vector<Isa> rungs() { return usable_rungs_and({Isa::kAvx512Bf16, Isa::kAmx}); }
+std::vector<Isa> rungs() { return usable_rungs_and({Isa::kAmx}); }
 
 // The instruction VDPBF16PS and AMX add in an order of their own.
 template <typename T>
@@ -448,6 +448,9 @@ TEST(Matmul, RefusesWhatItCannotMean) {
   other.columns = 1;
   EXPECT_THROW(matmul(other, packed), Error);
   EXPECT_THROW(PackedMatrix<float>(good.b, 3, 3), Error);
+  const WithThreads two(2);
+  const std::vector<float> wide(192);
+  EXPECT_THROW(PackedMatrix<float>({wide.data(), 63}, 3, 64), Error) << "and not in a thread of a team";
   EXPECT_THROW(PackedMatrix<float>(packed.memory(), 3000, 2), Error);
 }
 

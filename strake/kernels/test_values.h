@@ -77,7 +77,7 @@ class WithThreads {
   int before_;
 };
 
-// Those of all kernels, and of the levels that only some have rungs for.
+// Those of usable_rungs(), and of the levels that only some kernels have rungs for.
 inline std::vector<Isa> usable_rungs_and(std::initializer_list<Isa> more) {
   std::vector<Isa> levels = usable_rungs();
   for (const Isa isa : more) {

@@ -121,7 +121,16 @@ def test_compressed_tables(place, name, library):
 
 def test_tables_that_are_trained_on(place):
     tokens = place.file("tokens.parquet", (place.shared / "tokens.parquet").read_bytes())
-    assert False in tried(place, train_line(place, train_file=tokens), "tokens", [tokens])
+    line = train_line(place, train_file=tokens)
+    (place.path / "new").mkdir()
+    assert run(line).code == 0
+    trained = place.path / "new" / "model.safetensors"
+    whole = trained.read_bytes()
+
+    def check():
+        assert trained.read_bytes() == whole, "pages have checksums"
+
+    assert False in tried(place, line, "tokens", [tokens], check)
 
 
 def test_language_models(place):

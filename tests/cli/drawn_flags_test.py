@@ -6,9 +6,11 @@ import os
 import random
 import re
 import shutil
+import subprocess
 
+import pyarrow
 import pytest
-from program import SANITIZE, command, run, strake
+from program import SANITIZE, Outcome, command, environment, run, strake
 from refusals import DATA, FILE, NUMERIC, USAGE
 from tiny_models import (
     asked_reviews,
@@ -58,7 +60,8 @@ LINES = {
     ],
     "estimate": [{"model_name_or_path": "base", "max_seq_length": "32"}, LANGUAGE_MODEL, MASKED],
     "prepare": [{"tokenizer": "base", "input": "train.parquet", "output": "new.parquet"}],
-    "tokenize": [{"tokenizer": "base", "input": "train.parquet"}],
+    "tokenize": [{"tokenizer": "base", "input": "texts.jsonl"}],
+    "worker": [{"model_name_or_path": "classifier", "max_seq_length": "32"}],
 }
 
 
@@ -72,6 +75,9 @@ def inputs(shared, tmp_path_factory):
     make_masked_model(inputs / "masked")
     make_tagger(inputs / "tagger", labels=("O", "B-GOOD", "I-GOOD", "B-BAD", "I-BAD"))
     write_table(inputs / "texts.txt", reviews(60))
+    write_table(inputs / "texts.jsonl", [{"text": row["text"]} for row in reviews(20)])
+    with pyarrow.ipc.new_stream(inputs / "texts.arrows", pyarrow.schema({"text": pyarrow.string()})) as stream:
+        stream.write_table(pyarrow.table({"text": [row["text"] for row in reviews(20)]}))
     write_table(inputs / "words.jsonl", tagged_reviews(30))
     write_table(inputs / "asked.jsonl", asked_reviews(30))
     return inputs
@@ -82,17 +88,27 @@ def value_of(source, flag):
     return source.choice(source.choice([SWITCHES, NUMBERS, NAMES, TEXTS, PATHS + endless]))
 
 
+def run_worker(line, folder):
+    with (folder / "texts.arrows").open("rb") as stream:
+        pipes = {"stdin": stream, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        done = subprocess.run(line, cwd=folder, env=environment(), timeout=60, check=False, **pipes)
+    return Outcome(done.returncode, "", done.stderr.decode())
+
+
 @pytest.mark.parametrize("verb", LINES)
 def test_any_flags(inputs, tmp_path, verb):
     flags = sorted(set(re.findall(r"--([a-z_0-9]+)", strake(verb, "--help").out)))
     assert len(flags) >= 8
     source = random.Random(f"{SEED} {verb}")
-    for _ in range(DRAWS):
+    codes = []
+    for _ in range(DRAWS // 3 if verb == "worker" else DRAWS):  # whose starts are not forked
         # One more above it, for what is written into `..`; whatever the last one overwrote is whole again.
         shutil.rmtree(tmp_path / "above", ignore_errors=True)
         folder = shutil.copytree(inputs, tmp_path / "above" / "here")
         drawn = {flag: value_of(source, flag) for flag in source.sample(flags, source.choice([1, 1, 2, 3]))}
         line = command(verb, **(source.choice(LINES[verb]) | drawn))
-        outcome = run(line, cwd=folder)
+        outcome = run_worker(line, folder) if verb == "worker" else run(line, cwd=folder)
+        codes.append(outcome.code)
         assert outcome.code in (0, USAGE, DATA, FILE, NUMERIC), f"{line}\n{outcome.err}"
         assert outcome.code == 0 or "strake: " in outcome.err, f"{line}\n{outcome.err}"
+    assert DRAWS < 50 or {0, USAGE} <= set(codes)

@@ -14,7 +14,7 @@ import pytest
 from drawn_runs import Draw, layout, make_inputs, outcome_of, settings
 from job import Job
 from program import command, run, wait_until
-from refusals import INTERRUPTED
+from refusals import DATA, FILE, INTERRUPTED, NUMERIC, USAGE
 from resume_test import assert_same_end, logged_steps
 
 KILLS = int(os.environ.get("STRAKE_KILLS", "20"))
@@ -75,14 +75,24 @@ class Run:
         self.wait_for_a_moment(job)
         number = self.draw.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM])
         victim = self.draw.random()
+        is_ended = False
         if ranks := job.processes():
             with contextlib.suppress(ProcessLookupError):  # it ended just now
                 os.kill(ranks[int(victim * len(ranks))], number)
+                is_ended = True
         code, log = job.end()
+        assert code in self.codes(number if is_ended else None), log
         assert "internal error" not in log, log
-        if number == signal.SIGTERM and not self.layouts[-1]["processes"]:
-            assert code in (0, INTERRUPTED, -signal.SIGTERM), log
         return code != 0
+
+    def codes(self, number):
+        """That a run may end with that got this signal, or none."""
+        if number is None:
+            return (0,)
+        if not self.layouts[-1]["processes"]:
+            return (0, -number, INTERRUPTED) if number == signal.SIGTERM else (0, -number)
+        # Launchers give codes of their own to ranks that signals end.
+        return [code for code in range(-64, 256) if code not in (USAGE, DATA, FILE, NUMERIC)]
 
 
 def end_of(output):

@@ -123,7 +123,7 @@ def with_many_words(folder):
 
 
 @pytest.mark.parametrize("setting", ["clipped", "bf16"])
-def test_processes_send_only_the_words_they_have(inputs, tmp_path, setting):
+def test_processes_with_few_of_many_words_have_the_same_bits(inputs, tmp_path, setting):
     many = inputs | {"model_name_or_path": with_many_words(tmp_path / "model")}
     assert run_threads(many, tmp_path / "alone", 1, **SETTINGS[setting]).code == 0
     for ranks, stage, memory in ((2, "zero0", "common"), (4, "zero3", "apart")):

@@ -27,7 +27,7 @@ def bring_up_loopback():
 
 
 def train_in_own_network(lines):
-    """In a network of its own: starts rank 0 when the others have knocked for a while. Ends with a rank's code."""
+    """In a network of its own: starts rank 0 when the others have knocked for a while. Ends with 0 if all do."""
     bring_up_loopback()
     pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").write_text(f"{PORTS.start} {PORTS.stop - 1}")
     shared = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORTS.start + 9)}
@@ -35,7 +35,8 @@ def train_in_own_network(lines):
     for rank in (1, 2, 0):
         time.sleep(1.5 if rank == 0 else 0)
         ranks.append(subprocess.Popen(lines, env=environment(RANK=str(rank), **shared)))
-    return max(rank.wait() for rank in ranks)
+    codes = [rank.wait() for rank in ranks]
+    return int(any(codes))
 
 
 def test_early_ranks_do_not_take_the_port_of_rank_zero(tmp_path):

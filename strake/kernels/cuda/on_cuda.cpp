@@ -59,9 +59,11 @@ void check_shape(const AttentionShape& shape) {
           shape.num_heads, cuda::kMostHeads);
   require(shape.head_dim <= cuda::kMaxHeadDim, ErrorKind::kConfig,
           "attention heads of {} numbers: on GPUs at most {} are there yet", shape.head_dim, cuda::kMaxHeadDim);
-  require(shape.dropout.p == 0 || (shape.num_tokens <= kMaxAttentionKeysWithDropout && shape.num_heads <= 4096),
-          ErrorKind::kInternal, "attention dropout over {} tokens and {} heads: at most 2^20 and 4096",
-          shape.num_tokens, shape.num_heads);
+  // The longest sequence is known by its bits, where those are kept.
+  const int64_t keys = shape.kept != nullptr ? 8 * shape.kept_bytes : shape.num_tokens;
+  require(shape.dropout.p == 0 || (keys <= kMaxAttentionKeysWithDropout && shape.num_heads <= 4096),
+          ErrorKind::kInternal, "attention dropout over {} keys and {} heads: at most 2^20 and 4096", keys,
+          shape.num_heads);
   keep_rule(shape.dropout, shape.index);  // checks it
 }
 
@@ -91,7 +93,8 @@ void residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, const 
 
 template <typename T>
 void residual_layer_norm_backward(const ResidualLayerNormBackward<T>& args, const OnCuda& place) {
-  keep_rule(args.dropout, args.index);
+  const KeepRule keep = keep_rule(args.dropout, args.index);
+  require(!keep.active || args.dx != args.dsum, ErrorKind::kInternal, "dx and dsum must differ when dropout is on");
   check(place, typed<T>(place).residual_layer_norm_backward(args, place.stream), "gradient of a layer norm");
 }
 

@@ -24,7 +24,7 @@ using Place = std::variant<Isa, OnCuda>;
 
 // T is float, BFloat16 or Half in all of these.
 
-// Waits for the device: ids are checked there.
+// Waits for the device, where ids are checked, unless they are given on the host as well.
 template <typename T>
 void embedding_forward(const EmbeddingForward<T>& args, const OnCuda& place);
 // Ids are those of the forward pass: they are not checked again. Runs of tokens with one row are summed in chunks of 64
@@ -52,7 +52,7 @@ void attention_forward(const AttentionForward<T>& args, const OnCuda& place);
 template <typename T>
 void attention_backward(const AttentionBackward<T>& args, const OnCuda& place);
 
-// Waits for the device: targets are checked there.
+// Waits for the device, where targets are checked, unless they are given on the host as well.
 template <typename T>
 void cross_entropy(const CrossEntropyArgs<T>& args, const OnCuda& place);
 

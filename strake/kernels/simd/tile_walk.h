@@ -93,6 +93,7 @@ class TileWalk {
         rows_left_ = sink_.start(last_, rows_);
       }
       last_ = {};
+      last_is_whole_ = false;
     }
     finish_rows(rows_, rows_left_);
   }
