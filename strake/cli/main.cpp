@@ -40,7 +40,9 @@ void print_help(std::ostream& out) {
          "amx\n"
          "  STRAKE_MATMUL         matrix products of training: strake, onednn or aten\n"
          "  STRAKE_START_SECONDS  how long processes wait for others that a launcher starts late\n"
-         "  STRAKE_SHARED_MEMORY  0: processes of a machine have no parameters in common, as on several machines\n";
+         "  STRAKE_SHARED_MEMORY  0: processes of a machine have no parameters in common, as on several machines\n"
+         "  STRAKE_CUDA_LIBRARY   strake's kernels for GPUs, if they are not beside the program\n"
+         "  TENSORBOARD_LOGGING_DIR  where --report_to tensorboard writes, if --logging_dir is not given\n";
 }
 
 void run(const std::vector<std::string>& arguments) {

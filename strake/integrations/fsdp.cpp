@@ -110,6 +110,8 @@ CheckedValues read_config(const std::string& argument) {
                       .aliases = {kFsdpAliases.begin(), kFsdpAliases.end()},
                       .hints = {kFsdpHints.begin(), kFsdpHints.end()}};
   const ConfigSource source = read_config_source(argument, "--fsdp_config");
+  require(!source.root.contains("fsdp_config"), ErrorKind::kConfig,
+          "{}: a configuration of Accelerate, whose section fsdp_config is what --fsdp_config takes", source.name);
   Json plain = Json::object();
   for (const auto& [key, value] : source.root.items()) {
     const std::string name = key.starts_with("fsdp_") ? key.substr(5) : key;

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strake/core/json.h"
@@ -23,7 +24,11 @@ struct PredictConfig {
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    ScoreConfig::visit_fields(self.score, visit);
+    ScoreConfig::visit_fields(self.score, [&](const char* name, auto& field, const char* help) {
+      const bool is_label = std::string_view(name) == "label_column";
+      visit(name, field,
+            is_label ? "not of predict, which keeps all columns: strake evaluate compares with labels" : help);
+    });
     TaskFlags::visit_fields(self.score.task, visit);
     visit("output", self.output, "Parquet file to write, or, with a / at the end, folder for several");
     visit("output_columns", self.output_columns, kOutputColumnsHelp);

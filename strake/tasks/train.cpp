@@ -78,6 +78,10 @@ ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, con
   const int64_t steps = total_steps(config.training);
   config.training.step_intervals(steps);
   check_schedule(config, steps, request);
+  if (config.flops_profiler && config.flops_profiler->profile_step > steps) {
+    request.notices.push_back(fmt::format("flops_profiler.profile_step {} has no effect: the run has {} steps",
+                                          config.flops_profiler->profile_step, steps));
+  }
   check_offload_folder(config.training.sharding.offload, request.source);
   for (const std::string& notice : request.notices) log::info("{}", notice);
   if (log::rank() == 0) {

@@ -292,3 +292,9 @@ def test_flags_that_exclude_each_other(place, ds_config):
     path = ds_config({})
     place.refuses(USAGE, place.train(deepspeed=path, fsdp="full_shard"), "--deepspeed and --fsdp contradict each other")
     place.refuses(USAGE, place.train(fsdp_config=path), "--fsdp_config needs --fsdp")
+
+
+def test_a_file_of_accelerate_is_told_from_its_section(place):
+    path = place.file("accelerate.json", json.dumps({"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}}))
+    line = place.train(fsdp="full_shard", fsdp_config=path)
+    place.refuses(USAGE, line, f"{path}", "a configuration of Accelerate, whose section fsdp_config is what")

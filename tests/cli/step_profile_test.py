@@ -75,3 +75,9 @@ def test_verbose_logs_the_operations_that_are_named(inputs, tmp_path):
     lines = re.findall(r"comm op: (\w+) \| time \(ms\): [\d.]+ \| msg size: [\d.]+ [kM]?B \|", done.err)
     assert set(lines) == {"reduce_scatter"}
     assert len(lines) == sum(rows(done.out)["reduce_scatter"].values())
+
+
+def test_a_profile_of_a_step_that_does_not_come_is_told(inputs, tmp_path):
+    behind = TRAINING["max_steps"] + 1
+    done = train(inputs, tmp_path / "out", {"flops_profiler": {"enabled": True, "profile_step": behind}})
+    assert f"flops_profiler.profile_step {behind} has no effect" in done.err and "flops profile" not in done.out

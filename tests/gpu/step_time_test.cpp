@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "strake/comm/comm.h"
+#include "strake/core/error.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
 #include "strake/models/weights.h"
@@ -32,14 +33,11 @@ constexpr double kGibibyte = 1 << 30;
 
 // Shapes of bert-base and of gpt2.
 std::unique_ptr<models::Model> bert_base() {
-  models::EncoderConfig config{.model_type = "bert",
-                               .vocab_size = 30522,
-                               .hidden_size = 768,
-                               .num_hidden_layers = 12,
-                               .num_attention_heads = 12,
-                               .intermediate_size = 3072,
-                               .max_position_embeddings = 512,
-                               .type_vocab_size = 2};
+  const Json document{{"model_type", "bert"},           {"vocab_size", 30522},       {"hidden_size", 768},
+                      {"num_hidden_layers", 12},        {"num_attention_heads", 12}, {"intermediate_size", 3072},
+                      {"max_position_embeddings", 512}, {"type_vocab_size", 2}};
+  models::EncoderConfig config = models::parse_encoder_config(document, "config.json");
+  require(config.hidden_dropout == 0.1, ErrorKind::kInternal, "another dropout than the peer's");
   config.set_labels({"no", "yes"}, std::nullopt);
   return std::make_unique<models::SequenceClassifier>(config);
 }
@@ -114,9 +112,8 @@ TEST_P(GpuStepTime, IsPrinted) {
   std::ranges::nth_element(seconds, seconds.begin() + kSteps / 2);
   const double median = seconds[kSteps / 2];
   const int64_t length = GetParam().length;
-  const double flops = TrainingFlops(*model)({.tokens = kTokens,
-                                              .sequences = kTokens / length,
-                                              .squared_lengths = static_cast<double>(kTokens * length)});
+  const double flops = TrainingFlops(*model)(
+      {.tokens = kTokens, .sequences = kTokens / length, .squared_lengths = static_cast<double>(kTokens * length)});
   fmt::print("{}: {:.1f} ms a step, {:.0f} tokens/s, {:.1f} TFLOP/s in products, peak {:.1f} GiB\n", GetParam().name,
              1e3 * median, kTokens / median, flops / median / kTera,
              static_cast<double>(tensors::peak_gpu_bytes()) / kGibibyte);
