@@ -55,7 +55,7 @@ std::vector<CheckpointFolder> list_by_name(const fs::path& output_dir) {
 // only the link goes. Empty: it cannot be moved.
 fs::path set_aside(const fs::path& folder) {
   std::error_code error;
-  const fs::path doomed = folder.parent_path() / fmt::format(".{}.old", folder.filename().string());
+  fs::path doomed = folder.parent_path() / fmt::format(".{}.old", folder.filename().string());
   fs::remove_all(doomed, error);
   fs::rename(folder, doomed, error);
   if (!error) return doomed;

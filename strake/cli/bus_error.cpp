@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -23,10 +24,9 @@ void say(std::string_view text) {
 std::string_view path_at(std::string_view line, uintptr_t address) {
   uintptr_t begin = 0;
   uintptr_t end = 0;
-  const char* const last = line.data() + line.size();
-  const auto [dash, error] = std::from_chars(line.data(), last, begin, 16);
-  if (error != std::errc() || dash == last) return "";
-  if (std::from_chars(dash + 1, last, end, 16).ec != std::errc() || address < begin || address >= end) return "";
+  const auto [dash, error] = std::from_chars(line.begin(), line.end(), begin, 16);
+  if (error != std::errc() || dash == line.end()) return "";
+  if (std::from_chars(dash + 1, line.end(), end, 16).ec != std::errc() || address < begin || address >= end) return "";
   const size_t path = line.find('/');
   return path == std::string_view::npos ? "" : line.substr(path);
 }
@@ -43,7 +43,7 @@ void say_path_at(uintptr_t address) {
       text.remove_prefix(end + 1);
     }
     kept = text.size() < buffer.size() ? text.size() : 0;
-    std::char_traits<char>::move(buffer.data(), text.data(), kept);
+    std::copy_n(text.begin(), kept, buffer.begin());  // towards the front
   }
   say("a file");
 }

@@ -49,7 +49,8 @@ std::vector<EntityCounter::Entity> EntityCounter::entities(std::span<const int32
   static const Label kNothing{.tag = kOutside, .type = "_"};
   std::vector<Entity> found;
   char before = kOutside;
-  std::string_view type_before = position_ == 0 ? "" : kNothing.type;
+  std::string_view type_before;
+  if (position_ > 0) type_before = kNothing.type;
   for (int64_t i = 0; i <= std::ssize(labels); ++i) {
     const bool is_behind = i == std::ssize(labels);
     const Label& label = is_behind ? kNothing : labels_[static_cast<size_t>(labels[static_cast<size_t>(i)])];
