@@ -110,11 +110,13 @@ void refuse_empty_switches(const CLI::App& app, const std::vector<std::string>& 
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
     if (!argument.starts_with("--")) continue;
-    const bool is_next_empty = i + 1 < arguments.size() && arguments[i + 1].empty();
-    if (!argument.ends_with('=') && !is_next_empty) continue;
-    const std::string flag = argument.substr(0, argument.find('='));
-    if (!is_switch(app.get_option_no_throw(flag))) continue;
-    fail(ErrorKind::kUsage, "{}{} has an empty value; expected true or false", flag, is_next_empty ? " ''" : "=");
+    const size_t equals = argument.find('=');
+    const bool is_alone = equals == std::string::npos;
+    const bool is_empty =
+        is_alone ? i + 1 < arguments.size() && arguments[i + 1].empty() : equals + 1 == argument.size();
+    const std::string flag = argument.substr(0, equals);
+    if (!is_empty || !is_switch(app.get_option_no_throw(flag))) continue;
+    fail(ErrorKind::kUsage, "{}{} has an empty value; expected true or false", flag, is_alone ? " ''" : "=");
   }
 }
 

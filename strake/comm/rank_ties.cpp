@@ -6,7 +6,6 @@
 #include <string>
 
 #include "strake/comm/rank_guard.h"
-#include "strake/comm/rank_lines.h"
 #include "strake/core/error.h"
 #include "strake/core/parse_integer.h"
 

@@ -4,6 +4,7 @@
 
 #include "strake/comm/pmi_server.h"
 #include "strake/comm/rank_environment.h"
+#include "strake/comm/rank_processes.h"
 #include "strake/comm/rank_watch.h"
 
 namespace strake::comm {

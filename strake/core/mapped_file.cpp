@@ -11,17 +11,9 @@
 #include <utility>
 
 #include "strake/core/error.h"
+#include "strake/core/file_time.h"
 
 namespace strake {
-
-namespace {
-
-int64_t modified(const struct stat& status) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  return status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
-}
-
-}  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -39,7 +31,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   require(regular, ErrorKind::kIo, "{} is not a regular file", path.string());
   require(is_mapped, ErrorKind::kIo, "cannot map {}: {}", path.string(), std::strerror(reason));
   descriptor_ = descriptor;
-  modified_ = modified(status);
+  modified_ = nanoseconds(status.st_mtim);
 }
 
 MappedFile::~MappedFile() {
@@ -56,7 +48,7 @@ MappedFile::MappedFile(MappedFile&& other) noexcept
 bool MappedFile::has_changed() const {
   struct stat status{};
   const bool is_known = ::fstat(descriptor_, &status) == 0;
-  return is_known && (static_cast<size_t>(status.st_size) != size_ || modified(status) != modified_);
+  return is_known && (static_cast<size_t>(status.st_size) != size_ || nanoseconds(status.st_mtim) != modified_);
 }
 
 void MappedFile::let_go(std::span<const std::byte> part) const {

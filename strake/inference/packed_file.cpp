@@ -19,6 +19,7 @@
 #include "strake/core/crc32c.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
+#include "strake/core/file_time.h"
 #include "strake/core/log.h"
 #include "strake/core/mapped_file.h"
 #include "strake/core/threads.h"
@@ -44,8 +45,6 @@ constexpr const char* kChecksumKey = "crc32c";
 constexpr int64_t kNanosecond = 1'000'000'000;
 constexpr double kLongestWait = 30;  // seconds
 constexpr auto kPause = std::chrono::milliseconds(10);
-
-int64_t nanoseconds(const struct timespec& time) { return time.tv_sec * kNanosecond + time.tv_nsec; }
 
 struct stat status_of(const fs::path& path) {
   struct stat status{};

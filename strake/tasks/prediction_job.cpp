@@ -107,11 +107,11 @@ void PredictionJob::lock() {
 
 void PredictionJob::open(const Json& identity, int64_t num_labels, Leftover leftover) {
   const fs::path state = folder_ / kStateName;
-  const bool goes_on = leftover == Leftover::kContinue && is_unfinished_;
-  if (!goes_on) remove_files_of_job(folder_);
+  is_unfinished_ = leftover == Leftover::kContinue && is_unfinished_;
+  if (!is_unfinished_) remove_files_of_job(folder_);
   remove_files(folder_, is_atomic_leftover);
   int64_t starts = 0;
-  if (goes_on) {
+  if (is_unfinished_) {
     const auto [before, count] = read_state(state);
     require_same(before, identity);
     starts = count;

@@ -42,8 +42,7 @@ struct ScoreConfig {
           "tokens after which a text is cut, special ones included; default: 128, or what a folder of "
           "sentence-transformers says. Of question-answering: tokens of the windows that a text is cut into; default: "
           "384. Of masked-lm (evaluate): of pieces; default: 1024. Defaults are no more than the model's positions and "
-          "the "
-          "tokenizer's model_max_length");
+          "the tokenizer's model_max_length");
     visit("device", self.device, "cpu; cuda: a GPU; cuda:1: the one with that number");
     visit("max_tokens_per_batch", self.max_tokens_per_batch,
           "tokens that a core computes at a time, default: 1024, or that a GPU does, default: 65536");

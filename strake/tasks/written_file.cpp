@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "strake/core/error.h"
+#include "strake/core/file_time.h"
 #include "strake/core/log.h"
 
 namespace strake::tasks {
@@ -21,16 +22,12 @@ std::optional<struct stat> status_of(const fs::path& path) {
   return std::nullopt;
 }
 
-int64_t time_of_change(const struct stat& status) {
-  return status.st_ctim.tv_sec * int64_t{1'000'000'000} + status.st_ctim.tv_nsec;
-}
-
 }  // namespace
 
 WrittenFile WrittenFile::of(const fs::path& path, int64_t rows, const FileSum& sum) {
   const auto status = status_of(path);
   require(status.has_value(), ErrorKind::kIo, "{} has vanished", path.string());
-  return {.name = path.filename().string(), .rows = rows, .sum = sum, .changed = time_of_change(*status)};
+  return {.name = path.filename().string(), .rows = rows, .sum = sum, .changed = nanoseconds(status->st_ctim)};
 }
 
 std::string WrittenFile::difference_in(const fs::path& folder) const {
@@ -40,7 +37,7 @@ std::string WrittenFile::difference_in(const fs::path& folder) const {
   if (!S_ISREG(status->st_mode)) return "is no regular file";
   const auto bytes = static_cast<uint64_t>(status->st_size);
   if (bytes != sum.bytes) return fmt::format("has {} bytes, and had {}", bytes, sum.bytes);
-  if (time_of_change(*status) == changed) return "";
+  if (nanoseconds(status->st_ctim) == changed) return "";
   log::info("{} was touched since it was written: comparing its checksum", path.string());
   return crc32c_of_file(path, 0, status->st_size) == sum.crc ? "" : "has other contents: its checksum has changed";
 }

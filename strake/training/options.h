@@ -181,8 +181,7 @@ struct TrainingOptions {
     visit("save_steps", self.save_steps, "steps between checkpoints; below 1: a share of all steps");
     visit("save_total_limit", self.save_total_limit,
           "checkpoints to keep; the newest, the best one if --load_best_model_at_end or --metric_for_best_model is or "
-          "was "
-          "given, and the last one with finite weights stay whatever the limit; 0: all");
+          "was given, and the last one with finite weights stay whatever the limit; 0: all");
     visit("async_save", self.async_save,
           "write checkpoints from copies in memory while training goes on; the copies take as much as a checkpoint");
     visit("enable_jit_checkpoint", self.enable_jit_checkpoint,

@@ -74,6 +74,19 @@ def tried(place, line, kind, files, check=lambda: None):
     return done
 
 
+def same_as_of_whole(place, line, name):
+    """A check that `line` has made of a changed file what it makes of the whole one."""
+    (place.path / "new").mkdir()
+    assert run(line).code == 0
+    output = place.path / "new" / name
+    whole = output.read_bytes()
+
+    def check():
+        assert output.read_bytes() == whole
+
+    return check
+
+
 def predict_line(place, model, table, **flags):
     flags |= {"model_name_or_path": model, "input": table, "max_seq_length": 32}
     return command("predict", output=place.path / "new" / "scored.parquet", **flags)
@@ -108,29 +121,15 @@ def test_compressed_tables(place, name, library):
     text = place.table(name.rpartition(".")[0], reviews(60)).read_bytes()
     table = place.file(name, library.compress(text))
     line = predict_line(place, place.shared / "classifier", table)
-    (place.path / "new").mkdir()
-    assert run(line).code == 0
-    scored = place.path / "new" / "scored.parquet"
-    whole = scored.read_bytes()
-
-    def check():
-        assert scored.read_bytes() == whole, "gzip and bzip2 have checksums of all but their headers"
-
-    assert False in tried(place, line, name, [table], check)
+    # gzip and bzip2 have checksums of all but their headers.
+    assert False in tried(place, line, name, [table], same_as_of_whole(place, line, "scored.parquet"))
 
 
 def test_tables_that_are_trained_on(place):
     tokens = place.file("tokens.parquet", (place.shared / "tokens.parquet").read_bytes())
     line = train_line(place, train_file=tokens)
-    (place.path / "new").mkdir()
-    assert run(line).code == 0
-    trained = place.path / "new" / "model.safetensors"
-    whole = trained.read_bytes()
-
-    def check():
-        assert trained.read_bytes() == whole, "pages have checksums"
-
-    assert False in tried(place, line, "tokens", [tokens], check)
+    # Pages have checksums.
+    assert False in tried(place, line, "tokens", [tokens], same_as_of_whole(place, line, "model.safetensors"))
 
 
 def test_language_models(place):
