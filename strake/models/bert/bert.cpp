@@ -33,8 +33,17 @@ EncoderNames bert_names(const char* prefix) {
           .output_norm = "encoder.layer.{}.output.LayerNorm"};
 }
 
+Json bert_defaults() {
+  return {{"model_type", "bert"},           {"vocab_size", 30522},        {"hidden_size", 768},
+          {"num_hidden_layers", 12},        {"num_attention_heads", 12},  {"intermediate_size", 3072},
+          {"hidden_act", "gelu"},           {"hidden_dropout_prob", 0.1}, {"attention_probs_dropout_prob", 0.1},
+          {"max_position_embeddings", 512}, {"type_vocab_size", 2},       {"initializer_range", 0.02},
+          {"layer_norm_eps", 1e-12},        {"pad_token_id", 0},          {"tie_word_embeddings", true}};
+}
+
 EncoderFamily bert_family() {
   return {.model_type = "bert",
+          .defaults = &bert_defaults,
           .architecture = "BertForSequenceClassification",
           .token_architecture = "BertForTokenClassification",
           .span_architecture = "BertForQuestionAnswering",
@@ -45,7 +54,8 @@ EncoderFamily bert_family() {
                           .norm = "cls.predictions.transform.LayerNorm",
                           .decoder = "cls.predictions.decoder",
                           .bias = "cls.predictions.bias",
-                          .untied_bias = "cls.predictions.decoder.bias"}};
+                          .untied_bias = "cls.predictions.decoder.bias",
+                          .activation = std::nullopt}};
 }
 
 }  // namespace strake::models

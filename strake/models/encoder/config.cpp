@@ -11,24 +11,6 @@
 namespace strake::models {
 namespace {
 
-// config.json names of the values that families spell differently.
-struct ConfigKeys {
-  const char* hidden_size;
-  const char* num_layers;
-  const char* num_heads;
-  const char* intermediate_size;
-  const char* activation;
-  const char* dropout;
-  const char* attention_dropout;
-  const char* classifier_dropout;
-};
-
-constexpr ConfigKeys kBertKeys{
-    "hidden_size", "num_hidden_layers",   "num_attention_heads",          "intermediate_size",
-    "hidden_act",  "hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"};
-constexpr ConfigKeys kDistilBertKeys{"dim",        "n_layers", "n_heads",           "hidden_dim",
-                                     "activation", "dropout",  "attention_dropout", "seq_classif_dropout"};
-
 void refuse_unsupported(const Json& json, const std::string& source) {
   for (const char* key : {"is_decoder", "add_cross_attention", "sinusoidal_pos_embds"}) refuse_flag(json, key, source);
   refuse_foreign_code(json, source);
@@ -39,7 +21,8 @@ void refuse_unsupported(const Json& json, const std::string& source) {
           "{}: pruned_heads are not supported", source);
 }
 
-void read_dimensions(EncoderConfig& config, const ConfigKeys& keys, const std::string& source) {
+void read_dimensions(EncoderConfig& config, const EncoderFamily& family, const std::string& source) {
+  const EncoderKeys& keys = family.keys;
   const Json& json = config.document;
   config.vocab_size = bounded(json, "vocab_size", 10'000'000, source);
   config.hidden_size = bounded(json, keys.hidden_size, 65'536, source);
@@ -50,22 +33,26 @@ void read_dimensions(EncoderConfig& config, const ConfigKeys& keys, const std::s
   require(config.hidden_size % config.num_attention_heads == 0, ErrorKind::kConfig,
           "{}: {} = {} is not a multiple of {} = {}", source, keys.hidden_size, config.hidden_size, keys.num_heads,
           config.num_attention_heads);
-  config.pad_token_id = get_or<int64_t>(json, "pad_token_id", config.model_type == "roberta" ? 1 : 0, source);
+  config.pad_token_id = get_or<int64_t>(json, "pad_token_id", family.pad_token_id, source);
   require(config.pad_token_id >= 0 && config.pad_token_id < config.vocab_size, ErrorKind::kConfig,
           "{}: pad_token_id = {} is not in the vocabulary of {}", source, config.pad_token_id, config.vocab_size);
+  const bool has_token_types = family.names.token_type_embeddings != nullptr;
+  config.type_vocab_size = has_token_types ? bounded(json, "type_vocab_size", 1'000, source) : 0;
+  require(config.max_sequence_length() >= 1, ErrorKind::kConfig, "{}: max_position_embeddings = {} leaves no position",
+          source, config.max_position_embeddings);
 }
 
-void read_regularisation(EncoderConfig& config, const ConfigKeys& keys, const std::string& source) {
+void read_regularisation(EncoderConfig& config, const EncoderFamily& family, const std::string& source) {
   const Json& json = config.document;
-  const bool distilbert = config.model_type == "distilbert";
+  const EncoderKeys& keys = family.keys;
   config.hidden_act = activation(json, keys.activation, "gelu", source);
   config.hidden_dropout = probability(json, keys.dropout, 0.1, source);
-  config.attention_output_dropout = distilbert ? 0.0 : config.hidden_dropout;
+  config.attention_output_dropout = family.drops_attention_output ? config.hidden_dropout : 0.0;
   config.attention_dropout = probability(json, keys.attention_dropout, 0.1, source);
   config.classifier_dropout =
-      probability(json, keys.classifier_dropout, distilbert ? 0.2 : config.hidden_dropout, source);
-  if (distilbert) config.span_dropout = probability(json, "qa_dropout", 0.1, source);
-  config.layer_norm_eps = distilbert ? 1e-12 : norm_epsilon(json, "layer_norm_eps", 1e-12, source);
+      probability(json, keys.classifier_dropout, family.classifier_dropout.value_or(config.hidden_dropout), source);
+  if (keys.span_dropout != nullptr) config.span_dropout = probability(json, keys.span_dropout, 0.1, source);
+  if (keys.layer_norm_eps != nullptr) config.layer_norm_eps = norm_epsilon(json, keys.layer_norm_eps, 1e-12, source);
   config.initializer_range = initializer_range(json, source);
   config.tie_word_embeddings = get_or<bool>(json, "tie_word_embeddings", true, source);
 }
@@ -132,7 +119,8 @@ ProblemType EncoderConfig::problem() const {
 }
 
 int64_t EncoderConfig::max_sequence_length() const {
-  return model_type == "roberta" ? max_position_embeddings - pad_token_id - 1 : max_position_embeddings;
+  const bool follows_padding = find_family(model_type, "config.json").positions_follow_padding;
+  return follows_padding ? max_position_embeddings - pad_token_id - 1 : max_position_embeddings;
 }
 
 void EncoderConfig::set_labels(std::vector<std::string> names, std::optional<ProblemType> type) {
@@ -150,15 +138,10 @@ EncoderConfig parse_encoder_config(const Json& document, const std::string& sour
   config.document = document;
   require(config.document.is_object(), ErrorKind::kConfig, "{}: not an object", source);
   config.model_type = get_required<std::string>(config.document, "model_type", source);
-  find_family(config.model_type, source);
+  const EncoderFamily& family = find_family(config.model_type, source);
   refuse_unsupported(config.document, source);
-  const ConfigKeys& keys = config.model_type == "distilbert" ? kDistilBertKeys : kBertKeys;
-  read_dimensions(config, keys, source);
-  read_regularisation(config, keys, source);
-  if (config.model_type != "distilbert")
-    config.type_vocab_size = bounded(config.document, "type_vocab_size", 1'000, source);
-  require(config.max_sequence_length() >= 1, ErrorKind::kConfig, "{}: max_position_embeddings = {} leaves no position",
-          source, config.max_position_embeddings);
+  read_dimensions(config, family, source);
+  read_regularisation(config, family, source);
   config.labels = read_labels(config.document, source);
   config.problem_type = parse_problem_type(get_or<std::string>(config.document, "problem_type", "", source), source);
   return config;

@@ -5,11 +5,12 @@
 
 namespace strake::models {
 
-// Which row of the position table each token reads. RoBERTa counts from pad_token_id + 1 and leaves pad tokens out.
+// Which row of the position table each token reads.
 class PositionRule {
  public:
   explicit PositionRule(const EncoderConfig& config)
-      : counts_from_padding_(config.model_type == "roberta"), pad_token_id_(config.pad_token_id) {}
+      : counts_from_padding_(find_family(config.model_type, "config.json").positions_follow_padding),
+        pad_token_id_(config.pad_token_id) {}
 
   // Of one sequence: `rows` has room for as many numbers as there are ids.
   void write_rows(std::span<const int32_t> ids, int32_t* rows) const;

@@ -23,16 +23,15 @@ ParameterSpec head_weight(const char* name, std::vector<int64_t> shape, const st
 
 }  // namespace
 
-MaskedHeadBlock::MaskedHeadBlock(const EncoderConfig& config, const MaskedHeadNames& names, double label_smoothing)
+MaskedHeadBlock::MaskedHeadBlock(const EncoderConfig& config, const MaskedHeadDesign& design, double label_smoothing)
     : Block("head"),
       vocab_size_(config.vocab_size),
-      // RoBERTa's head has a GELU of its own; the others take the layers' activation.
-      activation_(config.model_type == "roberta" ? kernels::Activation::kGelu : config.hidden_act),
+      activation_(design.activation.value_or(config.hidden_act)),
       layer_norm_eps_(config.layer_norm_eps),
       label_smoothing_(static_cast<float>(label_smoothing)) {
   const int64_t hidden = config.hidden_size;
-  const std::string dense(names.dense);
-  const std::string norm(names.norm);
+  const std::string dense(design.dense);
+  const std::string norm(design.norm);
   dense_.weight = add(head_weight("head.dense.weight", {hidden, hidden}, dense));
   dense_.bias = add(head_bias("head.dense.bias", hidden, dense + ".bias"));
   ParameterSpec norm_weight = head_weight("head.norm.weight", {hidden}, norm);
@@ -40,16 +39,16 @@ MaskedHeadBlock::MaskedHeadBlock(const EncoderConfig& config, const MaskedHeadNa
   norm_weight.decay = WeightDecay::kExempt;
   norm_.weight = add(std::move(norm_weight));
   norm_.bias = add(head_bias("head.norm.bias", hidden, norm + ".bias"));
-  const bool has_other_name = names.untied_bias != nullptr;
+  const bool has_other_name = design.untied_bias != nullptr;
   const bool is_tied = config.tie_word_embeddings;
   ParameterSpec bias =
-      head_bias("head.projection.bias", vocab_size_, has_other_name && !is_tied ? names.untied_bias : names.bias);
-  if (has_other_name && is_tied) bias.checkpoint_copy = names.untied_bias;
+      head_bias("head.projection.bias", vocab_size_, has_other_name && !is_tied ? design.untied_bias : design.bias);
+  if (has_other_name && is_tied) bias.checkpoint_copy = design.untied_bias;
   bias_ = add(std::move(bias));
   if (is_tied) {
     projection_ = parameters().size() + tie({.block = 0, .parameter = EmbeddingsBlock::kWord});
   } else {
-    projection_ = add(head_weight("head.projection.weight", {vocab_size_, hidden}, names.decoder));
+    projection_ = add(head_weight("head.projection.weight", {vocab_size_, hidden}, design.decoder));
   }
 }
 

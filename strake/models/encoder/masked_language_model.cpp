@@ -18,7 +18,7 @@ PhiloxKey masking_key(const PhiloxKey& key) {
 
 MaskedLanguageModel::MaskedLanguageModel(EncoderConfig config, const TokenMasking& masking, double label_smoothing)
     : EncoderModel(std::move(config)), masking_(masking) {
-  const MaskedHeadNames& head = family().masked_head;
+  const MaskedHeadDesign& head = family().masked_head;
   const bool is_tied = this->config().tie_word_embeddings;
   add_encoder(EncoderLayerBlock::Output::kMaskedTokens, is_tied ? std::string(head.decoder) + ".weight" : "");
   add(std::make_unique<MaskedHeadBlock>(this->config(), head, label_smoothing));
@@ -34,7 +34,7 @@ at::Tensor MaskedLanguageModel::loss(const at::Tensor& nll, const at::Tensor& /*
 }
 
 bool MaskedLanguageModel::is_buffer(std::string_view name) const {
-  const MaskedHeadNames& head = family().masked_head;
+  const MaskedHeadDesign& head = family().masked_head;
   return !config().tie_word_embeddings && head.untied_bias != nullptr && name == head.bias;
 }
 

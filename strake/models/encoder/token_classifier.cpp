@@ -12,8 +12,7 @@ TokenClassifier::TokenClassifier(EncoderConfig config, double label_smoothing)
     : EncoderModel(std::move(config)), label_smoothing_(label_smoothing) {
   const EncoderConfig& own = this->config();
   const uint32_t site = add_encoder(EncoderLayerBlock::Output::kAllTokens);
-  // Transformers' DistilBERT has one more dropout for classifiers of texts, and not of tokens.
-  const double dropout = own.model_type == "distilbert" ? own.hidden_dropout : own.classifier_dropout;
+  const double dropout = own.*family().token_dropout;
   add(std::make_unique<TokenHeadBlock>(own, "classifier", own.num_labels(), TokenHeadBlock::Dropout{site, dropout}));
 }
 

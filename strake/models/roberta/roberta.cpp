@@ -16,10 +16,17 @@ std::unique_ptr<Block> roberta_head(const EncoderConfig& config, uint32_t first_
       first_site);
 }
 
+Json roberta_defaults() {
+  Json defaults = bert_defaults();
+  defaults.update({{"model_type", "roberta"}, {"vocab_size", 50265}, {"pad_token_id", 1}});
+  return defaults;
+}
+
 }  // namespace
 
 EncoderFamily roberta_family() {
   return {.model_type = "roberta",
+          .defaults = &roberta_defaults,
           .architecture = "RobertaForSequenceClassification",
           .token_architecture = "RobertaForTokenClassification",
           .span_architecture = "RobertaForQuestionAnswering",
@@ -30,7 +37,10 @@ EncoderFamily roberta_family() {
                           .norm = "lm_head.layer_norm",
                           .decoder = "lm_head.decoder",
                           .bias = "lm_head.bias",
-                          .untied_bias = "lm_head.decoder.bias"}};
+                          .untied_bias = "lm_head.decoder.bias",
+                          .activation = kernels::Activation::kGelu},
+          .pad_token_id = 1,
+          .positions_follow_padding = true};
 }
 
 }  // namespace strake::models
