@@ -275,11 +275,11 @@ void embedding(benchmark::State& state, Isa isa, int direction) {
                             .columns = kHidden},
                            isa);
     } else {
-      embedding_backward<T, float>({.dout = rows.data(),
-                                    .table = {gradient.data(), kVocabulary, ids.data()},
-                                    .tokens = kTokens,
-                                    .columns = kHidden},
-                                   isa);
+      embedding_backward<T>({.dout = rows.data(),
+                             .table = {gradient.data(), kVocabulary, ids.data()},
+                             .tokens = kTokens,
+                             .columns = kHidden},
+                            isa);
     }
   }
   report_bytes(state, static_cast<double>(kTokens * kHidden) * (direction == 0 ? 3 * sizeof(T) : sizeof(T) + 8));

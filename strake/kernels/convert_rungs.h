@@ -4,19 +4,13 @@
 
 namespace strake::kernels {
 
-// To and from a type of 16 bits.
 template <typename T>
-struct Conversions {
-  void (*round)(const float* from, T* to, int64_t count);
-  void (*widen)(const T* from, float* to, int64_t count);
-  void (*add)(float* sum, const T* x, int64_t count);
-};
+using RoundFunction = void (*)(const float* from, T* to, int64_t count);
 
 struct ConvertRung {
   Isa isa;
-  void (*add_float)(float* sum, const float* x, int64_t count);
-  Conversions<BFloat16> bfloat16;
-  Conversions<Half> half;
+  RoundFunction<BFloat16> to_bfloat16;
+  RoundFunction<Half> to_half;
 };
 
 namespace reference {

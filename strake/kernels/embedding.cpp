@@ -24,20 +24,6 @@ constexpr Ladder<EmbeddingRung<BFloat16>, 3> kLadder<BFloat16>{&avx512::kEmbeddi
 template <>
 constexpr Ladder<EmbeddingRung<Half>, 3> kLadder<Half>{&avx512::kEmbeddingHalf, &avx2::kEmbeddingHalf,
                                                        &reference::kEmbeddingHalf};
-template <typename T, typename G>
-constexpr std::nullptr_t kGradientLadder = nullptr;
-template <>
-constexpr Ladder<EmbeddingGradientRung<float, float>, 3> kGradientLadder<float, float>{
-    &avx512::kEmbeddingGradientFloat, &avx2::kEmbeddingGradientFloat, &reference::kEmbeddingGradientFloat};
-template <>
-constexpr Ladder<EmbeddingGradientRung<BFloat16, float>, 3> kGradientLadder<BFloat16, float>{
-    &avx512::kEmbeddingGradientMixed, &avx2::kEmbeddingGradientMixed, &reference::kEmbeddingGradientMixed};
-template <>
-constexpr Ladder<EmbeddingGradientRung<Half, float>, 3> kGradientLadder<Half, float>{
-    &avx512::kEmbeddingGradientHalf, &avx2::kEmbeddingGradientHalf, &reference::kEmbeddingGradientHalf};
-template <>
-constexpr Ladder<EmbeddingGradientRung<BFloat16, BFloat16>, 3> kGradientLadder<BFloat16, BFloat16>{
-    &avx512::kEmbeddingGradientBFloat16, &avx2::kEmbeddingGradientBFloat16, &reference::kEmbeddingGradientBFloat16};
 
 template <typename T>
 void check_ids(const EmbeddingTable<T>& table, int64_t tokens, const char* name) {
@@ -64,10 +50,10 @@ void embedding_forward(const EmbeddingForward<T>& args, Isa highest) {
 }
 
 // Threads share out the columns, not the rows: tables as short as the token types would keep one thread busy.
-template <typename T, typename G>
-void embedding_backward(const EmbeddingBackward<T, G>& args, Isa highest) {
+template <typename T>
+void embedding_backward(const EmbeddingBackward<T>& args, Isa highest) {
   check_ids(args.table, args.tokens, "embedding");
-  const EmbeddingGradientRung<T, G>& rung = pick(kGradientLadder<T, G>, highest);
+  const EmbeddingRung<T>& rung = pick(kLadder<T>, highest);
   const int32_t* const ids = args.table.ids;
   std::vector<int32_t> order(static_cast<size_t>(args.tokens));
   std::iota(order.begin(), order.end(), 0);
@@ -86,9 +72,8 @@ void embedding_backward(const EmbeddingBackward<T, G>& args, Isa highest) {
 template void embedding_forward(const EmbeddingForward<float>&, Isa);
 template void embedding_forward(const EmbeddingForward<BFloat16>&, Isa);
 template void embedding_forward(const EmbeddingForward<Half>&, Isa);
-template void embedding_backward(const EmbeddingBackward<float, float>&, Isa);
-template void embedding_backward(const EmbeddingBackward<BFloat16, float>&, Isa);
-template void embedding_backward(const EmbeddingBackward<Half, float>&, Isa);
-template void embedding_backward(const EmbeddingBackward<BFloat16, BFloat16>&, Isa);
+template void embedding_backward(const EmbeddingBackward<float>&, Isa);
+template void embedding_backward(const EmbeddingBackward<BFloat16>&, Isa);
+template void embedding_backward(const EmbeddingBackward<Half>&, Isa);
 
 }  // namespace strake::kernels

@@ -39,18 +39,17 @@ struct EmbeddingForward {
 template <typename T>
 void embedding_forward(const EmbeddingForward<T>& args, Isa highest = best_isa());
 
-template <typename T, typename G>
+template <typename T>
 struct EmbeddingBackward {
-  const T* dout = nullptr;       // [tokens, columns]
-  EmbeddingTable<G> table = {};  // gradients, added to: fill with zeros before the first call of a step
+  const T* dout = nullptr;           // [tokens, columns]
+  EmbeddingTable<float> table = {};  // gradients, added to: fill with zeros before the first call of a step
   int64_t tokens = 0;
   int64_t columns = 0;
 };
 
 // table[id[t]] += dout[t], once for each table of the forward pass. Tokens of one row are summed in order in fp32 and
-// added to the table once, so a BFloat16 table rounds once a call. (T, G): (float, float), (BFloat16, float),
-// (BFloat16, BFloat16), (Half, float).
-template <typename T, typename G>
-void embedding_backward(const EmbeddingBackward<T, G>& args, Isa highest = best_isa());
+// added to the table once.
+template <typename T>
+void embedding_backward(const EmbeddingBackward<T>& args, Isa highest = best_isa());
 
 }  // namespace strake::kernels

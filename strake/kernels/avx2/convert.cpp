@@ -4,10 +4,6 @@
 
 namespace strake::kernels::avx2 {
 
-const ConvertRung kConvert{
-    Isa::kAvx2,
-    &accumulate_range<Avx2, float>,
-    {&convert_range<Avx2, float, BFloat16>, &convert_range<Avx2, BFloat16, float>, &accumulate_range<Avx2, BFloat16>},
-    {&convert_range<Avx2, float, Half>, &convert_range<Avx2, Half, float>, &accumulate_range<Avx2, Half>}};
+const ConvertRung kConvert{Isa::kAvx2, &convert_range<Avx2, BFloat16>, &convert_range<Avx2, Half>};
 
 }  // namespace strake::kernels::avx2

@@ -32,16 +32,6 @@ __global__ void from_float_kernel(const float* from, T* to, int64_t count) {
   for (int64_t i = first_element(); i < count; i += element_stride()) to[i] = narrow<T>(from[i]);
 }
 
-template <typename T>
-__global__ void to_float_kernel(const T* from, float* to, int64_t count) {
-  for (int64_t i = first_element(); i < count; i += element_stride()) to[i] = wide(from[i]);
-}
-
-template <typename T>
-__global__ void accumulate_kernel(float* sum, const T* x, int64_t count) {
-  for (int64_t i = first_element(); i < count; i += element_stride()) sum[i] += wide(x[i]);
-}
-
 }  // namespace
 
 template <typename T>
@@ -55,21 +45,9 @@ int convert_from_float(const float* from, T* to, int64_t count, void* stream) {
   return launch(&from_float_kernel<T>, grid_of(count), kThreads, stream, from, to, count);
 }
 
-template <typename T>
-int convert_to_float(const T* from, float* to, int64_t count, void* stream) {
-  return launch(&to_float_kernel<T>, grid_of(count), kThreads, stream, from, to, count);
-}
-
-template <typename T>
-int accumulate(float* sum, const T* x, int64_t count, void* stream) {
-  return launch(&accumulate_kernel<T>, grid_of(count), kThreads, stream, sum, x, count);
-}
-
-#define STRAKE_INSTANTIATE(T)                                        \
-  template int dropout(const DropoutArgs<T>&, void*);                \
-  template int convert_from_float(const float*, T*, int64_t, void*); \
-  template int convert_to_float(const T*, float*, int64_t, void*);   \
-  template int accumulate(float*, const T*, int64_t, void*);
+#define STRAKE_INSTANTIATE(T)                         \
+  template int dropout(const DropoutArgs<T>&, void*); \
+  template int convert_from_float(const float*, T*, int64_t, void*);
 STRAKE_INSTANTIATE(float)
 STRAKE_INSTANTIATE(BFloat16)
 STRAKE_INSTANTIATE(Half)

@@ -81,7 +81,7 @@ __device__ SortedTokens sorted_tokens(const int32_t* ids, const int32_t* order, 
 // Adds runs that lie within a chunk to their rows. Sums of those that go over a border are left in
 // partials[chunk][0] (came from before) and [1] (begins here, goes on). A thread has a column.
 template <typename T>
-__global__ void add_runs_kernel(EmbeddingBackward<T, float> args, const int32_t* order, float* partials) {
+__global__ void add_runs_kernel(EmbeddingBackward<T> args, const int32_t* order, float* partials) {
   const int64_t c = int64_t{blockIdx.y} * kColumnThreads + threadIdx.x;
   if (c >= args.columns) return;
   const SortedTokens chunk = sorted_tokens(args.table.ids, order, args.tokens, blockIdx.x);
@@ -135,7 +135,7 @@ int embedding_forward(const EmbeddingForward<T>& args, void* stream) {
 }
 
 template <typename T>
-int embedding_backward(const EmbeddingBackward<T, float>& args, void* stream) {
+int embedding_backward(const EmbeddingBackward<T>& args, void* stream) {
   const Workspace<int32_t> places_and_order(2 * args.tokens, stream);
   int32_t* const places = places_and_order.data();
   int32_t* const order = places + args.tokens;
@@ -180,7 +180,7 @@ int first_outside(const int32_t* ids, int64_t count, int64_t rows, int64_t* firs
 
 #define STRAKE_INSTANTIATE(T)                                        \
   template int embedding_forward(const EmbeddingForward<T>&, void*); \
-  template int embedding_backward(const EmbeddingBackward<T, float>&, void*);
+  template int embedding_backward(const EmbeddingBackward<T>&, void*);
 STRAKE_INSTANTIATE(float)
 STRAKE_INSTANTIATE(BFloat16)
 STRAKE_INSTANTIATE(Half)

@@ -10,7 +10,7 @@ namespace strake::kernels::cuda {
 template <typename T>
 int embedding_forward(const EmbeddingForward<T>& args, void* stream);
 template <typename T>
-int embedding_backward(const EmbeddingBackward<T, float>& args, void* stream);
+int embedding_backward(const EmbeddingBackward<T>& args, void* stream);
 int first_outside(const int32_t* ids, int64_t count, int64_t rows, int64_t* first, int32_t* id, void* stream);
 
 // residual_layer_norm_forward.cu, residual_layer_norm_backward.cu
@@ -30,10 +30,6 @@ template <typename T>
 int dropout(const DropoutArgs<T>& args, void* stream);
 template <typename T>
 int convert_from_float(const float* from, T* to, int64_t count, void* stream);
-template <typename T>
-int convert_to_float(const T* from, float* to, int64_t count, void* stream);
-template <typename T>
-int accumulate(float* sum, const T* x, int64_t count, void* stream);
 
 // sums.cu
 template <typename T>

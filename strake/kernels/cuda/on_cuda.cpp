@@ -78,8 +78,8 @@ void embedding_forward(const EmbeddingForward<T>& args, const OnCuda& place) {
   check(place, typed<T>(place).embedding_forward(args, place.stream), "embedding");
 }
 
-template <typename T, typename G>
-void embedding_backward(const EmbeddingBackward<T, G>& args, const OnCuda& place) {
+template <typename T>
+void embedding_backward(const EmbeddingBackward<T>& args, const OnCuda& place) {
   check(place, typed<T>(place).embedding_backward(args, place.stream), "gradient of an embedding");
 }
 
@@ -149,16 +149,6 @@ void convert(const float* from, T* to, int64_t count, const OnCuda& place) {
 }
 
 template <typename T>
-void convert(const T* from, float* to, int64_t count, const OnCuda& place) {
-  check(place, typed<T>(place).to_float(from, to, count, place.stream), "conversion");
-}
-
-template <typename T>
-void accumulate(float* sum, const T* x, int64_t count, const OnCuda& place) {
-  check(place, typed<T>(place).accumulate(sum, x, count, place.stream), "addition");
-}
-
-template <typename T>
 void sum_of_squares(const T* x, int64_t count, std::span<double> partial, const OnCuda& place) {
   require(std::ssize(partial) == num_squares_chunks(count), ErrorKind::kInternal,
           "{} partial sums for {} chunks of squares", partial.size(), num_squares_chunks(count));
@@ -167,7 +157,7 @@ void sum_of_squares(const T* x, int64_t count, std::span<double> partial, const 
 
 #define STRAKE_INSTANTIATE(T)                                                                     \
   template void embedding_forward(const EmbeddingForward<T>&, const OnCuda&);                     \
-  template void embedding_backward(const EmbeddingBackward<T, float>&, const OnCuda&);            \
+  template void embedding_backward(const EmbeddingBackward<T>&, const OnCuda&);                   \
   template void residual_layer_norm_forward(const ResidualLayerNormForward<T>&, const OnCuda&);   \
   template void residual_layer_norm_backward(const ResidualLayerNormBackward<T>&, const OnCuda&); \
   template void bias_activation_forward(const BiasActivationForward<T>&, const OnCuda&);          \
@@ -177,7 +167,6 @@ void sum_of_squares(const T* x, int64_t count, std::span<double> partial, const 
   template void attention_backward(const AttentionBackward<T>&, const OnCuda&);                   \
   template void cross_entropy(const CrossEntropyArgs<T>&, const OnCuda&);                         \
   template void column_sum(const ColumnSumArgs<T>&, const OnCuda&);                               \
-  template void accumulate(float*, const T*, int64_t, const OnCuda&);                             \
   template void sum_of_squares(const T*, int64_t, std::span<double>, const OnCuda&);
 STRAKE_INSTANTIATE(float)
 STRAKE_INSTANTIATE(BFloat16)
@@ -185,7 +174,5 @@ STRAKE_INSTANTIATE(Half)
 #undef STRAKE_INSTANTIATE
 template void convert(const float*, BFloat16*, int64_t, const OnCuda&);
 template void convert(const float*, Half*, int64_t, const OnCuda&);
-template void convert(const BFloat16*, float*, int64_t, const OnCuda&);
-template void convert(const Half*, float*, int64_t, const OnCuda&);
 
 }  // namespace strake::kernels

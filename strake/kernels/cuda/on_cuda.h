@@ -29,8 +29,8 @@ template <typename T>
 void embedding_forward(const EmbeddingForward<T>& args, const OnCuda& place);
 // Ids are those of the forward pass: they are not checked again. Runs of tokens with one row are summed in chunks of 64
 // tokens, so that bits differ from the CPU's.
-template <typename T, typename G>  // G is float
-void embedding_backward(const EmbeddingBackward<T, G>& args, const OnCuda& place);
+template <typename T>
+void embedding_backward(const EmbeddingBackward<T>& args, const OnCuda& place);
 
 template <typename T>
 void residual_layer_norm_forward(const ResidualLayerNormForward<T>& args, const OnCuda& place);
@@ -61,10 +61,6 @@ void column_sum(const ColumnSumArgs<T>& args, const OnCuda& place);
 
 template <typename T>
 void convert(const float* from, T* to, int64_t count, const OnCuda& place);
-template <typename T>
-void convert(const T* from, float* to, int64_t count, const OnCuda& place);
-template <typename T>
-void accumulate(float* sum, const T* x, int64_t count, const OnCuda& place);
 
 template <typename T>
 void sum_of_squares(const T* x, int64_t count, std::span<double> partial, const OnCuda& place);

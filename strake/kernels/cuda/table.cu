@@ -20,8 +20,6 @@ constexpr TypedTable<T> typed_table() {
           .cross_entropy = &cross_entropy<T>,
           .column_sum = &column_sum<T>,
           .from_float = &convert_from_float<T>,
-          .to_float = &convert_to_float<T>,
-          .accumulate = &accumulate<T>,
           .sum_of_squares = &sum_of_squares<T>};
 }
 

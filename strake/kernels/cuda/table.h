@@ -22,7 +22,7 @@
 namespace strake::kernels::cuda {
 
 // Raised by any change of this header or of a struct that it names.
-inline constexpr uint32_t kTableVersion = 7;
+inline constexpr uint32_t kTableVersion = 8;
 inline constexpr const char* kTableSymbol = "strake_cuda_table";
 
 // Head sizes that attention has kernels for.
@@ -35,7 +35,7 @@ inline constexpr int64_t kMostNormColumns = 32768;
 template <typename T>
 struct TypedTable {
   int (*embedding_forward)(const EmbeddingForward<T>&, void* stream);
-  int (*embedding_backward)(const EmbeddingBackward<T, float>&, void* stream);
+  int (*embedding_backward)(const EmbeddingBackward<T>&, void* stream);
   int (*residual_layer_norm_forward)(const ResidualLayerNormForward<T>&, void* stream);
   int (*residual_layer_norm_backward)(const ResidualLayerNormBackward<T>&, void* stream);
   int (*bias_activation_forward)(const BiasActivationForward<T>&, void* stream);
@@ -47,8 +47,6 @@ struct TypedTable {
   int (*cross_entropy)(const CrossEntropyArgs<T>&, void* stream);
   int (*column_sum)(const ColumnSumArgs<T>&, void* stream);
   int (*from_float)(const float* from, T* to, int64_t count, void* stream);
-  int (*to_float)(const T* from, float* to, int64_t count, void* stream);
-  int (*accumulate)(float* sum, const T* x, int64_t count, void* stream);
   // partial[num_squares_chunks(count)], on the device
   int (*sum_of_squares)(const T* x, int64_t count, double* partial, void* stream);
 };

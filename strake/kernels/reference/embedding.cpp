@@ -19,24 +19,20 @@ void forward(const EmbeddingForward<T>& args, int64_t begin, int64_t end) {
   }
 }
 
-template <typename T, typename G>
-void add(const EmbeddingBackward<T, G>& args, const EmbeddingRun& run, int64_t begin, int64_t end) {
-  G* const row = args.table.table + run.row * args.columns;
+template <typename T>
+void add(const EmbeddingBackward<T>& args, const EmbeddingRun& run, int64_t begin, int64_t end) {
+  float* const row = args.table.table + run.row * args.columns;
   for (int64_t c = begin; c < end; ++c) {
     float sum = 0;
     for (int64_t i = 0; i < run.count; ++i) sum += to_float(args.dout[int64_t{run.tokens[i]} * args.columns + c]);
-    row[c] = from_float<G>(to_float(row[c]) + sum);
+    row[c] += sum;
   }
 }
 
 }  // namespace
 
-const EmbeddingRung<float> kEmbeddingFloat{Isa::kReference, &forward<float>};
-const EmbeddingRung<BFloat16> kEmbeddingBFloat16{Isa::kReference, &forward<BFloat16>};
-const EmbeddingRung<Half> kEmbeddingHalf{Isa::kReference, &forward<Half>};
-const EmbeddingGradientRung<float, float> kEmbeddingGradientFloat{Isa::kReference, &add<float, float>};
-const EmbeddingGradientRung<BFloat16, float> kEmbeddingGradientMixed{Isa::kReference, &add<BFloat16, float>};
-const EmbeddingGradientRung<Half, float> kEmbeddingGradientHalf{Isa::kReference, &add<Half, float>};
-const EmbeddingGradientRung<BFloat16, BFloat16> kEmbeddingGradientBFloat16{Isa::kReference, &add<BFloat16, BFloat16>};
+const EmbeddingRung<float> kEmbeddingFloat{Isa::kReference, &forward<float>, &add<float>};
+const EmbeddingRung<BFloat16> kEmbeddingBFloat16{Isa::kReference, &forward<BFloat16>, &add<BFloat16>};
+const EmbeddingRung<Half> kEmbeddingHalf{Isa::kReference, &forward<Half>, &add<Half>};
 
 }  // namespace strake::kernels::reference

@@ -28,10 +28,9 @@ void embedding_range(const EmbeddingForward<T>& args, int64_t begin, int64_t end
   }
 }
 
-template <class S, class T, class G>
-void embedding_gradient_range(const EmbeddingBackward<T, G>& args, const EmbeddingRun& run, int64_t begin,
-                              int64_t end) {
-  G* const row = args.table.table + run.row * args.columns + begin;
+template <class S, class T>
+void embedding_gradient_range(const EmbeddingBackward<T>& args, const EmbeddingRun& run, int64_t begin, int64_t end) {
+  float* const row = args.table.table + run.row * args.columns + begin;
   for_each_vector<S>(end - begin, [&](int64_t c, auto lanes) {
     typename S::Float sum = S::zero();
     for (int64_t i = 0; i < run.count; ++i) {

@@ -30,7 +30,7 @@ struct EmbeddingNode final : torch::autograd::Node {
     if (ids.is_cpu()) rows = {ids.const_data_ptr<int32_t>(), static_cast<size_t>(ids.numel())};
     const at::Tensor gradient = parameter.sink->add_target(parameter.index, rows);
     dispatch_storage(dout, [&]<typename T>(T*, const auto& place) {
-      kernels::embedding_backward<T, float>(
+      kernels::embedding_backward<T>(
           {.dout = const_storage<T>(dout),
            .table = {storage<float>(gradient), gradient.size(0), ids.const_data_ptr<int32_t>()},
            .tokens = dout.size(0),
