@@ -1,18 +1,23 @@
 #include "strake/core/file.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "strake/core/direct_output.h"
 #include "strake/core/error.h"
+#include "strake/core/parse_integer.h"
 
 namespace strake {
 namespace fs = std::filesystem;
@@ -184,17 +189,39 @@ bool is_atomic_leftover(std::string_view name) {
   return has_count && name.size() > kTemporaryMark.size() && name.ends_with(kTemporaryMark);
 }
 
+void remove_atomic_leftovers(const fs::path& path) {
+  const std::string mark = path.filename().string() + std::string(kTemporaryMark) + "-";
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  std::error_code error;
+  std::vector<fs::path> leftovers;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(mark) || !is_atomic_leftover(name)) continue;
+    const auto process =
+        parse_integer<pid_t>(std::string_view(name).substr(mark.size(), name.rfind('-') - mark.size()));
+    if (process && ::kill(*process, 0) != 0 && errno == ESRCH) leftovers.push_back(entry->path());
+  }
+  for (const fs::path& leftover : leftovers) {
+    const bool is_removed = ::unlink(leftover.c_str()) == 0 || errno == ENOENT;
+    require(is_removed, ErrorKind::kIo, "cannot remove {}: {}", leftover.string(), std::strerror(errno));
+  }
+}
+
 void write_file_atomically(const fs::path& path, std::string_view content) {
   AtomicFile file(path);
   file.write(content);
   file.commit();
 }
 
+// Not of getrusage(), whose peak a program takes over from the process that started it.
 uint64_t peak_resident_bytes() {
-  struct rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
   constexpr uint64_t kKibibyte = 1024;
-  return static_cast<uint64_t>(usage.ru_maxrss) * kKibibyte;
+  constexpr std::string_view kKey = "VmHWM:";
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(kKey)) return kKibibyte * std::strtoull(line.c_str() + kKey.size(), nullptr, 10);
+  }
+  fail(ErrorKind::kInternal, "/proc/self/status has no {}", kKey);
 }
 
 }  // namespace strake

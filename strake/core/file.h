@@ -64,10 +64,13 @@ class AtomicFile {
 // True for the names of AtomicFile's temporary siblings: "model.safetensors.tmp-<process>-<number>".
 bool is_atomic_leftover(std::string_view name);
 
+// Removes temporary siblings of `path` whose process has ended. Error: kIo.
+void remove_atomic_leftovers(const std::filesystem::path& path);
+
 // AtomicFile in one call.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Peak resident set size of this process in bytes.
+// Peak resident set size in bytes, of this program alone, whatever started it.
 uint64_t peak_resident_bytes();
 
 }  // namespace strake

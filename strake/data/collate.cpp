@@ -83,7 +83,7 @@ tensors::PackedBatch collate(const TokenDataset& dataset, std::span<const int64_
     std::fill_n(types + next, dataset.second_begin(i), 0);
     std::fill(types + next + dataset.second_begin(i), types + next + length, 1);
     std::iota(positions + next, positions + next + length, 0);
-    std::fill_n(rows + next, length, dataset.row(i));
+    std::fill_n(rows + next, length, i);
     next += length;
     *offsets++ = static_cast<int32_t>(next);
   }

@@ -55,37 +55,61 @@ void warn_of_passed_over(const fs::path& folder, const std::vector<std::string>&
 }
 
 // What strake predict fills or has filled.
-bool is_output(const fs::path& folder) {
+struct OutputMarks {
+  bool has_job = false;  // that has not ended
+  bool has_manifest = false;
+  bool is_whole = false;
+
+  bool is_output() const { return has_job || has_manifest; }
+};
+OutputMarks marks_of(const fs::path& folder) {
+  OutputMarks marks;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (name.starts_with("_manifest") || name.starts_with(".job")) return true;
+    if (name.starts_with(".job")) marks.has_job = true;
+    if (name.starts_with("_manifest")) marks.has_manifest = true;
+    if (name == "_SUCCESS") marks.is_whole = true;
   }
-  return false;
+  return marks;
+}
+bool is_output(const fs::path& folder) { return marks_of(folder).is_output(); }
+
+// Rows that are not there yet would be missing.
+void refuse_unfinished_output(const fs::path& folder) {
+  const OutputMarks marks = marks_of(folder);
+  require(!marks.is_output() || (marks.is_whole && !marks.has_job), ErrorKind::kData,
+          "{} is an output of strake predict that is not whole yet{}: let the same command{} go on until _SUCCESS is "
+          "there, or name the files that are meant",
+          folder.string(), marks.has_job ? ", which its .job shows" : ", as it has no _SUCCESS",
+          marks.has_job ? "" : "s of all shards");
 }
 
 // Of what is in it, if it is compressed.
 std::string format_extension(const fs::path& file) { return lower_extension(is_compressed(file) ? file.stem() : file); }
 
-// A file with one of these extensions at any depth, but not through links to folders, which may lead back.
-std::optional<fs::path> file_below(const fs::path& folder, const std::set<std::string>& extensions) {
-  if (is_output(folder)) return std::nullopt;
-  std::vector<fs::path> folders;
+// "FOLDER/*.csv.gz" of files in it.
+std::string pattern_of(const fs::path& folder, const fs::path& file) {
+  const std::string packed = is_compressed(file) ? file.stem().extension().string() : "";
+  return (folder / "*").string() + packed + file.extension().string();
+}
+
+// Of the files with these extensions at any depth of `folder`, but not through links to folders, which may lead back.
+// `as` is the folder's own pattern.
+void add_patterns_below(const fs::path& folder, const fs::path& as, const std::set<std::string>& extensions,
+                        std::set<std::string>& patterns) {
+  if (is_output(folder)) return;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const fs::path& path = entry->path();
     std::error_code unknown;
     if (is_hidden(path)) continue;
     if (entry->is_directory(unknown)) {
-      if (!entry->is_symlink(unknown)) folders.push_back(path);
+      if (!entry->is_symlink(unknown)) add_patterns_below(path, as / "*", extensions, patterns);
     } else if (extensions.contains(format_extension(path))) {
-      return path;
+      patterns.insert(pattern_of(as, path));
     }
   }
-  for (const fs::path& inside : folders) {
-    if (auto found = file_below(inside, extensions)) return found;
-  }
-  return std::nullopt;
 }
 
 // Their rows would be missing without anybody noticing.
@@ -97,22 +121,20 @@ void refuse_subfolders(const fs::path& folder, const std::vector<fs::path>& subf
     if (files.empty() && known == format.value_or(known)) extensions.emplace(extension);
   }
   std::vector<std::string> names;
-  std::string patterns;
-  if (!files.empty()) patterns = (folder / "*").string() + files.front().extension().string() + " ";
+  std::set<std::string> patterns;
   for (const fs::path& subfolder : subfolders) {
-    const auto file = file_below(subfolder, extensions);
-    if (!file) continue;
-    names.push_back(subfolder.filename().string());
-    if (names.size() > 1) continue;
-    fs::path pattern = folder;
-    const fs::path between = file->parent_path().lexically_relative(folder);
-    for (auto part = between.begin(); part != between.end(); ++part) pattern /= "*";
-    patterns += (pattern / "*").string() + file->extension().string();
+    std::set<std::string> below;
+    add_patterns_below(subfolder, folder / "*", extensions, below);
+    if (!below.empty()) names.push_back(subfolder.filename().string());
+    patterns.merge(below);
   }
-  require(names.empty(), ErrorKind::kData,
-          "{}: its subfolder{} {} hold{} data files, and only the files of a folder itself are read: name these files, "
-          "as the shell does for the pattern {}",
-          folder.string(), names.size() == 1 ? "" : "s", some_of(names), names.size() == 1 ? "s" : "", patterns);
+  if (names.empty()) return;
+  for (const fs::path& file : files) patterns.insert(pattern_of(folder, file));
+  fail(ErrorKind::kData,
+       "{}: its subfolder{} {} hold{} data files, and only the files of a folder itself are read: name these files, as "
+       "the shell does for the pattern{} {}",
+       folder.string(), names.size() == 1 ? "" : "s", some_of(names), names.size() == 1 ? "s" : "",
+       patterns.size() == 1 ? "" : "s", fmt::join(patterns, " "));
 }
 
 // Both would be read, and the rows would be there twice.
@@ -147,11 +169,25 @@ std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<
   require(!error, ErrorKind::kIo, "cannot list {}: {}", folder.string(), error.message());
   std::ranges::sort(files);
   std::ranges::sort(subfolders);
+  refuse_unfinished_output(folder);
   refuse_subfolders(folder, subfolders, files, format);
   refuse_packed_copies(folder, files);
   require(!files.empty(), ErrorKind::kData, "{} holds no data files ({})", folder.string(), kAccepted);
   warn_of_passed_over(folder, passed_over);
   return files;
+}
+
+void warn_of_files_named_twice(const std::vector<fs::path>& files) {
+  std::set<fs::path> real;
+  std::vector<std::string> again;
+  for (const fs::path& file : files) {
+    std::error_code error;
+    const fs::path path = fs::canonical(file, error);
+    if (!error && !real.insert(path).second) again.push_back(file.string());
+  }
+  if (again.empty() || is_told_already(again.front() + " twice")) return;
+  log::warning("{} of the input's files {} named twice, and {} rows are read twice: {}", again.size(),
+               again.size() == 1 ? "is" : "are", again.size() == 1 ? "its" : "their", some_of(again));
 }
 
 // Also if it is compressed.
@@ -210,6 +246,7 @@ std::vector<fs::path> expand_paths(const std::vector<fs::path>& paths, const std
   require(!paths.empty(), ErrorKind::kUsage, "no input file is given");
   std::vector<fs::path> files;
   for (const fs::path& path : paths) {
+    require(!path.empty(), ErrorKind::kUsage, "the name of an input file is empty");
     std::error_code error;
     if (!fs::is_directory(path, error)) {
       files.push_back(path);
@@ -218,6 +255,7 @@ std::vector<fs::path> expand_paths(const std::vector<fs::path>& paths, const std
     const std::vector<fs::path> inside = data_files_in(path, format);
     files.insert(files.end(), inside.begin(), inside.end());
   }
+  if (paths.size() > 1) warn_of_files_named_twice(files);
   pass_over_parts_without_rows(files, format);
   return files;
 }

@@ -88,7 +88,9 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
     }
     return true;
   }
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(size_t position, const std::string& token, const nlohmann::detail::exception& error) override {
+    constexpr int kNumberOverflow = 406;
+    if (error.id == kNumberOverflow) return refuse("number " + printable(token) + " is out of range");
     return refuse(fmt::format("not valid JSON at byte {}", position));
   }
 

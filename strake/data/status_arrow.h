@@ -13,11 +13,13 @@ namespace strake::data {
 
 // kIo if the operating system refused something, else kData: Arrow calls damaged files "IOError" as well.
 ErrorKind kind_of(const arrow::Status& status);
+// With the operating system's reason, which Arrow keeps apart.
+std::string text_of(const arrow::Status& status);
 
 inline void require_ok(const arrow::Status& status, const std::string& file,
                        std::source_location where = std::source_location::current()) {
   if (!status.ok()) {
-    throw Error(kind_of(status), fmt::format("{}: {}", file, printable(status.message(), 300)), where);
+    throw Error(kind_of(status), fmt::format("{}: {}", file, text_of(status)), where);
   }
 }
 

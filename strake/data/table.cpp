@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "strake/core/nearest_name.h"
@@ -105,6 +106,12 @@ Json json_of(const arrow::Array& array, int64_t row, const Table& table) {
 ErrorKind kind_of(const arrow::Status& status) {
   const bool from_system = arrow::internal::ErrnoFromStatus(status) != 0;
   return from_system ? ErrorKind::kIo : ErrorKind::kData;
+}
+
+std::string text_of(const arrow::Status& status) {
+  const int number = arrow::internal::ErrnoFromStatus(status);
+  const std::string text = printable(status.message(), 300);
+  return number == 0 ? text : fmt::format("{}: {}", text, std::strerror(number));
 }
 
 int column_index(const arrow::Schema& schema, const std::string& name, const std::string& file) {

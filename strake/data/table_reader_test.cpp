@@ -156,6 +156,7 @@ TEST_F(TableReaderTest, JsonLinesErrorsNameFileAndLine) {
   EXPECT_TRUE(problem("{\"a\": 1}\n{\"a\": \n").says(ErrorKind::kData, "line 2: not valid JSON at byte"));
   EXPECT_TRUE(problem("{\"a\": 1} {\"a\": 2}\n").says(ErrorKind::kData, "line 1: not valid JSON"));
   EXPECT_TRUE(problem("{\n\"a\": 1\n}\n").says(ErrorKind::kData, "line 1: not valid JSON"));
+  EXPECT_TRUE(problem("{\"a\": 1e400}\n").says(ErrorKind::kData, "line 1: number 1e400 is out of range"));
   EXPECT_TRUE(problem("{\"a\": 1, \"a\": 2}\n").says(ErrorKind::kData, "key 'a' occurs twice"));
   EXPECT_TRUE(problem("{\"a\": 1}\n{\"a\": \"x\"}\n{\"a\": 2}\n")
                   .says(ErrorKind::kData, "line 1: key 'a' has an integer where other rows have a string"));

@@ -74,7 +74,7 @@ void TokenDataset::renumber_classes(std::span<const int32_t> ids) {
 void TokenDataset::set_num_classes(int64_t count) {
   for (int64_t i = 0; i < size(); ++i) {
     if (!classes(i).empty() && classes(i).back() >= count) {
-      fail(ErrorKind::kData, "row {} has class {} of {}", row(i), classes(i).back(), count);
+      fail(ErrorKind::kData, "row {} has class {} of {}", i, classes(i).back(), count);
     }
   }
   num_classes_ = count;
@@ -84,7 +84,6 @@ void TokenDataset::keep_first(int64_t count) {
   if (count >= size()) return;
   tokens_.resize(index(offsets_[index(count)]));
   offsets_.resize(index(count) + 1);
-  rows_.resize(index(count));
   if (has_pairs()) {
     second_begin_.resize(index(count));
     int64_t pairs = 0;
@@ -115,13 +114,11 @@ uint32_t TokenDataset::fingerprint() const {
   add(class_offsets_);
   add(number_labels_);
   add(spans_);
-  add(rows_);
   return crc;
 }
 
 void TokenDatasetBuilder::reserve(int64_t sequences, int64_t tokens) {
   dataset_.offsets_.reserve(static_cast<size_t>(sequences) + 1);
-  dataset_.rows_.reserve(static_cast<size_t>(sequences));
   dataset_.tokens_.reserve(static_cast<size_t>(tokens));
 }
 
@@ -149,7 +146,6 @@ void TokenDatasetBuilder::append(const TokenRow& row) {
     set.class_labels_.insert(set.class_labels_.end(), classes->of_tokens.begin(), classes->of_tokens.end());
   }
   if (const auto* span = std::get_if<TokenSpan>(&row.label)) set.spans_.push_back(*span);
-  set.rows_.push_back(row.row);
 }
 
 TokenDataset TokenDatasetBuilder::build() { return std::exchange(dataset_, TokenDataset()); }

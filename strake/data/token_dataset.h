@@ -65,8 +65,6 @@ class TokenDataset {
   void keep_first(int64_t count);
   // CRC-32C of all of it: equal for equal datasets, whether made from text or from token files. Reads every byte.
   uint32_t fingerprint() const;
-  // Row of the input that the sequence was made from.
-  int64_t row(int64_t i) const { return rows_[index(i)]; }
 
  private:
   friend class TokenDatasetBuilder;
@@ -82,7 +80,6 @@ class TokenDataset {
   int64_t num_classes_ = 0;
   std::vector<float> number_labels_;
   std::vector<TokenSpan> spans_;
-  std::vector<int64_t> rows_;
   int32_t max_token_id_ = -1;
 };
 
@@ -97,7 +94,7 @@ struct TokenRow {
   std::optional<int32_t> second_begin = std::nullopt;  // none: all tokens are of type 0
   // Of one kind for all rows: a class, a number, classes, ascending, the classes of all tokens, or a span.
   std::variant<std::monostate, int32_t, float, std::span<const int32_t>, TokenClasses, TokenSpan> label = {};
-  int64_t row = 0;
+  int64_t row = 0;  // of the input; named in errors and kept in token files
 };
 
 // Checks and describes a row: Error (kData) starting with `source` for negative ids, row or class, classes that do not

@@ -364,16 +364,27 @@ LoadedTokens load_token_files(const std::vector<fs::path>& paths) {
   constexpr int64_t kMostOfByte = 16;
   if (tokens > 0) builder.reserve(std::min(sequences, tokens), std::min(tokens, kMostOfByte * bytes));
   TokenFileInfo info = readers.front().info();
+  std::vector<LoadedTokens::File> bounds;
+  int64_t end = 0;
   for (const TokenFileReader& reader : readers) {
     reader.append_to(builder);
+    end += reader.size();
+    bounds.push_back({.end = end, .max_length = reader.info().max_length});
     info.max_length = std::max(info.max_length, reader.info().max_length);
     info.has_pairs = info.has_pairs || reader.info().has_pairs;
   }
-  return {.dataset = builder.build(), .info = std::move(info)};
+  return {.dataset = builder.build(), .info = std::move(info), .files = std::move(bounds)};
 }
 
 bool is_token_file(const fs::path& file) {
   return find(metadata_of(*open_parquet_reader(file, kRowsPerBatch)), kVersionKey).has_value();
+}
+
+std::vector<fs::path> token_files(const std::vector<std::string>& paths) {
+  if (paths.empty()) return {};
+  std::vector<fs::path> files = expand_paths({paths.begin(), paths.end()}, {});
+  if (known_format(files.front()) != TableFormat::kParquet || !is_token_file(files.front())) files.clear();
+  return files;
 }
 
 }  // namespace strake::data

@@ -69,8 +69,13 @@ class TokenFileReader {
 };
 
 struct LoadedTokens {
+  struct File {
+    int64_t end;  // of its sequences
+    int64_t max_length;
+  };
   TokenDataset dataset;
-  TokenFileInfo info;
+  TokenFileInfo info;       // max_length: the largest
+  std::vector<File> files;  // in the dataset's order
 };
 
 // All sequences of token files, which must come from the same tokenizer with the same label names and kind; `paths` are
@@ -79,5 +84,7 @@ LoadedTokens load_token_files(const std::vector<std::filesystem::path>& paths);
 
 // True if the Parquet file carries the mark of a token file; false for other Parquet files.
 bool is_token_file(const std::filesystem::path& file);
+// The files of `paths`, as in TableSource, if the first of them is a token file, and none otherwise.
+std::vector<std::filesystem::path> token_files(const std::vector<std::string>& paths);
 
 }  // namespace strake::data

@@ -93,8 +93,8 @@ class WindowBuilder {
     const size_t length = static_cast<size_t>(rows.offsets[window + 1]) - begin;
     data::TokenRow row = rows.token_row(window);
     row.label = tokens_of(answer, std::span(rows.places).subspan(begin, length));
-    row.row = num_windows_++;  // so that windows of one row have dropout of their own
     builder_.append(row);
+    num_windows_ += 1;
   }
 
   const LabelledQuestions& questions_;

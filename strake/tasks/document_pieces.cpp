@@ -1,5 +1,7 @@
 #include "strake/tasks/document_pieces.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -39,8 +41,8 @@ void DocumentPieces::append(std::span<const int32_t> document) {
       num_short_ends_ += 1;
       return;
     }
-    // A row of its own, so that pieces of one document do not share their dropout masks.
-    builder_.append({.ids = with_ends(document.first(static_cast<size_t>(length))), .row = num_pieces_++});
+    builder_.append({.ids = with_ends(document.first(static_cast<size_t>(length))), .row = num_documents_ - 1});
+    num_pieces_ += 1;
     document = document.subspan(static_cast<size_t>(length));
   }
 }
@@ -70,11 +72,15 @@ void DocumentPieces::append_token_files(const std::vector<std::string>& paths, c
   require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
           "{} was prepared with another tokenizer than the model's", source_);
   require(!loaded.info.has_pairs, ErrorKind::kData, "{} holds pairs of texts, not documents", source_);
-  max_length_ = loaded.info.max_length;
   const int64_t end = std::min(rows.end, loaded.dataset.size());
+  auto file = loaded.files.begin();
   for (int64_t i = rows.begin; i < end && !is_full(); ++i) {
+    while (i >= file->end) ++file;
     const std::span<const int32_t> document = loaded.dataset.tokens(i);
-    if (std::ssize(document) >= max_length_) num_full_ += 1;
+    if (std::ssize(document) >= file->max_length) {
+      num_full_ += 1;
+      full_lengths_.insert(file->max_length);
+    }
     append(document);
   }
 }
@@ -84,7 +90,7 @@ void DocumentPieces::log_counts() const {
     log::warning(
         "{}: {} of {} documents have {} tokens, where strake prepare cuts them (--max_seq_length): what it cut off is "
         "missing",
-        source_, num_full_, num_documents_, max_length_);
+        source_, num_full_, num_documents_, fmt::join(full_lengths_, " or "));
   }
   if (num_short_documents_ > 0) {
     log::info("{}: {} of {} documents have {}, so that there is nothing to predict: left out", source_,

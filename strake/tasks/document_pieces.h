@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -79,8 +80,8 @@ class DocumentPieces {
   int64_t num_cut_documents_ = 0;
   int64_t num_short_documents_ = 0;
   int64_t num_short_ends_ = 0;
-  int64_t num_full_ = 0;  // as long as strake prepare let them be
-  int64_t max_length_ = 0;
+  int64_t num_full_ = 0;            // as long as strake prepare let them be
+  std::set<int64_t> full_lengths_;  // those lengths
   int64_t num_pieces_ = 0;
 };
 

@@ -35,6 +35,17 @@ void check_file(const OutputPlace& place, const std::vector<fs::path>& inputs, c
           "--output {} would replace a file of the model in {}", file.string(), model_folder.string());
 }
 
+// What is written beside it has the longest name: _NAME.manifest.json.tmp-PROCESS-NUMBER.
+void check_name_length(const OutputPlace& place) {
+  constexpr size_t kMostOfSystem = 255;
+  constexpr size_t kTemporary = 24;
+  const size_t longest = place.manifest().filename().string().size() + kTemporary;
+  require(longest <= kMostOfSystem, ErrorKind::kUsage,
+          "--output {}: the name is {} bytes too long: the names of its manifest and of temporary files, which are "
+          "longer, may have {} bytes",
+          place.data_file(0).string(), longest - kMostOfSystem, kMostOfSystem);
+}
+
 }  // namespace
 
 void check_output_file(const fs::path& file, const std::vector<fs::path>& inputs) {
@@ -57,7 +68,9 @@ void check_output(const OutputPlace& place, const std::vector<std::string>& inpu
             "folder",
             output, path.string());
   }
+  check_name_length(place);
   const std::vector<fs::path> inputs = data::expand_paths({input.begin(), input.end()}, {});
+  check_output_file(place.manifest(), inputs);
   if (!place.is_folder()) {
     check_file(place, inputs, model_folder);
     const auto format = data::known_format(place.data_file(0));

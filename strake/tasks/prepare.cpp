@@ -1,8 +1,12 @@
 #include "strake/tasks/prepare.h"
 
+#include <limits>
+
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
+#include "strake/core/file.h"
 #include "strake/core/threads.h"
+#include "strake/data/input_files.h"
 #include "strake/data/token_file.h"
 #include "strake/tasks/collect_labels.h"
 #include "strake/tasks/output_check.h"
@@ -14,6 +18,10 @@ void PrepareConfig::validate() const {
   require(!output.empty(), ErrorKind::kUsage, "--output names no file");
   require(!tokenizer.empty(), ErrorKind::kUsage, "--tokenizer names no folder or file");
   text.validate();
+  require(data::known_format(output) == data::TableFormat::kParquet, ErrorKind::kUsage,
+          "--output {}: tokens are written as Parquet; name a file that ends with .parquet", output);
+  require(text.max_seq_length <= std::numeric_limits<int32_t>::max(), ErrorKind::kUsage,
+          "--max_seq_length {} is above {}", text.max_seq_length, std::numeric_limits<int32_t>::max());
   require(problem_type.empty() || !text.label_column.empty(), ErrorKind::kUsage,
           "--problem_type {} needs a --label_column", problem_type);
 }
@@ -24,6 +32,7 @@ PrepareReport prepare(const PrepareConfig& config) {
   const auto tokenizer = tokenizers::Tokenizer::load(config.tokenizer);
   data::TableReader input = open_input(config.input, config.text);
   check_output_file(config.output, input.files());
+  remove_atomic_leftovers(config.output);  // of a run that was killed
   std::optional<LabelMap> labels;
   if (!config.text.label_column.empty()) {
     labels = collect_labels(make_source(config.input, config.text.encoding), config.text.label_column,

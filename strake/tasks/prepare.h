@@ -26,7 +26,9 @@ struct PrepareConfig {
     visit("text_column", self.text.text_column, "column with the text");
     visit("text_pair_column", self.text.text_pair_column, "column with the second text of a pair");
     visit("label_column", self.text.label_column, "column with the labels; empty: none are kept");
-    visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
+    visit(
+        "encoding", self.text.encoding,
+        "of CSV, JSONL and text files, and of strings in Parquet files but for dictionaries: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.text.max_seq_length, "tokens after which a text is cut, special ones included");
     visit("problem_type", self.problem_type,
           "single_label_classification, multi_label_classification or regression; by default from the labels");

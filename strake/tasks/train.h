@@ -88,7 +88,9 @@ struct TrainConfig {
     visit("label_all_tokens", self.label_all_tokens,
           "token-classification: learn the label of all of a word's tokens, not of its first alone");
     AnswerTrainingFlags::visit_fields(self.answers, visit);
-    visit("encoding", self.text.encoding, "of CSV, JSONL and text files: utf-8, cp1252 or latin-1");
+    visit(
+        "encoding", self.text.encoding,
+        "of CSV, JSONL and text files, and of strings in Parquet files but for dictionaries: utf-8, cp1252 or latin-1");
     visit("max_seq_length", self.text.max_seq_length,
           "tokens after which a text is cut, special ones included; for question-answering into windows, by default of "
           "384, for masked-lm into pieces, by default of the model's positions, at most 1024");

@@ -30,7 +30,7 @@ bool has_classifier(const models::SequenceClassifier& model, const fs::path& fol
 
 LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models::ProblemType> problem) {
   if (are_token_files(config.train_file)) {
-    const data::TokenFileReader reader(config.train_file.front());
+    const data::TokenFileReader reader(data::token_files(config.train_file).front());
     const std::optional<models::ProblemType> prepared = problem_of(reader.info().label_kind);
     require(prepared.has_value(), ErrorKind::kData, "{} has no labels: prepare it with --label_column",
             config.train_file.front());
@@ -123,7 +123,7 @@ data::TokenDataset load_split(Split& split, const ClassifierSetup& setup, const 
   for (int64_t i = 0; i < dataset.size(); ++i) {
     longest = std::max(longest, dataset.length(i));
     // A classifier reads a text's first token.
-    if (dataset.length(i) == 0) fail(ErrorKind::kData, "{}: row {} has no tokens", paths.front(), dataset.row(i));
+    if (dataset.length(i) == 0) fail(ErrorKind::kData, "{}: row {} has no tokens", paths.front(), i);
   }
   require(longest <= setup.model_config.max_sequence_length(), ErrorKind::kConfig,
           "{}: sequences of {} tokens do not fit the model's {} positions: prepare it with a lower --max_seq_length",
@@ -152,13 +152,12 @@ void require_metric_of(models::ProblemType problem, const training::TrainingOpti
 void require_length_of_tokens(const TrainConfig& config) {
   if (!config.given.contains("max_seq_length")) return;
   for (const auto* paths : {&config.train_file, &config.validation_file}) {
-    if (!are_token_files(*paths)) continue;
-    for (const std::string& path : *paths) {
+    for (const fs::path& path : data::token_files(*paths)) {
       const int64_t prepared = data::TokenFileReader(path).info().max_length;
       require(prepared == config.text.max_seq_length, ErrorKind::kUsage,
               "--max_seq_length {} contradicts {}: it was prepared already, with {}; leave the flag out or prepare it "
               "again",
-              config.text.max_seq_length, path, prepared);
+              config.text.max_seq_length, path.string(), prepared);
     }
   }
 }

@@ -22,9 +22,7 @@ int64_t sequence_length(const TrainConfig& config, int64_t by_default, const mod
                                 tokenizer);
 }
 
-bool are_token_files(const std::vector<std::string>& paths) {
-  return !paths.empty() && fs::path(paths.front()).extension() == ".parquet" && data::is_token_file(paths.front());
-}
+bool are_token_files(const std::vector<std::string>& paths) { return !data::token_files(paths).empty(); }
 
 void refuse_token_files(const TrainConfig& config, const std::string& what) {
   for (const auto* paths : {&config.train_file, &config.validation_file}) {
@@ -44,7 +42,7 @@ Split open_split(const std::vector<std::string>& paths, const TextOptions& text,
 int64_t count_rows(const Split& split) {
   if (split.tables) return split.tables->count_rows();
   int64_t rows = 0;
-  for (const std::string& path : split.paths) rows += data::TokenFileReader(path).size();
+  for (const fs::path& file : data::token_files(split.paths)) rows += data::TokenFileReader(file).size();
   return rows;
 }
 

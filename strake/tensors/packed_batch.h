@@ -14,7 +14,7 @@ struct PackedBatch {
   at::Tensor input_ids;       // int32 [T]
   at::Tensor token_type_ids;  // int32 [T]
   at::Tensor positions;       // int32 [T], from 0 in each sequence
-  at::Tensor token_rows;      // int64 [T], dataset row of each token: keys its dropout
+  at::Tensor token_rows;      // int64 [T], sequence of the dataset of each token: keys its dropout
   at::Tensor offsets;         // int32 [S + 1], first token of each sequence, then T
   // int64 [S] or [T] class ids or [S, 2] places of tokens, or float [S] or [S, num_labels]; undefined: there are none.
   at::Tensor labels;

@@ -47,9 +47,10 @@ struct Folder {
   fs::path path;
   std::map<std::string, std::string> files;
   Json tokenizer_config = Json::object(), special_tokens_map = Json::object(), added_tokens = Json::object();
+  bool is_file = false;  // the path is that of the one file, whatever its name
 
   bool has(const char* name) const { return files.contains(name); }
-  std::string source(const char* name) const { return (path / name).string(); }
+  std::string source(const char* name) const { return (is_file ? path : path / name).string(); }
   SpecialTokenFiles special_tokens() const {
     return {tokenizer_config, special_tokens_map, added_tokens, source("tokenizer_config.json")};
   }
@@ -299,7 +300,7 @@ LoadedFiles load_files(const fs::path& path) {
     const Family family = find_family(folder);
     return load_folder(std::move(folder), family);
   }
-  Folder folder{.path = path.parent_path(), .files = {}};
+  Folder folder{.path = path, .files = {}, .is_file = true};
   const bool is_json = path.extension() == ".json";
   folder.files[is_json ? "tokenizer.json" : "vocab.txt"] = read_file(path, kMaxTokenizerBytes);
   return load_folder(std::move(folder), is_json ? Family::kAsWritten : Family::kBert);

@@ -1,7 +1,9 @@
 """prepare and tokenize: what they write holds, and what they read stays."""
 
 import json
+import os
 import shutil
+import subprocess
 
 import pyarrow.parquet as parquet
 import pytest
@@ -54,3 +56,44 @@ def test_decoded_texts_lose_spaces_where_the_configuration_says_so(folder, tmp_p
     (tokenizer / "tokenizer_config.json").write_text(json.dumps(configuration))
     ids.write_text(json.dumps([vocabulary.index(token) for token in ["it", "'", "s", "a", ",", "good", "!"]]) + "\n")
     assert json.loads(strake("tokenize", tokenizer=tokenizer, input=ids, decode=True).out)["text"] == expected
+
+
+@pytest.mark.parametrize("name", ["tokens.csv", "tokens", "tokens.parquet.gz"])
+def test_tokens_have_a_name_under_which_they_are_read(folder, tmp_path, name):
+    outcome = run(command("prepare", tokenizer=folder / "base", input=folder / "train.parquet", output=tmp_path / name))
+    assert outcome.code == 2 and "tokens are written as Parquet; name a file that ends with .parquet" in outcome.err
+
+
+def test_a_length_that_no_token_file_has_is_refused(folder, tmp_path):
+    flags = {"tokenizer": folder / "base", "input": folder / "train.parquet", "output": tmp_path / "tokens.parquet"}
+    outcome = run(command("prepare", max_seq_length=2**31, **flags))
+    assert outcome.code == 2 and "--max_seq_length 2147483648 is above 2147483647" in outcome.err, outcome
+
+
+def test_what_a_killed_run_left_is_removed(folder, tmp_path):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = tmp_path / f"tokens.parquet.tmp-{gone.pid}-0"
+    others = [tmp_path / f"tokens.parquet.tmp-{os.getpid()}-0", tmp_path / f"more.parquet.tmp-{gone.pid}-0"]
+    for path in [left, *others]:
+        path.touch()
+    strake("prepare", tokenizer=folder / "base", input=folder / "train.parquet", output=tmp_path / "tokens.parquet")
+    assert not left.exists() and all(path.exists() for path in others)
+
+
+def test_the_file_of_a_tokenizer_is_named_as_it_was_given(folder, tmp_path):
+    vocabulary = tmp_path / "vocab.json"
+    vocabulary.write_text("{}")
+    outcome = run(
+        command("prepare", tokenizer=vocabulary, input=folder / "train.parquet", output=tmp_path / "t.parquet")
+    )
+    assert outcome.code == 2 and f"{vocabulary}: key 'model' is missing" in outcome.err, outcome
+
+
+def test_a_template_of_chats_goes_where_the_tokenizer_goes(folder, tmp_path):
+    model = shutil.copytree(folder / "base", tmp_path / "model")
+    (model / "chat_template.jinja").write_text("{{ messages }}")
+    flags = {"model_name_or_path": model, "train_file": folder / "train.parquet", "max_seq_length": 32}
+    strake("train", max_steps=1, output_dir=tmp_path / "out", **flags)
+    for place in [tmp_path / "out", tmp_path / "out" / "checkpoint-1"]:
+        assert (place / "chat_template.jinja").read_text() == "{{ messages }}"

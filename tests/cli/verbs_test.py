@@ -409,7 +409,7 @@ def test_output_for_files_has_no_control_characters(folder, classifier, tmp_path
             max_seq_length=32,
         ),
         strake("evaluate", model_name_or_path=classifier, input=folder / "check.csv", max_seq_length=32),
-        strake("prepare", tokenizer=classifier, input=folder / "check.csv", output=tmp_path / "t"),
+        strake("prepare", tokenizer=classifier, input=folder / "check.csv", output=tmp_path / "t.parquet"),
     ]
     for outcome in outcomes:
         assert outcome.out != ""
