@@ -1,5 +1,6 @@
 """Steps of Transformers on a GPU, on the shapes of tests/gpu/step_time_test.cpp: 16384 tokens a step, no padding,
-dropout on, PyTorch's scaled dot product attention, fused AdamW, clipping.
+dropout on, PyTorch's scaled dot product attention, fused AdamW, clipping. A batch lies on the GPU before the peer's
+clock starts; strake's steps put theirs together and copy it. All shapes of one come before those of the other.
 
 Run:  python benchmarks/gpu_peers.py [OUTPUT]      (tools/gpu_check.sh bench does)
 

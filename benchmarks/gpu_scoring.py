@@ -3,8 +3,9 @@
 Run:  python benchmarks/gpu_scoring.py STRAKE      (tools/gpu_check.sh bench_score does)
 
 Models of random weights score pseudo-words, as many a text as reviews or articles have. Of Transformers (PyTorch's
-scaled dot product attention, the whole model in the dtype) only padding, the forward pass and collecting the logits are
-timed, in batches of 16384 padded tokens of texts sorted by length; of strake everything but loading the model.
+scaled dot product attention, the whole model in the dtype) only copying to the GPU, the forward pass and collecting the
+logits are timed, in batches of 16384 padded tokens of texts sorted by length, which lie padded in page-locked memory;
+of strake everything but loading the model. Rounds of one come after those of the other.
 """
 
 import json

@@ -1,5 +1,6 @@
 // Collectives of MPI itself, a peer of strake's: mpiexec -n RANKS mpi_collectives MEGABYTES COLLECTIVE
-// Prints one JSON object as collectives_bench does. Buffers lie in huge pages, sums are in place.
+// Prints one JSON object as collectives_bench does. Buffers lie in huge pages; sums are in place, and so is
+// what a rank gives to be gathered.
 #include <fmt/core.h>
 #include <mpi.h>
 #include <sys/mman.h>
@@ -61,7 +62,7 @@ int main(int argc, char** argv) {
       {"reduce_scatter",
        [&] { MPI_Reduce_scatter_block(full.data(), shard.data(), share, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }},
       {"all_gather",
-       [&] { MPI_Allgather(shard.data(), share, MPI_FLOAT, full.data(), share, MPI_FLOAT, MPI_COMM_WORLD); }}};
+       [&] { MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, full.data(), share, MPI_FLOAT, MPI_COMM_WORLD); }}};
   const auto found = collectives.find(wanted);
   const bool is_usable = numel > 0 && found != collectives.end();
   if (is_usable) {

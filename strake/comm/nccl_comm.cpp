@@ -41,14 +41,14 @@ class NcclComm final : public StagedComm {
             "ncclCommInitRank failed: {}; NCCL says so where two ranks have the same GPU", nccl_.error_text(error));
     check(error, "ncclCommInitRank");
   }
-  // An exception is on its way where other ranks may never take their part: destroying would wait for them.
+  // Where an exception is on its way, other ranks may never take their part, and destroying would wait for them. So
+  // would aborting, for the processes of this machine, which hear of the exception later, and for the device, where
+  // another group's kernel stands still: what is left of such a process goes with it.
   ~NcclComm() override {
+    const bool is_in_order = !is_aborted_ && std::uncaught_exceptions() <= exceptions_before_;
+    if (!is_in_order && !is_one_process()) return;
     const c10::DeviceGuard guard(device_);
-    if (comm_ != nullptr && (is_aborted_ || std::uncaught_exceptions() > exceptions_before_)) {
-      nccl_.abort(comm_);
-    } else if (comm_ != nullptr) {
-      nccl_.destroy(comm_);
-    }
+    if (comm_ != nullptr) is_in_order ? nccl_.destroy(comm_) : nccl_.abort(comm_);
     cuda_.destroy_stream(stream_);
   }
   NcclComm(const NcclComm&) = delete;
@@ -115,6 +115,16 @@ class NcclComm final : public StagedComm {
   void check(int error, const char* operation) const {
     require(error == 0, ErrorKind::kComm, "{} failed: {}", operation, nccl_.error_text(error));
   }
+  // NCCL may notice that a rank is gone before it is told which one.
+  void check_alive(int error, const char* operation) {
+    constexpr std::chrono::seconds kGrace{1};
+    const auto start = std::chrono::steady_clock::now();
+    while (error != 0 && std::chrono::steady_clock::now() - start < kGrace) {
+      host_.check_others();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    check(error, operation);
+  }
   bool is_here(const at::Tensor& values) const { return values.device() == device_; }
 
   // Of a group of calls:
@@ -149,7 +159,7 @@ class NcclComm final : public StagedComm {
       if (done != 0) return;
       int error = 0;
       check(nccl_.async_error(comm_, &error), "ncclCommGetAsyncError");
-      check(error, operation);
+      check_alive(error, operation);
       host_.check_others();
       wait.check();
       std::this_thread::yield();

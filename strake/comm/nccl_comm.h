@@ -23,7 +23,8 @@ struct NcclSettings {
 // memory too, is the host group's.
 //
 // A rank that waits for NCCL hears of others that give up by Comm::check_others of the host group, and of NCCL's own
-// failures; it cannot while NCCL itself is waiting for others to start. Collective.
+// failures; it cannot while NCCL itself is waiting for others to start, or to end: a group is destroyed when all ranks
+// are known to be well, or by an exception, which leaves what is left of it to the end of a process. Collective.
 std::unique_ptr<Comm> make_nccl_comm(const NcclSettings& settings);
 
 }  // namespace strake::comm

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <functional>
@@ -220,6 +221,77 @@ TEST(NcclComm, LeavesOtherDevicesToTheHost) {
         make_nccl_comm({.host = host, .nccl = kFake, .cuda = *strake_cuda_table(), .device = at::Device(at::kMeta)});
     EXPECT_EQ(all_gather_values(*comm, {1.0 + comm->rank()}), (std::vector<double>{1, 2}));
   });
+}
+
+// The ranks of a group of threads, taken for processes.
+class AsProcesses final : public Comm {
+ public:
+  explicit AsProcesses(Comm& comm) : comm_(comm) {}
+  int rank() const override { return comm_.rank(); }
+  int size() const override { return comm_.size(); }
+  bool is_one_process() const override { return false; }
+  void all_reduce(at::Tensor& values) override { comm_.all_reduce(values); }
+  void reduce_scatter(const Addend& full, int contributors, const ShardLayout& layout, at::Tensor& shard,
+                      Fold fold) override {
+    comm_.reduce_scatter(full, contributors, layout, shard, fold);
+  }
+  void all_gather(at::Tensor& full, const ShardLayout& layout) override { comm_.all_gather(full, layout); }
+  void broadcast(at::Tensor& values, int root) override { comm_.broadcast(values, root); }
+  void send(const at::Tensor& values, int destination) override { comm_.send(values, destination); }
+  void recv(at::Tensor& values, int source) override { comm_.recv(values, source); }
+  void barrier() override { comm_.barrier(); }
+  void check_others() override { comm_.check_others(); }
+  std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>& make) override { return make(); }
+  std::unique_ptr<Comm> split(int color) override { return comm_.split(color); }
+  void abort(ErrorKind kind, const std::string& reason) override { comm_.abort(kind, reason); }
+
+ private:
+  Comm& comm_;
+};
+
+std::atomic<int> num_aborted = 0;
+std::atomic<int> num_destroyed = 0;
+
+TEST(NcclComm, IsLeftToTheEndOfAProcessThatFails) {
+  NcclTable counting = kFake;
+  counting.abort = [](NcclHandle comm) {
+    ++num_aborted;
+    return fake_destroy(comm);
+  };
+  counting.destroy = [](NcclHandle comm) {
+    ++num_destroyed;
+    return fake_destroy(comm);
+  };
+  const auto fails_after_making = [&](Comm& host) {
+    const auto comm =
+        make_nccl_comm({.host = host, .nccl = counting, .cuda = *strake_cuda_table(), .device = at::kCPU});
+    fail(ErrorKind::kIo, "a full disk");
+  };
+  SelfComm thread;
+  EXPECT_TRUE(error_of([&] { fails_after_making(thread); }).says(ErrorKind::kIo, "a full disk"));
+  EXPECT_EQ(num_aborted, 1) << "threads end each other's";
+  AsProcesses process(thread);
+  EXPECT_TRUE(error_of([&] { fails_after_making(process); }).says(ErrorKind::kIo, "a full disk"));
+  EXPECT_EQ(num_aborted, 1) << "it would wait for processes that have not been told";
+  make_nccl_comm({.host = process, .nccl = counting, .cuda = *strake_cuda_table(), .device = at::kCPU});
+  EXPECT_EQ(num_destroyed, 1);
+}
+
+TEST(NcclComm, SaysWhichRankIsGoneRatherThanWhatNcclSawOfIt) {
+  NcclTable failing = kFake;
+  failing.async_error = [](NcclHandle, int* error) {
+    *error = 6;
+    return 0;
+  };
+  kernels::cuda::CudaTable never_done = *strake_cuda_table();
+  never_done.is_done = [](void*, int* done) { return *done = 0; };
+  const auto train = [&](Comm& host) {
+    const auto comm = make_nccl_comm({.host = host, .nccl = failing, .cuda = never_done, .device = at::kCPU});
+    if (comm->rank() == 1) fail(ErrorKind::kIo, "a full disk");
+    at::Tensor values = at::zeros({5});
+    EXPECT_TRUE(error_of([&] { comm->broadcast(values, 0); }).says(ErrorKind::kComm, "rank 1 stopped"));
+  };
+  EXPECT_TRUE(error_of([&] { run_ranks(2, 1, train); }).says(ErrorKind::kIo, "a full disk"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <unistd.h>
 
+#include "strake/core/error.h"
 #include "strake/kernels/cuda/call.h"
 #include "strake/kernels/cuda/library.h"
 #include "strake/tensors/cuda_libtorch.h"
@@ -25,6 +26,11 @@ int open_gpus() {
 bool may_have_gpus() { return ::access("/dev/nvidiactl", R_OK | W_OK) == 0; }
 
 void use_gpu(int number) {
+  constexpr int kLeastCapability = 80;  // of the kernels: products of bf16 on tensor cores
+  const int capability = tensors::gpu_capability(number);
+  require(capability == 0 || capability >= kLeastCapability, ErrorKind::kConfig,
+          "--device cuda: GPU {} ({}) has compute capability {}.{}, and 8.0 or later is needed", number,
+          tensors::gpu_name(number), capability / 10, capability % 10);
   const kernels::cuda::CudaTable& table = kernels::cuda::library();
   kernels::cuda::check(table, table.set_device(number), "choosing a GPU");
   c10::impl::getDeviceGuardImpl(at::kCUDA)->setDevice(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(number)));

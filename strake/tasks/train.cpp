@@ -146,14 +146,16 @@ void warn_of_crowded_cores(const TrainConfig& config, const Launch& launch) {
 }
 
 // Other kernels round otherwise: such a run has not the bits of any other one.
-void warn_of_other_kernels(const TrainConfig& config, comm::Comm& ranks) {
-  const std::string own = kernels_of(config);
+void warn_of_other_kernels(const TrainConfig& config, const Launch& launch) {
+  comm::Comm& ranks = *launch.mpi;
+  std::optional<int> gpu;
+  if (config.trains_on_gpus()) gpu = training::gpu_of_rank(launch.launched->local_rank);
+  const std::string own = kernels_of(config, gpu);
   const std::string of_first = comm::broadcast_text(ranks, own, 0);
   if (own == of_first) return;
   log::warning(
-      "this rank computes with {}, rank 0 with {}, which rounds otherwise: the run's bits depend on its layout. "
-      "STRAKE_ISA and STRAKE_MATMUL make ranks alike",
-      own, of_first);
+      "this rank computes with {}, rank 0 with {}, which rounds otherwise: the run's bits depend on its layout{}", own,
+      of_first, gpu ? "" : ". STRAKE_ISA and STRAKE_MATMUL make ranks alike");
 }
 
 // Of this machine, and of its GPU that has least free.
@@ -285,7 +287,7 @@ training::TrainReport run_job(TrainConfig config, const Launch& launch) {
   const ShardingRequest sharding = choose_sharding(config, ranks, *job);
   log_environment(config, *job, launch);
   warn_of_crowded_cores(config, launch);
-  if (launch.mpi) warn_of_other_kernels(config, *launch.mpi);
+  if (launch.mpi) warn_of_other_kernels(config, launch);
   check_memory(config, *job, launch, sharding);
   if (launch.is_first()) check_output_place(config);
   if (config.dry_run) {

@@ -23,6 +23,7 @@
 #include "strake/tasks/precision_file.h"
 #include "strake/tasks/rank_agreement.h"
 #include "strake/tasks/run_log.h"
+#include "strake/tensors/cuda_libtorch.h"
 #include "strake/training/device.h"
 #include "strake/training/training_flops.h"
 namespace strake::tasks {
@@ -92,28 +93,34 @@ const char* matrix_products(const TrainConfig& config) {
   return to_string(models::layers::matmul_library());
 }
 
-std::string kernels_of(const TrainConfig& config) {
-  return fmt::format("{} and matrix products of {}", to_string(best_isa()), matrix_products(config));
+std::string kernels_of(const TrainConfig& config, std::optional<int> gpu) {
+  const training::OffloadOptions& offload = config.training.sharding.offload;
+  const bool is_all_on_gpu = gpu && !offload.optimizer && !offload.optimizer_to_host;
+  if (is_all_on_gpu) return "CUDA on " + tensors::gpu_name(*gpu);
+  const std::string products = gpu ? "CUDA on " + tensors::gpu_name(*gpu) : matrix_products(config);
+  return fmt::format("{} and matrix products of {}", to_string(best_isa()), products);
 }
 
-training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, const RunStart& start,
-                               comm::Comm& ranks) {
-  training::TrainingOptions options = config.training;
-  std::unique_ptr<comm::Comm> nccl;
-  if (config.trains_on_gpus()) {
-    // Batch systems may let each process see but its own.
-    options.gpu = training::gpu_of_rank(ranks.rank() - start.first_rank);
-    nccl = take_gpu(*options.gpu, ranks);
-  }
-  comm::Comm& collectives = nccl ? *nccl : ranks;
+namespace {
+
+struct RankComms {
+  comm::Comm& ranks;
+  comm::Comm& collectives;  // `ranks`, or the same with GPUs
+};
+
+// `config` is of this rank: it says which GPU it has.
+training::TrainReport train_with(const RankComms& comms, const TrainConfig& config, const TrainJob& job,
+                                 const RunStart& start) {
+  comm::Comm& ranks = comms.ranks;
   std::optional<CommsLog> comms_log;
   std::unique_ptr<comm::Comm> observed;
   if (config.comms_logger && ranks.rank() == 0) {
     comms_log.emplace(*config.comms_logger);
-    observed = comm::observe(collectives, [&](const comm::CommOperation& operation) { comms_log->add(operation); });
+    observed =
+        comm::observe(comms.collectives, [&](const comm::CommOperation& operation) { comms_log->add(operation); });
   }
-  comm::Comm& comm = observed ? *observed : collectives;
-  training::ShardedParameters parameters(job.model(), comm, options);
+  comm::Comm& comm = observed ? *observed : comms.collectives;
+  training::ShardedParameters parameters(job.model(), comm, config.training);
   if (!start.resume_from) {
     const Json sum{{"crc32c of the weights to start from", load_weights(job, config.training.seed, ranks, parameters)}};
     if (!ranks.is_one_process()) require_alike(sum, ranks);
@@ -130,7 +137,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .output_dir = config.output_dir,
       .resume_from = start.resume_from,
       .fingerprint = start.fingerprint,
-      .kernels = kernels_of(config),
+      .kernels = kernels_of(config, config.training.gpu),
       .write_companions =
           [tokenizer = job.tokenizer(), settings = job.tokenizer_settings(),
            generation_config = start.generation_config, config_json = job.config_json()](const fs::path& folder) {
@@ -143,7 +150,7 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
       .listener = run_log.get(),
       .measures_parts = config.wall_clock_breakdown};
   if (start.termination) inputs.is_asked_to_end = [&] { return start.termination->is_requested(); };
-  training::Trainer trainer(std::move(inputs), parameters, comm, options);
+  training::Trainer trainer(std::move(inputs), parameters, comm, config.training);
   if (run_log) {
     start.folder->start(start.resume_from);
     write_or_remove(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
@@ -153,6 +160,20 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
   if (comms_log) tell_collectives(*comms_log);
+  return report;
+}
+
+}  // namespace
+
+training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, const RunStart& start,
+                               comm::Comm& ranks) {
+  if (!config.trains_on_gpus()) return train_with({.ranks = ranks, .collectives = ranks}, config, job, start);
+  TrainConfig own = config;
+  // Batch systems may let each process see but its own.
+  own.training.gpu = training::gpu_of_rank(ranks.rank() - start.first_rank);
+  const std::unique_ptr<comm::Comm> nccl = take_gpu(*own.training.gpu, ranks);
+  training::TrainReport report = train_with({.ranks = ranks, .collectives = nccl ? *nccl : ranks}, own, job, start);
+  ranks.barrier();  // NCCL's end waits for all ranks, and hears of none that fails meanwhile
   return report;
 }
 

@@ -31,9 +31,10 @@ struct RunStart {
 // What Transformers' generate() reads, which training does not change; "" if the model has none.
 std::string read_generation_config(const std::filesystem::path& model);
 
-// Whose matrix products a run computes with, and those with the processor's kernels: ranks with others round otherwise.
+// Whose matrix products a run computes with.
 const char* matrix_products(const TrainConfig& config);
-std::string kernels_of(const TrainConfig& config);
+// What a rank computes with, on its GPU if it has one: ranks with others round otherwise.
+std::string kernels_of(const TrainConfig& config, std::optional<int> gpu);
 
 // What one rank does from its weights to the report: loads or initializes them, or goes on from a checkpoint, trains,
 // and as rank 0 writes log and folder. Collective; called by each rank's thread or process.

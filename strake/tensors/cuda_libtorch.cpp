@@ -42,6 +42,21 @@ c10::DeviceIndex open_once() {
   return count;
 }
 
+// ask(the driver's function of this name, device); false if there is none.
+template <typename Function, typename Ask>
+bool ask_driver(int gpu, const char* name, const Ask& ask) {
+  using GetDevice = int(int* device, int ordinal);
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver == nullptr) return false;
+  auto* const get_device = reinterpret_cast<GetDevice*>(::dlsym(driver, "cuDeviceGet"));
+  auto* const function = reinterpret_cast<Function*>(::dlsym(driver, name));
+  int device = 0;
+  const bool known =
+      get_device != nullptr && function != nullptr && get_device(&device, gpu) == 0 && ask(function, device);
+  ::dlclose(driver);  // libtorch keeps it
+  return known;
+}
+
 }  // namespace
 
 int open_cuda_libtorch() {
@@ -59,21 +74,27 @@ int64_t peak_gpu_bytes() {
   return most;
 }
 
-// libtorch has the name for Python only.
+// libtorch has these for Python only.
 std::string gpu_name(int gpu) {
   constexpr int kLongest = 256;
-  using GetDevice = int(int* device, int ordinal);
   using GetName = int(char* name, int length, int device);
-  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
-  if (driver == nullptr) return "GPU";
-  auto* const get_device = reinterpret_cast<GetDevice*>(::dlsym(driver, "cuDeviceGet"));
-  auto* const get_name = reinterpret_cast<GetName*>(::dlsym(driver, "cuDeviceGetName"));
-  int device = 0;
   std::array<char, kLongest> name{};
-  const bool known = get_device != nullptr && get_name != nullptr && get_device(&device, gpu) == 0 &&
-                     get_name(name.data(), kLongest, device) == 0;
-  ::dlclose(driver);  // libtorch keeps it
+  const bool known = ask_driver<GetName>(gpu, "cuDeviceGetName", [&](GetName* get_name, int device) {
+    return get_name(name.data(), kLongest, device) == 0;
+  });
   return known ? name.data() : "GPU";
+}
+
+int gpu_capability(int gpu) {
+  constexpr int kMajor = 75;
+  constexpr int kMinor = 76;
+  using GetAttribute = int(int* value, int attribute, int device);
+  int major = 0;
+  int minor = 0;
+  const bool known = ask_driver<GetAttribute>(gpu, "cuDeviceGetAttribute", [&](GetAttribute* get, int device) {
+    return get(&major, kMajor, device) == 0 && get(&minor, kMinor, device) == 0;
+  });
+  return known ? 10 * major + minor : 0;
 }
 
 GpuMemory gpu_memory(int gpu) {

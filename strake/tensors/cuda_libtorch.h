@@ -15,6 +15,8 @@ int64_t peak_gpu_bytes();
 
 // What its driver calls a GPU: "NVIDIA H100 80GB HBM3". After open_cuda_libtorch(). "GPU" if the driver does not say.
 std::string gpu_name(int gpu);
+// Compute capability, 8.0 as 80; 0 if the driver does not say.
+int gpu_capability(int gpu);
 
 // Of a GPU, in bytes.
 struct GpuMemory {
