@@ -36,6 +36,7 @@ environment() {
   # torch/lib finds the rest, CUDA's runtime too, by its own RPATH.
   export LD_LIBRARY_PATH="$PWD/$package:$torch/lib:$(echo "$torch"/../nvidia/*/lib | tr ' ' :)"
   export STRAKE_CUDA_LIBRARY="$PWD/$package/libstrake_cuda.so" STRAKE_REQUIRE_GPU=1
+  export CUDA_MODULE_LOADING=EAGER  # as strake sets it: kernels that are loaded late wait for those of other ranks
 }
 
 unpack_program() {

@@ -14,8 +14,9 @@ from gpu_runs import DEVICE, NEEDS_GPU, OFFLOAD, train, weights
 from program import MEMORY, command, losses, run, run_torchrun
 
 pytestmark = NEEDS_GPU
-RANKS = 2
 GPUS = len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
+if "CUDA_VISIBLE_DEVICES" in os.environ:
+    GPUS = len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))
 BATCHES = dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping"), "auto")
 ON_DISK = {"device": "nvme", "nvme_path": tempfile.gettempdir()}
 SETTINGS = {
@@ -29,7 +30,12 @@ SETTINGS = {
     "groups on disk": {
         "zero_optimization": {"stage": 3, "mics_shard_size": 1, "offload_optimizer": ON_DISK, "offload_param": ON_DISK}
     },
+    "groups of two": {"zero_optimization": {"stage": 3, "mics_shard_size": 2}},
 }
+
+
+def ranks_of(setting):
+    return 4 if setting == "groups of two" else 2
 
 
 def flags_of(setting):
@@ -44,9 +50,9 @@ def on_ranks(inputs, output, setting):
     return command("train", **(inputs | flags_of(setting) | more | shared | {"gradient_accumulation_steps": 1}))
 
 
-def host_of(rank):
+def host_of(rank, ranks):
     """Of processes that share a GPU, and so have nothing else in common either."""
-    if GPUS >= RANKS or DEVICE == "cpu":
+    if ranks <= GPUS or DEVICE == "cpu":
         return {}
     return {"NCCL_HOSTID": f"host-{rank}", "NCCL_IB_DISABLE": "1"} | MEMORY["apart"]
 
@@ -58,7 +64,8 @@ def alone(inputs, tmp_path_factory):
 
     def get(setting):
         flags = flags_of(setting)
-        key = "".join(flags)
+        flags["gradient_accumulation_steps"] = ranks_of(setting)
+        key = tuple(flags.items())
         if key not in runs:
             runs[key] = train(inputs, tmp_path_factory.mktemp("alone"), **flags)
         return runs[key]
@@ -75,15 +82,15 @@ def assert_same_run(outcome, found, expected):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_processes(inputs, alone, tmp_path, setting):
-    outcome = run_torchrun(RANKS, on_ranks(inputs, tmp_path, setting), host_of)
+    ranks = ranks_of(setting)
+    outcome = run_torchrun(ranks, on_ranks(inputs, tmp_path, setting), lambda rank: host_of(rank, ranks))
     assert_same_run(outcome, tmp_path, alone(setting))
 
 
-@pytest.mark.skipif(
-    DEVICE == "cuda" and GPUS < RANKS and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1",
-    reason="skipped: one GPU, which threads share only with NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1",
-)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_threads(inputs, alone, tmp_path, setting):
-    outcome = run([*on_ranks(inputs, tmp_path, setting), "--ranks", str(RANKS)])
+    ranks = ranks_of(setting)
+    if DEVICE == "cuda" and ranks > GPUS and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") != "1":
+        pytest.skip(f"{GPUS} GPUs, which {ranks} threads share only with NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1")
+    outcome = run([*on_ranks(inputs, tmp_path, setting), "--ranks", str(ranks)])
     assert_same_run(outcome, tmp_path, alone(setting))
