@@ -15,6 +15,8 @@
 
 namespace strake::comm {
 
+class RankWatch;
+
 enum class Fold {
   kOverwrite,  // shard = x_0 + x_1 + ...
   kAdd         // shard = shard + x_0 + x_1 + ...
@@ -64,6 +66,8 @@ class Comm {
   virtual std::chrono::seconds patience() const { return kDefaultPatience; }
   // Error (kComm) if another rank gave up, as far as this one has heard. Does not wait; safe from any thread.
   virtual void check_others() = 0;
+  // What processes say of themselves, so that a wait can name who has not come; null where there is nothing to ask.
+  virtual RankWatch* watch() { return nullptr; }
 
   // True if ranks can have a tensor in host memory in common: threads of one process, or processes of one host.
   virtual bool shares_memory() const { return is_one_process(); }

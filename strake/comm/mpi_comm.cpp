@@ -151,6 +151,8 @@ class MpiComm final : public StagedComm {
     if (ties_.watch) ties_.watch->require_all();
   }
 
+  RankWatch* watch() override { return ties_.watch.get(); }
+
   bool shares_memory() const override { return shares_memory_; }
   at::Tensor share_zeros(int64_t numel, at::ScalarType dtype) override {
     require(shares_memory_, ErrorKind::kInternal, "these processes share no memory");

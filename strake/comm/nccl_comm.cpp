@@ -96,6 +96,7 @@ class NcclComm final : public StagedComm {
 
   void barrier() override { host_.barrier(); }
   void check_others() override { host_.check_others(); }
+  RankWatch* watch() override { return host_.watch(); }
   std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>& make) override {
     return host_.share_made(make);
   }
@@ -153,7 +154,7 @@ class NcclComm final : public StagedComm {
     }
     check(nccl_.group_end(), operation);
     int done = 0;
-    RankWait wait(nullptr, operation, patience());
+    RankWait wait(watch(), operation, patience());
     while (true) {
       kernels::cuda::check(cuda_, cuda_.is_done(stream_, &done), operation);
       if (done != 0) return;

@@ -22,6 +22,7 @@ class ObservedComm final : public Comm {
   bool is_one_process() const override { return comm_.is_one_process(); }
   std::chrono::seconds patience() const override { return comm_.patience(); }
   void check_others() override { comm_.check_others(); }
+  RankWatch* watch() override { return comm_.watch(); }
   bool shares_memory() const override { return comm_.shares_memory(); }
   at::Tensor share_zeros(int64_t numel, at::ScalarType dtype) override { return comm_.share_zeros(numel, dtype); }
   std::shared_ptr<void> share_made(const std::function<std::shared_ptr<void>()>& make) override {

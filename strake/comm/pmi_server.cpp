@@ -1,9 +1,6 @@
 #include "strake/comm/pmi_server.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -11,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <iterator>
 #include <list>
 #include <map>
@@ -22,86 +18,24 @@
 #include <thread>
 #include <vector>
 
+#include "strake/comm/pmi_store.h"
 #include "strake/comm/rank_lines.h"
+#include "strake/comm/rank_socket.h"
 #include "strake/comm/rank_wait.h"
 #include "strake/core/error.h"
 #include "strake/core/parse_integer.h"
 
 namespace strake::comm {
-namespace {
-
-struct AddressInfo {
-  AddressInfo(const std::string& address, int port) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    const int code = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &first);
-    require(code == 0, ErrorKind::kComm, "cannot resolve {}: {}", address, ::gai_strerror(code));
-  }
-  ~AddressInfo() { ::freeaddrinfo(first); }
-  AddressInfo(const AddressInfo&) = delete;
-  AddressInfo& operator=(const AddressInfo&) = delete;
-  addrinfo* first = nullptr;
-};
-
-// With connections that have ended, and with those of other sockets that share it.
-void share_port(int socket) {
-  const int on = 1;
-  ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-}
-
-// As TCP may do when nobody listens, if the port is one of those that it gives to those that connect.
-bool is_connected_to_itself(int socket) {
-  sockaddr_storage own{};
-  sockaddr_storage peer{};
-  socklen_t own_length = sizeof(own);
-  socklen_t peer_length = sizeof(peer);
-  ::getsockname(socket, reinterpret_cast<sockaddr*>(&own), &own_length);
-  ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_length);
-  return own_length == peer_length && std::memcmp(&own, &peer, own_length) == 0;
-}
-
-// A connection of a rank to itself would keep rank 0 from listening on this port, also after its end.
-void leave_port(int socket) {
-  const linger none{.l_onoff = 1, .l_linger = 0};
-  ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-  ::close(socket);
-}
-
-// A host that is gone says nothing: within 15 seconds its connection counts as closed.
-void keep_alive(int socket) {
-  const int on = 1;
-  const int idle_seconds = 5;
-  const int interval_seconds = 2;
-  const int probes = 5;
-  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(idle_seconds));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(interval_seconds));
-  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-}
-
-}  // namespace
-
 class PmiServer::State {
  public:
   State(const std::string& address, int port, const PmiJob& job)
       : num_ranks_(job.num_ranks),
+        store_(job.num_ranks),
         patience_(job.patience),
         processes_(job.processes),
         deadline_(std::chrono::steady_clock::now() + job.patience) {
-    const AddressInfo info(address, port);
-    listener_ = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    share_port(listener_);
-    const bool listening =
-        ::bind(listener_, info.first->ai_addr, info.first->ai_addrlen) == 0 && ::listen(listener_, num_ranks_ + 8) == 0;
-    if (!listening) {
-      const int reason = errno;
-      ::close(listener_);
-      fail(ErrorKind::kComm, "cannot listen on {}:{}: {}", address, port, std::strerror(reason));
-    }
-    sockaddr_in bound{};
-    socklen_t length = sizeof(bound);
-    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&bound), &length);
-    port_ = ntohs(bound.sin_port);
+    listener_ = listen_on(address, port, num_ranks_ + 8);
+    port_ = port_of(listener_);
     try {
       acceptor_ = std::thread([this] { accept_ranks(); });
     } catch (const std::system_error& error) {
@@ -240,10 +174,10 @@ class PmiServer::State {
     }
     if (connection.is_rank && !connection.is_done) stop_for(connection);
     ::shutdown(socket, SHUT_RDWR);
+    store_.forget(socket);
     const std::lock_guard lock(mutex_);
     watchers_.erase(socket);
     of_mpi_.erase(socket);
-    std::erase(waiting_, socket);
     served.is_over = true;
   }
 
@@ -265,7 +199,7 @@ class PmiServer::State {
       of_mpi_.insert(connection.socket);
     }
     connection.is_done = connection.is_done || command == "finalize";
-    return command != "abort" && !is_stopped() && answer(connection.socket, command, fields);
+    return command != "abort" && !is_stopped() && store_.answer(connection.socket, fields);
   }
 
   bool add_watcher(Connection& connection, const Fields& fields) {
@@ -338,44 +272,6 @@ class PmiServer::State {
     return first_.has_value() || closing_;
   }
 
-  bool answer(int socket, const std::string& command, const Fields& fields) {
-    if (command == "initack") {
-      return send_line(socket, "cmd=initack rc=0") && send_line(socket, fmt::format("cmd=set size={}", num_ranks_)) &&
-             send_line(socket, "cmd=set rank=" + field(fields, "pmiid")) && send_line(socket, "cmd=set debug=0");
-    }
-    if (command == "init") return send_line(socket, "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0");
-    if (command == "get_maxes")
-      return send_line(socket, "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024 rc=0");
-    if (command == "get_appnum") return send_line(socket, "cmd=appnum appnum=0 rc=0");
-    if (command == "get_my_kvsname") return send_line(socket, "cmd=my_kvsname kvsname=strake rc=0");
-    if (command == "get_universe_size") {
-      return send_line(socket, fmt::format("cmd=universe_size size={} rc=0", num_ranks_));
-    }
-    if (command == "put") {
-      const std::lock_guard lock(mutex_);
-      values_[field(fields, "key")] = field(fields, "value");
-      return send_line(socket, "cmd=put_result rc=0 msg=success");
-    }
-    if (command == "get") {
-      const std::lock_guard lock(mutex_);
-      const auto found = values_.find(field(fields, "key"));
-      return send_line(socket, found == values_.end() ? "cmd=get_result rc=-1 msg=key_not_found"
-                                                      : "cmd=get_result rc=0 msg=success value=" + found->second);
-    }
-    if (command == "barrier_in") return enter_barrier(socket);
-    if (command == "finalize") return send_line(socket, "cmd=finalize_ack rc=0");
-    return send_line(socket, fmt::format("cmd={}_result rc=-1 msg=unknown", command));
-  }
-
-  bool enter_barrier(int socket) {
-    const std::lock_guard lock(mutex_);
-    waiting_.push_back(socket);
-    if (static_cast<int>(waiting_.size()) < num_ranks_) return true;
-    for (const int rank : waiting_) send_line(rank, "cmd=barrier_out rc=0");
-    waiting_.clear();
-    return true;
-  }
-
   // Only the first news count: what follows is mostly their consequence.
   void stop_all(const RankNews& news) {
     const std::lock_guard lock(mutex_);
@@ -397,6 +293,7 @@ class PmiServer::State {
   }
 
   int num_ranks_;
+  PmiStore store_;
   std::chrono::seconds patience_;
   RankRollCall* processes_;
   std::chrono::steady_clock::time_point deadline_;
@@ -408,12 +305,10 @@ class PmiServer::State {
   std::mutex mutex_;
   std::optional<RankNews> first_;  // why the job cannot go on
   std::list<Served> served_;
-  std::set<int> of_mpi_;  // sockets
-  std::vector<int> waiting_;
+  std::set<int> of_mpi_;            // sockets
   std::map<int, Fields> watchers_;  // by socket
   WaitingRanks waiting_ranks_;
   std::set<int> came_;
-  std::map<std::string, std::string> values_;
 };
 
 PmiServer::PmiServer(const std::string& address, int port, const PmiJob& job)
@@ -425,14 +320,8 @@ int connect_to_pmi_server(const std::string& address, int port, const PmiJob& jo
   using namespace std::chrono_literals;
   const auto deadline = std::chrono::steady_clock::now() + job.patience;
   do {
-    const AddressInfo info(address, port);
-    const int socket = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    share_port(socket);
-    if (::connect(socket, info.first->ai_addr, info.first->ai_addrlen) == 0 && !is_connected_to_itself(socket)) {
-      keep_alive(socket);
-      return socket;
-    }
-    leave_port(socket);
+    const int socket = try_to_connect(address, port);
+    if (socket >= 0) return socket;
     const auto end = job.processes == nullptr ? std::nullopt : job.processes->end_of(0);
     if (end) throw Error(ErrorKind::kComm, gone_news(0, *end).text);
     std::this_thread::sleep_for(20ms);
