@@ -33,7 +33,7 @@ struct ParameterSpec {
   WeightDecay decay = WeightDecay::kApply;
   std::vector<std::string> checkpoint_names;  // Hugging Face's; several are stacked along dimension 0, in equal parts
   StoredAs stored_as = StoredAs::kIs;
-  // Where tied weights may be found a second time. There they must be the same; they are not written twice.
+  // Where tied weights may be found a second time. There they must be the same, or alone; they are not written twice.
   std::string checkpoint_copy = {};
   double initial_scale = 1;  // of normal initial values, times the model's initializer_range
   bool is_head = false;      // may be absent from a base checkpoint, and is initialised then

@@ -59,9 +59,21 @@ void refuse_flag(const Json& json, const char* key, const std::string& source) {
   require(!get_or<bool>(json, key, false, source), ErrorKind::kConfig, "{}: {} = true is not supported", source, key);
 }
 
-void refuse_foreign_code(const Json& json, const std::string& source) {
+void refuse_other_loading(const Json& json, const std::string& source) {
   require(!json.contains("auto_map"), ErrorKind::kConfig,
           "{}: auto_map asks for the model's own Python code, which is never run", source);
+  require(!json.contains("quantization_config") || json["quantization_config"].is_null(), ErrorKind::kConfig,
+          "{}: quantization_config is not supported: remove it to compute with the weights as they are stored", source);
+}
+
+void take_mapped_keys(Json& json, std::span<const MappedKey> keys) {
+  for (const MappedKey& mapped : keys) {
+    const auto found = json.find(mapped.other);
+    if (found == json.end()) continue;
+    const Json value = *found;
+    json.erase(found);
+    json[mapped.key] = value;
+  }
 }
 
 }  // namespace strake::models

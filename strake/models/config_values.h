@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "strake/core/json.h"
@@ -27,7 +28,16 @@ kernels::Activation activation(const Json& json, const char* key, const std::str
 // For switches that strake does not compute: they may be there, but not be on.
 void refuse_flag(const Json& json, const char* key, const std::string& source);
 
-// The model's own Python code is never run.
-void refuse_foreign_code(const Json& json, const std::string& source);
+// What makes Transformers load something else than the weights as they are: the model's own Python code, which is never
+// run, and quantization.
+void refuse_other_loading(const Json& json, const std::string& source);
+
+// Another name of a key, which Transformers prefers (its attribute_map).
+struct MappedKey {
+  const char* other;
+  const char* key;
+};
+// Leaves the keys alone, with the values that the other names have.
+void take_mapped_keys(Json& json, std::span<const MappedKey> keys);
 
 }  // namespace strake::models

@@ -69,6 +69,10 @@ std::vector<int64_t> stored_shape(const ParameterSpec& spec) {
 std::optional<std::string> find_tensor(const WeightSource& source, const ParameterSpec& spec,
                                        const std::string& wanted) {
   std::optional<std::string> found = find_name(source.files, wanted, source.model.checkpoint_prefix());
+  // Who saves shared tensors once may keep them under the other name, as safetensors' save_model() does.
+  if (!found && !spec.checkpoint_copy.empty() && source.files.contains(spec.checkpoint_copy)) {
+    found = spec.checkpoint_copy;
+  }
   if (found && spec.is_head) {
     const auto& shape = source.files.info(*found).shape;
     const std::vector<int64_t> expected = stored_shape(spec);
@@ -138,9 +142,11 @@ void load_block(const Block& block, const WeightSource& source, at::Tensor& flat
   for (size_t i = 0; i < block.parameters().size(); ++i) {
     const ParameterSpec& spec = block.parameters()[i];
     const at::Tensor value = FlatLayout::view(flat, block.layout().entries()[i]);
+    bool is_from_copy = false;
     for (size_t part = 0; part < spec.checkpoint_names.size(); ++part) {
       const std::string& wanted = spec.checkpoint_names[part];
       const auto found = find_tensor(source, spec, wanted);
+      is_from_copy = is_from_copy || found == spec.checkpoint_copy;
       if (found) {
         copy_tensor(source.files, *found, stored_part(spec, value, part));
       } else {
@@ -148,7 +154,7 @@ void load_block(const Block& block, const WeightSource& source, at::Tensor& flat
         initialized.push_back(wanted);
       }
     }
-    if (!spec.checkpoint_copy.empty() && source.files.contains(spec.checkpoint_copy)) {
+    if (!is_from_copy && !spec.checkpoint_copy.empty() && source.files.contains(spec.checkpoint_copy)) {
       check_copy(source.files, spec.checkpoint_copy, spec, value);
     }
   }

@@ -93,10 +93,9 @@ void refuse_flags_of_others(const TaskFlags& flags, ScoringTask task) {
 
 }  // namespace
 
-std::string architecture_of(const models::EncoderConfig& config) {
-  const auto found = config.document.find("architectures");
-  const bool is_known =
-      found != config.document.end() && found->is_array() && !found->empty() && found->front().is_string();
+std::string architecture_of(const Json& config) {
+  const auto found = config.find("architectures");
+  const bool is_known = found != config.end() && found->is_array() && !found->empty() && found->front().is_string();
   return is_known ? found->front().get<std::string>() : "";
 }
 
@@ -167,7 +166,7 @@ std::string TaskHead::text() const {
 
 TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config, const fs::path& folder) {
   TaskHead chosen;
-  const std::string architecture = architecture_of(config);
+  const std::string architecture = architecture_of(config.document);
   const std::optional<ScoringTask> trained = task_of(architecture);
   if (!flags.task.empty()) {
     chosen.task = parse_task(flags.task);

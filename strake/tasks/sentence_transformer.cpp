@@ -70,8 +70,10 @@ Modules read_modules(const fs::path& folder) {
     require(module.is_object(), ErrorKind::kConfig, "{}: a module is not an object", source);
     const auto type = get_required<std::string>(module, "type", source);
     names.push_back(type.substr(type.rfind('.') + 1));
-    require(std::ranges::find(kOrder, names.back()) != kOrder.end(), ErrorKind::kConfig,
-            "{}: the module {} is not supported; supported: {}", source, printable(type), fmt::join(kOrder, ", "));
+    const bool is_known =
+        type.starts_with("sentence_transformers.") && std::ranges::find(kOrder, names.back()) != kOrder.end();
+    require(is_known, ErrorKind::kConfig, "{}: the module {} is not supported; supported: {}", source, printable(type),
+            fmt::join(kOrder, ", "));
     const fs::path path = get_or<std::string>(module, "path", "", source);
     check_path(names.back(), path, source);
     if (names.back() == "Pooling") modules.pooling_file = folder / path / "config.json";
@@ -89,6 +91,9 @@ void refuse_other_changes(const fs::path& folder) {
   const fs::path file = folder / "config_sentence_transformers.json";
   if (!is_there(file)) return;
   const Json json = read_json(file, kMaxConfigBytes);
+  const auto type = get_or<std::string>(json, "model_type", "SentenceTransformer", file.string());
+  require(type == "SentenceTransformer", ErrorKind::kConfig,
+          "{}: model_type '{}' is not supported; supported: SentenceTransformer", file.string(), printable(type));
   const auto name = get_or<std::string>(json, "default_prompt_name", "", file.string());
   require(name.empty(), ErrorKind::kConfig,
           "{}: default_prompt_name '{}' is not supported: put the prompt into the texts and remove the key",
@@ -117,6 +122,12 @@ int64_t read_max_seq_length(const fs::path& folder) {
   require(json.is_object(), ErrorKind::kConfig, "{}: not an object", source);
   require(!get_or<bool>(json, "do_lower_case", false, source), ErrorKind::kConfig,
           "{}: do_lower_case is not supported: let the tokenizer lowercase", source);
+  for (const auto& [key, only] :
+       {std::pair{"transformer_task", "feature-extraction"}, std::pair{"module_output_name", "token_embeddings"}}) {
+    const auto value = get_or<std::string>(json, key, only, source);
+    require(value == only, ErrorKind::kConfig, "{}: {} '{}' is not supported; supported: {}", source, key,
+            printable(value), only);
+  }
   const auto length = get_or<int64_t>(json, "max_seq_length", kLeftToOthers, source);
   require(length >= 1, ErrorKind::kConfig, "{}: max_seq_length is {}, not a length", source, length);
   return length;

@@ -21,7 +21,8 @@ struct TokenClassifierSetup {
 LabelMap choose_word_labels(const TrainConfig& config, const models::EncoderConfig& model) {
   constexpr auto kLists = models::ProblemType::kMultiLabelClassification;
   LabelMap trained = labels_of_words(model);
-  const bool keeps = architecture_of(model).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
+  const bool keeps =
+      architecture_of(model.document).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
   if (keeps && !trained.has_generic_names()) return trained;
   std::vector<std::string> names =
       names_in_lists(make_source(config.train_file, config.text.encoding), config.text.label_column);

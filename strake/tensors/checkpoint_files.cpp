@@ -54,6 +54,10 @@ std::string how_to_convert(const fs::path& folder) {
 }  // namespace
 
 CheckpointFiles::CheckpointFiles(const fs::path& folder) {
+  require(!is_there(folder / "adapter_config.json"), ErrorKind::kConfig,
+          "{} holds an adapter (adapter_config.json), which is not supported: merge it into the weights with peft's "
+          "merge_and_unload(), or remove the file to use the weights without it",
+          folder.string());
   if (is_there(folder / kWeightsFile)) {
     files_.emplace_back(resolve_inside(folder, kWeightsFile, folder.string()));
     for (const auto& [name, info] : files_.front().tensors()) file_of_[name] = 0;

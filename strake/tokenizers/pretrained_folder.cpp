@@ -27,6 +27,9 @@ constexpr std::array kFamilies{
     FamilyName{"BertTokenizer", "bert", Family::kBert},
     FamilyName{"DistilBertTokenizer", "distilbert", Family::kBert},
     FamilyName{"ElectraTokenizer", "electra", Family::kBert},
+    FamilyName{"MobileBertTokenizer", "mobilebert", Family::kBert},
+    FamilyName{"LayoutLMTokenizer", "layoutlm", Family::kBert},
+    FamilyName{"SqueezeBertTokenizer", "squeezebert", Family::kBert},
     FamilyName{"RobertaTokenizer", "roberta", Family::kRoberta},
     FamilyName{"GPT2Tokenizer", "gpt2", Family::kGpt2},
 };

@@ -51,6 +51,13 @@ def test_configuration_that_is_not_supported(place, changes, named):
     refused_by_all(place, model, model / "config.json", *named)
 
 
+def test_an_adapter_beside_the_weights(place):
+    """Transformers would load it, too."""
+    model = place.model("classifier")
+    (model / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    refused_by_all(place, model, f"{model} holds an adapter (adapter_config.json)", "merge_and_unload()")
+
+
 def test_configuration_without_a_needed_key(place):
     model = place.model("classifier")
     change_config(model, remove=["hidden_size"])

@@ -166,6 +166,15 @@ def test_what_sentence_transformers_would_do_otherwise_is_refused(inputs, tmp_pa
     refused(USAGE, named, output=tmp_path / "out.parquet", **(inputs | {"model_name_or_path": model}))
 
 
+def test_modules_of_other_code_are_refused(inputs, tmp_path):
+    model = make_model(tmp_path / "model")
+    write_modules(model, {"pooling_mode": "mean"})
+    modules = (model / "modules.json").read_text()
+    (model / "modules.json").write_text(modules.replace("sentence_transformers.models.Pooling", "my_code.Pooling"))
+    flags = inputs | {"model_name_or_path": model}
+    refused(USAGE, "the module my_code.Pooling is not supported", output=tmp_path / "out.parquet", **flags)
+
+
 @pytest.mark.parametrize("order", [["Transformer", "Normalize", "Pooling"], ["Transformer", "Pooling", "Pooling"], []])
 def test_modules_in_another_order_are_refused(inputs, tmp_path, order):
     model = make_model(tmp_path / "model")
@@ -182,6 +191,8 @@ def test_modules_in_another_order_are_refused(inputs, tmp_path, order):
     [
         ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim 8 is not supported"),
         ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name 'query'"),
+        ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "model_type 'SparseEncoder'"),
+        ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task 'fill-mask'"),
         ("sentence_roberta_config.json", {"do_lower_case": True}, "do_lower_case is not supported"),
         ("sentence_bert_config.json", {"max_seq_length": 0}, "max_seq_length is 0"),
     ],

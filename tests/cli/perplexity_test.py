@@ -1,5 +1,6 @@
 """strake evaluate of a language model: the numbers of a training run's evaluations, and what is refused."""
 
+import json
 import math
 import shutil
 
@@ -171,3 +172,16 @@ def test_weights_that_are_missing_or_broken_are_refused(folder, tmp_path):
     outcome = run(command("evaluate", model_name_or_path=broken, input=folder / "texts.parquet"))
     assert outcome.code == NUMERIC
     assert "the loss is nan, not a finite number" in outcome.err
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "predict"])
+def test_a_classifier_on_gpt2_is_not_taken_for_a_language_model(folder, tmp_path, verb):
+    model = shutil.copytree(folder / "tied", tmp_path / "model")
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"architectures": ["GPT2ForSequenceClassification"]}))
+    flags = {"model_name_or_path": model, "input": folder / "texts.parquet", "block_size": BLOCK}
+    if verb == "predict":
+        flags["output"] = tmp_path / "out.parquet"
+    outcome = run(command(verb, **flags))
+    assert outcome.code == USAGE and "config.json: GPT2ForSequenceClassification is not supported" in outcome.err
+    strake(verb, task="causal-lm", **flags)

@@ -13,7 +13,7 @@ namespace {
 
 void refuse_unsupported(const Json& json, const std::string& source) {
   for (const char* key : {"is_decoder", "add_cross_attention", "sinusoidal_pos_embds"}) refuse_flag(json, key, source);
-  refuse_foreign_code(json, source);
+  refuse_other_loading(json, source);
   const auto positions = get_or<std::string>(json, "position_embedding_type", "absolute", source);
   require(positions == "absolute", ErrorKind::kConfig, "{}: position_embedding_type '{}' is not supported", source,
           printable(positions));
@@ -81,11 +81,11 @@ std::vector<std::string> read_labels(const Json& json, const std::string& source
   std::vector<std::optional<std::string>> slots(map.size());
   for (const auto& [key, value] : map.items()) {
     const size_t id = parse_integer<size_t>(key).value_or(slots.size());
-    require(value.is_string(), ErrorKind::kConfig, "{}: id2label entry '{}' is {}, not a string", source,
-            printable(key), printable(value.dump()));
+    require(value.is_string() || value.is_number_integer(), ErrorKind::kConfig,
+            "{}: id2label entry '{}' is {}, not a string", source, printable(key), printable(value.dump()));
     require(id < slots.size() && !slots[id].has_value(), ErrorKind::kConfig,
             "{}: id2label entry '{}' does not number {} labels from 0", source, printable(key), slots.size());
-    slots[id] = value.get<std::string>();
+    slots[id] = value.is_string() ? value.get<std::string>() : value.dump();
   }
   std::vector<std::string> names;
   for (auto& slot : slots) names.push_back(std::move(*slot));
@@ -140,6 +140,7 @@ EncoderConfig parse_encoder_config(const Json& document, const std::string& sour
   config.model_type = get_required<std::string>(config.document, "model_type", source);
   const EncoderFamily& family = find_family(config.model_type, source);
   refuse_unsupported(config.document, source);
+  take_mapped_keys(config.document, family.mapped_keys);
   read_dimensions(config, family, source);
   read_regularisation(config, family, source);
   config.labels = read_labels(config.document, source);

@@ -18,6 +18,7 @@ EncoderConfig read(const Json& changes) {
 
 Json distilbert(const Json& changes = Json::object()) {
   Json config{{"model_type", "distilbert"}, {"dim", 8}, {"n_layers", 1}, {"n_heads", 2}, {"hidden_dim", 12}};
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads"}) config[key] = nullptr;
   config.update(changes);
   return config;
 }
@@ -37,6 +38,7 @@ TEST(EncoderConfig, RefusesWhatItCannotComputeByName) {
       {{{"add_cross_attention", true}}, "add_cross_attention = true is not supported"},
       {distilbert({{"sinusoidal_pos_embds", true}}), "sinusoidal_pos_embds = true is not supported"},
       {{{"auto_map", Json::object()}}, "auto_map asks for the model's own Python code, which is never run"},
+      {{{"quantization_config", {{"load_in_8bit", true}}}}, "quantization_config is not supported: remove it"},
       {{{"position_embedding_type", "relative_key"}}, "position_embedding_type 'relative_key' is not supported"},
       {{{"pruned_heads", {{"0", {1}}}}}, "pruned_heads are not supported"},
       {{{"hidden_act", "mish"}}, "activation 'mish' is not supported; supported: gelu,"},
@@ -99,6 +101,15 @@ TEST(EncoderConfig, FillsInTheDefaultsOfEachFamily) {
   EXPECT_EQ(small.type_vocab_size, 0);
 }
 
+TEST(EncoderConfig, PrefersTheNamesThatTransformersMaps) {
+  const EncoderConfig config = read(distilbert({{"hidden_size", 16}, {"num_attention_heads", 4}}));
+  EXPECT_EQ(config.hidden_size, 16);
+  EXPECT_EQ(config.num_attention_heads, 4);
+  EXPECT_EQ(config.num_hidden_layers, 1);
+  EXPECT_EQ(config.document["dim"], 16);
+  EXPECT_FALSE(config.document.contains("hidden_size")) << "or a saved model would have two numbers";
+}
+
 TEST(EncoderConfig, ReadsLabelsInOrderOfTheirIds) {
   const EncoderConfig config = read({{"id2label",
                                       {{"10", "k"},
@@ -113,6 +124,7 @@ TEST(EncoderConfig, ReadsLabelsInOrderOfTheirIds) {
                                        {"8", "i"},
                                        {"9", "j"}}}});
   EXPECT_THAT(config.labels, testing::ElementsAre("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"));
+  EXPECT_THAT(read({{"id2label", {{"0", 0}, {"1", 1}}}}).labels, testing::ElementsAre("0", "1"));
   EXPECT_THAT(read({{"num_labels", 3}}).labels, testing::ElementsAre("LABEL_0", "LABEL_1", "LABEL_2"));
   EXPECT_EQ(read(Json::object()).num_labels(), 2);
 }
@@ -122,7 +134,7 @@ TEST(EncoderConfig, RefusesLabelsThatAreNotNumberedFromZero) {
                              Json{{"0", "a"}, {"-1", "b"}}, Json{{"0x0", "a"}}, Json{{"", "a"}}}) {
     EXPECT_THAT(error_text([&] { read({{"id2label", labels}}); }), HasSubstr("does not number")) << labels;
   }
-  EXPECT_THAT(error_text([&] { read({{"id2label", {{"0", 1}}}}); }), HasSubstr("entry '0' is 1, not a string"));
+  EXPECT_THAT(error_text([&] { read({{"id2label", {{"0", 1.5}}}}); }), HasSubstr("entry '0' is 1.5, not a string"));
   EXPECT_THAT(error_text([&] { read({{"id2label", Json::array({"a"})}}); }), HasSubstr("not an object of labels"));
   EXPECT_THAT(error_text([&] { read({{"id2label", Json::object()}}); }), HasSubstr("not an object of labels"));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "strake/models/encoder/config.h"
 #include "strake/models/encoder/layer.h"
@@ -15,6 +16,11 @@ class EncoderModel : public Model {
 
   double initializer_range() const override { return config_.initializer_range; }
   std::string checkpoint_prefix() const override { return family().names.prefix; }
+  // Of old checkpoints: numbers of positions, and zeros for token types.
+  bool is_buffer(std::string_view checkpoint_name) const override {
+    return checkpoint_name.ends_with("embeddings.position_ids") ||
+           checkpoint_name.ends_with("embeddings.token_type_ids");
+  }
 
  protected:
   explicit EncoderModel(EncoderConfig config) : config_(std::move(config)) {}

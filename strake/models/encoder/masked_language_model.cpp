@@ -35,6 +35,7 @@ at::Tensor MaskedLanguageModel::loss(const at::Tensor& nll, const at::Tensor& /*
 
 bool MaskedLanguageModel::is_buffer(std::string_view name) const {
   const MaskedHeadDesign& head = family().masked_head;
+  if (EncoderModel::is_buffer(name)) return true;
   return !config().tie_word_embeddings && head.untied_bias != nullptr && name == head.bias;
 }
 

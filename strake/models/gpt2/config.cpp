@@ -1,5 +1,7 @@
 #include "strake/models/gpt2/config.h"
 
+#include <array>
+
 #include "strake/core/error.h"
 #include "strake/models/config_values.h"
 
@@ -10,7 +12,7 @@ void refuse_other_attention(const Json& json, const std::string& source) {
   for (const char* key : {"add_cross_attention", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"}) {
     refuse_flag(json, key, source);
   }
-  refuse_foreign_code(json, source);
+  refuse_other_loading(json, source);
   require(!json.contains("pruned_heads") || json["pruned_heads"].empty(), ErrorKind::kConfig,
           "{}: pruned_heads are not supported", source);
 }
@@ -40,6 +42,9 @@ Gpt2Config parse_gpt2_config(const Json& document, const std::string& source) {
   Gpt2Config config;
   config.document = document;
   refuse_other_attention(document, source);
+  constexpr std::array kMapped{MappedKey{"hidden_size", "n_embd"}, MappedKey{"max_position_embeddings", "n_positions"},
+                               MappedKey{"num_attention_heads", "n_head"}, MappedKey{"num_hidden_layers", "n_layer"}};
+  take_mapped_keys(config.document, kMapped);
   read_dimensions(config, source);
   config.activation = activation(document, "activation_function", "gelu_new", source);
   config.embedding_dropout = probability(document, "embd_pdrop", 0.1, source);

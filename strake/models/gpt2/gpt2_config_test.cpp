@@ -25,6 +25,7 @@ TEST(Gpt2Config, RefusesWhatItCannotComputeByName) {
       {{{"scale_attn_by_inverse_layer_idx", true}}, "scale_attn_by_inverse_layer_idx = true is not supported"},
       {{{"reorder_and_upcast_attn", true}}, "reorder_and_upcast_attn = true is not supported"},
       {{{"auto_map", Json::object()}}, "auto_map asks for the model's own Python code, which is never run"},
+      {{{"quantization_config", {{"load_in_8bit", true}}}}, "quantization_config is not supported: remove it"},
       {{{"pruned_heads", {{"0", {1}}}}}, "pruned_heads are not supported"},
       {{{"activation_function", "mish"}}, "activation 'mish' is not supported; supported: gelu,"}};
   for (const auto& [changes, text] : refusals) {
@@ -54,6 +55,14 @@ TEST(Gpt2Config, RefusesValuesOutOfRange) {
   for (const auto& [changes, text] : refusals) {
     EXPECT_THAT(error_text([&] { small_gpt2_config(changes); }), HasSubstr(text));
   }
+}
+
+TEST(Gpt2Config, PrefersTheNamesThatTransformersMaps) {
+  const Gpt2Config config = small_gpt2_config({{"num_attention_heads", 4}, {"max_position_embeddings", 17}});
+  EXPECT_EQ(config.num_heads, 4);
+  EXPECT_EQ(config.max_positions, 17);
+  EXPECT_FALSE(config.document.contains("num_attention_heads")) << "or a saved model would have two numbers";
+  EXPECT_EQ(config.document["n_head"], 4);
 }
 
 TEST(Gpt2Config, HasTransformersDefaults) {

@@ -122,6 +122,14 @@ TEST_F(Gpt2Checkpoint, MayHaveItsTiedProjectionTwiceButNotAnotherOne) {
               HasSubstr("'lm_head.weight' differs from 'transformer.wte.weight', to which config.json ties it"));
 }
 
+TEST_F(Gpt2Checkpoint, MayHaveItsTiedProjectionOnly) {
+  const at::Tensor expected = checkpoint_["transformer.wte.weight"].clone();
+  checkpoint_["lm_head.weight"] = expected;
+  checkpoint_.erase("transformer.wte.weight");
+  EXPECT_TRUE(load().parameter("embeddings.word").equal(expected));
+  EXPECT_TRUE(unused_.empty());
+}
+
 TEST_F(Gpt2Checkpoint, OfAnotherShapeIsRefused) {
   checkpoint_["transformer.h.0.attn.c_attn.weight"] = wave({24, 8}, 0);  // as a linear layer would have it
   EXPECT_THAT(error_text([&] { load(); }), HasSubstr("has shape [24, 8], but config.json makes it [8, 24]"));
