@@ -61,9 +61,10 @@ class CsvSource final : public RowSource {
  private:
   int64_t append(std::vector<arrow::StringBuilder>& builders) {
     const auto& fields = records_.fields();
-    require(fields.size() == names_.size(), ErrorKind::kData, "{}, line {}: {} fields found, {} expected ({})",
-            records_.name(), records_.line(), fields.size(), names_.size(),
-            printable(fmt::format("{}", fmt::join(names_, ", ")), 300));
+    if (fields.size() != names_.size()) {
+      fail(ErrorKind::kData, "{}, line {}: {} fields found, {} expected ({})", records_.name(), records_.line(),
+           fields.size(), names_.size(), printable(fmt::format("{}", fmt::join(names_, ", ")), 300));
+    }
     int64_t bytes = 0;
     for (size_t i = 0; i < builders.size(); ++i) {
       const CsvRecordReader::Field& field = fields[read_[i]];

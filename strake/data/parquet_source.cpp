@@ -86,6 +86,11 @@ void add_bytes(const arrow::Array& array, std::vector<int64_t>& bytes) {
     case arrow::Type::LARGE_LIST:
       return add_list_bytes<arrow::LargeListArray>(array, bytes);
     default:
+      // Of numbers, which are most columns, without a look at the buffers.
+      if (const int width = array.type()->bit_width(); width > 0) {
+        for (int64_t& of_row : bytes) of_row += (width + 7) / 8;
+        return;
+      }
       const int64_t whole = arrow::util::ReferencedBufferSize(array).ValueOr(0);
       for (int64_t& of_row : bytes) of_row += whole / std::ssize(bytes);
   }

@@ -16,10 +16,20 @@ namespace {
 
 using tokenizers::Encoding;
 
+// As Json writes them, which takes many times as long for numbers.
+void append_value(int32_t value, std::string& out) { fmt::format_to(std::back_inserter(out), "{}", value); }
+void append_value(const std::pair<int32_t, int32_t>& range, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "[{},{}]", range.first, range.second);
+}
+void append_value(const std::string& text, std::string& out) { out.append(Json(text).dump()); }
+
 template <typename Values>
 void append_list(const char* name, const Values& values, std::string& out) {
   fmt::format_to(std::back_inserter(out), "\"{}\":[", name);
-  for (const auto& value : values) out.append(Json(value).dump()).append(",");
+  for (const auto& value : values) {
+    append_value(value, out);
+    out += ',';
+  }
   if (!values.empty()) out.pop_back();
   out += ']';
 }

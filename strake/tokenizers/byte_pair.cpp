@@ -70,9 +70,10 @@ BytePair::BytePair(const Vocabulary& vocabulary, const Merges& merges, BytePairO
     const auto& [left, right] = merges[rank];
     const auto id_of = [&](const std::string& token) {
       const auto id = vocabulary.find(token);
-      require(id.has_value(), ErrorKind::kConfig,
-              "{}: merge {} ('{}' '{}') needs token '{}', which the vocabulary lacks", source, rank, printable(left),
-              printable(right), printable(token));
+      if (!id) {
+        fail(ErrorKind::kConfig, "{}: merge {} ('{}' '{}') needs token '{}', which the vocabulary lacks", source, rank,
+             printable(left), printable(right), printable(token));
+      }
       return *id;
     };
     const uint64_t pair = uint64_t{static_cast<uint32_t>(id_of(left))} << 32 | static_cast<uint32_t>(id_of(right));

@@ -49,10 +49,7 @@ void lowercase_all(AlignedText& text) {
   text = std::move(lower);
 }
 
-bool stays_in_decomposition(const AlignedChar& c) {
-  char32_t out[4];
-  return decompose(c.value, out) == 1 && out[0] == c.value && combining_class(c.value) == 0;
-}
+bool stays_in_decomposition(const AlignedChar& c) { return (char_class(c.value) & (kDecomposes | kCombines)) == 0; }
 
 // Hugging Face aligns characters by position after the canonical reordering, not by where they come from: a character
 // that is the first of its decomposition takes the next original character, any other shares the previous one's.

@@ -29,7 +29,9 @@ struct Node {
     return found == json.end() || found->is_null() ? nullptr : &*found;
   }
   std::string type() const {
-    require(json.is_object(), ErrorKind::kConfig, "{}: expected an object, found {}", where, printable(json.dump()));
+    if (!json.is_object()) {
+      fail(ErrorKind::kConfig, "{}: expected an object, found {}", where, printable(json.dump()));
+    }
     return get<std::string>("type", "");
   }
   // For a setting that only has this one supported value.
@@ -237,8 +239,10 @@ void read_vocabulary(const Node& model, Vocabulary& vocabulary) {
   require(vocab != nullptr && vocab->is_object(), ErrorKind::kConfig, "{}: 'vocab' must be an object of tokens and ids",
           model.where);
   for (const auto& [token, id] : vocab->items()) {
-    require(id.is_number_integer(), ErrorKind::kConfig, "{}: id {} of token '{}' is not an integer", model.where,
-            printable(id.dump()), printable(token));
+    if (!id.is_number_integer()) {
+      fail(ErrorKind::kConfig, "{}: id {} of token '{}' is not an integer", model.where, printable(id.dump()),
+           printable(token));
+    }
     const bool huge = id.is_number_unsigned() && id.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
     vocabulary.add(token, huge ? INT64_MAX : id.get<int64_t>(), model.where);
   }
@@ -258,8 +262,10 @@ BytePair::Merges read_merges(const Node& model) {
     if (text.starts_with("#version")) continue;
     const size_t space = text.find(' ');
     const bool sound = space != std::string::npos && text.find(' ', space + 1) == std::string::npos;
-    require(sound, ErrorKind::kConfig, "{}: merge {} is {}, not two tokens", model.where, merges.size(),
-            printable(merge.dump()));
+    if (!sound) {
+      fail(ErrorKind::kConfig, "{}: merge {} is {}, not two tokens", model.where, merges.size(),
+           printable(merge.dump()));
+    }
     merges.emplace_back(text.substr(0, space), text.substr(space + 1));
   }
   return merges;

@@ -5,12 +5,15 @@
 namespace strake::tokenizers {
 
 void Vocabulary::add(std::string_view token, int64_t id, const std::string& source) {
-  require(id >= 0 && id <= kMaxTokenId, ErrorKind::kConfig, "{}: id {} of token '{}' is outside [0, {}]", source, id,
-          printable(token), kMaxTokenId);
+  if (id < 0 || id > kMaxTokenId) {
+    fail(ErrorKind::kConfig, "{}: id {} of token '{}' is outside [0, {}]", source, id, printable(token), kMaxTokenId);
+  }
   const auto at = static_cast<size_t>(id);
   if (at >= by_id_.size()) by_id_.resize(at + 1);
-  require(by_id_[at] == nullptr || *by_id_[at] == token, ErrorKind::kConfig, "{}: tokens '{}' and '{}' both have id {}",
-          source, by_id_[at] ? printable(*by_id_[at]) : "", printable(token), id);
+  if (by_id_[at] != nullptr && *by_id_[at] != token) {
+    fail(ErrorKind::kConfig, "{}: tokens '{}' and '{}' both have id {}", source, printable(*by_id_[at]),
+         printable(token), id);
+  }
   const auto found = ids_.insert_or_assign(std::string(token), static_cast<int32_t>(id)).first;
   by_id_[at] = &found->first;
 }
