@@ -27,10 +27,9 @@ def write_rows(folder, name, rows):
     for form in ("csv", "parquet"):
         write_table(folder / f"{name}.{form}", rows)
     prepare = {"input": folder / f"{name}.csv", "max_seq_length": 40}
-    strake("prepare", tokenizer=folder / "bert", output=folder / f"{name}.classes", label_column="label", **prepare)
-    strake("prepare", tokenizer=folder / "gpt2", output=folder / f"{name}.documents", **prepare)
-    for kind in ("classes", "documents"):
-        (folder / f"{name}.{kind}").rename(folder / f"{name}.{kind}.parquet")
+    classes, documents = (folder / f"{name}.{kind}.parquet" for kind in ("classes", "documents"))
+    strake("prepare", tokenizer=folder / "bert", output=classes, label_column="label", **prepare)
+    strake("prepare", tokenizer=folder / "gpt2", output=documents, **prepare)
 
 
 def flags_of(folder, task, output, **changes):
