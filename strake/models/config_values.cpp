@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "strake/core/error.h"
 
@@ -70,9 +71,9 @@ void take_mapped_keys(Json& json, std::span<const MappedKey> keys) {
   for (const MappedKey& mapped : keys) {
     const auto found = json.find(mapped.other);
     if (found == json.end()) continue;
-    const Json value = *found;
+    Json value = std::move(*found);
     json.erase(found);
-    json[mapped.key] = value;
+    json[mapped.key] = std::move(value);
   }
 }
 
