@@ -13,7 +13,6 @@
 #include <functional>
 #include <span>
 #include <thread>
-#include <utility>
 
 #include "strake/comm/rank_host.h"
 #include "strake/comm/rank_ties.h"
@@ -175,7 +174,7 @@ class MpiComm final : public StagedComm {
   }
 
   void abort(ErrorKind kind, const std::string& reason) override {
-    if (std::exchange(is_aborted_, true)) return;
+    is_aborted_ = true;
     if (ties_.watch) ties_.watch->give_up(kind, reason);
     log::error("rank {} of {} stops the job: {} error: {}", rank_, size_, to_string(kind), reason);
     if (!ties_.has_launcher) return;

@@ -26,6 +26,7 @@
 #include "strake/core/parse_integer.h"
 
 namespace strake::comm {
+
 class PmiServer::State {
  public:
   State(const std::string& address, int port, const PmiJob& job)

@@ -60,24 +60,24 @@ struct OutputMarks {
   bool has_manifest = false;
   bool is_whole = false;
 
+  void see(const std::string& name) {
+    has_job = has_job || name.starts_with(".job");
+    has_manifest = has_manifest || name.starts_with("_manifest");
+    is_whole = is_whole || name == "_SUCCESS";
+  }
   bool is_output() const { return has_job || has_manifest; }
 };
-OutputMarks marks_of(const fs::path& folder) {
+bool is_output(const fs::path& folder) {
   OutputMarks marks;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name.starts_with(".job")) marks.has_job = true;
-    if (name.starts_with("_manifest")) marks.has_manifest = true;
-    if (name == "_SUCCESS") marks.is_whole = true;
+    marks.see(entry->path().filename().string());
   }
-  return marks;
+  return marks.is_output();
 }
-bool is_output(const fs::path& folder) { return marks_of(folder).is_output(); }
 
 // Rows that are not there yet would be missing.
-void refuse_unfinished_output(const fs::path& folder) {
-  const OutputMarks marks = marks_of(folder);
+void refuse_unfinished_output(const fs::path& folder, const OutputMarks& marks) {
   require(!marks.is_output() || (marks.is_whole && !marks.has_job), ErrorKind::kData,
           "{} is an output of strake predict that is not whole yet{}: let the same command{} go on until _SUCCESS is "
           "there, or name the files that are meant",
@@ -153,8 +153,10 @@ std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<
   std::vector<fs::path> files;
   std::vector<fs::path> subfolders;
   std::vector<std::string> passed_over;
+  OutputMarks marks;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    marks.see(entry->path().filename().string());
     if (is_hidden(entry->path())) continue;
     const std::optional<TableFormat> known = known_format(entry->path());
     std::error_code unknown;
@@ -169,7 +171,7 @@ std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<
   require(!error, ErrorKind::kIo, "cannot list {}: {}", folder.string(), error.message());
   std::ranges::sort(files);
   std::ranges::sort(subfolders);
-  refuse_unfinished_output(folder);
+  refuse_unfinished_output(folder, marks);
   refuse_subfolders(folder, subfolders, files, format);
   refuse_packed_copies(folder, files);
   require(!files.empty(), ErrorKind::kData, "{} holds no data files ({})", folder.string(), kAccepted);

@@ -370,7 +370,6 @@ LoadedTokens load_token_files(const std::vector<fs::path>& paths) {
     reader.append_to(builder);
     end += reader.size();
     bounds.push_back({.end = end, .max_length = reader.info().max_length});
-    info.max_length = std::max(info.max_length, reader.info().max_length);
     info.has_pairs = info.has_pairs || reader.info().has_pairs;
   }
   return {.dataset = builder.build(), .info = std::move(info), .files = std::move(bounds)};

@@ -74,7 +74,7 @@ struct LoadedTokens {
     int64_t max_length;
   };
   TokenDataset dataset;
-  TokenFileInfo info;       // max_length: the largest
+  TokenFileInfo info;       // of the first, but for pairs
   std::vector<File> files;  // in the dataset's order
 };
 

@@ -1,7 +1,6 @@
 #include "strake/tasks/scoring_model.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "strake/checkpoint/checkpoint_folder.h"
@@ -56,22 +55,11 @@ TextOptions text_options(const ScoreConfig& config, const ScoringPlan& plan, con
   return text;
 }
 
-// Transformers has others on GPT-2, whose tensors would be left out.
-void require_language_head(const models::Gpt2Config& model, const std::string& folder) {
-  const std::string architecture = architecture_of(model.document);
-  const bool has_other_head =
-      std::ranges::any_of(std::array{"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"},
-                          [&](const char* head) { return architecture.ends_with(head); });
-  require(!has_other_head, ErrorKind::kConfig,
-          "{}/config.json: {} is not supported; --task causal-lm scores texts as its language model, without that head",
-          folder, printable(architecture));
-}
-
 ScoringPlan plan_language_scoring(const ScoreConfig& config) {
   const models::Gpt2Config model = models::read_gpt2_config(config.model_name_or_path);
-  if (config.task.task.empty()) require_language_head(model, config.model_name_or_path);
-  ScoringPlan plan{
-      .config = model, .task = language_task(config.task), .text = columns_of(config, ScoringTask::kCausalLm)};
+  ScoringPlan plan{.config = model,
+                   .task = language_task(config.task, model, config.model_name_or_path),
+                   .text = columns_of(config, ScoringTask::kCausalLm)};
   require(!config.max_seq_length, ErrorKind::kUsage,
           "--max_seq_length: texts of a language model are not cut off but into pieces of --block_size tokens");
   require_language_precision(config);

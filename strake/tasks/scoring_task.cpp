@@ -213,7 +213,11 @@ void TaskHead::label_words(const TaskFlags& flags) {
   entities.of = EntityRules::Of::kWords;
 }
 
-TaskHead language_task(const TaskFlags& flags) {
+TaskHead language_task(const TaskFlags& flags, const models::Gpt2Config& config, const fs::path& folder) {
+  const std::string architecture = architecture_of(config.document);
+  require(!flags.task.empty() || !task_of(architecture), ErrorKind::kConfig,
+          "{}/config.json: {} is not supported; --task causal-lm scores texts as its language model, without that head",
+          folder.string(), printable(architecture));
   refuse_flags_of_others(flags, ScoringTask::kCausalLm);
   require(flags.block_size.value_or(2) >= 2, ErrorKind::kUsage,
           "--block_size {} is not at least 2: a single token predicts nothing", flags.block_size.value_or(0));

@@ -8,6 +8,7 @@
 
 #include "strake/inference/head.h"
 #include "strake/models/encoder/config.h"
+#include "strake/models/gpt2/config.h"
 #include "strake/tasks/answer_flags.h"
 #include "strake/tasks/answer_spans.h"
 
@@ -118,7 +119,8 @@ struct TaskHead {
 // kUsage for flags of another task; kConfig for an architecture of another task, and for modules and poolings that
 // strake does not compute.
 TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config, const std::filesystem::path& folder);
-// Of a language model. Error (kUsage) for flags of encoders' tasks.
-TaskHead language_task(const TaskFlags& flags);
+// Of a language model. Errors: kUsage for flags of encoders' tasks; kConfig if no --task says that a model with another
+// head, which Transformers has on GPT-2, is meant as one.
+TaskHead language_task(const TaskFlags& flags, const models::Gpt2Config& config, const std::filesystem::path& folder);
 
 }  // namespace strake::tasks

@@ -29,8 +29,8 @@ bool has_classifier(const models::SequenceClassifier& model, const fs::path& fol
 }
 
 LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models::ProblemType> problem) {
-  if (are_token_files(config.train_file)) {
-    const data::TokenFileReader reader(data::token_files(config.train_file).front());
+  if (const auto files = data::token_files(config.train_file); !files.empty()) {
+    const data::TokenFileReader reader(files.front());
     const std::optional<models::ProblemType> prepared = problem_of(reader.info().label_kind);
     require(prepared.has_value(), ErrorKind::kData, "{} has no labels: prepare it with --label_column",
             config.train_file.front());

@@ -61,27 +61,25 @@ Json distilbert_defaults() {
 }  // namespace
 
 EncoderFamily distilbert_family() {
-  return {
-      .model_type = "distilbert",
-      .defaults = &distilbert_defaults,
-      .architecture = "DistilBertForSequenceClassification",
-      .token_architecture = "DistilBertForTokenClassification",
-      .span_architecture = "DistilBertForQuestionAnswering",
-      .names = kNames,
-      .classification_head = &distilbert_head,
-      .masked_head = {.architecture = "DistilBertForMaskedLM",
-                      .dense = "vocab_transform",
-                      .norm = "vocab_layer_norm",
-                      .decoder = "vocab_projector",
-                      .bias = "vocab_projector.bias",
-                      .untied_bias = nullptr,
-                      .activation = std::nullopt},
-      .keys = kKeys,
-      .mapped_keys = {{"hidden_size", "dim"}, {"num_hidden_layers", "n_layers"}, {"num_attention_heads", "n_heads"}},
-      .drops_attention_output = false,
-      .classifier_dropout = 0.2,
-      // Transformers has one more dropout for classifiers of texts, and not of tokens.
-      .token_dropout = &EncoderConfig::hidden_dropout};
+  return {.model_type = "distilbert",
+          .defaults = &distilbert_defaults,
+          .architecture = "DistilBertForSequenceClassification",
+          .token_architecture = "DistilBertForTokenClassification",
+          .span_architecture = "DistilBertForQuestionAnswering",
+          .names = kNames,
+          .classification_head = &distilbert_head,
+          .masked_head = {.architecture = "DistilBertForMaskedLM",
+                          .dense = "vocab_transform",
+                          .norm = "vocab_layer_norm",
+                          .decoder = "vocab_projector",
+                          .bias = "vocab_projector.bias",
+                          .untied_bias = nullptr,
+                          .activation = std::nullopt},
+          .keys = kKeys,
+          .drops_attention_output = false,
+          .classifier_dropout = 0.2,
+          // Transformers has one more dropout for classifiers of texts, and not of tokens.
+          .token_dropout = &EncoderConfig::hidden_dropout};
 }
 
 }  // namespace strake::models

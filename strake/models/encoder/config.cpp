@@ -81,10 +81,14 @@ std::vector<std::string> read_labels(const Json& json, const std::string& source
   std::vector<std::optional<std::string>> slots(map.size());
   for (const auto& [key, value] : map.items()) {
     const size_t id = parse_integer<size_t>(key).value_or(slots.size());
-    require(value.is_string() || value.is_number_integer(), ErrorKind::kConfig,
-            "{}: id2label entry '{}' is {}, not a string", source, printable(key), printable(value.dump()));
-    require(id < slots.size() && !slots[id].has_value(), ErrorKind::kConfig,
-            "{}: id2label entry '{}' does not number {} labels from 0", source, printable(key), slots.size());
+    if (!value.is_string() && !value.is_number_integer()) {
+      fail(ErrorKind::kConfig, "{}: id2label entry '{}' is {}, not a string", source, printable(key),
+           printable(value.dump()));
+    }
+    if (id >= slots.size() || slots[id].has_value()) {
+      fail(ErrorKind::kConfig, "{}: id2label entry '{}' does not number {} labels from 0", source, printable(key),
+           slots.size());
+    }
     slots[id] = value.is_string() ? value.get<std::string>() : value.dump();
   }
   std::vector<std::string> names;
@@ -140,7 +144,10 @@ EncoderConfig parse_encoder_config(const Json& document, const std::string& sour
   config.model_type = get_required<std::string>(config.document, "model_type", source);
   const EncoderFamily& family = find_family(config.model_type, source);
   refuse_unsupported(config.document, source);
-  take_mapped_keys(config.document, family.mapped_keys);
+  constexpr EncoderKeys kUsual;  // Transformers maps these to a family's own
+  take_mapped_keys(config.document, std::array{MappedKey{kUsual.hidden_size, family.keys.hidden_size},
+                                               MappedKey{kUsual.num_layers, family.keys.num_layers},
+                                               MappedKey{kUsual.num_heads, family.keys.num_heads}});
   read_dimensions(config, family, source);
   read_regularisation(config, family, source);
   config.labels = read_labels(config.document, source);

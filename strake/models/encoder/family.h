@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "strake/models/block.h"
-#include "strake/models/config_values.h"
 #include "strake/models/encoder/config.h"
 #include "strake/models/encoder/masked_head.h"
 
@@ -56,7 +55,6 @@ struct EncoderFamily {
   HeadBuilder classification_head;
   MaskedHeadDesign masked_head;
   EncoderKeys keys = {};
-  std::vector<MappedKey> mapped_keys = {};
   int64_t pad_token_id = 0;                  // where config.json has none
   bool positions_follow_padding = false;     // the first token's is pad_token_id + 1, and pad tokens have none
   bool drops_attention_output = true;        // with the probability of hidden_dropout
