@@ -36,11 +36,20 @@ bool is_list(const arrow::DataType& type) {
   return type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST;
 }
 
+// What it is stored as, of an extension (UUID, JSON).
+TypePtr plain_type(const TypePtr& type) {
+  if (type->id() != arrow::Type::EXTENSION) return type;
+  return static_cast<const arrow::ExtensionType&>(*type).storage_type();
+}
+
 // Null: there is none.
 TypePtr joint_type(const TypePtr& first, const TypePtr& other) {
   if (first->Equals(*other) || other->id() == arrow::Type::NA) return first;
   if (first->id() == arrow::Type::NA) return other;
   if ((is_text(*first) && is_text(*other)) || (is_bytes(*first) && is_bytes(*other))) return first;
+  if ((first->id() == arrow::Type::EXTENSION) != (other->id() == arrow::Type::EXTENSION)) {
+    return joint_type(plain_type(first), plain_type(other));
+  }
   if (first->id() == arrow::Type::STRUCT && other->id() == arrow::Type::STRUCT) return joint_struct(*first, *other);
   if (!is_list(*first) || !is_list(*other)) return nullptr;
   const FieldPtr value = joint_field(first->field(0), *other->field(0));
@@ -77,7 +86,7 @@ std::shared_ptr<arrow::Array> with_type(const std::shared_ptr<arrow::Array>& arr
 // Casts nothing, but fails where rows would.
 void require_castable(const std::shared_ptr<arrow::Schema>& from, const std::shared_ptr<arrow::Schema>& to,
                       const std::string& file) {
-  with_schema(value_of(arrow::RecordBatch::MakeEmpty(from), file), to, file);
+  with_schema(empty_batch(from, file), to, file);
 }
 
 }  // namespace

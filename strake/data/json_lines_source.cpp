@@ -62,12 +62,12 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   bool number_integer(number_integer_t value) override { return put(int64_t{value}); }
   bool number_unsigned(number_unsigned_t value) override {
     const bool fits = value <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-    return fits || !is_read_ ? put(static_cast<int64_t>(value)) : refuse(fmt::format("integer {} is too large", value));
+    return fits || !is_read_ ? put(static_cast<int64_t>(value)) : refuse_value(fmt::format("integer {}", value));
   }
   bool number_float(number_float_t value, const string_t& text) override {
     if (!is_read_) return put(value);
-    if (text.find_first_of(".eE") == std::string::npos) return refuse("integer " + printable(text) + " is too large");
-    return std::isfinite(value) ? put(value) : refuse("number " + printable(text) + " is out of range");
+    if (text.find_first_of(".eE") == std::string::npos) return refuse_value("integer " + printable(text));
+    return std::isfinite(value) ? put(value) : refuse_value("number " + printable(text));
   }
   bool string(string_t& value) override { return put(std::move(value)); }
   bool binary(binary_t&) override { return refuse("binary value"); }
@@ -90,12 +90,13 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   }
   bool parse_error(size_t position, const std::string& token, const nlohmann::detail::exception& error) override {
     constexpr int kNumberOverflow = 406;
-    if (error.id == kNumberOverflow) return refuse("number " + printable(token) + " is out of range");
+    if (error.id == kNumberOverflow) return refuse_value("number " + printable(token));
     return refuse(fmt::format("not valid JSON at byte {}", position));
   }
 
   std::vector<Member> members;
   std::string problem;
+  bool is_of_value = false;  // the problem; else of the line
 
  private:
   static constexpr int kMaxDepth = 64;
@@ -103,6 +104,10 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   bool refuse(std::string text) {
     if (problem.empty()) problem = std::move(text);
     return false;
+  }
+  bool refuse_value(const std::string& number) {
+    is_of_value = true;
+    return refuse(number + " is out of range");
   }
   bool put(Cell cell) {
     if (depth_ == 0) return refuse(fmt::format("{} instead of an object", type_name(cell)));
@@ -191,6 +196,12 @@ class JsonLinesSource final : public RowSource {
   [[noreturn]] void refuse(int64_t line, const std::string& problem) const {
     fail(ErrorKind::kData, "{}, line {}: {}", input_.name(), line, problem);
   }
+  // Of a value or key that has no place in a column.
+  [[noreturn]] void refuse_value(int64_t line, const std::string& problem) const {
+    refuse(line, problem + (read_.empty() ? " (all columns are read: of those that are not named to be kept, values do "
+                                            "not matter)"
+                                          : ""));
+  }
 
   size_t column_of(const std::string& name) {
     const auto [found, inserted] = column_of_.try_emplace(name, names_.size());
@@ -225,6 +236,7 @@ class JsonLinesSource final : public RowSource {
   void add_row(std::string_view line, Cells& cells) {
     ObjectParser parser(read_);
     if (!OrderedJson::sax_parse(line, &parser)) {
+      if (parser.is_of_value) refuse_value(input_.line(), parser.problem);
       refuse(input_.line(), parser.problem + "; each line must be one complete JSON object");
     }
     const size_t row = cells.lines.size() - 1;
@@ -232,8 +244,9 @@ class JsonLinesSource final : public RowSource {
       if (!schema_ && known_keys_.insert(name).second) keys_.push_back(name);
       if (!is_read) continue;
       if (schema_ && !column_of_.contains(name)) {
-        refuse(input_.line(), fmt::format("key '{}' does not occur in the rows before, whose keys are the columns ({})",
-                                          printable(name), printable(fmt::format("{}", fmt::join(names_, ", ")), 300)));
+        refuse_value(input_.line(),
+                     fmt::format("key '{}' does not occur in the rows before, whose keys are the columns ({})",
+                                 printable(name), printable(fmt::format("{}", fmt::join(names_, ", ")), 300)));
       }
       const size_t column = column_of(name);
       if (cells.columns.size() <= column) {
@@ -287,8 +300,8 @@ class JsonLinesSource final : public RowSource {
   double as_decimal(int64_t whole, const arrow::Field& field, int64_t line) const {
     constexpr int64_t kExact = int64_t{1} << 53;
     if (whole > kExact || whole < -kExact) {
-      refuse(line, fmt::format("key '{}' has {}, which a column of decimal numbers cannot hold exactly",
-                               printable(field.name()), whole));
+      refuse_value(line, fmt::format("key '{}' has {}, which a column of decimal numbers cannot hold exactly",
+                                     printable(field.name()), whole));
     }
     return static_cast<double>(whole);
   }
@@ -327,8 +340,8 @@ class JsonLinesSource final : public RowSource {
       }
       const auto* value = std::get_if<Value>(&cell);
       if (value == nullptr) {
-        refuse(lines[row], fmt::format("key '{}' has {} where other rows have {}{}", printable(field.name()),
-                                       type_name(cell), type_name(Cell(Value())), advice<Value>(cell)));
+        refuse_value(lines[row], fmt::format("key '{}' has {} where other rows have {}{}", printable(field.name()),
+                                             type_name(cell), type_name(Cell(Value())), advice<Value>(cell)));
       }
       require_ok(builder.Append(*value), input_.name());
     }

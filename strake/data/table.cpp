@@ -17,8 +17,12 @@
 namespace strake::data {
 namespace {
 
-// Dictionaries are unpacked; other arrays are returned as they are.
+// Dictionaries are unpacked, and of extensions (JSON) there is what they are stored as; other arrays are returned as
+// they are.
 std::shared_ptr<arrow::Array> plain(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
+  if (array->type_id() == arrow::Type::EXTENSION) {
+    return plain(static_cast<const arrow::ExtensionArray&>(*array).storage(), file);
+  }
   if (array->type_id() != arrow::Type::DICTIONARY) return array;
   const auto& type = static_cast<const arrow::DictionaryType&>(*array->type());
   if (type.value_type()->id() != arrow::Type::STRING_VIEW) return cast(array, type.value_type(), file);
@@ -84,6 +88,14 @@ std::shared_ptr<arrow::Array> cast(const std::shared_ptr<arrow::Array>& array,
   require_ok(kInitialized, file);
   const arrow::Datum result = value_of(arrow::compute::Cast(arrow::Datum(array), type), file);
   return result.make_array();
+}
+
+std::shared_ptr<arrow::RecordBatch> empty_batch(const std::shared_ptr<arrow::Schema>& schema, const std::string& file) {
+  arrow::ArrayVector columns;
+  for (const auto& field : schema->fields()) {
+    columns.push_back(value_of(arrow::MakeArrayOfNull(field->type(), /*length=*/0), file));
+  }
+  return arrow::RecordBatch::Make(schema, /*num_rows=*/0, std::move(columns));
 }
 
 bool is_text(const arrow::DataType& type) {

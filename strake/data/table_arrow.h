@@ -32,6 +32,9 @@ bool is_text(const arrow::DataType& type);
 std::shared_ptr<arrow::Array> cast(const std::shared_ptr<arrow::Array>& array,
                                    const std::shared_ptr<arrow::DataType>& type, const std::string& file);
 
+// A batch without rows. (Arrow's MakeEmpty knows no lists of UUIDs.)
+std::shared_ptr<arrow::RecordBatch> empty_batch(const std::shared_ptr<arrow::Schema>& schema, const std::string& file);
+
 // Index of the only column with this name, or Error (kData) as described at Table::text.
 int column_index(const arrow::Schema& schema, const std::string& name, const std::string& file);
 

@@ -168,7 +168,7 @@ std::vector<std::string> TableReader::column_names() const {
 
 Table TableReader::no_rows() const {
   SourceRows none;
-  none.batch = value_of(arrow::RecordBatch::MakeEmpty(state_->schema), files_.front().string());
+  none.batch = empty_batch(state_->schema, files_.front().string());
   return state_->make_table(std::move(none), files_.front().string());
 }
 

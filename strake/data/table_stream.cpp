@@ -207,8 +207,7 @@ TableStream::~TableStream() {
 }
 
 Table TableStream::no_rows() const {
-  return state_->table_of(value_of(arrow::RecordBatch::MakeEmpty(state_->reader->schema()), state_->name),
-                          state_->name);
+  return state_->table_of(empty_batch(state_->reader->schema(), state_->name), state_->name);
 }
 
 std::optional<Table> TableStream::next() {

@@ -1,7 +1,7 @@
 #include "strake/integrations/config_schema.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "strake/core/nearest_name.h"
 #include "strake/integrations/config_value.h"
@@ -96,8 +96,9 @@ class Checker {
     }
     const KeyRule* rule = schema_.find(canonical);
     if (rule == nullptr) return unknown(written, canonical);
-    if (!seen_.insert(canonical).second)
-      return problem(written, fmt::format("the same key as '{}', which is also there", canonical));
+    const auto [first, is_new] = seen_.emplace(canonical, written);
+    if (!is_new)
+      return problem(written, fmt::format("the same key as '{}', which is also there", printable(first->second)));
     if (value == "auto" && rule->type != ValueType::kSection && check_auto(*rule, canonical)) return;
     if (rule->status == KeyStatus::kRefused && rule->type == ValueType::kSection) {
       if (!value.is_null()) problem(written, rule->reason);
@@ -160,7 +161,7 @@ class Checker {
 
   const Schema& schema_;
   CheckedValues result_;
-  std::set<std::string> seen_;
+  std::map<std::string, std::string> seen_;  // as written, by canonical name
   std::vector<std::string> problems_;
 };
 

@@ -139,7 +139,7 @@ TEST(DsConfig, RefusesDuplicateKeysAndKeysWithTwoNames) {
       {R"({"fp16": {"enabled": true, "enabled": false}})", "key 'enabled' occurs twice in one object"},
       {R"({"bf16": {"enabled": true}, "bfloat16": {"enabled": true}})", "the same key as 'bf16'"},
       {R"({"zero_optimization": {"stage3_max_live_parameters": 1, "max_live_parameters": 1}})",
-       "the same key as 'zero_optimization.stage3_max_live_parameters'"},
+       "stage3_max_live_parameters': the same key as 'zero_optimization.max_live_parameters'"},
       {R"({"zero_optimization": {"cpu_offload": true, "offload_optimizer": {"device": "cpu"}}})",
        "key 'zero_optimization.cpu_offload': deprecated name of 'zero_optimization.offload_optimizer'"},
   });

@@ -9,10 +9,14 @@
 namespace strake::models {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, kernels::Activation>, 8> kActivations{
+constexpr std::array<std::pair<std::string_view, kernels::Activation>, 12> kActivations{
     {{"gelu", kernels::Activation::kGelu},
+     {"gelu_python", kernels::Activation::kGelu},
      {"gelu_new", kernels::Activation::kGeluTanh},
+     {"gelu_fast", kernels::Activation::kGeluTanh},
+     {"gelu_accurate", kernels::Activation::kGeluTanh},
      {"gelu_pytorch_tanh", kernels::Activation::kGeluTanh},
+     {"gelu_python_tanh", kernels::Activation::kGeluTanh},
      {"relu", kernels::Activation::kRelu},
      {"silu", kernels::Activation::kSilu},
      {"swish", kernels::Activation::kSilu},

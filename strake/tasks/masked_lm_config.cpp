@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "strake/core/error.h"
+#include "strake/models/config_values.h"
 #include "strake/models/encoder/family.h"
 #include "strake/tasks/new_model_config.h"
 
@@ -14,6 +15,8 @@ models::EncoderConfig read_masked_lm_config(const TrainConfig& config, const tok
   NewModelConfig model = new_model_config(
       config, is_of_family ? models::find_family(config.model_type, "--model_type").defaults() : Json());
   if (tokenizer != nullptr) take_special_ids(model.document, *tokenizer, config.config_overrides);
+  // Of a checkpoint they are as any others; Transformers trains them.
+  models::refuse_flag(model.document, "sinusoidal_pos_embds", model.source);
   return models::parse_encoder_config(model.document, model.source);
 }
 

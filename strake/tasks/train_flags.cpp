@@ -79,10 +79,10 @@ void TrainConfig::validate() const {
           ddp_timeout, kMostSeconds);
   check_tracker_flags(*this);
   require(has_evaluation_data() != (training.eval_strategy == "no"), ErrorKind::kUsage,
-          "--{} and --eval_strategy {} contradict each other: {}",
+          "--{} and {}--eval_strategy {} contradict each other: {}",
           validation_file.empty() && has_evaluation_data() ? "validation_split_percentage" : "validation_file",
-          training.eval_strategy,
-          has_evaluation_data() ? "say steps or epoch, or leave it out"
+          given.contains("eval_strategy") ? "" : "the default ", training.eval_strategy,
+          has_evaluation_data() ? "say --eval_strategy steps or epoch"
           : is_classifier       ? "evaluation needs a file"
                                 : "evaluation needs that file, or --validation_split_percentage");
   for (const auto& [flag, value] :

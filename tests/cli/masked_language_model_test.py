@@ -162,6 +162,7 @@ def test_a_new_model_needs_room_for_the_tokenizer(folder, tmp_path):
         ({"pad_token_id": -1}, "vocab_size"),
         ({"model_type": "gpt2", "vocab_size": 90}, "gpt2 is a causal language model"),
         ({"model_type": 5}, "model_type"),
+        ({"model_type": "distilbert", "sinusoidal_pos_embds": True}, "sinusoidal_pos_embds"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_refused(folder, tmp_path, config, named):

@@ -6,7 +6,7 @@ import gzip
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
-from program import command, full_disk, run, strake, summary
+from program import command, full_disk, predict, run, strake, summary
 from refusals import DATA, FILE
 from tiny_models import make_model, reviews, write_table
 
@@ -96,6 +96,44 @@ VARIANTS = {
 def test_the_output_is_that_of_files_of_one_schema(model, tmp_path, variant):
     mixed, alike = VARIANTS[variant]
     assert score(model, tmp_path / "mixed", mixed) == score(model, tmp_path / "alike", alike)
+
+
+def extensions():
+    """UUIDs, also in lists, and JSON, of which the text column is one."""
+    uuids = pyarrow.ExtensionArray.from_storage(
+        pyarrow.uuid(), pyarrow.array([bytes(range(16))] * 40, pyarrow.binary(16))
+    )
+    lists = pyarrow.ListArray.from_arrays(range(41), uuids)
+    texts = pyarrow.ExtensionArray.from_storage(pyarrow.json_(), pyarrow.array(TEXTS))
+    return pyarrow.table({"text": texts, "uuid": uuids, "lists": lists, "json": texts})
+
+
+def plain(table):
+    """As programs write it that do not know these types."""
+    types = {"uuid": pyarrow.binary(16), "lists": pyarrow.list_(pyarrow.binary(16)), "json": pyarrow.string()}
+    fields = [pyarrow.field(name, types.get(name, pyarrow.string())) for name in table.column_names]
+    return table.cast(pyarrow.schema(fields))
+
+
+@pytest.mark.parametrize("store_schema", [True, False])
+def test_uuids_and_json_remain_what_they_are(model, tmp_path, store_schema):
+    """Also where only the Parquet types tell, as of files that Arrow has not written."""
+    parquet.write_table(extensions(), tmp_path / "in.parquet", store_schema=store_schema)
+    found = predict(model, tmp_path / "in.parquet", tmp_path / "out.parquet", 32)
+    scored = parquet.read_table(tmp_path / "out.parquet")
+    assert scored.select(["text", "uuid", "lists", "json"]).equals(extensions())
+    parquet.write_table(FIRST.select(["text"]), tmp_path / "texts.parquet")
+    assert (
+        found["probabilities"]
+        == predict(model, tmp_path / "texts.parquet", tmp_path / "out2.parquet", 32)["probabilities"]
+    )
+
+
+def test_uuids_and_json_of_some_files_become_what_the_others_hold(model, tmp_path):
+    typed = extensions()
+    expected = score(model, tmp_path / "alike", [plain(typed)] * 2)
+    assert score(model, tmp_path / "typed first", [typed, plain(typed)]) == expected
+    assert score(model, tmp_path / "plain first", [plain(typed), typed]) == expected
 
 
 def test_the_type_may_come_with_the_last_file(model, tmp_path):

@@ -117,7 +117,7 @@ def test_a_run_is_not_resumed_with_other_samples(folder, tmp_path):
         (
             "causal-lm",
             {"validation_split_percentage": 5},
-            (USAGE, "--validation_split_percentage and --eval_strategy no"),
+            (USAGE, "--validation_split_percentage and the default --eval_strategy no"),
         ),
         ("causal-lm", SPLIT | {"validation_split_percentage": 100}, (USAGE, "_percentage 100 is not in [0, 99]")),
         ("causal-lm", SPLIT | {"validation_split_percentage": 1}, (DATA, "_percentage 1 of the 30 rows of")),

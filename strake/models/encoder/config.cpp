@@ -12,7 +12,7 @@ namespace strake::models {
 namespace {
 
 void refuse_unsupported(const Json& json, const std::string& source) {
-  for (const char* key : {"is_decoder", "add_cross_attention", "sinusoidal_pos_embds"}) refuse_flag(json, key, source);
+  for (const char* key : {"is_decoder", "add_cross_attention"}) refuse_flag(json, key, source);
   refuse_other_loading(json, source);
   const auto positions = get_or<std::string>(json, "position_embedding_type", "absolute", source);
   require(positions == "absolute", ErrorKind::kConfig, "{}: position_embedding_type '{}' is not supported", source,

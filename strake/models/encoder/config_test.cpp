@@ -36,7 +36,6 @@ TEST(EncoderConfig, RefusesWhatItCannotComputeByName) {
       {{{"model_type", 3}}, "key 'model_type' has the unexpected value 3"},
       {{{"is_decoder", true}}, "is_decoder = true is not supported"},
       {{{"add_cross_attention", true}}, "add_cross_attention = true is not supported"},
-      {distilbert({{"sinusoidal_pos_embds", true}}), "sinusoidal_pos_embds = true is not supported"},
       {{{"auto_map", Json::object()}}, "auto_map asks for the model's own Python code, which is never run"},
       {{{"quantization_config", {{"load_in_8bit", true}}}}, "quantization_config is not supported: remove it"},
       {{{"position_embedding_type", "relative_key"}}, "position_embedding_type 'relative_key' is not supported"},
@@ -49,6 +48,19 @@ TEST(EncoderConfig, RefusesWhatItCannotComputeByName) {
     EXPECT_THAT(error, StartsWith("configuration: ")) << text;
     EXPECT_THAT(error, HasSubstr("config.json")) << text;
   }
+}
+
+TEST(EncoderConfig, KnowsEveryNameOfAnActivation) {
+  for (const char* name : {"gelu", "gelu_python"}) {
+    EXPECT_EQ(read({{"hidden_act", name}}).hidden_act, kernels::Activation::kGelu) << name;
+  }
+  for (const char* name : {"gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh"}) {
+    EXPECT_EQ(read({{"hidden_act", name}}).hidden_act, kernels::Activation::kGeluTanh) << name;
+  }
+}
+
+TEST(EncoderConfig, PositionsThatBeganAsSinesAreAsAnyOthers) {
+  EXPECT_NO_THROW(read(distilbert({{"sinusoidal_pos_embds", true}})));
 }
 
 TEST(EncoderConfig, RefusesValuesOutOfRange) {
