@@ -67,6 +67,7 @@ void run(const std::vector<std::string>& arguments) {
 }
 
 bool ignores_hangup = false;
+sigset_t blocked_signals;
 
 // OpenMP would bind the threads of every rank to the same core, and those that are not OpenMP's to the first.
 void drop_bindings_of_openmp(char** environment) {
@@ -82,10 +83,14 @@ void drop_bindings_of_openmp(char** environment) {
 }
 
 // UCX, which MPI libraries bring along, takes the signal when it is loaded, so that a program would outlive its
-// terminal. OpenMP reads its variables when it is loaded.
+// terminal: it is held back until `main` has taken it from there. OpenMP reads its variables when it is loaded.
 void before_libraries(int /*argc*/, char** /*argv*/, char** environment) {
   struct sigaction action{};
   ignores_hangup = ::sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+  sigset_t hangup;
+  ::sigemptyset(&hangup);
+  ::sigaddset(&hangup, SIGHUP);
+  ::sigprocmask(SIG_BLOCK, &hangup, &blocked_signals);
   drop_bindings_of_openmp(environment);
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) = before_libraries;
@@ -130,6 +135,7 @@ int exit_code_of_run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   occupy_closed_streams();
   std::signal(SIGHUP, ignores_hangup ? SIG_IGN : SIG_DFL);  // nohup asks to ignore it
+  ::sigprocmask(SIG_SETMASK, &blocked_signals, nullptr);
   strake::cli::name_files_that_are_cut();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message
   end_program(exit_code_of_run({argv + 1, argv + argc}));

@@ -1,8 +1,10 @@
 #include "strake/cli/verbs.h"
 
 #include <array>
+#include <csignal>
 #include <iostream>
 
+#include "strake/core/log.h"
 #include "strake/monitor/closing_table.h"
 #include "strake/monitor/number_text.h"
 #include "strake/tasks/estimate.h"
@@ -31,9 +33,21 @@ void print_results(const std::string& title, const std::vector<TableRow>& rows, 
   }
 }
 
+// Of verbs whose work is in files: a log that is not read any more must not end hours of it.
+void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
+
+// What cannot be printed is not missed, as the files are complete.
+void finish_printing() {
+  std::cout.flush();
+  if (std::cout.good()) return;
+  log::warning("cannot write to standard output; the files are complete");
+  std::cout.clear();
+}
+
 void run_prepare(const VerbText& text, const std::vector<std::string>& arguments) {
   tasks::PrepareConfig config;
   if (!parse_config(text, arguments, config, std::cout)) return;
+  outlive_readers();
   const tasks::PrepareReport report = tasks::prepare(config);
   print_results(
       "prepare",
@@ -50,11 +64,15 @@ void run_prepare(const VerbText& text, const std::vector<std::string>& arguments
        {"load_seconds", report.load_seconds},
        {"seconds", report.seconds}},
       config.summary_json);
+  finish_printing();
 }
 
 void run_train(const VerbText& text, const std::vector<std::string>& arguments) {
   tasks::TrainConfig config;
-  if (parse_config(text, arguments, config, std::cout)) tasks::train(config);
+  if (!parse_config(text, arguments, config, std::cout)) return;
+  outlive_readers();
+  tasks::train(config);
+  if (!config.dry_run) finish_printing();
 }
 
 std::vector<TableRow> score_rows(const tasks::ScoreReport& report) {
@@ -80,6 +98,7 @@ Json score_json(const tasks::ScoreReport& report) {
 void run_predict(const VerbText& text, const std::vector<std::string>& arguments) {
   tasks::PredictConfig config;
   if (!parse_config(text, arguments, config, std::cout)) return;
+  outlive_readers();
   const tasks::PredictReport report = tasks::predict(config);
   tasks::ScoreReport scored = report.score;
   scored.rows = report.rows_scored;
@@ -91,6 +110,7 @@ void run_predict(const VerbText& text, const std::vector<std::string>& arguments
   rows.emplace_back("output", report.output);
   rows.emplace_back("manifest", report.manifest);
   print_results("predict", rows, to_json(report), config.score.summary_json);
+  finish_printing();
 }
 
 void run_worker(const VerbText& text, const std::vector<std::string>& arguments) {

@@ -98,8 +98,9 @@ fs::path resolve_inside(const fs::path& directory, const std::string& name, cons
   // Hub cache: models--x/snapshots/<commit>/file -> ../../blobs/<hash>
   const fs::path cache_blobs = root.parent_path().parent_path() / "blobs";
   const bool in_cache = root.parent_path().filename() == "snapshots" && is_below(real, cache_blobs);
-  require(is_below(real, root) || in_cache, ErrorKind::kConfig, "{}: '{}' is a symbolic link that leaves {}", source,
-          name, directory.string());
+  require(is_below(real, root) || in_cache, ErrorKind::kConfig,
+          "{}: '{}' is a symbolic link that leaves {}: copy the file, or put it into that folder", source, name,
+          directory.string());
   return path;
 }
 

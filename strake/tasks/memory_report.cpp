@@ -46,6 +46,7 @@ void print_memory(std::ostream& out, const PlannedRun& run, const RunVariant& va
     if (variant.plan.rank[use] > 0) row(kUseNames[use], mebibytes(variant.plan.rank[use]));
   }
   row("total of a rank", mebibytes(variant.plan.rank_bytes()));
+  if (run.is_on_gpus()) row("  beside tensors, about", mebibytes(kBesideTensorsOfGpu));
   if (variant.plan.shared_bytes > 0 && run.num_ranks > 1) {
     row("  of it shared by threads", mebibytes(variant.plan.shared_bytes));
   }

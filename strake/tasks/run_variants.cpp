@@ -73,10 +73,6 @@ int64_t beside_tensors(const PlannedRun& run, int64_t of_process) {
   return run.processes_per_machine() * (of_process + of_ranks + run.data_bytes);
 }
 
-// What libraries load, kernels work in and the allocator does not get filled: up to 550 MiB with BERT-base and GPT-2,
-// micro-batches of 16,384 tokens, on an H100.
-constexpr int64_t kBesideTensorsOfGpu = int64_t{640} << 20;
-
 int64_t& batch_size(training::TrainingOptions& options) {
   return options.max_tokens_per_batch > 0 ? options.max_tokens_per_batch : options.per_device_train_batch_size;
 }

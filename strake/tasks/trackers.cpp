@@ -47,6 +47,7 @@ std::string scalar_tag(std::string_view name) {
 Trackers::Trackers(const TrainConfig& config, const std::optional<training::RunProgress>& done)
     : samples_per_step_(config.training.max_tokens_per_batch > 0 ? 0 : config.monitors.samples_per_step),
       scales_losses_(config.training.fp16) {
+  if (done && done->is_whole) return;  // its closing numbers are there already
   if (done) samples_ = samples_per_step_ > 0 ? done->steps * samples_per_step_ : done->sequences;
   if (reports_to_tensorboard(config)) {
     const fs::path folder = logging_folder(config);

@@ -20,7 +20,7 @@ namespace strake::tasks {
 //                            that many
 class Trackers {
  public:
-  // `done`: of a run that goes on.
+  // `done`: of a run that goes on. If no step is left, nothing is written.
   Trackers(const TrainConfig& config, const std::optional<training::RunProgress>& done);
 
   void on_step(const training::StepReport& report);

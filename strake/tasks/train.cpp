@@ -6,6 +6,7 @@
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/mpi_comm.h"
+#include "strake/comm/shared_memory.h"
 #include "strake/comm/thread_comm.h"
 #include "strake/core/cpu_features.h"
 #include "strake/core/error.h"
@@ -237,6 +238,7 @@ Launch launch_ranks(const TrainConfig& config) {
   require(!launched || config.ranks == 1, ErrorKind::kUsage,
           "--ranks {} and {} ranks started by {} contradict each other", config.ranks, launched ? launched->size : 1,
           launched ? launched->launcher : "");
+  comm::reason_not_to_share_memory();  // an error if its variable makes no sense
   if (launched) launch.mpi = comm::make_mpi_comm(*launched, launch.patience);
   launch.num_ranks = launch.mpi ? launch.mpi->size() : static_cast<int>(config.ranks);
   launch.threads = launched ? launched->num_threads() : threads_per_rank(launch.ranks_here());

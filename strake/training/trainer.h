@@ -25,6 +25,7 @@ namespace strake::training {
 struct RunProgress {
   int64_t steps = 0;
   int64_t sequences = 0;
+  bool is_whole = false;  // no step is left
 };
 
 // What a run tells the outside, on rank 0 only.

@@ -1,5 +1,6 @@
 """Text that is not what it should be or only looks so, tokens of something else, and outputs that do not fit."""
 
+import os
 import pathlib
 import random
 import resource
@@ -240,6 +241,23 @@ def test_full_disk_behind_standard_output(place, shown):
         done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, env=environment())
     assert done.returncode == FILE
     assert b"standard output" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["full", "pipe"])
+def test_a_run_outlives_those_who_read_what_it_prints(place, closed):
+    """The model is what it is for; a log or a table that cannot be written is only told, where that is possible."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with pathlib.Path("/dev/full").open("w") as full:
+        unread = full if closed == "full" else writer
+        for streams in ({"stdout": unread, "stderr": subprocess.PIPE}, {"stdout": unread, "stderr": unread}):
+            line = place.train(max_steps=4, logging_steps=1, disable_tqdm="true", overwrite_output_dir="true")
+            done = subprocess.run(line, env=environment(), **streams)
+            assert done.returncode == 0, done.stderr
+            assert (place.output_dir / "model.safetensors").exists()
+            if done.stderr is not None:
+                assert b"cannot write to standard output; the files are complete" in done.stderr
+    os.close(writer)
 
 
 # Lines for strake tokenize

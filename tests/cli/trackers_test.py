@@ -61,6 +61,14 @@ def test_a_resumed_run_takes_the_place_of_what_it_repeats(inputs, tmp_path):
     assert scalars(tmp_path / "runs")["train/loss"] == whole["train/loss"]
 
 
+def test_a_run_that_is_whole_already_begins_no_other_curve(inputs, tmp_path):
+    flags = inputs | {"report_to": "tensorboard", "logging_dir": tmp_path / "runs", "output_dir": tmp_path / "out"}
+    strake("train", **flags)
+    files = list((tmp_path / "runs").iterdir())
+    strake("train", **flags, resume_from_checkpoint="true")
+    assert list((tmp_path / "runs").iterdir()) == files
+
+
 def test_the_variable_of_transformers_names_the_folder(inputs, tmp_path):
     line = command("train", **inputs, output_dir=tmp_path / "out", report_to="tensorboard")
     assert run(line, env=os.environ | {"TENSORBOARD_LOGGING_DIR": str(tmp_path / "named")}).code == 0

@@ -3,10 +3,12 @@
 import os
 import re
 import signal
+import subprocess
+import time
 
 import pytest
 from failure_test import MOMENTS, background_run, saved
-from program import run
+from program import command, environment, run
 from refusals import INTERRUPTED
 from resume_test import assert_same_end, logged_steps, train_command
 from tiny_models import training_inputs
@@ -49,6 +51,25 @@ def test_a_closed_terminal_ends_a_run_unless_nohup_says_otherwise(inputs, tmp_pa
     os.kill(job.processes()[-1], signal.SIGHUP)
     code, log = job.end()
     assert code == (0 if is_ignored else -signal.SIGHUP), log
+
+
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 0.15, 0.2, 0.3, 0.5])
+def test_a_terminal_that_closes_while_the_program_starts_ends_it(inputs, seconds):
+    """A worker waits for its input without end: one that lost the signal to a library would not end."""
+    line = command("worker", model_name_or_path=inputs["model_name_or_path"], task="feature-extraction", pooling="mean")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    worker = subprocess.Popen(line, stdin=subprocess.PIPE, env=environment(), preexec_fn=hear_hangups, **quiet)
+    time.sleep(seconds)
+    worker.send_signal(signal.SIGHUP)
+    try:
+        assert worker.wait(timeout=30) == -signal.SIGHUP
+    finally:
+        worker.kill()
+        worker.stdin.close()
+
+
+def hear_hangups():
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
