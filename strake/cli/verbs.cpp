@@ -64,7 +64,7 @@ void run_prepare(const VerbText& text, const std::vector<std::string>& arguments
        {"load_seconds", report.load_seconds},
        {"seconds", report.seconds}},
       config.summary_json);
-  finish_printing();
+  if (!config.summary_json) finish_printing();
 }
 
 void run_train(const VerbText& text, const std::vector<std::string>& arguments) {
@@ -110,7 +110,7 @@ void run_predict(const VerbText& text, const std::vector<std::string>& arguments
   rows.emplace_back("output", report.output);
   rows.emplace_back("manifest", report.manifest);
   print_results("predict", rows, to_json(report), config.score.summary_json);
-  finish_printing();
+  if (!config.score.summary_json) finish_printing();
 }
 
 void run_worker(const VerbText& text, const std::vector<std::string>& arguments) {

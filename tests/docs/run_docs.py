@@ -2,10 +2,12 @@
 
 A block marked ```sh is run by bash as it stands; of a block without a language, the lines that begin with "$ " are. The
 blocks of one document share a shell, in an empty folder of their own. ```console marks what is shown but not run. A
-hidden <!-- setup ... --> comment is run like a block: it makes the inputs. Prints `file:line: message` per finding.
+hidden <!-- setup ... --> comment is run like a block: it makes the inputs. Plans of `strake estimate` must be what is
+shown. Prints `file:line: message` per finding.
 Usage: run_docs.py STRAKE_BINARY [DOCUMENT...]
 """
 
+import itertools
 import os
 import pathlib
 import re
@@ -32,6 +34,28 @@ def commands(text):
         script = setup if setup is not None else body if language in {"", "sh"} else ""
         if script.strip():
             yield line_of(text, match.start()) + 1, script
+
+
+def stale_outputs(path, text, binary):
+    """What `strake estimate` shows depends on its flags alone, if it measures nothing and uses one library of products.
+
+    A last line ... stands for more.
+    """
+    for match in BLOCK.finditer(text):
+        command, _, shown = (match[2] or "").partition("\n")
+        if match[1] or not command.startswith("$ ") or " estimate " not in command:
+            continue
+        variables = environment(binary) | {"STRAKE_MATMUL": "strake"}
+        done = subprocess.run(["bash", "-c", command[2:]], env=variables, stdout=subprocess.PIPE, text=True, check=True)
+        lines, found = shown.splitlines(), done.stdout.splitlines()
+        if lines[-1] == "...":
+            lines.pop()
+            del found[len(lines) :]
+        for number, (line, instead) in enumerate(itertools.zip_longest(lines, found)):
+            if line != instead:
+                place = line_of(text, match.start()) + 2 + number
+                yield f"{path.relative_to(ROOT)}:{place}: {line!r} is shown, and the program says {instead!r}"
+                break
 
 
 def missing_files(path, text):
@@ -79,6 +103,7 @@ def main():
         problems += missing_files(path, text)
         if path in documents:
             problems += run(path, text, binary)
+            problems += stale_outputs(path, text, binary)
     sys.exit("\n".join(problems) or 0)
 
 
