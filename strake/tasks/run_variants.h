@@ -76,8 +76,8 @@ std::vector<RunVariant> stage_variants(const PlannedRun& run);
 // What the run takes of what is limited: with all processes of a machine, or the address space of one, and with what
 // they take beside tensors.
 int64_t needed_bytes(const PlannedRun& run, const RunVariant& variant, const MemoryLimit& limit);
-// Of a GPU: what libraries load, kernels work in and the allocator does not get filled. Up to 550 MiB with BERT-base and
-// GPT-2, micro-batches of 16,384 tokens, on an H100.
+// Of a GPU: what libraries load, kernels work in and the allocator does not get filled. Up to 550 MiB with BERT-base
+// and GPT-2, micro-batches of 16,384 tokens, on an H100.
 inline constexpr int64_t kBesideTensorsOfGpu = int64_t{640} << 20;
 // About what is taken of a machine's memory beside tensors.
 int64_t resident_beside_tensors(const PlannedRun& run);
