@@ -264,7 +264,7 @@ std::unique_ptr<parquet::arrow::FileReader> open_parquet_reader(const std::files
     properties.set_buffer_size(column_buffer(metadata->num_columns()));
     properties.set_page_checksum_verification(true);
     parquet::ArrowReaderProperties arrow_properties(/*use_threads=*/false);
-    arrow_properties.set_pre_buffer(false);  // else whole row groups are
+    arrow_properties.set_pre_buffer(false);               // else whole row groups are
     arrow_properties.set_arrow_extensions_enabled(true);  // UUID and JSON remain what they are
     arrow_properties.set_batch_size(rows_per_batch);
     // Of Spark, Hive and Impala: nanoseconds would reach only from 1677 to 2262, and Spark reads none.
