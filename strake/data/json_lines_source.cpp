@@ -198,9 +198,7 @@ class JsonLinesSource final : public RowSource {
   }
   // Of a value or key that has no place in a column.
   [[noreturn]] void refuse_value(int64_t line, const std::string& problem) const {
-    refuse(line, problem + (read_.empty() ? " (all columns are read: of those that are not named to be kept, values do "
-                                            "not matter)"
-                                          : ""));
+    refuse(line, problem + (read_.empty() ? "; name the columns to keep, and others may hold anything" : ""));
   }
 
   size_t column_of(const std::string& name) {

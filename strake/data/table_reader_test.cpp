@@ -163,7 +163,7 @@ TEST_F(TableReaderTest, JsonLinesErrorsNameFileAndLine) {
   EXPECT_TRUE(
       read_error({.paths = {write("d.jsonl", "{\"a\": 1}\n{\"a\": 1.5}\n")}, .rows_per_chunk = 1})
           .says(ErrorKind::kData, "has a decimal number where other rows have an integer; written as 1.0, the"));
-  EXPECT_TRUE(problem("{\"a\": 18446744073709551615}\n").says(ErrorKind::kData, "out of range (all"));
+  EXPECT_TRUE(problem("{\"a\": 18446744073709551615}\n").says(ErrorKind::kData, "out of range; name the columns"));
   EXPECT_TRUE(problem("{\"a\": " + std::string(100, '[') + "\n").says(ErrorKind::kData, "nested deeper than 64"));
   const auto late = write("late.jsonl", "{\"a\": 1}\n{\"b\": 1}\n");
   EXPECT_TRUE(read_error({.paths = {late}, .rows_per_chunk = 1})

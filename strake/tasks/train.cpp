@@ -121,8 +121,9 @@ void require_gpus(const Launch& launch) {
   }
   const bool has_own = launch.launched && gpus == 1;
   require(has_own || launch.ranks_here() <= gpus || training::ranks_may_share_gpus(), ErrorKind::kUsage,
-          "--device cuda: {} ranks on this machine, which has {} GPU{}", launch.ranks_here(), gpus,
-          gpus == 1 ? "" : "s");
+          "--device cuda: {} ranks on this machine, and {} GPU{} that a process sees: show each process all of them, "
+          "or its own alone (CUDA_VISIBLE_DEVICES)",
+          launch.ranks_here(), gpus, gpus == 1 ? "" : "s");
 }
 
 void log_environment(const TrainConfig& config, const TrainJob& job, const Launch& launch) {
