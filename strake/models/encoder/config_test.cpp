@@ -50,7 +50,7 @@ TEST(EncoderConfig, RefusesWhatItCannotComputeByName) {
   }
 }
 
-TEST(EncoderConfig, KnowsEveryNameOfAnActivation) {
+TEST(EncoderConfig, KnowsGeluByAllItsNames) {
   for (const char* name : {"gelu", "gelu_python"}) {
     EXPECT_EQ(read({{"hidden_act", name}}).hidden_act, kernels::Activation::kGelu) << name;
   }
