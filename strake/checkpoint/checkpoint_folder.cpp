@@ -190,8 +190,9 @@ fs::path CheckpointWriter::commit(const Content& content) {
   if (!content.is_finite) manifest[kFinite] = false;
   write_file_atomically(temporary_ / kManifest, manifest.dump(2) + "\n");
   std::vector<fs::path> replaced = set_aside_later(output_dir_, content.last);
-  if (is_there(final_)) replaced.push_back(set_aside(final_));  // no complete one
   std::error_code error;
+  const bool is_taken = fs::symlink_status(final_, error).type() != fs::file_type::not_found;  // a link to nothing, too
+  if (is_taken) replaced.push_back(set_aside(final_));                                         // no complete one
   fs::rename(temporary_, final_, error);
   require(!error, ErrorKind::kIo, "cannot rename {} to {}: {}", temporary_.string(), final_.string(), error.message());
   committed_ = true;
@@ -307,7 +308,7 @@ std::vector<fs::path> find_leftovers(const fs::path& output_dir) {
   for (const auto& entry : fs::directory_iterator(output_dir, error)) {
     const std::string name = entry.path().filename().string();
     const bool is_file = entry.symlink_status(error).type() == fs::file_type::regular;
-    if (name.starts_with(kTemporaryPrefix) || (is_file && is_atomic_leftover(name))) leftovers.push_back(entry.path());
+    if (name.starts_with(kTemporaryPrefix) || (is_file && is_abandoned(name))) leftovers.push_back(entry.path());
   }
   return leftovers;
 }

@@ -56,13 +56,14 @@ TEST_F(CheckpointFolderTest, AnInterruptedSaveLeavesNothingThatCounts) {
 }
 
 TEST_F(CheckpointFolderTest, TemporaryFilesOfAKilledWriteAreRemovedAndNothingElse) {
-  const std::vector<std::string> kept{"model.safetensors", "model.safetensors.tmp", "notes.tmp-1", "a.tmp-1-2.bak"};
+  const std::vector<std::string> kept{"model.safetensors", "model.safetensors.tmp", "notes.tmp-1",
+                                      "a.tmp-99999999-2.bak", "scored.parquet.tmp-1-0"};
   for (const std::string& name : kept) write_file_atomically(folder_ / name, "kept");
-  fs::create_directories(folder_ / "folder.tmp-1-2");
-  fs::create_symlink(folder_ / "model.safetensors", folder_ / "link.tmp-1-2");
-  write_file_atomically(folder_ / "model.safetensors.tmp-4711-3", "half");  // as kill -9 leaves it
+  fs::create_directories(folder_ / "folder.tmp-99999999-2");
+  fs::create_symlink(folder_ / "model.safetensors", folder_ / "link.tmp-99999999-2");
+  write_file_atomically(folder_ / "model.safetensors.tmp-99999999-3", "half");  // as kill -9 leaves it
   remove_leftovers(folder_);
-  EXPECT_FALSE(fs::exists(folder_ / "model.safetensors.tmp-4711-3"));
+  EXPECT_FALSE(fs::exists(folder_ / "model.safetensors.tmp-99999999-3"));
   for (const std::string& name : kept) EXPECT_TRUE(fs::exists(folder_ / name)) << name;
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), static_cast<std::ptrdiff_t>(kept.size() + 2));
 }
@@ -145,6 +146,12 @@ TEST_F(CheckpointFolderTest, OfALinkedCheckpointOnlyTheLinkIsRemoved) {
   EXPECT_EQ(steps(), std::vector<int64_t>{2});
   EXPECT_FALSE(fs::is_symlink(folder_ / "checkpoint-1"));
   verify_checkpoint(elsewhere / "checkpoint-1");
+}
+
+TEST_F(CheckpointFolderTest, ALinkToNothingIsReplaced) {
+  fs::create_directory_symlink(folder_ / "moved-away", folder_ / "checkpoint-1");
+  verify_checkpoint(save(1));
+  EXPECT_FALSE(fs::is_symlink(folder_ / "checkpoint-1"));
 }
 
 TEST_F(CheckpointFolderTest, ACheckpointWhoseRemovalWasInterruptedIsALeftover) {

@@ -320,15 +320,17 @@ int PmiServer::port() const { return state_->port(); }
 int connect_to_pmi_server(const std::string& address, int port, const PmiJob& job) {
   using namespace std::chrono_literals;
   const auto deadline = std::chrono::steady_clock::now() + job.patience;
+  std::string obstacle;
   do {
-    const int socket = try_to_connect(address, port);
-    if (socket >= 0) return socket;
+    const ConnectionAttempt attempt = try_to_connect(address, port);
+    if (attempt.socket >= 0) return attempt.socket;
+    obstacle = attempt.obstacle;
     const auto end = job.processes == nullptr ? std::nullopt : job.processes->end_of(0);
     if (end) throw Error(ErrorKind::kComm, gone_news(0, *end).text);
     std::this_thread::sleep_for(20ms);
   } while (std::chrono::steady_clock::now() < deadline);
-  fail(ErrorKind::kComm, "rank 0 did not answer on {}:{} within {} s: it did not start, or is gone", address, port,
-       job.patience.count());
+  fail(ErrorKind::kComm, "rank 0 did not answer on {}:{} within {} s ({}): it did not start, or is gone", address, port,
+       job.patience.count(), obstacle);
 }
 
 }  // namespace strake::comm

@@ -6,11 +6,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <thread>
 
+#include "strake/comm/rank_socket.h"
 #include "strake/core/error.h"
 #include "strake/core/test_error.h"
 
@@ -259,8 +261,35 @@ TEST(PmiServer, RankZeroThatDoesNotComeIsNamed) {
     const PmiServer server("127.0.0.1", 0, {.num_ranks = 1});
     port = server.port();
   }
-  EXPECT_EQ(error_of([&] { connect_to_pmi_server("127.0.0.1", port, {.patience = std::chrono::seconds(1)}); }).text,
-            fmt::format("rank 0 did not answer on 127.0.0.1:{} within 1 s: it did not start, or is gone", port));
+  EXPECT_EQ(
+      error_of([&] { connect_to_pmi_server("127.0.0.1", port, {.patience = std::chrono::seconds(1)}); }).text,
+      fmt::format("rank 0 did not answer on 127.0.0.1:{} within 1 s (Connection refused): it did not start, or is "
+                  "gone",
+                  port));
+}
+
+TEST(PmiServer, AHostWithoutANameIsWaitedFor) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string text =
+      error_of([] { connect_to_pmi_server("host.invalid", 1, {.patience = std::chrono::seconds(1)}); }).text;
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1)) << "it may get one meanwhile";
+  EXPECT_NE(text.find("(cannot resolve host.invalid: "), std::string::npos) << text;
+  EXPECT_THROW(PmiServer("host.invalid", 0, {.num_ranks = 1}), Error) << "its own name is known to a host";
+}
+
+TEST(PmiServer, ItListensWhereOtherMachinesLookForIt) {
+  const auto listens_on = [](const char* host, const char* resolved) {
+    in_addr address{};
+    ::inet_pton(AF_INET, resolved, &address);
+    std::array<char, INET_ADDRSTRLEN> text{};
+    const in_addr found = address_to_listen_on(host, address);
+    return std::string(::inet_ntop(AF_INET, &found, text.data(), text.size()));
+  };
+  EXPECT_EQ(listens_on("localhost", "127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(listens_on("127.0.0.2", "127.0.0.2"), "127.0.0.2");
+  EXPECT_EQ(listens_on("10.0.0.1", "10.0.0.1"), "10.0.0.1");
+  EXPECT_EQ(listens_on("node1", "10.0.0.1"), "10.0.0.1");
+  EXPECT_EQ(listens_on("node1", "127.0.1.1"), "0.0.0.0") << "as Debian's /etc/hosts has a host's own name";
 }
 
 TEST(PmiServer, ABusyPortIsAnError) {

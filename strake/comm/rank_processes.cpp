@@ -152,7 +152,7 @@ std::optional<std::string> RankRollCall::end_of(int rank) {
 
 std::optional<RankProcessQuery> torchrun_processes(const RankEnvironment& environment) {
   const std::string& master = environment.master_address;
-  if (master != "localhost" && master != "::1" && !master.starts_with("127.")) return std::nullopt;
+  if (master != "localhost" && !master.starts_with("127.")) return std::nullopt;
   return RankProcessQuery{.rank_variable = "RANK",
                           .shared = {"MASTER_ADDR=" + master, fmt::format("MASTER_PORT={}", environment.master_port),
                                      fmt::format("WORLD_SIZE={}", environment.size)}};

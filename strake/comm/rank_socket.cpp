@@ -1,5 +1,6 @@
 #include "strake/comm/rank_socket.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -14,18 +15,28 @@
 namespace strake::comm {
 namespace {
 
-struct AddressInfo {
-  AddressInfo(const std::string& address, int port) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    const int code = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &first);
-    require(code == 0, ErrorKind::kComm, "cannot resolve {}: {}", address, ::gai_strerror(code));
-  }
-  ~AddressInfo() { ::freeaddrinfo(first); }
-  AddressInfo(const AddressInfo&) = delete;
-  AddressInfo& operator=(const AddressInfo&) = delete;
-  addrinfo* first = nullptr;
+// Of IPv4, the only one that MPICH's ranks look for their server by: `localhost` may be ::1 as well. Or why not.
+struct ResolvedHost {
+  sockaddr_in address{};
+  std::string obstacle;  // empty: resolved
 };
+ResolvedHost resolve(const std::string& host, int port) {
+  ResolvedHost resolved;
+  addrinfo hints{};
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* first = nullptr;
+  const int code = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &first);
+  if (code != 0) {
+    resolved.obstacle = fmt::format("cannot resolve {}: {}", printable(host), ::gai_strerror(code));
+    return resolved;
+  }
+  std::memcpy(&resolved.address, first->ai_addr, sizeof(resolved.address));
+  ::freeaddrinfo(first);
+  return resolved;
+}
+
+bool is_loopback(in_addr address) { return ntohl(address.s_addr) >> 24 == 127; }
 
 // With connections that have ended, and with those of other sockets that share it.
 void share_port(int socket) {
@@ -53,16 +64,23 @@ void leave_port(int socket) {
 
 }  // namespace
 
-int listen_on(const std::string& address, int port, int backlog) {
-  const AddressInfo info(address, port);
-  const int socket = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+in_addr address_to_listen_on(std::string_view host, in_addr resolved) {
+  const bool is_of_this_host_alone = host == "localhost" || host.starts_with("127.");
+  return is_loopback(resolved) && !is_of_this_host_alone ? in_addr{.s_addr = htonl(INADDR_ANY)} : resolved;
+}
+
+int listen_on(const std::string& host, int port, int backlog) {
+  ResolvedHost resolved = resolve(host, port);
+  if (!resolved.obstacle.empty()) fail(ErrorKind::kComm, "{}", resolved.obstacle);
+  resolved.address.sin_addr = address_to_listen_on(host, resolved.address.sin_addr);
+  const auto* const address = reinterpret_cast<const sockaddr*>(&resolved.address);
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   share_port(socket);
-  const bool listening =
-      ::bind(socket, info.first->ai_addr, info.first->ai_addrlen) == 0 && ::listen(socket, backlog) == 0;
+  const bool listening = ::bind(socket, address, sizeof(resolved.address)) == 0 && ::listen(socket, backlog) == 0;
   if (!listening) {
     const int reason = errno;
     ::close(socket);
-    fail(ErrorKind::kComm, "cannot listen on {}:{}: {}", address, port, std::strerror(reason));
+    fail(ErrorKind::kComm, "cannot listen on {}:{}: {}", host, port, std::strerror(reason));
   }
   return socket;
 }
@@ -74,16 +92,20 @@ int port_of(int socket) {
   return ntohs(bound.sin_port);
 }
 
-int try_to_connect(const std::string& address, int port) {
-  const AddressInfo info(address, port);
-  const int socket = ::socket(info.first->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+ConnectionAttempt try_to_connect(const std::string& host, int port) {
+  const ResolvedHost resolved = resolve(host, port);
+  if (!resolved.obstacle.empty()) return {.obstacle = resolved.obstacle};
+  const auto* const address = reinterpret_cast<const sockaddr*>(&resolved.address);
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   share_port(socket);
-  if (::connect(socket, info.first->ai_addr, info.first->ai_addrlen) == 0 && !is_connected_to_itself(socket)) {
+  const bool is_connected = ::connect(socket, address, sizeof(resolved.address)) == 0;
+  const int reason = is_connected ? ECONNREFUSED : errno;
+  if (is_connected && !is_connected_to_itself(socket)) {
     keep_alive(socket);
-    return socket;
+    return {.socket = socket};
   }
   leave_port(socket);
-  return -1;
+  return {.obstacle = std::strerror(reason)};
 }
 
 void keep_alive(int socket) {

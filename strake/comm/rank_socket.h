@@ -1,17 +1,29 @@
 #pragma once
 
-#include <string>
+#include <netinet/in.h>
 
-// TCP between ranks and the server of their job. The caller closes sockets.
+#include <string>
+#include <string_view>
+
+// TCP (IPv4) between ranks and the server of their job. The caller closes sockets.
 namespace strake::comm {
 
-// Listens on address:port (port 0: any). Error (kComm) if it cannot.
-int listen_on(const std::string& address, int port, int backlog);
+// Where a server listens that others look for by this name of a host. Debian's /etc/hosts has 127.0.1.1 for a host's
+// own name, and other machines another address: the server listens on all that the host has then.
+in_addr address_to_listen_on(std::string_view host, in_addr resolved);
+
+// Listens on host:port (port 0: any). Error (kComm) if it cannot.
+int listen_on(const std::string& host, int port, int backlog);
 // Of a socket that listens.
 int port_of(int socket);
 
-// A connection, or nothing (-1) if nobody listens there. Error (kComm) for an address that cannot be resolved.
-int try_to_connect(const std::string& address, int port);
+// Or why there is none: nobody listens there, or nobody has that name yet, as in clusters that name a host when it is
+// up.
+struct ConnectionAttempt {
+  int socket = -1;
+  std::string obstacle;  // where the socket is -1
+};
+ConnectionAttempt try_to_connect(const std::string& host, int port);
 
 // A host that is gone says nothing: within 15 seconds its connection counts as closed.
 void keep_alive(int socket);

@@ -191,6 +191,13 @@ bool is_atomic_leftover(std::string_view name) {
   return has_count && name.size() > kTemporaryMark.size() && name.ends_with(kTemporaryMark);
 }
 
+bool is_abandoned(std::string_view name) {
+  if (!is_atomic_leftover(name)) return false;
+  const std::string_view numbers = name.substr(name.rfind(kTemporaryMark) + kTemporaryMark.size() + 1);
+  const auto process = parse_integer<pid_t>(numbers.substr(0, numbers.find('-')));
+  return process && (*process == ::getpid() || (::kill(*process, 0) != 0 && errno == ESRCH));
+}
+
 void remove_atomic_leftovers(const fs::path& path) {
   const std::string mark = path.filename().string() + std::string(kTemporaryMark) + "-";
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
@@ -198,10 +205,7 @@ void remove_atomic_leftovers(const fs::path& path) {
   std::vector<fs::path> leftovers;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (!name.starts_with(mark) || !is_atomic_leftover(name)) continue;
-    const auto process =
-        parse_integer<pid_t>(std::string_view(name).substr(mark.size(), name.rfind('-') - mark.size()));
-    if (process && ::kill(*process, 0) != 0 && errno == ESRCH) leftovers.push_back(entry->path());
+    if (name.starts_with(mark) && is_abandoned(name)) leftovers.push_back(entry->path());
   }
   for (const fs::path& leftover : leftovers) {
     const bool is_removed = ::unlink(leftover.c_str()) == 0 || errno == ENOENT;

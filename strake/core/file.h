@@ -64,7 +64,10 @@ class AtomicFile {
 // True for the names of AtomicFile's temporary siblings: "model.safetensors.tmp-<process>-<number>".
 bool is_atomic_leftover(std::string_view name);
 
-// Removes temporary siblings of `path` whose process has ended. Error: kIo.
+// Such a file of a process that has ended, or of an earlier one with this process's number, as containers give it.
+bool is_abandoned(std::string_view name);
+
+// Removes abandoned temporary siblings of `path`. Error: kIo.
 void remove_atomic_leftovers(const std::filesystem::path& path);
 
 // AtomicFile in one call.

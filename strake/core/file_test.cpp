@@ -100,6 +100,14 @@ TEST_F(FileTest, TemporaryFilesAreKnownByTheirNames) {
   }
 }
 
+TEST_F(FileTest, FilesOfLivingProcessesAreNotAbandoned) {
+  EXPECT_FALSE(is_abandoned("a.parquet.tmp-1-0")) << "the process 1 always lives";
+  EXPECT_TRUE(is_abandoned("a.parquet.tmp-99999999-0")) << "more than there can be";
+  EXPECT_TRUE(is_abandoned(fmt::format("a.parquet.tmp-{}-0", ::getpid()))) << "of an earlier process";
+  EXPECT_FALSE(is_abandoned("a.parquet.tmp-99999999"));
+  EXPECT_FALSE(is_abandoned("a.parquet"));
+}
+
 TEST_F(FileTest, LeftoversOfAProcessOfTheSameNumberAreNotInTheWay) {
   const std::string name = [&] { return AtomicFile(folder_ / "a").temporary_path().string(); }();
   const size_t at = name.rfind('-') + 1;

@@ -91,8 +91,11 @@ void PredictionJob::lock() {
     const bool is_made = ::mkdir(folder_.c_str(), 0777) == 0 || errno == EEXIST;
     require(is_made, ErrorKind::kIo, "cannot write {}: {}", output_, std::strerror(errno));
     lock_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (lock_ < 0 && errno == ENOENT) continue;  // another process has just removed the folder
-    require(lock_ >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(errno));
+    const int obstacle = lock_ < 0 ? errno : 0;
+    std::error_code unknown;
+    const bool is_link = fs::is_symlink(folder_, unknown);  // which leads to nothing
+    if (obstacle == ENOENT && !is_link) continue;           // another process has just removed the folder
+    require(lock_ >= 0, ErrorKind::kIo, "cannot open {}: {}", path.string(), std::strerror(obstacle));
     if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) {
       if (is_file_of(lock_, path)) return;
       ::close(std::exchange(lock_, -1));

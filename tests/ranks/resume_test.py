@@ -209,12 +209,12 @@ def test_a_run_that_goes_on_after_its_end_has_one_closing_line(inputs, uninterru
 def test_a_run_killed_in_its_final_write_is_finished(inputs, uninterrupted, tmp_path):
     again = shutil.copytree(uninterrupted, tmp_path / "again")
     (again / "trainer_state.json").unlink()
-    (again / "model.safetensors").rename(again / "model.safetensors.tmp-4711-60")
-    (again / "config.json.tmp-4711-61").write_text("{")
+    (again / "model.safetensors").rename(again / "model.safetensors.tmp-99999999-60")
+    (again / "config.json.tmp-99999999-61").write_text("{")
     (again / "notes.tmp").write_text("mine")
     outcome = run(train_command(inputs, again, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
-    assert "model.safetensors.tmp-4711-60, left by an interrupted save" in outcome.err
+    assert "model.safetensors.tmp-99999999-60, left by an interrupted save" in outcome.err
     assert (again / "notes.tmp").read_text() == "mine"
     (again / "notes.tmp").unlink()
     assert_same_end(again, uninterrupted)
