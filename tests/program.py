@@ -22,7 +22,8 @@ BINARY = os.environ.get("STRAKE_BINARY") or str(pathlib.Path(__file__).parent.pa
 MPIEXEC = os.environ.get("STRAKE_MPIEXEC") or "mpiexec.mpich"  # of the MPI that the program was built with
 SANITIZE = os.environ.get("STRAKE_SANITIZE", "")  # as the program was built with
 OPEN_MPI_SETTINGS = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
-LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PMI_", "OMPI_", "SLURM_", "MPI_", "STRAKE_NUM_THREADS")
+LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PMI_", "OMPI_", "SLURM_", "MPI_", "ACCELERATE_")
+LAUNCHER_VARIABLES += ("LOCAL_RANK", "STRAKE_NUM_THREADS")
 
 
 @dataclasses.dataclass

@@ -45,6 +45,14 @@ void print_help(std::ostream& out) {
          "  TENSORBOARD_LOGGING_DIR  where --report_to tensorboard writes, if --logging_dir is not given\n";
 }
 
+// DeepSpeed's launcher puts what its environment says before the verb.
+std::vector<std::string> without_local_rank(std::vector<std::string> arguments) {
+  const char* const rank = std::getenv("LOCAL_RANK");
+  const bool is_told = rank != nullptr && !arguments.empty() && arguments[0] == std::string("--local_rank=") + rank;
+  if (is_told) arguments.erase(arguments.begin());
+  return arguments;
+}
+
 void run(const std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
     print_help(arguments.empty() ? std::cerr : std::cout);
@@ -138,5 +146,5 @@ int main(int argc, char** argv) {
   ::sigprocmask(SIG_SETMASK, &blocked_signals, nullptr);
   strake::cli::name_files_that_are_cut();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message
-  end_program(exit_code_of_run({argv + 1, argv + argc}));
+  end_program(exit_code_of_run(without_local_rank({argv + 1, argv + argc})));
 }

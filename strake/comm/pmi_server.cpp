@@ -207,6 +207,10 @@ class PmiServer::State {
     const int rank = rank_of(fields);
     const int size = parse_number(field(fields, "size"));
     const bool is_of_this_job = size == num_ranks_ && rank >= 0 && rank < num_ranks_;
+    if (has_all()) {
+      send_line(connection.socket, stop_line(busy_news(rank)));
+      return false;
+    }
     if (const auto mistake = mistake_of(fields, rank, size)) stop_all(*mistake);
     connection.watch = fields;
     connection.is_rank = is_of_this_job;
@@ -218,6 +222,21 @@ class PmiServer::State {
     if (static_cast<int>(came_.size()) < num_ranks_) return true;
     for (const auto& [socket, watch] : watchers_) send_line(socket, "cmd=go");
     return true;
+  }
+
+  bool has_all() {
+    const std::lock_guard lock(mutex_);
+    return !first_ && static_cast<int>(came_.size()) == num_ranks_;
+  }
+
+  // To one of another job, which must not end this one.
+  RankNews busy_news(int rank) const {
+    return {
+        .rank = rank,
+        .kind = ErrorKind::kUsage,
+        .text = fmt::format("rank {} came to port {} (the one behind MASTER_PORT), where another job has all of its "
+                            "ranks: each job on a host needs a MASTER_PORT of its own",
+                            rank, port_)};
   }
 
   // What whoever started the ranks did wrong, if it shows in one that comes.

@@ -239,6 +239,24 @@ TEST(PmiServer, ARankOfAnotherNumberOfRanksIsToldSo) {
   }
 }
 
+TEST(PmiServer, ARankOfAnotherJobStopsNothing) {
+  const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
+  Watcher a(server.port(), 0, 2);
+  Watcher b(server.port(), 1, 2);
+  EXPECT_EQ(a.hear(), "cmd=go");
+  EXPECT_EQ(b.hear(), "cmd=go");
+  for (const auto& [rank, size] : {std::pair(1, 2), std::pair(2, 3), std::pair(0, 2)}) {
+    Watcher other(server.port(), rank, size);
+    EXPECT_EQ(other.hear(),
+              fmt::format("cmd=stop rank={} kind=0 text=rank {} came to port {} (the one behind MASTER_PORT), where "
+                          "another job has all of its ranks: each job on a host needs a MASTER_PORT of its own",
+                          rank, rank, server.port()));
+    EXPECT_EQ(other.hear(), "");
+  }
+  a.say("cmd=fail kind=1 text=its own");
+  EXPECT_NE(b.hear().find("its own"), std::string::npos) << "the job goes on, and hears its ranks";
+}
+
 TEST(PmiServer, WhoIsNoRankStopsNothing) {
   const PmiServer server("127.0.0.1", 0, {.num_ranks = 2});
   Watcher a(server.port(), 0, 2);

@@ -103,7 +103,9 @@ std::optional<RankEnvironment> detect_rank_environment(const Lookup& lookup) {
   if (!found) return torchrun;
   if (!torchrun || torchrun->size == 1) return found;
   const bool is_same = found->rank == torchrun->rank && found->size == torchrun->size;
-  if (is_same) return found;
+  // A torchrun of one rank on each machine, or a script that sets its variables: srun that starts no MPI sets no more.
+  const bool has_no_mpi = found->launcher == "Slurm" && lookup("PMIX_RANK") == nullptr;
+  if (is_same) return has_no_mpi ? torchrun : found;
   const bool is_inner = found->size == 1 || lookup("TORCHELASTIC_RUN_ID") != nullptr;
   require(is_inner, ErrorKind::kUsage, "{} started rank {} of {}, but RANK={} and WORLD_SIZE={} are set",
           found->launcher, found->rank, found->size, torchrun->rank, torchrun->size);

@@ -25,9 +25,9 @@ struct RankEnvironment {
 
 // Looks for, in this order: OMPI_COMM_WORLD_RANK/SIZE (Open MPI), PMI_RANK/PMI_SIZE (MPICH), SLURM_PROCID/SLURM_NTASKS
 // within a job step, RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT (torchrun and alike). Of two launchers, one that started
-// several ranks counts; torchrun's own where each task of srun or mpirun started one. Nothing when this is a process of
-// its own. Error (kUsage) naming the variable for values that make no sense, are not all there or contradict each
-// other. `lookup` is std::getenv but in tests.
+// several ranks counts; torchrun's own where each task of srun or mpirun started one, or srun starts no MPI. Nothing
+// when this is a process of its own. Error (kUsage) naming the variable for values that make no sense, are not all
+// there or contradict each other. `lookup` is std::getenv but in tests.
 std::optional<RankEnvironment> detect_rank_environment(const std::function<const char*(const char*)>& lookup);
 std::optional<RankEnvironment> detect_rank_environment();
 

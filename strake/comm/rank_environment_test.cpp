@@ -46,7 +46,10 @@ TEST(RankEnvironment, TorchrunMayBeStartedByAnother) {
     EXPECT_EQ(detect(started)->rank, 3);
     started[rank] = "3";
     started[size] = "4";
+    started["PMIX_RANK"] = "3";  // srun --mpi=pmix
     EXPECT_NE(detect(started)->launcher, "torchrun") << "the same ranks by both names are those of MPI";
+    started.erase("PMIX_RANK");
+    EXPECT_EQ(detect(started)->launcher, rank == "PMI_RANK" ? "MPICH" : "torchrun") << "srun started no MPI";
   }
   job["WORLD_SIZE"] = "1";
   job["RANK"] = "0";

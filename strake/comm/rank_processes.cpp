@@ -62,11 +62,22 @@ bool is_of_a_person(int pid) {
   return process_stat(pid, kTerminal) != "0" || process_stat(pid, kSession) == std::to_string(pid);
 }
 
+// Of a script that started both and more: as a wrapper of each rank has one of the other ranks' beside it.
+bool has_sibling(int pid) {
+  constexpr int kGroup = 5;
+  const int parent = parent_of(pid);
+  const std::string group = process_stat(pid, kGroup);
+  return std::ranges::any_of(all_processes(), [&](int other) {
+    return other != pid && parent_of(other) == parent && process_stat(other, kGroup) == group && !has_ended(other);
+  });
+}
+
 // No more are to be expected: one process started these, has no child but them and waits for their end.
 bool are_all_of_launcher(const std::vector<RankProcess>& ranks) {
   if (ranks.empty()) return false;
   const int launcher = ranks.front().parent;
-  if (launcher <= 1 || !is_waiting(launcher) || (ranks.size() == 1 && is_of_a_person(launcher))) return false;
+  if (launcher <= 1 || !is_waiting(launcher)) return false;
+  if (ranks.size() == 1 && (is_of_a_person(launcher) || has_sibling(launcher))) return false;
   const auto is_elsewhere = [&](const RankProcess& rank) { return rank.parent != launcher; };
   const auto may_become_one = [&](int pid) {
     return parent_of(pid) == launcher && !has_ended(pid) &&

@@ -31,8 +31,8 @@ std::vector<RankProcess> find_rank_processes(const RankProcessQuery& query, cons
 // How long a rank may be without a process after the newest other rank's has come up.
 struct RollCallPatience {
   std::chrono::seconds usual{10};  // a busy machine, or a user with two terminals, starts them seconds apart
-  // Where a script started all that there are, at least two if it has a terminal, has no other child that may still
-  // become one, and waits for their end.
+  // Where a script started all that there are, has no other child that may still become one, and waits for their end.
+  // One that started one rank may be that rank's own: it counts if it has no terminal and no script beside it.
   std::chrono::seconds of_launcher{1};
 };
 

@@ -94,23 +94,26 @@ TEST(RankProcesses, ARollCallWaitsForProcessesThatComeUpOneByOne) {
   EXPECT_EQ(calls.end_of(1), std::nullopt);
 }
 
-// A shell that starts the processes of ranks 0 and 1 and goes on with `rest`.
+// A shell that starts the processes of the first ranks and goes on with `rest`.
 class Launcher {
  public:
-  explicit Launcher(const std::string& rest) {
-    std::string shell = "sh", option = "-c";
-    std::string script = "STRAKE_TEST_RANK=0 sleep 60 & STRAKE_TEST_RANK=1 sleep 60 & " + rest;
+  explicit Launcher(const std::string& rest, size_t ranks = 2, pid_t group = 0) : ranks_(ranks) {
+    std::string shell = "sh", option = "-c", script;
+    for (size_t rank = 0; rank < ranks; ++rank) script += fmt::format("STRAKE_TEST_RANK={} sleep 60 & ", rank);
+    script += rest;
     std::string shared = "STRAKE_TEST_JOB=8", path = "PATH=/usr/bin:/bin";
     char* const arguments[] = {shell.data(), option.data(), script.data(), nullptr};
     char* const variables[] = {shared.data(), path.data(), nullptr};
     posix_spawnattr_t attributes;
     ::posix_spawnattr_init(&attributes);
     ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    ::posix_spawnattr_setpgroup(&attributes, group);
     const int error = ::posix_spawnp(&pid_, "sh", nullptr, &attributes, arguments, variables);
     ::posix_spawnattr_destroy(&attributes);
     require(error == 0, ErrorKind::kInternal, "sh does not start");
   }
   ~Launcher() {
+    ::kill(pid_, SIGKILL);  // which is of another's group, if it was told one
     ::kill(-pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
   }
@@ -120,14 +123,16 @@ class Launcher {
   RankProcessQuery query() const {
     return {.rank_variable = "STRAKE_TEST_RANK", .shared = {"STRAKE_TEST_JOB=8"}, .parent = pid_};
   }
-  // Until both ranks are there and the shell is in one of these of the kernel's; false where the system does not tell.
+  pid_t pid() const { return pid_; }
+
+  // Until the ranks are there and the shell is in one of these of the kernel's; false where the system does not tell.
   bool wait_until_in(const std::vector<std::string>& functions) const {
     constexpr int kTries = 500;
     for (int i = 0; i < kTries; ++i) {
       std::string in;
       std::getline(std::ifstream("/proc/" + std::to_string(pid_) + "/wchan") >> std::ws, in);
       const auto is_in = [&](const std::string& function) { return in.starts_with(function); };
-      if (std::ranges::any_of(functions, is_in) && count() == 2) return true;
+      if (std::ranges::any_of(functions, is_in) && count() == ranks_) return true;
       ::usleep(10'000);
     }
     return false;
@@ -140,28 +145,41 @@ class Launcher {
     return found.size();
   }
 
+  size_t ranks_;
   pid_t pid_ = 0;
 };
 
+bool misses_rank_2(const Launcher& launcher) {
+  std::chrono::steady_clock::time_point now;
+  RankRollCall calls(launcher.query(), RollCallPatience{}, [&] { return now; });
+  EXPECT_EQ(calls.end_of(2), std::nullopt);
+  now += std::chrono::seconds(2);
+  EXPECT_EQ(calls.end_of(0), std::nullopt);
+  return calls.end_of(2).has_value();
+}
+
+const std::vector<std::string> kWait{"do_wait", "sigsuspend"};  // of bash and of dash
+
 TEST(RankProcesses, ARollCallExpectsNoMoreFromALauncherThatWaits) {
-  const auto misses_rank_2 = [](const Launcher& launcher) {
-    std::chrono::steady_clock::time_point now;
-    RankRollCall calls(launcher.query(), RollCallPatience{}, [&] { return now; });
-    EXPECT_EQ(calls.end_of(2), std::nullopt);
-    now += std::chrono::seconds(2);
-    EXPECT_EQ(calls.end_of(1), std::nullopt);
-    return calls.end_of(2).has_value();
-  };
-  const std::vector<std::string> wait{"do_wait", "sigsuspend"};  // of bash and of dash
   const Launcher waiting("wait");
-  if (!waiting.wait_until_in(wait)) GTEST_SKIP() << "skipped: this system does not tell what a process waits for";
+  if (!waiting.wait_until_in(kWait)) GTEST_SKIP() << "skipped: this system does not tell what a process waits for";
   EXPECT_TRUE(misses_rank_2(waiting));
   const Launcher busy("exec sleep 60");
   ASSERT_TRUE(busy.wait_until_in({"hrtimer_nanosleep"}));
   EXPECT_FALSE(misses_rank_2(busy));
   const Launcher with_another("sleep 60 & wait");  // it may become a rank
-  ASSERT_TRUE(with_another.wait_until_in(wait));
+  ASSERT_TRUE(with_another.wait_until_in(kWait));
   EXPECT_FALSE(misses_rank_2(with_another));
+}
+
+TEST(RankProcesses, AScriptOfOneRankMayBeOneOfSeveral) {
+  constexpr int kTerminal = 7;
+  if (process_stat(::getpid(), kTerminal) != "0") GTEST_SKIP() << "skipped: scripts of a terminal count as a person's";
+  const Launcher alone("wait", 1);
+  if (!alone.wait_until_in(kWait)) GTEST_SKIP() << "skipped: this system does not tell what a process waits for";
+  EXPECT_TRUE(misses_rank_2(alone));
+  const Launcher other("exec sleep 60", 0, alone.pid());  // in one group, as scripts that one script has started
+  EXPECT_FALSE(misses_rank_2(alone));
 }
 
 TEST(RankProcesses, OnlyALoopbackMasterHasAllRanksOnThisHost) {

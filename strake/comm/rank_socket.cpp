@@ -76,7 +76,12 @@ int listen_on(const std::string& host, int port, int backlog) {
   const auto* const address = reinterpret_cast<const sockaddr*>(&resolved.address);
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   share_port(socket);
-  const bool listening = ::bind(socket, address, sizeof(resolved.address)) == 0 && ::listen(socket, backlog) == 0;
+  bool listening = ::bind(socket, address, sizeof(resolved.address)) == 0;
+  if (!listening && errno == EADDRNOTAVAIL) {  // others reach this host by an address of a service's or a router's
+    resolved.address.sin_addr.s_addr = htonl(INADDR_ANY);
+    listening = ::bind(socket, address, sizeof(resolved.address)) == 0;
+  }
+  listening = listening && ::listen(socket, backlog) == 0;
   if (!listening) {
     const int reason = errno;
     ::close(socket);

@@ -158,10 +158,12 @@ void RankWatch::forget_launcher() { last_words.launcher = -1; }
 
 void RankWatch::watch() {
   LineReader lines;
+  bool was_heard = false;  // not somebody else, who listens on this port
   while (lines.receive(socket_)) {
     while (const auto line = lines.take()) {
       const Fields fields = parse_line(*line);
       const std::string command = field(fields, "cmd");
+      was_heard = was_heard || !command.empty();
       if (command == "bye") return;
       if (command == "stop") {
         hear(parse_news(fields));
@@ -178,7 +180,8 @@ void RankWatch::watch() {
     const std::lock_guard lock(mutex_);
     if (is_leaving_) return;
   }
-  hear(gone_news(0, "its process ended without a word: killed, or crashed"));
+  hear(gone_news(0, was_heard ? "its process ended without a word: killed, or crashed"
+                              : "its process ended before it said a word, or another program has its port"));
   end_process_soon();
 }
 

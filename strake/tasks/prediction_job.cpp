@@ -104,7 +104,10 @@ void PredictionJob::lock() {
     const int error = errno;
     ::close(std::exchange(lock_, -1));
     require(error == EWOULDBLOCK, ErrorKind::kIo, "cannot lock {}: {}", path.string(), std::strerror(error));
-    fail(ErrorKind::kUsage, "--output {}: another process is writing it (it holds {})", output_, path.string());
+    fail(
+        ErrorKind::kUsage,
+        "--output {}: another process is writing it (it holds {}); processes that share the work take --shard i/n each",
+        output_, path.string());
   }
 }
 

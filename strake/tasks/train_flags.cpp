@@ -5,6 +5,7 @@
 #include "strake/core/error.h"
 #include "strake/core/nearest_name.h"
 #include "strake/models/encoder/family.h"
+#include "strake/tasks/accelerate_environment.h"
 #include "strake/tasks/masked_lm_config.h"
 #include "strake/tasks/run_folder.h"
 #include "strake/tasks/sharding_flags.h"
@@ -98,6 +99,7 @@ void TrainConfig::validate() const {
   require(!overwrite_output_dir || !wants_resume(*this), ErrorKind::kUsage,
           "--overwrite_output_dir and --resume_from_checkpoint {} contradict each other", resume_from_checkpoint);
   check_sharding_flags(*this);
+  require_flags_for_accelerate(*this);
   deepspeed.empty() ? training.validate() : training.validate_but_updates();
 }
 

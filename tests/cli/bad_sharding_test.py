@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from program import files_in, run, run_mpi
+from program import environment, files_in, run, run_mpi
 from refusals import FILE, USAGE
 
 # What is wrong whatever the model: (ds_config.json, flags, what the message says after the file's name).
@@ -292,6 +292,22 @@ def test_flags_that_exclude_each_other(place, ds_config):
     path = ds_config({})
     place.refuses(USAGE, place.train(deepspeed=path, fsdp="full_shard"), "--deepspeed and --fsdp contradict each other")
     place.refuses(USAGE, place.train(fsdp_config=path), "--fsdp_config needs --fsdp")
+
+
+@pytest.mark.parametrize(
+    ("variables", "flags", "flag"),
+    [
+        ({"ACCELERATE_USE_DEEPSPEED": "true"}, {"bf16": True}, "--deepspeed ds_config.json"),
+        ({"ACCELERATE_USE_FSDP": "true"}, {}, "--fsdp full_shard"),
+        ({"ACCELERATE_MIXED_PRECISION": "bf16"}, {"fsdp": "full_shard"}, "--bf16 true"),
+    ],
+)
+def test_a_configuration_that_accelerate_hands_on_is_not_dropped(place, variables, flags, flag):
+    env = environment(**variables)
+    place.refuses(USAGE, place.train(**flags), f"{next(iter(variables))}", "set by accelerate launch", flag, env=env)
+    given = {"ACCELERATE_USE_DEEPSPEED": "false", "ACCELERATE_MIXED_PRECISION": "no"} | variables
+    flags |= {"deepspeed": "{}"} if "--deepspeed" in flag else {"fsdp": "full_shard"} if "--fsdp" in flag else {}
+    assert run(place.train(dry_run=True, **(flags | {"bf16": True})), env=environment(**given)).code == 0
 
 
 def test_a_file_of_accelerate_is_told_from_its_section(place):

@@ -1,4 +1,4 @@
-"""A folder that `strake predict` has filled, and whose files something has happened to since."""
+"""A place of `strake predict` that something has happened to since: to files that it has filled, or its folder."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet as parquet
 import pytest
 from program import command, files_in, run, strake, summary
-from refusals import DATA, USAGE
+from refusals import DATA, FILE, USAGE
 from tiny_models import make_model, reviews, write_table
 
 ROWS = 60
@@ -41,6 +41,13 @@ def change_in_the_middle(path):
 def other_file(path):
     path.unlink()
     path.mkdir()
+
+
+def test_a_link_to_nothing_is_no_place_for_a_job(finished, tmp_path):
+    (tmp_path / ".scored.parquet.job").symlink_to(tmp_path / "moved_away")
+    outcome = run(command("predict", output=tmp_path / "scored.parquet", **finished[0] | {"rows_per_file": None}))
+    assert outcome.code == FILE
+    assert "cannot open" in outcome.err and ".scored.parquet.job/lock: No such file" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -331,6 +331,20 @@ def test_ranks_from_a_torchrun_environment(inputs, alone, tmp_path):
     assert_same_run(tmp_path, alone("plain"))
 
 
+def test_ranks_from_the_launcher_of_deepspeed_in_tasks_of_slurm(inputs, alone, tmp_path):
+    """One task on each machine, as far as the ranks know, with their number before the verb."""
+    if is_open_mpi():
+        pytest.skip("Open MPI has no protocol by which a process without its launcher can become a rank")
+
+    def variables_of(rank):
+        return {"LOCAL_RANK": "0", "SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0"}
+
+    program, *rest = train_command(inputs, tmp_path, 2)
+    outcome = run_torchrun(2, [program, "--local_rank=0", *rest], variables_of)
+    assert outcome.code == 0, outcome.err
+    assert_same_run(tmp_path, alone("plain"))
+
+
 def test_settings_change_the_run(alone):
     """Else the cases above would not show anything about them."""
     weights = {setting: (alone(setting) / "model.safetensors").read_bytes() for setting in SETTINGS}
