@@ -222,7 +222,6 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
 
 EncoderPool::EncoderPool(std::shared_ptr<const tokenizers::Tokenizer> tokenizer, Places places)
     : tokenizer_(std::move(tokenizer)), places_(places) {}
-EncoderPool::~EncoderPool() = default;
 
 std::unique_ptr<tokenizers::FastEncoder> EncoderPool::take() {
   const std::lock_guard lock(mutex_);

@@ -75,9 +75,6 @@ struct EncodedRows {
 class EncoderPool {
  public:
   explicit EncoderPool(std::shared_ptr<const tokenizers::Tokenizer> tokenizer, Places places = Places::kNone);
-  ~EncoderPool();
-  EncoderPool(const EncoderPool&) = delete;
-  EncoderPool& operator=(const EncoderPool&) = delete;
 
   // Tokens of a table's rows from `first_row` on; the ones before have none. `labels` may be null. Thread-safe.
   EncodedRows encode(const data::Table& table, const TextOptions& options, const LabelMap* labels,

@@ -35,8 +35,7 @@ std::optional<PrecisionRecord> read_record(const PlannedScoring& planned) {
 // Why a record is not believed, as the end of a sentence about its file; "" if it is.
 std::string doubt_about(const PrecisionRecord& record, const PlannedScoring& planned) {
   if (record.task != planned.task) return fmt::format("was measured for {}", record.task.text());
-  if (!record.with) return "is of an earlier version of strake and does not say with which tokenizer it was measured";
-  if (record.with->tokenizer_fingerprint != planned.with.tokenizer_fingerprint) {
+  if (record.with.tokenizer_fingerprint != planned.with.tokenizer_fingerprint) {
     return "was measured with another tokenizer than the one in this folder";
   }
   if (record.model != fingerprint_of(planned.folder)) {
@@ -79,7 +78,7 @@ PrecisionChoice measured(Precision precision, const PrecisionRecord& record, con
         "strake evaluate --calibrate",
         to_string(precision), record.rows, kFewestRows);
   }
-  const std::vector<std::string> notices = notices_about(*record.with, planned.with);
+  const std::vector<std::string> notices = notices_about(record.with, planned.with);
   for (const std::string& notice : notices) log::warning("{} of {}: {}", kPrecisionFile, to_string(precision), notice);
   if (!notices.empty()) choice.accuracy["notices"] = notices;
   return choice;

@@ -61,7 +61,7 @@ Json section(const Json& document, const char* key, const std::string& source) {
 
 MeasuredTask parse_measured_task(const Json& document, const std::string& source) {
   MeasuredTask measured;
-  const auto name = get_or<std::string>(document, "task", to_string(measured.task), source);
+  const auto name = get_required<std::string>(document, "task", source);
   const auto task = find_task(name);
   require(task.has_value(), ErrorKind::kConfig, "{}: task '{}' is none that strake scores", source, printable(name));
   measured.task = *task;
@@ -78,14 +78,13 @@ MeasuredTask parse_measured_task(const Json& document, const std::string& source
   return measured;
 }
 
-std::optional<MeasuredWith> parse_measured_with(const Json& document, const std::string& source) {
-  if (!document.contains("measured_with")) return std::nullopt;
+MeasuredWith parse_measured_with(const Json& document, const std::string& source) {
   const Json json = section(document, "measured_with", source);
   const auto length = get_required<int64_t>(json, "max_seq_length", source);
   require(length > 0, ErrorKind::kConfig, "{}: key 'max_seq_length' is {}", source, length);
-  return MeasuredWith{.tokenizer_fingerprint = get_required<std::string>(json, "tokenizer_fingerprint", source),
-                      .max_seq_length = length,
-                      .kernels = get_required<std::string>(json, "kernels", source)};
+  return {.tokenizer_fingerprint = get_required<std::string>(json, "tokenizer_fingerprint", source),
+          .max_seq_length = length,
+          .kernels = get_required<std::string>(json, "kernels", source)};
 }
 
 Closeness parse_closeness(const Json& document, const char* key, const MeasuredTask& task, const std::string& source) {
@@ -179,10 +178,8 @@ Json accuracy_json(const PrecisionRecord& record, inference::Precision precision
   Json json = to_json(record.of(precision), record);
   json["measured"] = true;
   json["rows"] = record.rows;
-  if (record.with) {
-    json["max_seq_length"] = record.with->max_seq_length;
-    json["kernels"] = record.with->kernels;
-  }
+  json["max_seq_length"] = record.with.max_seq_length;
+  json["kernels"] = record.with.kernels;
   json["enough_rows"] = record.has_enough_rows();
   json["keeps_promise"] = record.has_enough_rows() && record.holds(precision, record.of(precision));
   if (record.metric.empty()) return json;
@@ -203,15 +200,14 @@ Json to_json(const PrecisionRecord& record) {
                  {{"weight_bytes", record.model.weight_bytes},
                   {"weight_crc32c", record.model.weight_crc32c},
                   {"config_crc32c", record.model.config_crc32c}}},
+                {"measured_with",
+                 {{"tokenizer_fingerprint", record.with.tokenizer_fingerprint},
+                  {"max_seq_length", record.with.max_seq_length},
+                  {"kernels", record.with.kernels}}},
                 {"rows", record.rows},
                 {"metric", has_metric ? Json(record.metric) : Json()},
                 {"bf16", to_json(record.bf16, record)},
                 {"int8", to_json(record.int8, record)}};
-  if (record.with) {
-    document["measured_with"] = {{"tokenizer_fingerprint", record.with->tokenizer_fingerprint},
-                                 {"max_seq_length", record.with->max_seq_length},
-                                 {"kernels", record.with->kernels}};
-  }
   if (record.task.pooling) document["pooling"] = name_of(*record.task.pooling);
   if (has_metric) document["fp32"] = {{"metric", number(record.fp32_metric)}};
   document["int8"]["bf16_linears"] = std::move(linears);

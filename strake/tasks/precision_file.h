@@ -59,7 +59,7 @@ struct Closeness {
 struct PrecisionRecord {
   MeasuredTask task;
   ModelFingerprint model;
-  std::optional<MeasuredWith> with;  // files of earlier versions do not say
+  MeasuredWith with;
   int64_t rows = 0;
   std::string metric;  // "accuracy", "pearson", "spearmanr", "f1" or "" without one
   double fp32_metric = 0;
@@ -76,8 +76,7 @@ struct PrecisionRecord {
 Json to_json(const PrecisionRecord& record);
 // What a run in bf16 or int8 may be expected to give, for its manifest.
 Json accuracy_json(const PrecisionRecord& record, inference::Precision precision);
-// Errors (kConfig) name `source` and what is wrong. `num_layers` is the model's. A file without a task is of text
-// classification.
+// Errors (kConfig) name `source` and what is wrong. `num_layers` is the model's.
 PrecisionRecord parse_precision_record(const Json& document, int64_t num_layers, const std::string& source);
 
 // "99.81 % of 1066 rows have fp32's class, accuracy 0.8912 (fp32: 0.8930)"

@@ -85,19 +85,16 @@ TEST(PrecisionFile, AllowsHalfAPointOfF1) {
   EXPECT_FALSE(record.holds(Precision::kInt8, {.agreement = 0.98, .metric = 88}));
 }
 
-TEST(PrecisionFile, TakesAFileWithoutATaskForOneOfTextClassification) {
-  Json document = to_json(good_record());
-  document.erase("task");
+TEST(PrecisionFile, SaysWhatItWasMeasuredFor) {
+  const Json document = to_json(good_record());
   EXPECT_EQ(parsed(document).task, MeasuredTask());
-  EXPECT_EQ(parsed(document).int8.max_difference, 0.3) << "under the key that it always had";
-}
-
-TEST(PrecisionFile, TakesAFileThatDoesNotSayWhatItWasMeasuredWith) {
-  Json document = to_json(good_record());
-  EXPECT_EQ(parsed(document).with->max_seq_length, 64);
-  document.erase("measured_with");
-  EXPECT_FALSE(parsed(document).with.has_value());
+  EXPECT_EQ(parsed(document).with.max_seq_length, 64);
   EXPECT_EQ(to_json(parsed(document)), document);
+  for (const char* key : {"task", "measured_with"}) {
+    Json without = document;
+    without.erase(key);
+    EXPECT_NE(error_of([&] { parsed(without); }).text.find(key), std::string::npos);
+  }
 }
 
 TEST(PrecisionFile, RefusesWhatMakesNoSenseForItsTask) {
@@ -305,13 +302,6 @@ TEST_F(PrecisionChoice, DoesNotTrustAFileThatWasMeasuredWithAnotherTokenizer) {
   MeasuredWith with = kWith;
   with.tokenizer_fingerprint = "0123abce";
   expect_doubt("was measured with another tokenizer", with);
-}
-
-TEST_F(PrecisionChoice, DoesNotTrustAFileThatDoesNotSayWhatItWasMeasuredWith) {
-  PrecisionRecord record = good_record();
-  record.with = std::nullopt;
-  write(record);
-  expect_doubt("is of an earlier version of strake and does not say with which tokenizer");
 }
 
 TEST_F(PrecisionChoice, TellsWhatIsOtherwiseThanWhereItWasMeasured) {

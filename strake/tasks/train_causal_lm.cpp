@@ -53,7 +53,6 @@ class CausalLmJob final : public TrainJob {
         {model_, parameters, comm, evaluation_data(), {.sequences = eval_batch_size()}});
   }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
-  // Weights of the same shapes may belong to other heads, dropouts or activations.
   Json fingerprint() const override { return {{"block_size", block_size_}}; }
   std::string config_json() const override { return models::to_json_text(model_.config(), "float32"); }
 

@@ -100,9 +100,9 @@ struct Splits {
 // With the columns of `text`. Error (kData) if --validation_split_percentage leaves one of them without a row.
 Splits open_splits(const TrainConfig& config, const TextOptions& text);
 
+bool reads_text(const TrainConfig& config);
 // Error (kUsage) if a flag that says how text is read was given, and no file has any: it was read and cut when token
 // files were made.
-bool reads_text(const TrainConfig& config);
 void require_flags_of_text(const TrainConfig& config);
 
 // Error (kUsage) with the nearest name if the best model is looked for by a metric that evaluations of `what` lack:

@@ -55,10 +55,7 @@ std::vector<WrittenFile> parse_written_files(const Json& manifest, const std::st
   require(list.is_array(), ErrorKind::kConfig, "{}: key 'files' is no list", source);
   std::vector<WrittenFile> files;
   for (const Json& item : list) {
-    require(item.is_object(), ErrorKind::kConfig,
-            "{}: key 'files' does not say how the files were written, as of an earlier version of strake: pass "
-            "--overwrite_output to score everything again",
-            source);
+    require(item.is_object(), ErrorKind::kConfig, "{}: key 'files' holds something that is no object", source);
     WrittenFile file{.name = get_required<std::string>(item, "name", source),
                      .rows = get_required<int64_t>(item, "rows", source),
                      .sum = {.bytes = get_required<uint64_t>(item, "bytes", source),

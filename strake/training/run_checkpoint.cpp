@@ -141,7 +141,7 @@ RunState state_from(const Json& json, const std::string& source) {
                        .steps = get_required<int64_t>(scaler, "steps", source),
                        .last_overflow = get_required<int64_t>(scaler, "last_overflow", source),
                        .hysteresis = get_required<int64_t>(scaler, "hysteresis", source)};
-  state.settings = get_or<Json>(json, "settings", Json(), source);
+  state.settings = get_required<Json>(json, "settings", source);
   constexpr int64_t kMostSteps = 1'000'000'000'000'000;
   require(state.step >= 0 && state.step <= kMostSteps && state.cursor.epoch >= 0 && state.cursor.epoch <= state.step &&
               state.cursor.position >= 0,

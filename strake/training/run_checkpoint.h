@@ -26,7 +26,7 @@ struct RunState {
   double flops = 0;
   int64_t skipped_steps = 0;  // of `step`: those of fp16 that updated nothing
   optim::LossScaler::State loss_scaler;
-  Json settings = {};  // step_settings; null of a checkpoint that does not say
+  Json settings = {};  // step_settings
 };
 
 // Each rank writes its part into the folder of `files`, which exists: the model (write_model_parts),

@@ -176,14 +176,6 @@ def test_a_calibration_with_another_tokenizer_is_not_trusted(folder, model):
     assert "--precision auto: int8" in attempt("evaluate", model, folder, precision="auto").err
 
 
-def test_a_calibration_that_does_not_say_what_it_was_measured_with_is_not_trusted(folder, model):
-    calibrate(model, folder)
-    record = json.loads((model / RECORD).read_text())
-    del record["measured_with"]
-    (model / RECORD).write_text(json.dumps(record))
-    is_not_trusted(model, folder, "is of an earlier version of strake")
-
-
 def test_other_conditions_than_those_of_the_calibration_are_told(folder, model, tmp_path):
     calibrate(model, folder)
 
