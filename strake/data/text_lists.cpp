@@ -2,8 +2,12 @@
 
 #include <arrow/api.h>
 
+#include <algorithm>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "strake/core/error.h"
 #include "strake/core/json.h"
@@ -17,20 +21,28 @@ struct Texts {
   using Value = std::string;
   static constexpr const char* kMember = "text";
   static constexpr const char* kForms = "a text, a list of texts, or an object with such a member 'text'";
+  static constexpr bool kSkipsNulls = true;  // in lists of nothing else, where nothing is beside a text
 
   static bool is_value(const arrow::DataType& type) { return is_text(type); }
-  static std::string value(const arrow::Array& array, int64_t row) {
+  static std::optional<std::string> value(const arrow::Array& array, int64_t i) {
     switch (array.type_id()) {
       case arrow::Type::STRING:
-        return std::string(static_cast<const arrow::StringArray&>(array).GetView(row));
+        return std::string(static_cast<const arrow::StringArray&>(array).GetView(i));
       case arrow::Type::LARGE_STRING:
-        return std::string(static_cast<const arrow::LargeStringArray&>(array).GetView(row));
+        return std::string(static_cast<const arrow::LargeStringArray&>(array).GetView(i));
       default:
-        return std::string(static_cast<const arrow::StringViewArray&>(array).GetView(row));
+        return std::string(static_cast<const arrow::StringViewArray&>(array).GetView(i));
     }
   }
   static bool is_value(const Json& json) { return json.is_string(); }
+  static std::optional<std::string> value(const Json& json) { return json.get<std::string>(); }
 };
+
+template <typename Integers>
+std::optional<int64_t> integer_at(const arrow::Array& array, int64_t i) {
+  const auto value = static_cast<const Integers&>(array).Value(i);
+  return std::in_range<int64_t>(value) ? std::optional(static_cast<int64_t>(value)) : std::nullopt;
+}
 
 // Or where they begin.
 struct Starts {
@@ -38,15 +50,34 @@ struct Starts {
   static constexpr const char* kMember = "answer_start";
   static constexpr const char* kForms =
       "an object with members 'text' and 'answer_start', which is an integer or a list of them";
+  static constexpr bool kSkipsNulls = false;
 
-  static bool is_value(const arrow::DataType& type) {
-    return type.id() == arrow::Type::INT32 || type.id() == arrow::Type::INT64;
-  }
-  static int64_t value(const arrow::Array& array, int64_t row) {
-    if (array.type_id() == arrow::Type::INT32) return static_cast<const arrow::Int32Array&>(array).Value(row);
-    return static_cast<const arrow::Int64Array&>(array).Value(row);
+  static bool is_value(const arrow::DataType& type) { return arrow::is_integer(type.id()); }
+  static std::optional<int64_t> value(const arrow::Array& array, int64_t i) {
+    switch (array.type_id()) {
+      case arrow::Type::INT8:
+        return integer_at<arrow::Int8Array>(array, i);
+      case arrow::Type::INT16:
+        return integer_at<arrow::Int16Array>(array, i);
+      case arrow::Type::INT32:
+        return integer_at<arrow::Int32Array>(array, i);
+      case arrow::Type::INT64:
+        return integer_at<arrow::Int64Array>(array, i);
+      case arrow::Type::UINT8:
+        return integer_at<arrow::UInt8Array>(array, i);
+      case arrow::Type::UINT16:
+        return integer_at<arrow::UInt16Array>(array, i);
+      case arrow::Type::UINT32:
+        return integer_at<arrow::UInt32Array>(array, i);
+      default:
+        return integer_at<arrow::UInt64Array>(array, i);
+    }
   }
   static bool is_value(const Json& json) { return json.is_number_integer(); }
+  static std::optional<int64_t> value(const Json& json) {
+    if (json.is_number_unsigned() && !std::in_range<int64_t>(json.get<uint64_t>())) return std::nullopt;
+    return json.get<int64_t>();
+  }
 };
 
 // What may still be inside: a list in a list is none of a row's forms, nor is an object in an object.
@@ -65,6 +96,7 @@ bool is_understood(const arrow::DataType& type, Allowed allowed) {
       return true;
     case arrow::Type::LIST:
     case arrow::Type::LARGE_LIST:
+    case arrow::Type::FIXED_SIZE_LIST:
       return allowed.list && is_understood<Sought>(*type.field(0)->type(), allowed.in_list());
     case arrow::Type::STRUCT: {
       const auto& object = static_cast<const arrow::StructType&>(type);
@@ -76,73 +108,118 @@ bool is_understood(const arrow::DataType& type, Allowed allowed) {
   }
 }
 
+// Those of one row, in order.
 template <typename Sought>
-using Values = std::vector<typename Sought::Value>;
+class RowValues {
+ public:
+  RowValues(const Table& table, const std::string& column, int64_t row) : table_(table), column_(column), row_(row) {}
 
-template <typename Sought>
-void append(const arrow::Array& array, int64_t row, Values<Sought>& values);
-
-template <typename Sought, typename ListArray>
-void append_list(const arrow::Array& array, int64_t row, Values<Sought>& values) {
-  const auto& lists = static_cast<const ListArray&>(array);
-  for (int64_t i = lists.value_offset(row); i < lists.value_offset(row + 1); ++i) {
-    append<Sought>(*lists.values(), i, values);
+  // `array`: is_understood().
+  void append(const arrow::Array& array, int64_t i, Allowed allowed = {}) {
+    if (array.IsNull(i)) {
+      if (!allowed.list) refuse_null();
+      return;
+    }
+    switch (array.type_id()) {
+      case arrow::Type::LIST:
+        append_list<arrow::ListArray>(array, i, allowed);
+        return;
+      case arrow::Type::LARGE_LIST:
+        append_list<arrow::LargeListArray>(array, i, allowed);
+        return;
+      case arrow::Type::FIXED_SIZE_LIST:
+        append_list<arrow::FixedSizeListArray>(array, i, allowed);
+        return;
+      case arrow::Type::STRUCT: {
+        const auto member = static_cast<const arrow::StructArray&>(array).GetFieldByName(Sought::kMember);
+        append(*member, i, allowed.in_object());
+        return;
+      }
+      default: {
+        auto value = Sought::value(array, i);
+        if (!value) refuse_number(array.GetScalar(i).ValueOrDie()->ToString());
+        values_.push_back(std::move(*value));
+      }
+    }
   }
-}
 
-// `array`: is_understood().
-template <typename Sought>
-void append(const arrow::Array& array, int64_t row, Values<Sought>& values) {
-  if (array.IsNull(row)) return;
-  switch (array.type_id()) {
-    case arrow::Type::LIST:
-      append_list<Sought, arrow::ListArray>(array, row, values);
-      return;
-    case arrow::Type::LARGE_LIST:
-      append_list<Sought, arrow::LargeListArray>(array, row, values);
-      return;
-    case arrow::Type::STRUCT:
-      append<Sought>(*static_cast<const arrow::StructArray&>(array).GetFieldByName(Sought::kMember), row, values);
-      return;
-    default:
-      values.push_back(Sought::value(array, row));
-  }
-}
-
-// False: `json` is none of the forms.
-template <typename Sought>
-bool append(const Json& json, Allowed allowed, Values<Sought>& values) {
-  if (json.is_null()) return true;
-  if (Sought::is_value(json)) {
-    values.push_back(json.get<typename Sought::Value>());
+  // False: `json` is none of the forms.
+  bool append(const Json& json, Allowed allowed = {}) {
+    if (json.is_null()) {
+      if (!allowed.list) refuse_null();
+      return true;
+    }
+    if (Sought::is_value(json)) {
+      auto value = Sought::value(json);
+      if (!value) refuse_number(json.dump());
+      values_.push_back(std::move(*value));
+      return true;
+    }
+    if (json.is_object()) {
+      const auto member = json.find(Sought::kMember);
+      return allowed.object && member != json.end() && append(*member, allowed.in_object());
+    }
+    if (!json.is_array() || !allowed.list) return false;
+    const auto is_object = [](const Json& item) { return item.is_object(); };
+    const bool skips_nulls = Sought::kSkipsNulls && allowed.object && std::ranges::none_of(json, is_object);
+    for (const Json& item : json) {
+      if (skips_nulls && item.is_null()) continue;
+      if (!append(item, allowed.in_list())) return false;
+    }
     return true;
   }
-  if (json.is_object()) {
-    const auto member = json.find(Sought::kMember);
-    return allowed.object && member != json.end() && append<Sought>(*member, allowed.in_object(), values);
+
+  std::vector<typename Sought::Value> take() { return std::move(values_); }
+
+ private:
+  template <typename ListArray>
+  void append_list(const arrow::Array& array, int64_t row, Allowed allowed) {
+    const auto& lists = static_cast<const ListArray&>(array);
+    const arrow::Array& items = *lists.values();
+    const bool skips_nulls = Sought::kSkipsNulls && allowed.object && items.type_id() != arrow::Type::STRUCT;
+    for (int64_t i = lists.value_offset(row); i < lists.value_offset(row) + lists.value_length(row); ++i) {
+      if (skips_nulls && items.IsNull(i)) continue;
+      append(items, i, allowed.in_list());
+    }
   }
-  if (!json.is_array() || !allowed.list) return false;
-  for (const Json& item : json) {
-    if (!append<Sought>(item, allowed.in_list(), values)) return false;
+
+  // Texts and places are paired by their order, so that none may be left out.
+  [[noreturn]] void refuse_null() const {
+    fail(ErrorKind::kData, "{}: column '{}' has a list with null, expected a '{}' of each answer", table_.where(row_),
+         printable(column_), Sought::kMember);
   }
-  return true;
-}
+  [[noreturn]] void refuse_number(const std::string& number) const {
+    fail(ErrorKind::kData, "{}: column '{}' has the {} {}, expected at most {}", table_.where(row_), printable(column_),
+         Sought::kMember, number, std::numeric_limits<int64_t>::max());
+  }
+
+  const Table& table_;
+  const std::string& column_;
+  int64_t row_;
+  std::vector<typename Sought::Value> values_;
+};
 
 template <typename Sought>
-std::vector<Values<Sought>> lists_of_json(const Table& table, const arrow::Array& array, const std::string& column) {
-  std::vector<Values<Sought>> lists(static_cast<size_t>(table.num_rows()));
+using ListsOf = std::vector<std::vector<typename Sought::Value>>;
+
+template <typename Sought>
+ListsOf<Sought> lists_of_json(const Table& table, const arrow::Array& array, const std::string& column) {
+  ListsOf<Sought> lists(static_cast<size_t>(table.num_rows()));
   const auto& strings = static_cast<const arrow::StringArray&>(array);
   for (int64_t row = 0; row < table.num_rows(); ++row) {
     if (strings.IsNull(row)) continue;
-    if (append<Sought>(json_of(strings, row, table), {}, lists[static_cast<size_t>(row)])) continue;
-    fail(ErrorKind::kData, "{}: column '{}' has {}, expected {}", table.where(row), printable(column),
-         printable(strings.GetView(row)), Sought::kForms);
+    RowValues<Sought> values(table, column, row);
+    if (!values.append(json_of(strings, row, table))) {
+      fail(ErrorKind::kData, "{}: column '{}' has {}, expected {}", table.where(row), printable(column),
+           printable(strings.GetView(row)), Sought::kForms);
+    }
+    lists[static_cast<size_t>(row)] = values.take();
   }
   return lists;
 }
 
 template <typename Sought>
-std::vector<Values<Sought>> lists_of(const Table& table, const std::string& column) {
+ListsOf<Sought> lists_of(const Table& table, const std::string& column) {
   const Table::Content& content = table.content();
   const int index = column_index(*content.batch->schema(), column, content.file);
   const arrow::Field& field = *content.batch->schema()->field(index);
@@ -150,8 +227,12 @@ std::vector<Values<Sought>> lists_of(const Table& table, const std::string& colu
   if (is_json(field)) return lists_of_json<Sought>(table, *array, column);
   require(is_understood<Sought>(*array->type(), {}), ErrorKind::kData, "{}: column '{}' has the type {}, expected {}",
           content.file, printable(column), printable(array->type()->ToString(), 200), Sought::kForms);
-  std::vector<Values<Sought>> lists(static_cast<size_t>(table.num_rows()));
-  for (int64_t row = 0; row < table.num_rows(); ++row) append<Sought>(*array, row, lists[static_cast<size_t>(row)]);
+  ListsOf<Sought> lists(static_cast<size_t>(table.num_rows()));
+  for (int64_t row = 0; row < table.num_rows(); ++row) {
+    RowValues<Sought> values(table, column, row);
+    values.append(*array, row);
+    lists[static_cast<size_t>(row)] = values.take();
+  }
   return lists;
 }
 
@@ -174,8 +255,8 @@ std::vector<std::vector<std::string>> text_lists(const Table& table, const std::
 }
 
 std::vector<std::vector<PlacedText>> placed_texts(const Table& table, const std::string& column) {
-  std::vector<Values<Starts>> starts = lists_of<Starts>(table, column);
-  std::vector<Values<Texts>> texts = lists_of<Texts>(table, column);
+  const ListsOf<Starts> starts = lists_of<Starts>(table, column);
+  ListsOf<Texts> texts = lists_of<Texts>(table, column);
   std::vector<std::vector<PlacedText>> placed(texts.size());
   for (size_t row = 0; row < texts.size(); ++row) {
     const auto fail_at = [&](const std::string& what) {

@@ -24,12 +24,17 @@ class TextListsTest : public FolderTest {
   Lists of_json_lines(const std::string& lines) const { return text_lists(read(lines), "answers"); }
 };
 
-Table table_of(const std::shared_ptr<arrow::Array>& array) {
+Table table_of(const std::shared_ptr<arrow::Array>& array,
+               std::shared_ptr<arrow::KeyValueMetadata> metadata = nullptr) {
   auto content = std::make_shared<Table::Content>();
-  content->batch =
-      arrow::RecordBatch::Make(arrow::schema({arrow::field("answers", array->type())}), array->length(), {array});
+  const auto field = arrow::field("answers", array->type(), true, std::move(metadata));
+  content->batch = arrow::RecordBatch::Make(arrow::schema({field}), array->length(), {array});
   content->file = "file";
   return Table(std::move(content));
+}
+
+Table json_table_of(const std::shared_ptr<arrow::Array>& array) {
+  return table_of(array, arrow::key_value_metadata({kJsonFieldKey}, {"1"}));
 }
 
 // ["a", "b"], [], null, ["c"]
@@ -104,6 +109,30 @@ TEST_F(TextListsTest, NamesTheRowOfJsonThatHoldsNoTexts) {
   }
 }
 
+TEST_F(TextListsTest, SkipsNullOnlyInListsOfTextsAlone) {
+  const auto of_arrow = [](const std::shared_ptr<arrow::DataType>& type, const char* rows) {
+    return text_lists(table_of(arrow::json::ArrayFromJSONString(type, rows).ValueOrDie()), "answers");
+  };
+  EXPECT_THAT(of_arrow(arrow::list(arrow::utf8()), R"([[null, "a"]])"), ElementsAre(ElementsAre("a")));
+  const auto object = [](const std::shared_ptr<arrow::DataType>& type) {
+    return arrow::struct_({arrow::field("text", type)});
+  };
+  const std::string message = "row 1: column 'answers' has a list with null, expected a 'text' of each answer";
+  for (const auto& [type, rows] : {std::pair{object(arrow::list(arrow::utf8())), R"([null, {"text": [null, "a"]}])"},
+                                   std::pair{arrow::list(object(arrow::utf8())), R"([[], [{"text": null}]])"},
+                                   std::pair{arrow::list(object(arrow::utf8())), R"([[], [null, {"text": "a"}]])"}}) {
+    EXPECT_TRUE(error_of([&] { of_arrow(type, rows); }).says(ErrorKind::kData, "file, " + message)) << rows;
+  }
+  for (const char* row : {R"({"text": [null, "a"]})", R"([{"text": null}])", R"([null, {"text": "a"}])"}) {
+    const std::string lines = std::string("{\"answers\": [null]}\n{\"answers\": ") + row + "}\n";
+    EXPECT_TRUE(error_of([&] { of_json_lines(lines); })
+                    .says(ErrorKind::kData,
+                          "row 1, line 2: column 'answers' has a "
+                          "list with null"))
+        << row;
+  }
+}
+
 using Places = std::vector<std::vector<std::pair<std::string, int64_t>>>;
 
 Places places_of(const Table& table) {
@@ -124,12 +153,61 @@ TEST_F(TextListsTest, ReadsWhereAnswersBegin) {
                            "{\"text\": \"d\", \"answer_start\": 1}]}\n"
                            "{\"answers\": {\"text\": \"e\", \"answer_start\": 7}}\n")),
             expected);
-  for (const auto& type : {arrow::int32(), arrow::int64()}) {
-    const auto column = arrow::json::ArrayFromJSONString(
-        arrow::struct_(
-            {arrow::field("text", arrow::list(arrow::utf8())), arrow::field("answer_start", arrow::list(type))}),
-        R"([{"text": ["a", "b"], "answer_start": [0, 5]}, null, {"text": null, "answer_start": null}])");
-    EXPECT_EQ(places_of(table_of(column.ValueOrDie())), (Places{{{"a", 0}, {"b", 5}}, {}, {}}));
+}
+
+// Answers with lists of both members.
+std::shared_ptr<arrow::Array> answers_of(const std::shared_ptr<arrow::DataType>& texts,
+                                         const std::shared_ptr<arrow::DataType>& starts, const char* rows) {
+  const auto type = arrow::struct_({arrow::field("text", texts), arrow::field("answer_start", starts)});
+  return arrow::json::ArrayFromJSONString(type, rows).ValueOrDie();
+}
+
+TEST_F(TextListsTest, ReadsPlacesOfAllIntegersInAllLists) {
+  const char* rows = R"([{"text": ["a", "b"], "answer_start": [0, 5]}, null, {"text": null, "answer_start": null}])";
+  const Places expected{{{"a", 0}, {"b", 5}}, {}, {}};
+  for (const auto& type : {arrow::int8(), arrow::int16(), arrow::int32(), arrow::int64(), arrow::uint8(),
+                           arrow::uint16(), arrow::uint32(), arrow::uint64()}) {
+    const auto column = answers_of(arrow::list(arrow::utf8()), arrow::list(type), rows);
+    EXPECT_EQ(places_of(table_of(column)), expected) << type->ToString();
+  }
+  const auto large = answers_of(arrow::large_list(arrow::utf8()), arrow::large_list(arrow::int32()), rows);
+  EXPECT_EQ(places_of(table_of(large)), expected);
+  const auto fixed = answers_of(arrow::fixed_size_list(arrow::utf8(), 2), arrow::fixed_size_list(arrow::int32(), 2),
+                                R"([{"text": ["a", "b"], "answer_start": [0, 5]}, null,
+                                    {"text": null, "answer_start": null}, {"text": ["c", "d"], "answer_start": [6, 7]}])");
+  EXPECT_EQ(places_of(table_of(fixed)), (Places{{{"a", 0}, {"b", 5}}, {}, {}, {{"c", 6}, {"d", 7}}}));
+  EXPECT_EQ(places_of(table_of(fixed).slice(3, 4)), (Places{{{"c", 6}, {"d", 7}}}));
+  EXPECT_TRUE(error_of([&] {
+                places_of(table_of(answers_of(arrow::list(arrow::utf8()), arrow::list(arrow::float64()), rows)));
+              }).says(ErrorKind::kData, "answer_start: list<item: double>>, expected an object"));
+}
+
+TEST_F(TextListsTest, NamesTheRowOfAPlaceBeyondAllTexts) {
+  const auto column = answers_of(arrow::list(arrow::utf8()), arrow::list(arrow::uint64()),
+                                 R"([null, {"text": ["a"], "answer_start": [9223372036854775808]}])");
+  const std::string message =
+      "column 'answers' has the answer_start 9223372036854775808, expected at most 9223372036854775807";
+  EXPECT_TRUE(error_of([&] { places_of(table_of(column)); }).says(ErrorKind::kData, "file, row 1: " + message));
+  const auto json = arrow::json::ArrayFromJSONString(
+      arrow::utf8(), R"([null, "{\"text\": [\"a\"], \"answer_start\": [9223372036854775808]}"])");
+  EXPECT_TRUE(
+      error_of([&] { places_of(json_table_of(json.ValueOrDie())); }).says(ErrorKind::kData, "file, row 1: " + message));
+}
+
+TEST_F(TextListsTest, RefusesNullAmongPlacedTexts) {
+  const std::string found = "column 'answers' has a list with null, expected a";
+  for (const char* rows : {R"([null, {"text": [null, "good"], "answer_start": [13, null]}])",
+                           R"([null, {"text": ["good"], "answer_start": [null]}])",
+                           R"([null, {"text": [null, "good"], "answer_start": [4, 13]}])"}) {
+    const auto column = answers_of(arrow::list(arrow::utf8()), arrow::list(arrow::int32()), rows);
+    EXPECT_TRUE(error_of([&] { places_of(table_of(column)); }).says(ErrorKind::kData, "file, row 1: " + found)) << rows;
+  }
+  for (const char* row :
+       {R"({"text": [null, "good"], "answer_start": [13, null]})", R"([{"text": null, "answer_start": null}])",
+        R"({"text": [null, "good"], "answer_start": [4, 13]})", R"([null, {"text": "a", "answer_start": 1}])",
+        R"([null])"}) {
+    const std::string lines = std::string("{\"answers\": []}\n{\"answers\": ") + row + "}\n";
+    EXPECT_TRUE(error_of([&] { places_of(read(lines)); }).says(ErrorKind::kData, "row 1, line 2: " + found)) << row;
   }
 }
 

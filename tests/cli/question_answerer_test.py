@@ -131,6 +131,7 @@ def test_a_resumed_run_ends_with_the_same_bits(folder, tmp_path):
         (answer("good", 2**63 - 1), "the answer_start 9223372036854775807"),
         (answer("good", -1), "the answer_start -1"),
         ({"text": ["good", "film"], "answer_start": [13]}, "2 of 'text' and 1 of 'answer_start'"),
+        ({"text": [None, "good"], "answer_start": [13, None]}, "column 'answers' has a list with null, expected a 'answer_start'"),
         ("good", "expected an object with members 'text' and 'answer_start'"),
         ({"text": ["good"]}, "expected an object with members 'text' and 'answer_start'"),
     ],
