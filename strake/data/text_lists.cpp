@@ -185,7 +185,7 @@ class RowValues {
 
   // Texts and places are paired by their order, so that none may be left out.
   [[noreturn]] void refuse_null() const {
-    fail(ErrorKind::kData, "{}: column '{}' has a list with null, expected a '{}' of each answer", table_.where(row_),
+    fail(ErrorKind::kData, "{}: column '{}' has a list with null, expected one '{}' for each answer", table_.where(row_),
          printable(column_), Sought::kMember);
   }
   [[noreturn]] void refuse_number(const std::string& number) const {

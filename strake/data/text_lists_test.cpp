@@ -117,7 +117,7 @@ TEST_F(TextListsTest, SkipsNullOnlyInListsOfTextsAlone) {
   const auto object = [](const std::shared_ptr<arrow::DataType>& type) {
     return arrow::struct_({arrow::field("text", type)});
   };
-  const std::string message = "row 1: column 'answers' has a list with null, expected a 'text' of each answer";
+  const std::string message = "row 1: column 'answers' has a list with null, expected one 'text' for each answer";
   for (const auto& [type, rows] : {std::pair{object(arrow::list(arrow::utf8())), R"([null, {"text": [null, "a"]}])"},
                                    std::pair{arrow::list(object(arrow::utf8())), R"([[], [{"text": null}]])"},
                                    std::pair{arrow::list(object(arrow::utf8())), R"([[], [null, {"text": "a"}]])"}}) {
@@ -195,7 +195,7 @@ TEST_F(TextListsTest, NamesTheRowOfAPlaceBeyondAllTexts) {
 }
 
 TEST_F(TextListsTest, RefusesNullAmongPlacedTexts) {
-  const std::string found = "column 'answers' has a list with null, expected a";
+  const std::string found = "column 'answers' has a list with null, expected one";
   for (const char* rows : {R"([null, {"text": [null, "good"], "answer_start": [13, null]}])",
                            R"([null, {"text": ["good"], "answer_start": [null]}])",
                            R"([null, {"text": [null, "good"], "answer_start": [4, 13]}])"}) {

@@ -20,7 +20,9 @@ struct CharacterRange {
   int64_t end = 0;  // as begin: there is no answer
 };
 
-// The last token that begins at or before the answer, and the first one that ends at or behind it.
+// The last token that begins at or before the answer, and the first one that ends at or behind it. Of a character that
+// is several tokens, as emojis are in bytes, all are inside: else the span of such an answer would end before it
+// begins.
 data::TokenSpan tokens_of(const CharacterRange& answer, std::span<const TokenPlace> places) {
   if (answer.begin == answer.end) return kFirstToken;
   const auto is_inside = [](const TokenPlace& place) { return !place.is_outside; };
@@ -29,9 +31,12 @@ data::TokenSpan tokens_of(const CharacterRange& answer, std::span<const TokenPla
   if (first_inside == behind || first_inside->begin > answer.begin || std::prev(behind)->end < answer.end) {
     return kFirstToken;
   }
-  const auto late = std::find_if(first_inside, behind, [&](const auto& place) { return place.begin > answer.begin; });
-  const auto last = std::find_if(first_inside, behind, [&](const auto& place) { return place.end >= answer.end; });
-  const data::TokenSpan span{.first = static_cast<int32_t>(late - places.begin()) - 1,
+  const auto is_late = [&](const TokenPlace& place) { return place.begin > answer.begin; };
+  auto first = std::prev(std::find_if(first_inside, behind, is_late));
+  auto last = std::find_if(first_inside, behind, [&](const auto& place) { return place.end >= answer.end; });
+  while (first != first_inside && std::prev(first)->end > answer.begin) --first;
+  while (std::next(last) != behind && std::next(last)->begin < answer.end) ++last;
+  const data::TokenSpan span{.first = static_cast<int32_t>(first - places.begin()),
                              .last = static_cast<int32_t>(last - places.begin())};
   return span.first <= span.last ? span : kFirstToken;
 }
@@ -47,6 +52,7 @@ class WindowBuilder {
     for (int64_t row = 0; row < rows.num_rows(); ++row) {
       const auto& of_row = answers[static_cast<size_t>(row)];
       const CharacterRange answer = of_row.empty() ? CharacterRange() : place(of_row.front(), contexts[row], rows, row);
+      if (answer.begin == answer.end) num_unanswered_ += 1;
       for (int64_t window = rows.first_sequence(row); window < rows.first_sequence(row + 1); ++window) {
         append_window(rows, window, answer);
       }
@@ -66,6 +72,7 @@ class WindowBuilder {
       log::info("{}: {} row{} as {} windows of at most {} tokens", file_, num_rows_, num_rows_ == 1 ? "" : "s",
                 num_windows_, questions_.options.max_seq_length);
     }
+    if (num_unanswered_ > 0) log::info("{}: {} of {} rows have no answer", file_, num_unanswered_, num_rows_);
     if (num_elsewhere_ > 0) {
       log::warning("{} of {} rows have another text than the answer's in the answer's place, the first one {}",
                    num_elsewhere_, num_rows_, first_elsewhere_);
@@ -104,6 +111,7 @@ class WindowBuilder {
   std::vector<AnsweredRows> tables_;
   int64_t num_windows_ = 0;
   int64_t num_rows_ = 0;
+  int64_t num_unanswered_ = 0;
   int64_t num_elsewhere_ = 0;
   std::string first_elsewhere_;
 };

@@ -114,6 +114,7 @@ void EvaluationRows::read(const ScoringModel& model, int workers, const std::fun
   }
   TextOptions text = model.text;
   text.of_words = of_words_;
+  text.strips_questions = plan_.task.task == ScoringTask::kQuestionAnswering;  // for the numbers of training
   text.apart = labels_ && plan_.task.task == ScoringTask::kFeatureExtraction;
   const LabelMap* labels = labels_ ? &*labels_ : nullptr;
   for_each_encoded(*table_, {model.tokenizer, text, labels, model.places()}, workers, sink);

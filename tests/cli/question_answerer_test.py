@@ -85,6 +85,16 @@ def test_rows_without_an_answer_learn_that_there_is_none(folder, tmp_path):
     assert evaluation["eval_exact_match"] == 100
 
 
+def test_rows_without_an_answer_are_counted(folder, tmp_path):
+    rows = table(tmp_path, None, answer("good", 13), answer("", 7), {"text": [], "answer_start": []})
+    lines = rows.read_text().splitlines()
+    lines.append(lines[1].replace('"answers"', '"answer"'))
+    rows.write_text("\n".join(lines) + "\n")
+    assert "rows.jsonl: 4 of 5 rows have no answer" in train(folder, tmp_path / "out", train_file=rows).err
+    rows = table(tmp_path, answer("good", 13))
+    assert "no answer" not in train(folder, tmp_path / "all", train_file=rows).err
+
+
 def test_places_count_code_points(folder, tmp_path):
     context = "\N{SNOWMAN}\U0001f600 the film was good"
     rows = table(tmp_path, answer("good", context.index("good")), context=context)
@@ -131,7 +141,10 @@ def test_a_resumed_run_ends_with_the_same_bits(folder, tmp_path):
         (answer("good", 2**63 - 1), "the answer_start 9223372036854775807"),
         (answer("good", -1), "the answer_start -1"),
         ({"text": ["good", "film"], "answer_start": [13]}, "2 of 'text' and 1 of 'answer_start'"),
-        ({"text": [None, "good"], "answer_start": [13, None]}, "column 'answers' has a list with null, expected a 'answer_start'"),
+        (
+            {"text": [None, "good"], "answer_start": [13, None]},
+            "column 'answers' has a list with null, expected one 'answer_start'",
+        ),
         ("good", "expected an object with members 'text' and 'answer_start'"),
         ({"text": ["good"]}, "expected an object with members 'text' and 'answer_start'"),
     ],

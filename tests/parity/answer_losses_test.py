@@ -6,7 +6,7 @@ import torch
 import transformers
 from adamw import losses_of_steps
 from program import losses, metrics, strake, summary
-from tiny_models import asked_reviews, make_model, read_config, write_table
+from tiny_models import asked_reviews, make_model, make_reader, read_config, write_table
 from whole_models import load_whole
 
 FAMILIES = ["bert", "roberta", "distilbert"]
@@ -44,7 +44,16 @@ def load(folder):
     return load_whole(transformers.AutoModelForQuestionAnswering, folder)
 
 
-def features(tokenizer, rows):
+def span_of_run_qa(offsets, inside, begin, behind):
+    return max(t for t in inside if offsets[t][0] <= begin), min(t for t in inside if offsets[t][1] >= behind)
+
+
+def span_of_characters(offsets, inside, begin, behind):
+    tokens = [t for t in inside if offsets[t][0] < behind and offsets[t][1] > begin]
+    return tokens[0], tokens[-1]
+
+
+def features(tokenizer, rows, span_of=span_of_run_qa):
     """prepare_train_features() of run_qa.py, without padding; each has the number of its row."""
     encoded = tokenizer(
         [row["question"].lstrip() for row in rows],
@@ -64,8 +73,7 @@ def features(tokenizer, rows):
             begin = answers["answer_start"][0]
             behind = begin + len(answers["text"][0])
             if offsets[inside[0]][0] <= begin and offsets[inside[-1]][1] >= behind:
-                start = max(t for t in inside if offsets[t][0] <= begin)
-                end = min(t for t in inside if offsets[t][1] >= behind)
+                start, end = span_of(offsets, inside, begin, behind)
         types = encoded.get("token_type_ids")
         inputs = {"input_ids": torch.tensor([encoded["input_ids"][i]])}
         if types is not None:
@@ -98,6 +106,38 @@ def test_transformers_gives_the_same_losses(tables, tmp_path, family):
     assert "problem_type" not in config
 
 
+def spelled_model(folder, family):
+    """To whose tokenizer a syllable of Hangul is its three letters, and, if it is of bytes, an emoji four."""
+    make_model(folder, family)
+    if family == "bert":
+        words = (folder / "vocab.txt").read_text()
+        for word, letter in zip("789", ("\u1112", "##\u1161", "##\u11ab"), strict=True):
+            words = words.replace(f"\n{word}\n", f"\n{letter}\n")
+        (folder / "vocab.txt").write_text(words)
+    return folder
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta"])
+def test_all_tokens_of_a_character_are_inside_of_an_answer(tmp_path, family):
+    """Where run_qa.py learns a span that ends before it begins, or leaves out tokens at both ends."""
+    base = spelled_model(tmp_path / "base", family)
+    context = "a film \U0001f600 was \ud55c good"
+    rows = []
+    for text in ("\U0001f600", "\ud55c", "\U0001f600 was", "was \ud55c", "film \U0001f600 was", "good"):
+        answers = {"text": [text], "answer_start": [context.index(text)]}
+        rows.append({"question": "a?", "context": context, "answers": answers})
+    table = write_table(tmp_path / "rows.jsonl", rows)
+    inputs = {"learning_rate": 1e-30, "max_steps": 1}
+    (evaluated,) = train((table, table), tmp_path / "out", model_name_or_path=base, **inputs)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
+    spans = [labels for _, _, labels in features(tokenizer, rows)]
+    assert sum(labels["start_positions"] > labels["end_positions"] for labels in spans) > 0
+    model = load(tmp_path / "out")
+    with torch.no_grad():
+        windows = [model(**i, **labels).loss.item() for _, i, labels in features(tokenizer, rows, span_of_characters)]
+    assert evaluated["eval_loss"] == pytest.approx(numpy.mean(windows), abs=TOLERANCE)
+
+
 @pytest.mark.parametrize("version_2", [False, True])
 def test_evaluations_are_those_of_strake_evaluate(tables, tmp_path, version_2):
     """Which is compared with SQuAD's scripts and Transformers' pipeline elsewhere."""
@@ -109,3 +149,19 @@ def test_evaluations_are_those_of_strake_evaluate(tables, tmp_path, version_2):
     assert 0 < evaluated[-1]["eval_exact_match"] <= evaluated[-1]["eval_f1"] < 100
     for name in ("exact_match", "f1"):
         assert evaluated[-1][f"eval_{name}"] == pytest.approx(found[name], abs=1e-9)
+
+
+def test_strake_evaluate_strips_questions_as_training_does(tmp_path):
+    """Spaces are tokens of their own to RoBERTa, with which another answer would be found."""
+    rows = asked_reviews(40, seed=2)
+    table = write_table(tmp_path / "plain.parquet", rows)
+    spaced = [row | {"question": "     " + row["question"]} for row in rows]
+    spaced_table = write_table(tmp_path / "spaced.parquet", spaced)
+    lengths = {"max_seq_length": 60, "doc_stride": 8}
+    flags = {"model_name_or_path": make_reader(tmp_path / "base", "roberta"), "learning_rate": 1e-30, "max_steps": 1}
+    (evaluated,) = train((table, spaced_table), tmp_path / "out", **lengths, **flags)
+    flags = lengths | {"max_answer_len": 30, "align_to_words": "false"}
+    for questions in (table, spaced_table):
+        found = summary("evaluate", model_name_or_path=tmp_path / "out", input=questions, **flags)
+        assert evaluated["eval_f1"] == pytest.approx(found["f1"], abs=1e-9)
+        assert evaluated["eval_exact_match"] == pytest.approx(found["exact_match"], abs=1e-9)
