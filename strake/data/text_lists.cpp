@@ -16,6 +16,17 @@
 namespace strake::data {
 namespace {
 
+// What CSV files have in the place of an object: JSON, or what Python prints.
+bool is_written_object(std::string_view text) {
+  if (text.starts_with("{'text':")) return true;
+  if (!text.starts_with('{')) return false;
+  try {
+    return parse_json(text, "").contains("text");
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // What is looked for in a column: its texts.
 struct Texts {
   using Value = std::string;
@@ -36,6 +47,7 @@ struct Texts {
   }
   static bool is_value(const Json& json) { return json.is_string(); }
   static std::optional<std::string> value(const Json& json) { return json.get<std::string>(); }
+  static bool is_taken(const std::string& text) { return !is_written_object(text); }
 };
 
 template <typename Integers>
@@ -78,6 +90,7 @@ struct Starts {
     if (json.is_number_unsigned() && !std::in_range<int64_t>(json.get<uint64_t>())) return std::nullopt;
     return json.get<int64_t>();
   }
+  static bool is_taken(int64_t) { return true; }
 };
 
 // What may still be inside: a list in a list is none of a row's forms, nor is an object in an object.
@@ -138,7 +151,7 @@ class RowValues {
       default: {
         auto value = Sought::value(array, i);
         if (!value) refuse_number(array.GetScalar(i).ValueOrDie()->ToString());
-        values_.push_back(std::move(*value));
+        add(std::move(*value), allowed);
       }
     }
   }
@@ -152,7 +165,7 @@ class RowValues {
     if (Sought::is_value(json)) {
       auto value = Sought::value(json);
       if (!value) refuse_number(json.dump());
-      values_.push_back(std::move(*value));
+      add(std::move(*value), allowed);
       return true;
     }
     if (json.is_object()) {
@@ -167,6 +180,12 @@ class RowValues {
       if (!append(item, allowed.in_list())) return false;
     }
     return true;
+  }
+
+  void add(typename Sought::Value value, Allowed allowed = {}) {
+    const bool is_alone = allowed.list && allowed.object;
+    if (is_alone && !Sought::is_taken(value)) refuse_written(value);
+    values_.push_back(std::move(value));
   }
 
   std::vector<typename Sought::Value> take() { return std::move(values_); }
@@ -185,12 +204,18 @@ class RowValues {
 
   // Texts and places are paired by their order, so that none may be left out.
   [[noreturn]] void refuse_null() const {
-    fail(ErrorKind::kData, "{}: column '{}' has a list with null, expected one '{}' for each answer", table_.where(row_),
-         printable(column_), Sought::kMember);
+    fail(ErrorKind::kData, "{}: column '{}' has a list with null, expected one '{}' for each answer",
+         table_.where(row_), printable(column_), Sought::kMember);
   }
   [[noreturn]] void refuse_number(const std::string& number) const {
     fail(ErrorKind::kData, "{}: column '{}' has the {} {}, expected at most {}", table_.where(row_), printable(column_),
          Sought::kMember, number, std::numeric_limits<int64_t>::max());
+  }
+  template <typename Value>
+  [[noreturn]] void refuse_written(const Value& value) const {
+    fail(ErrorKind::kData,
+         "{}: column '{}' has an object written as a text, {}, expected {}, as Parquet or JSON lines hold it",
+         table_.where(row_), printable(column_), printable(fmt::format("{}", value)), Sought::kForms);
   }
 
   const Table& table_;
@@ -249,7 +274,9 @@ std::vector<std::vector<std::string>> text_lists(const Table& table, const std::
   std::vector<std::vector<std::string>> lists(static_cast<size_t>(table.num_rows()));
   const TextColumn texts = table.text(column);
   for (int64_t row = 0; row < table.num_rows(); ++row) {
-    if (!texts.is_null(row)) lists[static_cast<size_t>(row)].emplace_back(texts[row]);
+    RowValues<Texts> values(table, column, row);
+    if (!texts.is_null(row)) values.add(std::string(texts[row]));
+    lists[static_cast<size_t>(row)] = values.take();
   }
   return lists;
 }

@@ -11,7 +11,8 @@ namespace strake::data {
 // The texts that each row has in a column of strings, of lists of strings, or, as Hugging Face's SQuAD has them, of
 // objects whose member `text` is one of these, or lists of objects whose `text` is a string. Null is no text. In JSON
 // lines each row may be another one of them. Error (kData) if the column is missing or something else, naming the row
-// where it depends on that; and for null in a list of objects or in an object's list, whose items have partners.
+// where it depends on that; for null in a list of objects or in an object's list, whose items have partners; and for a
+// text alone that is such an object in writing, as in a CSV file.
 std::vector<std::vector<std::string>> text_lists(const Table& table, const std::string& column);
 
 // A text with its place in another one, in code points.

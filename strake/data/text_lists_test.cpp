@@ -109,6 +109,25 @@ TEST_F(TextListsTest, NamesTheRowOfJsonThatHoldsNoTexts) {
   }
 }
 
+TEST_F(TextListsTest, RefusesAnObjectWrittenAsAText) {
+  const std::string found = "column 'answers' has an object written as a text, {";
+  for (const char* text : {R"({"text": ["good"], "answer_start": [13]})",
+                           R"({'text': array(['good'], dtype=object), 'answer_start': array([13])})"}) {
+    arrow::StringBuilder plain;
+    arrow::StringDictionaryBuilder categories;
+    EXPECT_TRUE(plain.Append("good").ok() && plain.Append(text).ok() && categories.Append("good").ok() &&
+                categories.Append(text).ok());
+    for (const auto& array : {std::shared_ptr<arrow::Array>(plain.Finish().ValueOrDie()),
+                              std::shared_ptr<arrow::Array>(categories.Finish().ValueOrDie())}) {
+      EXPECT_TRUE(error_of([&] { text_lists(table_of(array), "answers"); }).says(ErrorKind::kData, "row 1: " + found));
+    }
+    const std::string lines = "{\"answers\": [\"a\"]}\n{\"answers\": " + Json(text).dump() + "}\n";
+    EXPECT_TRUE(error_of([&] { of_json_lines(lines); }).says(ErrorKind::kData, "row 1, line 2: " + found));
+    EXPECT_THAT(of_json_lines("{\"answers\": [" + Json(text).dump() + "]}\n"), ElementsAre(ElementsAre(text)));
+  }
+  EXPECT_THAT(of_json_lines("{\"answers\": \"{\\\"a\\\": 1}\"}\n"), ElementsAre(ElementsAre("{\"a\": 1}")));
+}
+
 TEST_F(TextListsTest, SkipsNullOnlyInListsOfTextsAlone) {
   const auto of_arrow = [](const std::shared_ptr<arrow::DataType>& type, const char* rows) {
     return text_lists(table_of(arrow::json::ArrayFromJSONString(type, rows).ValueOrDie()), "answers");
@@ -172,9 +191,11 @@ TEST_F(TextListsTest, ReadsPlacesOfAllIntegersInAllLists) {
   }
   const auto large = answers_of(arrow::large_list(arrow::utf8()), arrow::large_list(arrow::int32()), rows);
   EXPECT_EQ(places_of(table_of(large)), expected);
-  const auto fixed = answers_of(arrow::fixed_size_list(arrow::utf8(), 2), arrow::fixed_size_list(arrow::int32(), 2),
+  const auto pair_of = [](const std::shared_ptr<arrow::DataType>& type) { return arrow::fixed_size_list(type, 2); };
+  const auto fixed = answers_of(pair_of(arrow::utf8()), pair_of(arrow::int32()),
                                 R"([{"text": ["a", "b"], "answer_start": [0, 5]}, null,
-                                    {"text": null, "answer_start": null}, {"text": ["c", "d"], "answer_start": [6, 7]}])");
+                                    {"text": null, "answer_start": null},
+                                    {"text": ["c", "d"], "answer_start": [6, 7]}])");
   EXPECT_EQ(places_of(table_of(fixed)), (Places{{{"a", 0}, {"b", 5}}, {}, {}, {{"c", 6}, {"d", 7}}}));
   EXPECT_EQ(places_of(table_of(fixed).slice(3, 4)), (Places{{{"c", 6}, {"d", 7}}}));
   EXPECT_TRUE(error_of([&] {

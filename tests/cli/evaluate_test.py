@@ -208,6 +208,10 @@ def test_columns_without_texts_are_refused(folder, tmp_path):
     )
     starts = with_answers(tmp_path / "in.parquet", [{"answer_start": [1]}] * ROWS)
     refused(DATA, "column 'answers' has the type struct<answer_start", "expected a text", input=starts, **reader)
+    written = with_answers(tmp_path / "in.csv", ["a", json.dumps({"text": ["a"], "answer_start": [13]})] * (ROWS // 2))
+    refused(DATA, "in.csv, row 1, line 3: column 'answers' has an object written as a text", input=written, **reader)
+    paired = with_answers(tmp_path / "in.jsonl", [{"text": [None, "a"], "answer_start": [13, None]}] * ROWS)
+    refused(DATA, "in.jsonl, row 0", "has a list with null, expected one 'text' for each", input=paired, **reader)
     mixed = with_answers(tmp_path / "in.jsonl", [["a"]] * (ROWS - 1) + [[["a"]]])
     refused(DATA, f"in.jsonl, row {ROWS - 1}", "column 'answers' has [[\"a\"]]", input=mixed, **reader)
 
