@@ -20,9 +20,8 @@ struct CharacterRange {
   int64_t end = 0;  // as begin: there is no answer
 };
 
-// The last token that begins at or before the answer, and the first one that ends at or behind it. Of a character that
-// is several tokens, as emojis are in bytes, all are inside: else the span of such an answer would end before it
-// begins.
+// The last token that begins at or before the answer, and the first one that ends at or behind it. These are the wrong
+// way round where both are of one character that is the answer, as emojis are several tokens in bytes.
 data::TokenSpan tokens_of(const CharacterRange& answer, std::span<const TokenPlace> places) {
   if (answer.begin == answer.end) return kFirstToken;
   const auto is_inside = [](const TokenPlace& place) { return !place.is_outside; };
@@ -32,13 +31,11 @@ data::TokenSpan tokens_of(const CharacterRange& answer, std::span<const TokenPla
     return kFirstToken;
   }
   const auto is_late = [&](const TokenPlace& place) { return place.begin > answer.begin; };
-  auto first = std::prev(std::find_if(first_inside, behind, is_late));
-  auto last = std::find_if(first_inside, behind, [&](const auto& place) { return place.end >= answer.end; });
-  while (first != first_inside && std::prev(first)->end > answer.begin) --first;
-  while (std::next(last) != behind && std::next(last)->begin < answer.end) ++last;
-  const data::TokenSpan span{.first = static_cast<int32_t>(first - places.begin()),
-                             .last = static_cast<int32_t>(last - places.begin())};
-  return span.first <= span.last ? span : kFirstToken;
+  const auto first = std::prev(std::find_if(first_inside, behind, is_late));
+  const auto last = std::find_if(first_inside, behind, [&](const auto& place) { return place.end >= answer.end; });
+  const auto [begin, end] =
+      std::minmax(static_cast<int32_t>(first - places.begin()), static_cast<int32_t>(last - places.begin()));
+  return {.first = begin, .last = end};
 }
 
 class WindowBuilder {

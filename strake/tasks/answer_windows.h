@@ -37,9 +37,9 @@ data::TableReader open_questions(const std::vector<std::string>& files, const La
 
 // Everything in memory. Rows become windows as Transformers' run_qa.py cuts them, each with the span of tokens that
 // holds the row's first answer, or with its first token alone where the window does not hold all of it or the row has
-// none. Unlike there, all tokens of a character are in the span. `tables` are empty unless they are kept. Says how many
-// rows have no answer, and how many another text at its place. Errors (kData) name the row: a place outside of the
-// text, a question that leaves no room.
+// none. Unlike there, the span of an answer of one character in several tokens does not end before it begins. `tables`
+// are empty unless they are kept. Says how many rows have no answer, and how many another text at its place. Errors
+// (kData) name the row: a place outside of the text, a question that leaves no room.
 AnswerWindows encode_answers(data::TableReader& input, const LabelledQuestions& questions, KeepTables keep,
                              int workers);
 
