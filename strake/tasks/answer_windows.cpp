@@ -34,7 +34,7 @@ data::TokenSpan tokens_of(const CharacterRange& answer, std::span<const TokenPla
   const auto first = std::prev(std::find_if(first_inside, behind, is_late));
   const auto last = std::find_if(first_inside, behind, [&](const auto& place) { return place.end >= answer.end; });
   const auto [begin, end] =
-      std::minmax(static_cast<int32_t>(first - places.begin()), static_cast<int32_t>(last - places.begin()));
+      std::minmax({static_cast<int32_t>(first - places.begin()), static_cast<int32_t>(last - places.begin())});
   return {.first = begin, .last = end};
 }
 
