@@ -17,6 +17,8 @@ struct Table::Content {
   int64_t first_row = 0;  // in all files
   int64_t first_row_in_file = 0;
   std::vector<int64_t> lines;  // line on which each row starts; empty for Parquet
+  std::shared_ptr<const arrow::KeyValueMetadata> metadata =
+      nullptr;  // of the file; the batch has that of the first one
 };
 
 // Key of the metadata of a string field whose values are JSON text of any kind, not plain strings.

@@ -139,6 +139,7 @@ struct TableReader::State {
     content->first_row = first_row;
     content->first_row_in_file = first_row_in_file;
     content->lines = std::move(found.lines);
+    if (rows) content->metadata = rows->schema()->metadata();
     return Table(std::move(content));
   }
 };

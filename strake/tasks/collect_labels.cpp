@@ -9,6 +9,7 @@
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/core/parse_integer.h"
+#include "strake/data/class_names.h"
 #include "strake/data/label_lists.h"
 #include "strake/data/number_text.h"
 
@@ -120,6 +121,14 @@ std::vector<std::string> collect_names(data::TableReader& reader, const std::str
   return sorted_names(seen.names());
 }
 
+// What the first file calls its integers. Others may have them in another order, but no others.
+std::vector<std::string> class_names_of(const data::TableReader& reader, const std::string& column) {
+  std::vector<std::string> names = data::class_names(reader.no_rows(), column);
+  require(names.size() <= kMostClasses, ErrorKind::kData, "{}: column '{}' has {} classes, expected at most {}",
+          reader.files().front().string(), column, names.size(), kMostClasses);
+  return names;
+}
+
 LabelMap collect_lists(data::TableReader& reader, const std::string& column) {
   const std::string file = reader.files().front().string();
   Indicators indicators;
@@ -178,8 +187,14 @@ LabelMap collect_labels(const data::TableSource& source, const std::string& colu
   require(!problem || has_lists == wants_lists, ErrorKind::kData, "{}: column '{}' holds {} where a {} needs {}",
           reader.files().front().string(), column, has_lists ? "lists" : "one value per row",
           problem ? to_string(*problem) : "", has_lists ? "one label per row" : "lists of labels");
+  const bool is_regression = problem == models::ProblemType::kRegression;
+  std::vector<std::string> declared = is_regression ? std::vector<std::string>() : class_names_of(reader, column);
+  if (!declared.empty()) {
+    return LabelMap::classes(std::move(declared), has_lists ? models::ProblemType::kMultiLabelClassification
+                                                            : models::ProblemType::kSingleLabelClassification);
+  }
   if (has_lists) return collect_lists(reader, column);
-  if (problem == models::ProblemType::kRegression) {
+  if (is_regression) {
     reader.no_rows().labels(column);
     return LabelMap::numbers();
   }
@@ -190,6 +205,8 @@ std::vector<std::string> names_in_lists(const data::TableSource& source, const s
   data::TableSource labels = source;
   labels.columns = {column};
   data::TableReader reader(std::move(labels));
+  std::vector<std::string> declared = class_names_of(reader, column);
+  if (!declared.empty()) return declared;
   return collect_names(reader, column, [](const std::vector<std::string>&) {});
 }
 

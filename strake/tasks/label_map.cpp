@@ -6,6 +6,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/parse_integer.h"
+#include "strake/data/class_names.h"
 #include "strake/data/label_lists.h"
 #include "strake/data/number_text.h"
 
@@ -18,6 +19,16 @@ std::string some_of(const std::vector<std::string>& names) {
   for (size_t i = 0; i < std::min(names.size(), kShown); ++i)
     text += (i == 0 ? "'" : ", '") + printable(names[i]) + "'";
   return names.size() > kShown ? fmt::format("{}, ... ({} in all)", text, names.size()) : text;
+}
+
+std::string name_of(const std::string& number, const std::vector<std::string>& names, int64_t row,
+                    const data::Table& table) {
+  const auto index = parse_integer<size_t>(number);
+  if (!index || *index >= names.size()) {
+    fail(ErrorKind::kData, "{}: label {} is no number of the {} classes that the file's metadata names: {}",
+         table.where(row), printable(number), names.size(), some_of(names));
+  }
+  return names[*index];
 }
 
 }  // namespace
@@ -81,23 +92,41 @@ float number_of(const data::LabelColumn& values, int64_t row, const data::Table&
 std::vector<Label> LabelMap::map(const data::Table& table, const std::string& column, int64_t first_row) const {
   std::vector<Label> labels(static_cast<size_t>(table.num_rows() - first_row));
   if (problem_ == models::ProblemType::kMultiLabelClassification) {
-    const auto lists = data::label_lists(table, column);
+    const auto lists = this->lists(table, column);
     for (int64_t row = first_row; row < table.num_rows(); ++row) {
       labels[static_cast<size_t>(row - first_row)] = classes_of(lists[static_cast<size_t>(row)], row, table);
     }
     return labels;
   }
   const data::LabelColumn values = table.labels(column);
+  const std::vector<std::string> declared = declared_names(table, column);
   for (int64_t row = first_row; row < table.num_rows(); ++row) {
     if (values.is_null(row)) fail(ErrorKind::kData, "{}: the row has no label", table.where(row));
     Label& label = labels[static_cast<size_t>(row - first_row)];
     if (problem_ == models::ProblemType::kRegression) {
       label = number_of(values, row, table);
     } else {
-      label = id_of(values.text(row), row, table);
+      const std::string text = values.text(row);
+      label = id_of(declared.empty() ? text : name_of(text, declared, row, table), row, table);
     }
   }
   return labels;
+}
+
+std::vector<std::vector<std::string>> LabelMap::lists(const data::Table& table, const std::string& column) const {
+  auto lists = data::label_lists(table, column);
+  const std::vector<std::string> declared = declared_names(table, column);
+  if (declared.empty()) return lists;
+  for (int64_t row = 0; row < table.num_rows(); ++row) {
+    for (std::string& label : lists[static_cast<size_t>(row)]) label = name_of(label, declared, row, table);
+  }
+  return lists;
+}
+
+std::vector<std::string> LabelMap::declared_names(const data::Table& table, const std::string& column) const {
+  std::vector<std::string> names = data::class_names(table, column);
+  const bool are_known = std::ranges::all_of(names, [&](const std::string& name) { return ids_.contains(name); });
+  return are_known ? names : std::vector<std::string>();
 }
 
 Label LabelMap::classes_of(const std::vector<std::string>& names, int64_t row, const data::Table& table) const {

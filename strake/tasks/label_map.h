@@ -34,9 +34,14 @@ class LabelMap {
   // Targets of a table's rows from `first_row` on. Error (kData) naming file and row for a missing label or one that is
   // no class of the model. Of a trained model integers are also understood as class ids, unless a class is called by
   // one.
+  //
+  // Integers that the file has names for (data::class_names) are those classes, if all of the names are known here.
   std::vector<Label> map(const data::Table& table, const std::string& column, int64_t first_row = 0) const;
+  // Of a column of lists, what each holds, in its order; such integers by their names.
+  std::vector<std::vector<std::string>> lists(const data::Table& table, const std::string& column) const;
 
  private:
+  std::vector<std::string> declared_names(const data::Table& table, const std::string& column) const;
   int32_t id_of(const std::string& name, int64_t row, const data::Table& table) const;
   Label classes_of(const std::vector<std::string>& names, int64_t row, const data::Table& table) const;
 

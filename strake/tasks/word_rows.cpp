@@ -123,7 +123,7 @@ EncodedRows WordEncoder::encode(const data::Table& table, const WordClasses* cla
   std::vector<std::vector<std::string>> names;
   std::vector<int32_t> continued;
   if (classes != nullptr) {
-    names = data::label_lists(table, classes->column);
+    names = classes->labels.lists(table, classes->column);
     continued = continued_classes(*classes);
   }
   EncodedRows rows{.table = table};
