@@ -25,8 +25,7 @@ PlannedParameters::PlannedParameters(const MemoryPlanRequest& request, const Uni
       element_size_(element_size(request.options.precision())),
       is_hybrid_(request.options.sharding.stage.parameters == Kept::kGroupShard),
       placements_(place_units(request, units, rank)),
-      users_(units.size()),
-      requested_(request.model.blocks().size()),
+      uses_(request.model, units),
       buffers_(meters.device, MemoryUse::kGatherBuffers) {
   keep(request);
   keep_windows(request.options);
@@ -34,16 +33,15 @@ PlannedParameters::PlannedParameters(const MemoryPlanRequest& request, const Uni
 }
 
 void PlannedParameters::prefetch(size_t i) {
-  if (i >= requested_.size() || requested_[i] != 0) return;
-  requested_[i] = 1;
-  for (const size_t u : units_.of_block(i)) hold(u);
-  for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) hold(unit_of(tied));
+  uses_.prefetch(i, [this](size_t u) {
+    if (!placements_[u].is_kept_whole) buffers_.take(bytes(u));
+  });
 }
 
 void PlannedParameters::release(size_t i) {
-  requested_[i] = 0;
-  for (const size_t u : units_.of_block(i)) drop(u);
-  for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) drop(unit_of(tied));
+  uses_.release(i, [this](size_t u) {
+    if (!placements_[u].is_kept_whole) buffers_.put_back(bytes(u));
+  });
 }
 
 // Blocks are written one at a time, and their weights are complete on every rank then. Optimizer states, of which a
@@ -145,14 +143,6 @@ void PlannedParameters::load() {
       if (goes_through_buffer) buffers_.put_back(bytes(u));
     }
   }
-}
-
-void PlannedParameters::hold(size_t u) {
-  if (users_[u]++ == 0 && !placements_[u].is_kept_whole) buffers_.take(bytes(u));
-}
-
-void PlannedParameters::drop(size_t u) {
-  if (--users_[u] == 0 && !placements_[u].is_kept_whole) buffers_.put_back(bytes(u));
 }
 
 }  // namespace strake::training

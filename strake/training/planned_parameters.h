@@ -6,7 +6,7 @@
 #include "strake/models/memory_meter.h"
 #include "strake/training/memory_plan.h"
 #include "strake/training/planned_buffers.h"
-#include "strake/training/units.h"
+#include "strake/training/unit_uses.h"
 
 namespace strake::training {
 
@@ -41,10 +41,7 @@ class PlannedParameters {
   void keep_windows(const TrainingOptions& options);
   int64_t elements_in_windows(const OffloadOptions& offload, models::Trained trained, int buffers) const;
   void load();
-  size_t unit_of(const models::TiedParameter& tied) const { return units_.place(tied.block, tied.parameter).unit; }
   int64_t bytes(size_t u) const { return units_[u].layout.numel() * element_size_; }
-  void hold(size_t u);
-  void drop(size_t u);
 
   const models::Model& model_;
   const Units& units_;
@@ -53,8 +50,7 @@ class PlannedParameters {
   bool is_hybrid_;
   int64_t shared_bytes_ = 0;
   std::vector<UnitPlacement> placements_;
-  std::vector<int> users_;       // by unit: passes that hold its parameters
-  std::vector<char> requested_;  // by block
+  UnitUses uses_;
   PlannedBuffers buffers_;
 };
 

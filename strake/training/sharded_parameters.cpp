@@ -72,7 +72,7 @@ ShardedParameters::ShardedParameters(const models::Model& model, comm::Comm& com
       device_(device_of(options)),
       units_(model),
       optimizer_(options.optimizer_settings()),
-      requested_(model.blocks().size()) {
+      uses_(model, units_) {
   if (comm.size() > 1 && comm.is_one_process() && device_.is_cpu()) {
     const auto element = static_cast<int64_t>(c10::elementSize(scalar_type(options_.precision())));
     packed_weights_ = comm.share<kernels::PackedWeights>(kPackedWeights * largest_weight(model_) * element);
@@ -251,9 +251,9 @@ at::Tensor ShardedParameters::whole_weights_of_unit(size_t u) {
   return whole;
 }
 
-void ShardedParameters::hold(size_t u) {
+void ShardedParameters::bring(size_t u) {
   UnitShard& unit = shards_[u];
-  if (unit.users++ > 0 || unit.is_kept_whole) return;
+  if (unit.is_kept_whole) return;
   buffers_.attach(unit.whole);
   // From page-locked memory a GPU copies when its turn comes; nothing is written there before the step has ended.
   if (unit.keeps_parameters) window(unit.whole, unit.kept_begin, unit.kept.numel()).copy_(unit.kept, true);
@@ -296,27 +296,17 @@ void ShardedParameters::read_own(size_t u, const at::Tensor& kept) {
 
 void ShardedParameters::drop(size_t u) {
   UnitShard& unit = shards_[u];
-  if (--unit.users == 0 && !unit.is_kept_whole) buffers_.detach(unit.whole);
-}
-
-template <typename Use>
-void ShardedParameters::for_each_needed(size_t i, const Use& use) {
-  for (const size_t u : units_.of_block(i)) use(u);
-  for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) {
-    use(units_.place(tied.block, tied.parameter).unit);
-  }
+  if (!unit.is_kept_whole) buffers_.detach(unit.whole);
 }
 
 void ShardedParameters::prefetch(size_t i) {
-  if (i >= num_blocks() || requested_[i] != 0) return;
-  requested_[i] = 1;
-  for_each_needed(i, [this](size_t u) { hold(u); });
+  uses_.prefetch(i, [this](size_t u) { bring(u); });
 }
 
 models::Parameters ShardedParameters::gather(size_t i, const Sinks& sinks) {
   prefetch(i);
   if (queue_) {
-    for_each_needed(i, [this](size_t u) { queue_->wait_for(shards_[u].ticket); });
+    uses_.for_each_needed(i, [this](size_t u) { queue_->wait_for(shards_[u].ticket); });
   }
   const models::Block& block = *model_.blocks()[i];
   models::Parameters views;
@@ -336,8 +326,7 @@ models::Parameter ShardedParameters::view(size_t block, size_t parameter, const 
 }
 
 void ShardedParameters::release(size_t i) {
-  requested_[i] = 0;
-  for_each_needed(i, [this](size_t u) { drop(u); });
+  uses_.release(i, [this](size_t u) { drop(u); });
 }
 
 void ShardedParameters::complete(size_t u) {

@@ -16,7 +16,7 @@
 #include "strake/training/options.h"
 #include "strake/training/placement.h"
 #include "strake/training/replica_copies.h"
-#include "strake/training/units.h"
+#include "strake/training/unit_uses.h"
 #include "strake/training/updated_window.h"
 
 namespace strake::training {
@@ -38,7 +38,6 @@ struct UnitShard : UnitPlacement {
   at::Tensor gradient;                          // own part, TrainingOptions::accumulation: the sum of micro-batches
   std::vector<at::Tensor> states;               // own part, in the order of Optimizer::states
   std::vector<kernels::TensorSegment> tensors;  // of the whole unit
-  int users = 0;                                // passes that hold the gathered parameters
   uint64_t ticket = 0;                          // of the gather in the communication queue
 };
 
@@ -50,7 +49,7 @@ class ShardedParameters {
   ShardedParameters(const models::Model& model, comm::Comm& comm, const TrainingOptions& options);
   ~ShardedParameters();
 
-  size_t num_blocks() const { return requested_.size(); }
+  size_t num_blocks() const { return uses_.num_blocks(); }
   const Units& units() const { return units_; }
   UnitShard& unit(size_t u) { return shards_[u]; }
   int rank() const { return comm_.rank(); }
@@ -124,11 +123,8 @@ class ShardedParameters {
   template <typename Use>
   void for_each_host_window(const UnitShard& unit, const Use& use) const;
   UpdatedWindow disk_window(const OffloadedStates::Window& place, std::span<void* const> arrays) const;
-  void hold(size_t u);
+  void bring(size_t u);
   void drop(size_t u);
-  // Calls use(u) for every unit that a pass of block i needs.
-  template <typename Use>
-  void for_each_needed(size_t i, const Use& use);
   // Where what the rank keeps of a unit is gathered, as memory of the host: on a GPU, pages that are copied to there.
   enum class DiskTransfer { kRead, kWrite };
   template <typename Use>
@@ -160,7 +156,7 @@ class ShardedParameters {
   int states_on_disk_ = 0;                        // number of the first state's array
   std::shared_ptr<kernels::PackedWeights> packed_weights_;  // of all ranks, where these are threads of one process
   uint64_t version_ = 0;                                    // of all parameters: steps and assignments
-  std::vector<char> requested_;  // by block: its parameters are here or on their way for a pass
+  UnitUses uses_;                                           // whose parameters are here or on their way for a pass
   GatherBuffers buffers_;
   GatherBuffers pages_;  // GPU: by way of which parameters come from disk and copies go there
 };

@@ -7,7 +7,7 @@
 #include "strake/optim/optimizer.h"
 #include "strake/training/planned_parameters.h"
 #include "strake/training/training_flops.h"
-#include "strake/training/units.h"
+#include "strake/training/unit_uses.h"
 
 namespace strake::training {
 namespace {
@@ -49,9 +49,8 @@ class PlannedStep {
         is_hybrid_(options_.sharding.stage.parameters == Kept::kGroupShard),
         units_(request.model),
         placements_(place_units(request, units_, 0)),
-        users_(units_.size()),
-        arrivals_(units_.size()),
-        requested_(request.model.blocks().size()) {
+        uses_(request.model, units_),
+        arrivals_(units_.size()) {
     for (int64_t k = 0; k < options_.gradient_accumulation_steps; ++k) micro_step();
     threads_.wait_for(reduced_);
     time_.hidden = threads_.hidden() * (1 - 1.0 / speed_.threads);
@@ -88,27 +87,17 @@ class PlannedStep {
     threads_.compute(seconds);
   }
 
-  template <typename Use>
-  void for_each_needed(size_t i, const Use& use) {
-    for (const size_t u : units_.of_block(i)) use(u);
-    for (const models::TiedParameter& tied : model_.blocks()[i]->tied()) {
-      use(units_.place(tied.block, tied.parameter).unit);
-    }
-  }
   void prefetch(size_t i) {
-    if (i >= requested_.size() || requested_[i] != 0) return;
-    requested_[i] = 1;
-    for_each_needed(i, [this](size_t u) {
-      if (users_[u]++ == 0 && !placements_[u].is_kept_whole) arrivals_[u] = threads_.post(gather_unit(u));
+    uses_.prefetch(i, [this](size_t u) {
+      if (!placements_[u].is_kept_whole) arrivals_[u] = threads_.post(gather_unit(u));
     });
   }
   void gather(size_t i) {
     prefetch(i);
-    for_each_needed(i, [this](size_t u) { threads_.wait_for(arrivals_[u]); });
+    uses_.for_each_needed(i, [this](size_t u) { threads_.wait_for(arrivals_[u]); });
   }
   void release(size_t i) {
-    requested_[i] = 0;
-    for_each_needed(i, [this](size_t u) { --users_[u]; });
+    uses_.release(i, [](size_t) {});
   }
   void reduce(size_t i) {
     const Unit& unit = units_[units_.of_block(i).front()];
@@ -196,9 +185,8 @@ class PlannedStep {
   bool is_hybrid_;
   Units units_;
   std::vector<UnitPlacement> placements_;
-  std::vector<int> users_;        // by unit: passes that hold its parameters
+  UnitUses uses_;
   std::vector<double> arrivals_;  // by unit: of its parameters
-  std::vector<char> requested_;   // by block
   double reduced_ = 0;            // when the last sum of gradients will be done
   Threads threads_;
   StepTime time_;
