@@ -2,12 +2,14 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "strake/core/error.h"
+#include "strake/core/threads.h"
 #include "strake/data/label_lists.h"
 #include "strake/tasks/answer_spans.h"
 #include "strake/tasks/prediction_journal.h"
@@ -30,11 +32,17 @@ at::Tensor answer_numbers(const ScoringModel& model, const EncodedRows& rows, in
   const at::Tensor numbers = at::empty({end - begin, numbers_per_row(model)}, at::kFloat);
   const std::span<const float> values(logits.const_data_ptr<float>(), static_cast<size_t>(logits.numel()));
   const int64_t first_token = rows.first_token(begin);
-  for (int64_t row = begin; row < end; ++row) {
+  const auto find = [&](int64_t row) {
     const auto of_row = values.subspan(2 * (rows.first_token(row) - first_token));
     put_answers(find_answers(rows, row, contexts[row], of_row, model.task.answers),
                 numbers_of_row(numbers, row - begin));
-  }
+  };
+  // A GPU has nothing to do meanwhile.
+  const auto parts = static_cast<int>(std::min<int64_t>(num_threads(), end - begin));
+  run_side_by_side(parts, [&](int part) {
+    const int64_t behind = begin + (end - begin) * (part + 1) / parts;
+    for (int64_t row = begin + (end - begin) * part / parts; row < behind; ++row) find(row);
+  });
   return numbers;
 }
 
