@@ -258,11 +258,15 @@ EncoderWeights<T> load_encoder_weights(const EncoderSource& from) {
             "{} is to stay in bf16, and {} has {} layers", name.text(), from.folder.string(),
             from.config.num_hidden_layers);
   }
-  EncoderCheckpoint checkpoint(from);
   NamedArrays arrays;
-  const auto pack_all = [&] { return checkpoint.load([&] { return pack<T>(from, checkpoint, arrays); }); };
+  // Of the files as they are now: they may be replaced while another process is waited for.
+  const auto pack_all = [&] {
+    EncoderCheckpoint checkpoint(from);
+    return checkpoint.load([&] { return pack<T>(from, checkpoint, arrays); });
+  };
   if (from.packed == PackedWeights::kOff) return pack_all();
 
+  EncoderCheckpoint checkpoint(from);
   const PackedFile packed(from.folder, identity_of<T>(from, checkpoint.model()), checkpoint.files().paths());
   if (auto weights = map<T>(from, checkpoint, packed)) return std::move(*weights);
   const auto turn = packed.take_turn();

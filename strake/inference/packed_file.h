@@ -58,7 +58,7 @@ class PackedFile {
     std::string weights_before_;
   };
   // Waits for other processes, up to half a minute. None, and a line that says why, where nothing can be written. To be
-  // taken before the weights are read.
+  // taken before the weights' files are opened to be packed.
   std::optional<Turn> take_turn() const;
   // True if the file is there now. Removes what killed processes left. Says why not: nobody depends on it.
   bool write(const Turn& turn, std::vector<tensors::NamedTensor> arrays, const std::string& notes) const;

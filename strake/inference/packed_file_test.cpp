@@ -1,13 +1,18 @@
 #include "strake/inference/packed_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <utility>
@@ -66,8 +71,8 @@ class KeptWeights : public testing::Test {
     std::ofstream(file, std::ios::binary) << content;
   }
   // One number of a weight, in place: size and, if wanted, times stay.
-  void change_weights() const {
-    const fs::path file = model_.folder() / "model.safetensors";
+  void change_weights() const { change_weights_of(model_.folder() / "model.safetensors"); }
+  static void change_weights_of(const fs::path& file) {
     std::string content = content_of(file);
     content[content.size() / 2] = static_cast<char>(content[content.size() / 2] ^ 0x40);
     overwrite(file, content);
@@ -290,6 +295,23 @@ TEST_F(KeptWeights, ArePackedOnceByThreadsThatStartTogether) {
   for (Logits& result : scored) threads.emplace_back([&] { result = score_kept(); });
   for (std::thread& thread : threads) thread.join();
   for (const Logits& result : scored) EXPECT_EQ(result, logits);
+  EXPECT_TRUE(is_trusted());
+}
+
+TEST_F(KeptWeights, AreThoseOfTheModelThatIsThereWhenTheirTurnComes) {
+  const fs::path weights = model_.folder() / "model.safetensors", others = model_.folder() / "others";
+  const Logits before = expected();
+  fs::copy_file(weights, others);
+  fs::create_directories(packed_folder());
+  const int other_process = ::open((packed_folder() / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_EQ(::flock(other_process, LOCK_EX), 0);
+  auto scored = std::async(std::launch::async, [&] { return score_kept(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // it has opened the weights, and waits
+  change_weights_of(others);
+  fs::rename(others, weights);
+  ::close(other_process);
+  EXPECT_EQ(scored.get(), expected());
+  EXPECT_NE(expected(), before);
   EXPECT_TRUE(is_trusted());
 }
 

@@ -43,10 +43,13 @@ int32_t rounded(float x) {
 // One column into its place in the panels. Returns the sum of the quantized numbers.
 int32_t pack_column(const float* from, int64_t depth, float inverse, const Int8Tile& tile, int8_t* to) {
   int32_t sum = 0;
-  for (int64_t k = 0; k < depth; ++k) {
-    const int32_t q = rounded(from[k] * inverse);
-    sum += q;
-    to[k / tile.depth_per_unit * tile.columns * tile.depth_per_unit + k % tile.depth_per_unit] = static_cast<int8_t>(q);
+  for (int64_t unit = 0; unit < depth; unit += tile.depth_per_unit, to += tile.columns * tile.depth_per_unit) {
+    const int64_t count = std::min<int64_t>(tile.depth_per_unit, depth - unit);
+    for (int64_t k = 0; k < count; ++k) {
+      const int32_t q = rounded(from[unit + k] * inverse);
+      sum += q;
+      to[k] = static_cast<int8_t>(q);
+    }
   }
   return sum;
 }

@@ -1,6 +1,5 @@
 #include "strake/models/weights.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -86,23 +85,31 @@ std::optional<std::string> find_tensor(const WeightSource& source, const Paramet
   return found;
 }
 
-void copy_tensor(const CheckpointFiles& files, const std::string& name, const at::Tensor& target) {
-  require_shape(files, name, target.sizes());
-  // In pieces: what is mapped of the file comes on top of the block.
+// use(rows as they are in the file, the same ones of `value`). In pieces: what is mapped of the file comes on top of
+// the block.
+template <typename Use>
+void for_each_piece(const CheckpointFiles& files, const std::string& name, const at::Tensor& value, const Use& use) {
+  require_shape(files, name, value.sizes());
   constexpr int64_t kPieceElements = int64_t{1} << 20;
-  const int64_t rows = target.size(0);
-  const int64_t step = std::max<int64_t>(1, kPieceElements * rows / std::max<int64_t>(1, target.numel()));
+  const int64_t rows = value.size(0);
+  const int64_t step = std::max<int64_t>(1, kPieceElements * rows / std::max<int64_t>(1, value.numel()));
   for (int64_t row = 0; row < rows; row += step) {
     const int64_t count = std::min(step, rows - row);
-    target.narrow(0, row, count).copy_(files.read_rows(name, row, row + count));
+    use(files.read_rows(name, row, row + count), value.narrow(0, row, count));
   }
+}
+
+void copy_tensor(const CheckpointFiles& files, const std::string& name, const at::Tensor& target) {
+  for_each_piece(files, name, target, [](const at::Tensor& read, const at::Tensor& rows) { rows.copy_(read); });
 }
 
 void check_copy(const CheckpointFiles& files, const std::string& name, const ParameterSpec& spec,
                 const at::Tensor& value) {
-  at::Tensor copy = at::empty(value.sizes(), value.options());
-  copy_tensor(files, name, copy);
-  require(copy.equal(value), ErrorKind::kConfig,
+  bool is_equal = true;
+  for_each_piece(files, name, value, [&](const at::Tensor& read, const at::Tensor& rows) {
+    is_equal = is_equal && read.to(rows.scalar_type()).equal(rows);
+  });
+  require(is_equal, ErrorKind::kConfig,
           "checkpoint tensor '{}' differs from '{}', to which config.json ties it (tie_word_embeddings)", name,
           spec.checkpoint_names.front());
 }

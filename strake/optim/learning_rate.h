@@ -50,10 +50,9 @@ struct ScheduleCourse {
 //   WarmupDecayLR   (total_num_steps; warmup_max_lr 0.001, else as WarmupLR)
 //   WarmupCosineLR  (total_num_steps; warmup_min_ratio 0, warmup_num_steps 1000, cos_min_ratio 0.0001, warmup_type log;
 //                   shares of the peak)
-//   OneCycle        (cycle_min_lr, cycle_max_lr; decay_lr_rate 0, cycle_first_step_size 2000, cycle_second_step_size
-//   the
-//                   first, cycle_first_stair_count 0, cycle_second_stair_count the first, decay_step_size 0,
-//                   cycle_momentum true, cycle_min_mom 0.8, cycle_max_mom 0.9, decay_mom_rate 0)
+//   OneCycle        (cycle_min_lr, cycle_max_lr; decay_lr_rate 0, cycle_first_step_size 2000,
+//                   cycle_second_step_size the first, cycle_first_stair_count 0, cycle_second_stair_count the first,
+//                   decay_step_size 0, cycle_momentum true, cycle_min_mom 0.8, cycle_max_mom 0.9, decay_mom_rate 0)
 //   LRRangeTest     (lr_range_test_min_lr 0.001, lr_range_test_step_size 2000, lr_range_test_step_rate 1,
 //                   lr_range_test_staircase false)
 // DeepSpeed's learning rate before the scheduler's first step is the lowest one, so WarmupLR and its like use that for

@@ -94,7 +94,7 @@ def test_a_finished_folder_whose_files_are_all_gone_is_filled_again(finished, tm
     assert rows_in(out).equals(rows_in(folder))
 
 
-def test_a_manifest_of_an_earlier_version_does_not_count_as_complete(finished, tmp_path):
+def test_a_manifest_that_does_not_say_how_files_were_written_does_not_count_as_complete(finished, tmp_path):
     flags, folder = finished
     out = shutil.copytree(folder, tmp_path / "out")
     manifest = json.loads((out / "_manifest.json").read_text())
@@ -102,5 +102,5 @@ def test_a_manifest_of_an_earlier_version_does_not_count_as_complete(finished, t
     (out / "_manifest.json").write_text(json.dumps(manifest))
     outcome = run(command("predict", output=f"{out}/", **flags))
     assert outcome.code == USAGE
-    assert f"{out}/_manifest.json: key 'files' does not say how the files were written" in outcome.err
+    assert f"{out}/_manifest.json: key 'files' holds something that is no object" in outcome.err
     strake("predict", output=f"{out}/", overwrite_output=True, **flags)
