@@ -181,7 +181,8 @@ void RankWatch::watch() {
     if (is_leaving_) return;
   }
   hear(gone_news(0, was_heard ? "its process ended without a word: killed, or crashed"
-                              : "its process ended before it said a word, or another program has its port"));
+                              : "its process ended before it said a word: killed, or crashed, or another program has "
+                                "its port"));
   end_process_soon();
 }
 

@@ -61,6 +61,15 @@ bool is_below(const fs::path& path, const fs::path& directory) {
   return end == directory.end();
 }
 
+// fsync(); false with errno. A signal that asks for the end of a run must not spoil what is saved for it.
+bool sync_file(int file) {
+  int result = 0;
+  do {
+    result = ::fsync(file);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
 }  // namespace
 
 std::string read_file(const fs::path& path, uint64_t max_bytes) {
@@ -107,7 +116,7 @@ fs::path resolve_inside(const fs::path& directory, const std::string& name, cons
 void sync_directory(const fs::path& directory) {
   const fs::path target = directory.empty() ? fs::path(".") : directory;
   const Descriptor handle(::open(target.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const bool is_synced = handle.get() >= 0 && ::fsync(handle.get()) == 0;
+  const bool is_synced = handle.get() >= 0 && sync_file(handle.get());
   require(is_synced, ErrorKind::kIo, "cannot sync directory {}: {}", target.string(), std::strerror(errno));
 }
 
@@ -130,6 +139,14 @@ bool look_for(const fs::path& path) {
   return found;
 }
 
+int reserve_space(int file, uint64_t bytes) {
+  int result = 0;
+  do {
+    result = ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  } while (result == EINTR);
+  return result;
+}
+
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   static std::atomic<uint64_t> counter{0};
   // In containers processes get the numbers of killed ones, which may have left such files.
@@ -150,7 +167,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::reserve(uint64_t bytes) {
   if (bytes == 0) return;
-  const int result = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
+  const int result = reserve_space(descriptor_, bytes);
   require(result == 0 || result == EOPNOTSUPP || result == EINVAL, ErrorKind::kIo, "cannot reserve {} bytes for {}: {}",
           bytes, path_.string(), std::strerror(result));
   constexpr uint64_t kLarge = uint64_t{16} << 20;
@@ -174,7 +191,7 @@ void AtomicFile::write(const void* data, uint64_t bytes) {
 
 void AtomicFile::commit() {
   if (direct_ != nullptr) direct_->finish();
-  const bool is_synced = ::fsync(descriptor_) == 0;
+  const bool is_synced = sync_file(descriptor_);
   require(is_synced, ErrorKind::kIo, "cannot sync {}: {}; the previous file is unchanged", path_.string(),
           std::strerror(errno));
   const bool is_renamed = ::rename(temporary_.c_str(), path_.c_str()) == 0;

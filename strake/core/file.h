@@ -33,6 +33,9 @@ bool is_there(const std::filesystem::path& path);
 // Whether it is there; Error (kIo) where it cannot be found out.
 bool look_for(const std::filesystem::path& path);
 
+// posix_fallocate(), also where signals come: 0, or what errno would say.
+int reserve_space(int file, uint64_t bytes);
+
 // Writes a file so that readers see the old content or the complete new content, never a part, also after a power cut:
 // data goes to a temporary sibling which commit() fsyncs and renames. Without commit() the destructor removes it.
 class AtomicFile {

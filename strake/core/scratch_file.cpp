@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "strake/core/error.h"
+#include "strake/core/file.h"
 #include "strake/core/memory.h"
 
 namespace strake {
@@ -55,7 +56,7 @@ ScratchFile::ScratchFile(const std::filesystem::path& folder, uint64_t bytes, co
   is_direct_ = descriptor_ >= 0;
   if (!is_direct_) descriptor_ = open_nameless(folder, 0);
   require(descriptor_ >= 0, ErrorKind::kIo, "cannot create a file in {}: {}", folder.string(), std::strerror(errno));
-  const int error = bytes == 0 ? 0 : ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
+  const int error = bytes == 0 ? 0 : reserve_space(descriptor_, bytes);
   if (error != 0) {
     ::close(descriptor_);
     std::error_code unknown;

@@ -46,10 +46,34 @@ class AtomicFileStream final : public arrow::io::OutputStream {
   std::optional<Error> error_;
 };
 
+constexpr int64_t kLargeDictionary = int64_t{1} << 20;  // bytes
+
+// Of the dictionaries in a column.
+int64_t dictionary_bytes(const arrow::ArrayData& column, const std::string& name) {
+  int64_t bytes = 0;
+  if (column.dictionary) bytes += value_of(arrow::util::ReferencedBufferSize(*column.dictionary), name);
+  for (const auto& child : column.child_data) bytes += dictionary_bytes(*child, name);
+  return bytes;
+}
+
+// What is kept of a batch until its row group is complete. Where rows share a dictionary, each counts its part.
+int64_t group_bytes_of(const arrow::RecordBatch& batch, const std::string& name) {
+  int64_t bytes = 0;
+  for (const auto& column : batch.column_data()) {
+    bytes += value_of(arrow::util::ReferencedBufferSize(*column), name);
+    if (!column->dictionary || column->dictionary->length == 0) continue;
+    const int64_t whole = dictionary_bytes(*column, name);
+    bytes += whole / column->dictionary->length * column->length - whole;
+  }
+  return bytes;
+}
+
 // Encoders of dictionaries keep what they have seen, of every column at once: not of real numbers, which seldom occur
-// twice, and less of each column where there are many.
-std::shared_ptr<parquet::WriterProperties> writer_properties(const arrow::Schema& schema, int64_t rows_per_group,
+// twice, nor of columns that bring a large dictionary, which every row group would have as a whole; and less of each
+// column where there are many.
+std::shared_ptr<parquet::WriterProperties> writer_properties(const arrow::RecordBatch& batch, int64_t rows_per_group,
                                                              const std::string& name) {
+  const arrow::Schema& schema = *batch.schema();
   parquet::WriterProperties::Builder builder;
   builder.compression(parquet::Compression::ZSTD)
       ->max_row_group_length(rows_per_group)
@@ -59,7 +83,9 @@ std::shared_ptr<parquet::WriterProperties> writer_properties(const arrow::Schema
   builder.dictionary_pagesize_limit(column_buffer(columns->num_columns()));
   for (int i = 0; i < columns->num_columns(); ++i) {
     const parquet::Type::type type = columns->Column(i)->physical_type();
-    if (type == parquet::Type::FLOAT || type == parquet::Type::DOUBLE) {
+    const arrow::ArrayData& field = *batch.column_data(columns->group_node()->FieldIndex(*columns->GetColumnRoot(i)));
+    const bool is_real = type == parquet::Type::FLOAT || type == parquet::Type::DOUBLE;
+    if (is_real || dictionary_bytes(field, name) > kLargeDictionary) {
       builder.disable_dictionary(columns->Column(i)->path());
     }
   }
@@ -85,7 +111,7 @@ struct ParquetOutput::State {
   }
 
   void open(const arrow::RecordBatch& batch) {
-    const auto properties = writer_properties(*batch.schema(), options.rows_per_group, name);
+    const auto properties = writer_properties(batch, options.rows_per_group, name);
     const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
     schema = batch.schema();
     auto opened =
@@ -95,7 +121,7 @@ struct ParquetOutput::State {
   }
 
   void append(const arrow::RecordBatch& batch) {
-    const int64_t bytes = arrow::util::ReferencedBufferSize(batch).ValueOr(0);
+    const int64_t bytes = group_bytes_of(batch, name);
     const bool full =
         group_rows + batch.num_rows() > options.rows_per_group || group_bytes + bytes > options.bytes_per_group;
     if (group_rows > 0 && full) {

@@ -131,7 +131,11 @@ class PipeOutput final : public arrow::io::OutputStream {
     const char* next = static_cast<const char*>(data);
     for (int64_t left = bytes; left > 0;) {
       const ssize_t put = ::write(descriptor_, next, static_cast<size_t>(left));
-      if (put < 0 && errno == EINTR) continue;
+      if (put < 0 && errno == EAGAIN) {  // the other end may have made the pipe so that writing does not wait
+        pollfd file{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+        ::poll(&file, 1, -1);
+      }
+      if (put < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (put < 0) return arrow::internal::IOErrorFromErrno(errno, "cannot write: ", std::strerror(errno));
       next += put;
       left -= put;

@@ -66,10 +66,10 @@ std::shared_ptr<arrow::Table> table_of_all_types() {
   return arrow::Table::Make(arrow::schema(fields, arrow::key_value_metadata({"note"}, {"kept"})), arrays);
 }
 
-void write_arrow(const fs::path& file, const arrow::Table& table) {
+void write_arrow(const fs::path& file, const arrow::Table& table, int64_t rows_per_group = 2) {
   const auto sink = arrow::io::FileOutputStream::Open(file.string()).ValueOrDie();
   const auto keep = parquet::ArrowWriterProperties::Builder().store_schema()->build();
-  ASSERT_TRUE(parquet::arrow::WriteTable(table, arrow::default_memory_pool(), sink, 2,
+  ASSERT_TRUE(parquet::arrow::WriteTable(table, arrow::default_memory_pool(), sink, rows_per_group,
                                          parquet::default_writer_properties(), keep)
                   .ok());
 }
@@ -209,6 +209,32 @@ TEST_F(TableWriterTest, RowGroupsAreCutByRowsAndByBytes) {
   EXPECT_EQ(groups({}), 1);
   EXPECT_EQ(groups({.rows_per_group = 250}), 4);
   EXPECT_EQ(groups({.bytes_per_group = 20000}), 7);  // 3 chunks of 50 x (100 + 4) bytes fit into each
+}
+
+// As categories of other programs are: every table has the dictionary of all.
+TEST_F(TableWriterTest, ALargeDictionaryIsNotWrittenAgainWithEveryRowGroup) {
+  constexpr int64_t kValues = 6000, kRows = 20'000;
+  arrow::StringBuilder values;
+  for (int64_t i = 0; i < kValues; ++i) ASSERT_TRUE(values.Append(fmt::format("{:0>1000}", i * i * i)).ok());
+  arrow::Int32Builder indices;
+  for (int64_t i = 0; i < kRows; ++i) ASSERT_TRUE(indices.Append(static_cast<int32_t>(i * 7919 % kValues)).ok());
+  const auto array =
+      arrow::DictionaryArray::FromArrays(indices.Finish().ValueOrDie(), values.Finish().ValueOrDie()).ValueOrDie();
+  const auto whole = arrow::Table::Make(arrow::schema({arrow::field("kind", array->type())}), {array});
+  const fs::path input = folder_ / "in.parquet", output = folder_ / "out.parquet";
+  write_arrow(input, *whole, kRows);
+  TableReader reader({.paths = {input}, .rows_per_chunk = 500});
+  TableWriter writer(output, {.bytes_per_group = int64_t{8} << 20});
+  int64_t tables = 0;
+  for (; const auto table = reader.next(); ++tables) writer.append(*table, {});
+  writer.finish();
+  EXPECT_GE(tables, 40);
+  const auto file = parquet::ParquetFileReader::OpenFile(output.string());
+  EXPECT_EQ(file->metadata()->num_rows(), kRows);
+  EXPECT_LE(file->metadata()->num_row_groups(), 3) << "of 20 MB, each value with its rows";
+  EXPECT_GE(file->metadata()->num_row_groups(), 2);
+  EXPECT_TRUE(read_arrow(output)->schema()->Equals(*whole->schema()));
+  EXPECT_LT(fs::file_size(output), 2 * fs::file_size(input));
 }
 
 TEST_F(TableWriterTest, FinishingReturnsSizeAndChecksum) {

@@ -40,8 +40,7 @@ struct ResolvedDsConfig {
 
 // Fills in "auto" and what the file leaves out:
 //   batch sizes     train_batch_size = micro-batch * accumulation * ranks; any two give the third. "auto" takes the
-//   flag;
-//                   where train_batch_size is a number, accumulation gives way unless its flag was given.
+//                   flag; where train_batch_size is a number, accumulation gives way unless its flag was given.
 //   optimizer       lr, betas, eps, weight_decay from the flags; DeepSpeed's default where the key is missing and the
 //                   flag not given.
 //   scheduler       warmup_min_lr 0, warmup_max_lr the learning rate, warmup_num_steps and total_num_steps from

@@ -31,7 +31,7 @@ struct ClassificationMetrics {
 };
 
 // Compares class ids row by row; time and memory O(rows + num_classes). Error (kData) for no rows, for spans of
-// different lengths and for an id outside [0, num_classes), naming its row; (kInternal) for fewer than 2 classes.
+// different lengths and for an id outside [0, num_classes), naming its row; (kInternal) for no classes.
 ClassificationMetrics classification_metrics(std::span<const int64_t> predicted, std::span<const int64_t> actual,
                                              int64_t num_classes);
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 
 import pyarrow
 import pyarrow.feather as feather
@@ -68,6 +69,26 @@ def scored(model, batches, schema=None, **flags):
         assert worker.process.returncode == 0, err.decode()
     reader = pyarrow.ipc.open_stream(out)
     return reader.schema, list(reader)
+
+
+def test_a_pipe_that_does_not_wait_is_waited_for(model, expected):
+    batches = expected.select(["text"]).to_batches(max_chunksize=100)
+    line = command("worker", model_name_or_path=model, max_seq_length=32)
+    out, into = os.pipe()
+    os.set_blocking(into, False)
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=into, env=environment()) as process:
+        os.close(into)
+        rows = stream_of(batches * 40)  # whose results are more than a pipe holds
+        feeder = threading.Thread(target=feed, args=(process.stdin, rows))
+        feeder.start()
+        time.sleep(1)
+        with os.fdopen(out, "rb") as stream:
+            found = pyarrow.ipc.open_stream(stream).read_all()
+        feeder.join()
+        process.stdin.close()
+        assert process.wait(30) == 0
+    assert found.num_rows == 40 * expected.num_rows
+    assert found["prediction"].to_pylist() == 40 * expected["prediction"].to_pylist()
 
 
 def failed(model, content, **flags):
