@@ -190,8 +190,10 @@ LabelMap collect_labels(const data::TableSource& source, const std::string& colu
   const bool is_regression = problem == models::ProblemType::kRegression;
   std::vector<std::string> declared = is_regression ? std::vector<std::string>() : class_names_of(reader, column);
   if (!declared.empty()) {
-    return LabelMap::classes(std::move(declared), has_lists ? models::ProblemType::kMultiLabelClassification
-                                                            : models::ProblemType::kSingleLabelClassification);
+    return LabelMap::classes(
+        std::move(declared),
+        has_lists ? models::ProblemType::kMultiLabelClassification : models::ProblemType::kSingleLabelClassification,
+        LabelMap::Numbered::kYes);
   }
   if (has_lists) return collect_lists(reader, column);
   if (is_regression) {
@@ -201,13 +203,14 @@ LabelMap collect_labels(const data::TableSource& source, const std::string& colu
   return collect_classes(reader, column, is_untyped(source, reader), !problem);
 }
 
-std::vector<std::string> names_in_lists(const data::TableSource& source, const std::string& column) {
+LabelMap labels_in_lists(const data::TableSource& source, const std::string& column) {
+  constexpr auto kLists = models::ProblemType::kMultiLabelClassification;
   data::TableSource labels = source;
   labels.columns = {column};
   data::TableReader reader(std::move(labels));
   std::vector<std::string> declared = class_names_of(reader, column);
-  if (!declared.empty()) return declared;
-  return collect_names(reader, column, [](const std::vector<std::string>&) {});
+  if (!declared.empty()) return LabelMap::classes(std::move(declared), kLists, LabelMap::Numbered::kYes);
+  return LabelMap::classes(collect_names(reader, column, [](const std::vector<std::string>&) {}), kLists);
 }
 
 }  // namespace strake::tasks

@@ -17,6 +17,6 @@ LabelMap collect_labels(const data::TableSource& source, const std::string& colu
                         std::optional<models::ProblemType> problem);
 
 // The labels of a column that holds lists, likewise.
-std::vector<std::string> names_in_lists(const data::TableSource& source, const std::string& column);
+LabelMap labels_in_lists(const data::TableSource& source, const std::string& column);
 
 }  // namespace strake::tasks

@@ -33,7 +33,7 @@ std::string name_of(const std::string& number, const std::vector<std::string>& n
 
 }  // namespace
 
-LabelMap LabelMap::classes(std::vector<std::string> names, models::ProblemType problem) {
+LabelMap LabelMap::classes(std::vector<std::string> names, models::ProblemType problem, Numbered numbered) {
   LabelMap map;
   map.problem_ = problem;
   map.names_ = std::move(names);
@@ -42,6 +42,8 @@ LabelMap LabelMap::classes(std::vector<std::string> names, models::ProblemType p
     map.ids_[map.names_[i]] = static_cast<int32_t>(i);
     map.generic_names_ = map.generic_names_ && map.names_[i] == fmt::format("LABEL_{}", i);
   }
+  const auto is_number = [](const std::string& name) { return parse_integer<int64_t>(name).has_value(); };
+  map.takes_ids_ = numbered == Numbered::kYes && std::ranges::none_of(map.names_, is_number);
   return map;
 }
 
@@ -68,11 +70,8 @@ LabelMap LabelMap::of(const models::EncoderConfig& config) {
             "the model's id2label gives the name '{}' to two labels: which one a row means cannot be told",
             printable(name));
   }
-  LabelMap map = classes(config.labels, config.problem());
+  LabelMap map = classes(config.labels, config.problem(), Numbered::kYes);
   map.is_of_model_ = true;
-  // Numbers that are no names are ids.
-  map.takes_ids_ =
-      std::ranges::none_of(config.labels, [](const auto& name) { return parse_integer<int64_t>(name).has_value(); });
   return map;
 }
 

@@ -19,8 +19,11 @@ using Label = std::variant<std::monostate, int32_t, float, std::vector<int32_t>>
 // Turns a label column into targets: names to class ids, one per row or lists of them, or numbers for regression.
 class LabelMap {
  public:
-  // Classes with these names, in order of id; of the problem a row has one of them, or any number.
-  static LabelMap classes(std::vector<std::string> names, models::ProblemType problem);
+  // Classes with these names, in order of id; of the problem a row has one of them, or any number. `numbered`: integers
+  // are ids as well, unless a class is called by one.
+  enum class Numbered { kNo, kYes };
+  static LabelMap classes(std::vector<std::string> names, models::ProblemType problem,
+                          Numbered numbered = Numbered::kNo);
   static LabelMap numbers();
   // As the labels of a model that has been fine-tuned before.
   static LabelMap of(const models::EncoderConfig& config);
@@ -32,8 +35,7 @@ class LabelMap {
   bool has_generic_names() const { return generic_names_; }
 
   // Targets of a table's rows from `first_row` on. Error (kData) naming file and row for a missing label or one that is
-  // no class of the model. Of a trained model integers are also understood as class ids, unless a class is called by
-  // one.
+  // no class of the model. Classes of a trained model are numbered.
   //
   // Integers that the file has names for (data::class_names) are those classes, if all of the names are known here.
   std::vector<Label> map(const data::Table& table, const std::string& column, int64_t first_row = 0) const;

@@ -19,18 +19,18 @@ struct TokenClassifierSetup {
 
 // Those of the training data, unless the model was trained before and gave its own names.
 LabelMap choose_word_labels(const TrainConfig& config, const models::EncoderConfig& model) {
-  constexpr auto kLists = models::ProblemType::kMultiLabelClassification;
   LabelMap trained = labels_of_words(model);
   const bool keeps =
       architecture_of(model.document).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
   if (keeps && !trained.has_generic_names()) return trained;
-  std::vector<std::string> names =
-      names_in_lists(make_source(config.train_file, config.text.encoding), config.text.label_column);
-  require(!names.empty(), ErrorKind::kData, "{}: column '{}' has no labels: all lists are empty",
+  const LabelMap labels =
+      labels_in_lists(make_source(config.train_file, config.text.encoding), config.text.label_column);
+  require(!labels.names().empty(), ErrorKind::kData, "{}: column '{}' has no labels: all lists are empty",
           config.train_file.front(), config.text.label_column);
-  if (keeps && names.size() != trained.names().size()) return trained;
-  if (std::ranges::is_permutation(names, model.labels)) names = model.labels;
-  return LabelMap::classes(std::move(names), kLists);
+  if (keeps && labels.names().size() != trained.names().size()) return trained;
+  const bool has_other_order =
+      labels.names() != model.labels && std::ranges::is_permutation(labels.names(), model.labels);
+  return has_other_order ? LabelMap::classes(model.labels, labels.problem()) : labels;
 }
 
 data::TokenDataset read_words(const std::vector<std::string>& files, int64_t most, const LabelledWords& words,

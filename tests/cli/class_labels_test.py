@@ -91,6 +91,26 @@ def test_names_that_a_model_does_not_have_leave_its_numbers(folder, tmp_path):
     assert summary("evaluate", input=folder / "classes.parquet", **flags)["accuracy"] > 0.9
 
 
+def accuracy_in_training(model):
+    history = json.loads((model / "trainer_state.json").read_text())["log_history"]
+    return [entry["eval_accuracy"] for entry in history if "eval_accuracy" in entry][-1]
+
+
+def test_numbers_of_a_file_that_does_not_name_them_are_those_of_the_training_data(folder, tmp_path):
+    rows = [{"text": row["text"], "label": NAMES.index(row["label"])} for row in reviews(60)]
+    files = {"train_file": folder / "classes.parquet", "validation_file": write_table(tmp_path / "plain.csv", rows)}
+    trained(folder, tmp_path / "model", eval_strategy="epoch", **files)
+    assert accuracy_in_training(tmp_path / "model") > 0.9
+    rows = [row | {"tags": [TAGS.index(tag) for tag in row["tags"]]} for row in tagged_reviews(60)]
+    files = {
+        "train_file": folder / "word_classes.parquet",
+        "validation_file": write_table(tmp_path / "w.parquet", rows),
+    }
+    words = {"task": "token-classification", "text_column": "words", "label_column": "tags"}
+    trained(folder, tmp_path / "tagger", eval_strategy="epoch", **words, **files)
+    assert accuracy_in_training(tmp_path / "tagger") > 0.7
+
+
 def test_a_number_of_no_class_is_refused(folder, tmp_path):
     columns = {"text": ["a good film", "a bad film", "no label"], "label": [0, 1, -1]}  # as test data without labels
     path = write_classes(tmp_path / "classes.parquet", columns, label=class_label(NAMES))
