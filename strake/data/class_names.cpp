@@ -15,9 +15,7 @@ namespace {
 constexpr const char* kFeaturesKey = "huggingface";
 
 bool holds_integers(const arrow::DataType& type) {
-  const bool is_list = type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST ||
-                       type.id() == arrow::Type::FIXED_SIZE_LIST;
-  return arrow::is_integer(is_list ? type.field(0)->type()->id() : type.id());
+  return arrow::is_integer(is_any_list(type) ? type.field(0)->type()->id() : type.id());
 }
 
 const Json* member(const Json* object, const std::string& key) {

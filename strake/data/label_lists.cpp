@@ -87,11 +87,6 @@ Lists lists_of(const Table& table, const arrow::Array& array, const std::string&
   return lists;
 }
 
-// Not list views, which Arrow 26 casts to lists of other values.
-bool is_read(arrow::Type::type type) {
-  return type == arrow::Type::LIST || type == arrow::Type::LARGE_LIST || type == arrow::Type::FIXED_SIZE_LIST;
-}
-
 bool is_label(const arrow::DataType& type) {
   if (type.id() == arrow::Type::DICTIONARY) {
     return is_label(*static_cast<const arrow::DictionaryType&>(type).value_type());
@@ -109,14 +104,14 @@ std::shared_ptr<arrow::Array> of_any_length(const std::shared_ptr<arrow::Array>&
 
 bool holds_lists(const Table& table, const std::string& column) {
   const auto [array, is_json] = find_column(table, column);
-  return is_json || is_read(array->type_id());
+  return is_json || is_any_list(*array->type());
 }
 
 Lists label_lists(const Table& table, const std::string& column) {
   const auto [array, is_json] = find_column(table, column);
   if (is_json) return label_lists_of_json(table, *array, column);
   const arrow::DataType& type = *array->type();
-  require(is_read(type.id()) && is_label(*type.field(0)->type()), ErrorKind::kData,
+  require(is_any_list(type) && is_label(*type.field(0)->type()), ErrorKind::kData,
           "{}: column '{}' has the type {}, expected {}", table.content().file, printable(column),
           printable(type.ToString(), 200), kLabelList);
   const auto lists = of_any_length(array, table.content().file);

@@ -103,6 +103,11 @@ bool is_text(const arrow::DataType& type) {
          type.id() == arrow::Type::STRING_VIEW;
 }
 
+bool is_any_list(const arrow::DataType& type) {
+  return type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST ||
+         type.id() == arrow::Type::FIXED_SIZE_LIST;
+}
+
 bool is_json(const arrow::Field& field) {
   return field.type()->id() == arrow::Type::STRING && field.HasMetadata() && field.metadata()->Contains(kJsonFieldKey);
 }

@@ -17,8 +17,8 @@ struct Table::Content {
   int64_t first_row = 0;  // in all files
   int64_t first_row_in_file = 0;
   std::vector<int64_t> lines;  // line on which each row starts; empty for Parquet
-  std::shared_ptr<const arrow::KeyValueMetadata> metadata =
-      nullptr;  // of the file; the batch has that of the first one
+  // Of the file; the batch has that of the first one.
+  std::shared_ptr<const arrow::KeyValueMetadata> metadata = nullptr;
 };
 
 // Key of the metadata of a string field whose values are JSON text of any kind, not plain strings.
@@ -30,6 +30,8 @@ bool is_json(const arrow::Field& field);
 Json json_of(const arrow::Array& array, int64_t row, const Table& table);
 // A string of any form.
 bool is_text(const arrow::DataType& type);
+// A list of any length, or of one. Not list views, which Arrow 26 casts to lists of other values.
+bool is_any_list(const arrow::DataType& type);
 
 std::shared_ptr<arrow::Array> cast(const std::shared_ptr<arrow::Array>& array,
                                    const std::shared_ptr<arrow::DataType>& type, const std::string& file);

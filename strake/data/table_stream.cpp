@@ -131,14 +131,16 @@ class PipeOutput final : public arrow::io::OutputStream {
     const char* next = static_cast<const char*>(data);
     for (int64_t left = bytes; left > 0;) {
       const ssize_t put = ::write(descriptor_, next, static_cast<size_t>(left));
-      if (put < 0 && errno == EAGAIN) {  // the other end may have made the pipe so that writing does not wait
-        pollfd file{.fd = descriptor_, .events = POLLOUT, .revents = 0};
-        ::poll(&file, 1, -1);
+      if (put >= 0) {
+        next += put;
+        left -= put;
+        continue;
       }
-      if (put < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-      if (put < 0) return arrow::internal::IOErrorFromErrno(errno, "cannot write: ", std::strerror(errno));
-      next += put;
-      left -= put;
+      const bool is_full = errno == EAGAIN;  // the other end may have made the pipe so that writing does not wait
+      const bool is_transient = errno == EINTR || is_full;
+      if (!is_transient) return arrow::internal::IOErrorFromErrno(errno, "cannot write: ", std::strerror(errno));
+      pollfd file{.fd = descriptor_, .events = POLLOUT, .revents = 0};
+      if (is_full) ::poll(&file, 1, -1);
     }
     position_ += bytes;
     return arrow::Status::OK();
