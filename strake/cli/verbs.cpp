@@ -7,6 +7,7 @@
 #include "strake/core/log.h"
 #include "strake/monitor/closing_table.h"
 #include "strake/monitor/number_text.h"
+#include "strake/scoring/predict_report.h"
 #include "strake/tasks/estimate.h"
 #include "strake/tasks/evaluate.h"
 #include "strake/tasks/predict.h"
@@ -75,7 +76,7 @@ void run_train(const VerbText& text, const std::vector<std::string>& arguments) 
   if (!config.dry_run) finish_printing();
 }
 
-std::vector<TableRow> score_rows(const tasks::ScoreReport& report) {
+std::vector<TableRow> score_rows(const scoring::ScoreReport& report) {
   return {{"arithmetic", report.precision},
           {"rows", count_text(report.rows)},
           {"tokens", count_text(report.tokens)},
@@ -85,7 +86,7 @@ std::vector<TableRow> score_rows(const tasks::ScoreReport& report) {
           {"tokens_per_second", decimals(per_second(report.tokens, report.seconds))}};
 }
 
-Json score_json(const tasks::ScoreReport& report) {
+Json score_json(const scoring::ScoreReport& report) {
   return {{"arithmetic", report.precision},  // "precision" is a metric of classes
           {"accuracy_of_arithmetic", report.accuracy},
           {"rows", report.rows},
@@ -99,8 +100,8 @@ void run_predict(const VerbText& text, const std::vector<std::string>& arguments
   tasks::PredictConfig config;
   if (!parse_config(text, arguments, config, std::cout)) return;
   outlive_readers();
-  const tasks::PredictReport report = tasks::predict(config);
-  tasks::ScoreReport scored = report.score;
+  const scoring::PredictReport report = tasks::predict(config);
+  scoring::ScoreReport scored = report.score;
   scored.rows = report.rows_scored;
   scored.tokens = report.tokens_scored;
   std::vector<TableRow> rows = score_rows(scored);

@@ -12,7 +12,8 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
-#include "strake/tasks/task_results.h"
+#include "strake/inference/engine.h"
+#include "strake/scoring/task_results.h"
 
 namespace strake::tasks {
 namespace {
@@ -47,12 +48,12 @@ struct Probe {
   std::vector<int64_t> offsets{0};
   std::vector<int32_t> second_begin;
 
-  explicit Probe(const std::vector<EncodedRows>& data) {
+  explicit Probe(const std::vector<rows::EncodedRows>& data) {
     int64_t sequences = 0;
-    for (const EncodedRows& rows : data) sequences += std::ssize(rows.second_begin);
+    for (const rows::EncodedRows& rows : data) sequences += std::ssize(rows.second_begin);
     const int64_t count = std::min(kProbeSequences, sequences);
     int64_t before = 0;  // sequences of the tables before
-    for (const EncodedRows& rows : data) {
+    for (const rows::EncodedRows& rows : data) {
       const int64_t end = before + std::ssize(rows.second_begin);
       while (std::ssize(second_begin) < count && sequences * std::ssize(second_begin) / count < end) {
         add(rows, sequences * std::ssize(second_begin) / count - before);
@@ -69,7 +70,7 @@ struct Probe {
   }
 
  private:
-  void add(const EncodedRows& rows, int64_t sequence) {
+  void add(const rows::EncodedRows& rows, int64_t sequence) {
     ids.insert(ids.end(), rows.ids.begin() + rows.offsets[sequence], rows.ids.begin() + rows.offsets[sequence + 1]);
     offsets.push_back(std::ssize(ids));
     second_begin.push_back(rows.second_begin[sequence]);
@@ -78,7 +79,7 @@ struct Probe {
 
 // What is measured is kept beside the model, which takes a while.
 void require_writable(const std::filesystem::path& folder) {
-  const std::filesystem::path probe = folder / (std::string(kPrecisionFile) + ".probe");
+  const std::filesystem::path probe = folder / (std::string(scoring::kPrecisionFile) + ".probe");
   try {
     write_file_atomically(probe, "{}\n");
   } catch (Error& error) {
@@ -91,7 +92,7 @@ void require_writable(const std::filesystem::path& folder) {
 
 class Calibrator {
  public:
-  Calibrator(const ScoreConfig& config, const ScoringPlan& plan, EvaluationRows& input)
+  Calibrator(const scoring::ScoreConfig& config, const scoring::ScoringPlan& plan, EvaluationRows& input)
       : config_(config), plan_(plan), input_(input) {
     config_.packed_weights = "off";  // three precisions, two of which may never be used
   }
@@ -99,97 +100,100 @@ class Calibrator {
   Calibration run() {
     require_writable(config_.model_name_or_path);
     checkpoint::verify_model_files(config_.model_name_or_path);  // once, not for each precision
-    const MeasuredWith with = read_and_score_in_fp32();
-    Calibration result{.record = {.task = MeasuredTask::of(plan_.task),
-                                  .model = fingerprint_of(config_.model_name_or_path),
+    const scoring::MeasuredWith with = read_and_score_in_fp32();
+    Calibration result{.record = {.task = scoring::MeasuredTask::of(plan_.task),
+                                  .model = scoring::fingerprint_of(config_.model_name_or_path),
                                   .with = with,
                                   .rows = num_rows(),
                                   .metric = exact_->main_metric()},
                        .metrics = exact_->metrics()};
-    PrecisionRecord& record = result.record;
+    scoring::PrecisionRecord& record = result.record;
     record.fp32_metric = metric_of(*exact_);
     record.bf16 = measure({.precision = Precision::kBf16});
-    log::info("bf16: {}", describe(record, record.bf16));
+    log::info("bf16: {}", scoring::describe(record, record.bf16));
     if (!record.holds(Precision::kBf16, record.bf16)) log::warning("bf16 is not near enough to fp32");
     find_bf16_linears(record);
     const PrecisionPlan plan{.precision = Precision::kInt8, .bf16_linears = record.bf16_linears};
-    log::info("{}: {}", describe(plan, plan_.encoder().num_hidden_layers), describe(record, record.int8));
+    log::info("{}: {}", scoring::describe(plan, plan_.encoder().num_hidden_layers),
+              scoring::describe(record, record.int8));
     if (!record.holds(Precision::kInt8, record.int8))
       log::warning("no choice of linear layers brings int8 near enough to fp32");
     add_metrics("bf16", record.bf16, record, result.metrics);
     add_metrics("int8", record.int8, record, result.metrics);
     result.metrics.emplace_back("int8_linears_in_bf16", static_cast<double>(record.bf16_linears.size()));
     result.score.rows = num_rows();
-    for (const EncodedRows& rows : data_) {
+    for (const rows::EncodedRows& rows : data_) {
       result.score.tokens += std::ssize(rows.ids);
       result.score.rows_cut += std::ssize(rows.cut_rows);
     }
-    tell_cut_rows(result.score.rows_cut, text_);
+    rows::tell_cut_rows(result.score.rows_cut, text_);
     return result;
   }
 
  private:
-  ScoringModel load(const PrecisionPlan& precision) const { return load_verified_model(config_, plan_, precision); }
+  scoring::ScoringModel load(const PrecisionPlan& precision) const {
+    return scoring::load_verified_model(config_, plan_, precision);
+  }
 
-  MeasuredWith read_and_score_in_fp32() {
-    ScoringModel model = load({.precision = Precision::kFp32});
+  scoring::MeasuredWith read_and_score_in_fp32() {
+    scoring::ScoringModel model = load({.precision = Precision::kFp32});
     text_ = model.text;
     read_data(model);
     exact_ = score(model, [this](size_t, at::Tensor outputs) { exact_outputs_.push_back(std::move(outputs)); });
-    return MeasuredWith::of(*model.tokenizer, text_.max_seq_length, model.kernels);
+    return scoring::MeasuredWith::of(*model.tokenizer, text_.max_seq_length, model.kernels);
   }
 
-  void read_data(const ScoringModel& model) {
-    input_.read(model, 1, [&](EncodedRows rows) { data_.push_back(std::move(rows)); });
+  void read_data(const scoring::ScoringModel& model) {
+    input_.read(model, 1, [&](rows::EncodedRows rows) { data_.push_back(std::move(rows)); });
     require(num_rows() > 0, ErrorKind::kData, "{} has no rows", config_.input.front());
-    if (num_rows() < kFewestRows) {
+    if (num_rows() < scoring::kFewestRows) {
       log::warning(
           "{} rows are too few to promise anything of others: --precision auto relies on a calibration of {} or "
           "more",
-          num_rows(), kFewestRows);
+          num_rows(), scoring::kFewestRows);
     }
   }
 
   int64_t num_rows() const {
     return std::transform_reduce(data_.begin(), data_.end(), int64_t{0}, std::plus<>(),
-                                 [](const EncodedRows& rows) { return rows.num_rows(); });
+                                 [](const rows::EncodedRows& rows) { return rows.num_rows(); });
   }
 
   // `use` gets the head's numbers for each table of rows.
   template <typename Use>
-  std::unique_ptr<TaskResults> score(ScoringModel& model, const Use& use) const {
-    std::unique_ptr<TaskResults> results = input_.new_results();
+  std::unique_ptr<scoring::TaskResults> score(scoring::ScoringModel& model, const Use& use) const {
+    std::unique_ptr<scoring::TaskResults> results = input_.new_results();
     for (size_t i = 0; i < data_.size(); ++i) {
-      at::Tensor outputs = score_encoded(config_, model, data_[i], 0, data_[i].num_rows());
+      at::Tensor outputs = scoring::score_encoded(config_, model, data_[i], 0, data_[i].num_rows());
       results->add(data_[i], outputs);
       use(i, std::move(outputs));
     }
     return results;
   }
 
-  static double metric_of(const TaskResults& results) {
+  static double metric_of(const scoring::TaskResults& results) {
     const monitor::NamedValues metrics = results.metrics();
     const auto found = std::ranges::find(metrics, results.main_metric(), &monitor::NamedValues::value_type::first);
     return found == metrics.end() ? 0 : found->second;
   }
 
-  Closeness measure(ScoringModel& model) const {
+  scoring::Closeness measure(scoring::ScoringModel& model) const {
     Differences differences;
     const auto results = score(model, [&](size_t i, const at::Tensor& outputs) {
-      differences.add(numbers_of(outputs), numbers_of(exact_outputs_[i]));
+      differences.add(scoring::numbers_of(outputs), scoring::numbers_of(exact_outputs_[i]));
     });
     return {.agreement = results->agreement(*exact_),
             .max_difference = differences.max,
             .mean_difference = differences.mean(),
             .metric = metric_of(*results)};
   }
-  Closeness measure(const PrecisionPlan& plan) const {
-    ScoringModel model = load(plan);
+  scoring::Closeness measure(const PrecisionPlan& plan) const {
+    scoring::ScoringModel model = load(plan);
     return measure(model);
   }
 
-  static void add_metrics(const std::string& precision, const Closeness& closeness, const PrecisionRecord& record,
-                          monitor::NamedValues& metrics) {
+  static void add_metrics(const std::string& precision, const scoring::Closeness& closeness,
+                          const scoring::PrecisionRecord& record, monitor::NamedValues& metrics) {
     const auto add = [&](const std::string& name, double value) {
       metrics.emplace_back(precision + "_" + name, value);
     };
@@ -228,11 +232,11 @@ class Calibrator {
   }
 
   // The shortest beginning of by_harm that keeps the promise, found by bisection.
-  void find_bf16_linears(PrecisionRecord& record) const {
-    ScoringModel both = load({.precision = Precision::kInt8, .forms = PrecisionPlan::Forms::kBoth});
+  void find_bf16_linears(scoring::PrecisionRecord& record) const {
+    scoring::ScoringModel both = load({.precision = Precision::kInt8, .forms = PrecisionPlan::Forms::kBoth});
     record.int8 = measure(both);
     if (record.holds(Precision::kInt8, record.int8)) return;
-    log::info("int8: {}; looking for linear layers to keep in bf16", describe(record, record.int8));
+    log::info("int8: {}; looking for linear layers to keep in bf16", scoring::describe(record, record.int8));
     const std::vector<LinearName> order = by_harm(both.engine());
     const auto with = [&](int64_t count) {
       both.engine().keep_in_bf16(std::span(order).first(static_cast<size_t>(count)));
@@ -240,11 +244,11 @@ class Calibrator {
     };
     int64_t too_few = 0;
     int64_t enough = std::ssize(order);
-    Closeness found = with(enough);
+    scoring::Closeness found = with(enough);
     if (record.holds(Precision::kInt8, found)) {
       while (enough - too_few > 1) {
         const int64_t middle = (too_few + enough) / 2;
-        const Closeness closeness = with(middle);
+        const scoring::Closeness closeness = with(middle);
         if (record.holds(Precision::kInt8, closeness)) {
           enough = middle;
           found = closeness;
@@ -258,21 +262,21 @@ class Calibrator {
     std::ranges::sort(record.bf16_linears);
   }
 
-  ScoreConfig config_;
-  const ScoringPlan& plan_;
+  scoring::ScoreConfig config_;
+  const scoring::ScoringPlan& plan_;
   EvaluationRows& input_;
-  TextOptions text_;
-  std::vector<EncodedRows> data_;
-  std::unique_ptr<TaskResults> exact_;     // in fp32
-  std::vector<at::Tensor> exact_outputs_;  // for each table of rows
+  rows::TextOptions text_;
+  std::vector<rows::EncodedRows> data_;
+  std::unique_ptr<scoring::TaskResults> exact_;  // in fp32
+  std::vector<at::Tensor> exact_outputs_;        // for each table of rows
 };
 
 }  // namespace
 
-Calibration calibrate(const ScoreConfig& config, const ScoringPlan& plan, EvaluationRows& input) {
+Calibration calibrate(const scoring::ScoreConfig& config, const scoring::ScoringPlan& plan, EvaluationRows& input) {
   const auto start = Clock::now();
   Calibration result = Calibrator(config, plan, input).run();
-  const std::filesystem::path path = std::filesystem::path(config.model_name_or_path) / kPrecisionFile;
+  const std::filesystem::path path = std::filesystem::path(config.model_name_or_path) / scoring::kPrecisionFile;
   write_file_atomically(path, json_text(to_json(result.record), 2) + "\n");
   log::info("wrote {}", path.string());
   result.score.precision = "fp32, bf16, int8";

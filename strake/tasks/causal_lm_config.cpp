@@ -32,14 +32,6 @@ const Json& gpt2_defaults() {
 
 }  // namespace
 
-int64_t choose_block_size(int64_t block_size, const models::Gpt2Config& model) {
-  require(block_size <= model.max_positions, ErrorKind::kUsage, "--block_size {} is more than the model's {} positions",
-          block_size, model.max_positions);
-  return block_size > 0 ? block_size : default_block_size(model);
-}
-
-int64_t default_block_size(const models::Gpt2Config& model) { return std::min<int64_t>(model.max_positions, 1024); }
-
 models::Gpt2Config read_causal_lm_config(const TrainConfig& config) {
   if (!config.model_name_or_path.empty()) return models::read_gpt2_config(config.model_name_or_path);
   const NewModelConfig model = new_model_config(config, gpt2_defaults());

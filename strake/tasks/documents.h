@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "strake/data/token_dataset.h"
-#include "strake/tasks/document_pieces.h"
+#include "strake/rows/document_pieces.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tokenizers/tokenizer.h"
 
@@ -15,7 +15,7 @@ namespace strake::tasks {
 struct DocumentReading {
   std::shared_ptr<const tokenizers::Tokenizer> tokenizer;
   std::string text_column;
-  PieceShape pieces;
+  rows::PieceShape pieces;
   int64_t vocab_size = 0;  // the model's
   int workers = 1;         // that tokenize
 };

@@ -9,6 +9,7 @@
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/models/encoder/token_classifier.h"
 #include "strake/models/gpt2/gpt2.h"
+#include "strake/rows/sequence_length.h"
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/masked_lm_config.h"
 
@@ -23,7 +24,7 @@ EstimatedModel language_model(const TrainConfig& config) {
           .name = "gpt2",
           .hidden_size = model.hidden_size,
           .max_length = model.max_positions,
-          .default_length = default_block_size(model)};
+          .default_length = rows::default_block_size(model)};
 }
 
 EstimatedModel masked_language_model(const TrainConfig& config) {
@@ -54,7 +55,7 @@ EstimatedModel encoder_model(const TrainConfig& config) {
     estimated.model = std::make_unique<models::TokenClassifier>(model);
   } else if (config.train_task() == TrainTask::kQuestionAnswering) {
     estimated.model = std::make_unique<models::QuestionAnswerer>(model);
-    estimated.default_length = std::min(model.max_sequence_length(), kUsualWindow);
+    estimated.default_length = std::min(model.max_sequence_length(), rows::kUsualWindow);
   } else {
     estimated.model = std::make_unique<models::SequenceClassifier>(model);
   }

@@ -12,16 +12,18 @@
 namespace strake::tasks {
 namespace {
 
-ScoreReport score_rows(const ScoreConfig& config, ScoringModel& model, EvaluationRows& input, TaskResults& results) {
+scoring::ScoreReport score_rows(const scoring::ScoreConfig& config, scoring::ScoringModel& model, EvaluationRows& input,
+                                scoring::TaskResults& results) {
   const auto start = Clock::now();
-  ScoreReport report{.load_seconds = model.load_seconds, .precision = model.precision, .accuracy = model.accuracy};
-  input.read(model, tokenizing_threads(config), [&](const EncodedRows& rows) {
-    results.add(rows, score_encoded(config, model, rows, 0, rows.num_rows()));
+  scoring::ScoreReport report{
+      .load_seconds = model.load_seconds, .precision = model.precision, .accuracy = model.accuracy};
+  input.read(model, scoring::tokenizing_threads(config), [&](const rows::EncodedRows& rows) {
+    results.add(rows, scoring::score_encoded(config, model, rows, 0, rows.num_rows()));
     report.rows += rows.num_rows();
     report.tokens += std::ssize(rows.ids);
     report.rows_cut += std::ssize(rows.cut_rows);
   });
-  tell_cut_rows(report.rows_cut, model.text);
+  rows::tell_cut_rows(report.rows_cut, model.text);
   report.seconds = seconds_since(start);
   return report;
 }
@@ -41,14 +43,14 @@ EvaluateReport evaluate(const EvaluateConfig& config) {
   data::choose_memory_pool();
   if (is_masked_lm(config)) return evaluate_masked_lm(config);
   config.validate();
-  const ScoringPlan plan = plan_scoring(config.score);
-  if (plan.task.task == ScoringTask::kCausalLm) return evaluate_causal_lm(config, plan);
+  const scoring::ScoringPlan plan = scoring::plan_scoring(config.score);
+  if (plan.task.task == scoring::ScoringTask::kCausalLm) return evaluate_causal_lm(config, plan);
   EvaluationRows input(config, plan);
   if (config.calibrate) {
     Calibration calibration = calibrate(config.score, plan, input);
     return {.score = std::move(calibration.score), .metrics = std::move(calibration.metrics)};
   }
-  ScoringModel model = load_scoring_model(config.score, plan);
+  scoring::ScoringModel model = scoring::load_scoring_model(config.score, plan);
   const auto results = input.new_results();
   EvaluateReport report{.score = score_rows(config.score, model, input, *results), .metrics = {}};
   require(report.score.rows > 0, ErrorKind::kData, "{} has no rows", config.score.input.front());

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "strake/monitor/evaluation_metrics.h"
-#include "strake/tasks/score_rows.h"
+#include "strake/scoring/score_rows.h"
 
 namespace strake::tasks {
 
 struct EvaluateConfig {
-  ScoreConfig score{.text = {.label_column = "label"}};
+  scoring::ScoreConfig score{.text = {.label_column = "label"}};
   std::string answers_column;
   bool label_all_tokens = false;
   double mlm_probability = 0.15;
@@ -19,8 +19,8 @@ struct EvaluateConfig {
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    ScoreConfig::visit_fields(self.score, visit);
-    TaskFlags::visit_fields(self.score.task, visit);
+    scoring::ScoreConfig::visit_fields(self.score, visit);
+    scoring::TaskFlags::visit_fields(self.score.task, visit);
     visit("answers_column", self.answers_column,
           "of question-answering: column with the true answers: texts, lists of texts, or as Hugging Face's squad has "
           "them; default: answers, with --calibrate if it is there");
@@ -35,7 +35,7 @@ struct EvaluateConfig {
 };
 
 struct EvaluateReport {
-  ScoreReport score;
+  scoring::ScoreReport score;
   monitor::NamedValues metrics;
 };
 

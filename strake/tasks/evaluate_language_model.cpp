@@ -12,11 +12,11 @@
 #include "strake/core/error.h"
 #include "strake/core/threads.h"
 #include "strake/models/encoder/masked_language_model.h"
+#include "strake/rows/sequence_length.h"
+#include "strake/scoring/frozen_language_model.h"
+#include "strake/scoring/scoring_model.h"
 #include "strake/tasks/documents.h"
-#include "strake/tasks/frozen_language_model.h"
 #include "strake/tasks/masked_lm_config.h"
-#include "strake/tasks/scoring_model.h"
-#include "strake/tasks/sequence_length.h"
 
 namespace strake::tasks {
 namespace {
@@ -35,17 +35,17 @@ void require_flags_of(const EvaluateConfig& config, const std::string& task, con
 }
 
 // Whether tokens are predicted from others than in a training run's evaluations.
-bool has_more_context(const TextOptions& text) { return text.doc_stride.value_or(0) > 0 || text.start_token; }
+bool has_more_context(const rows::TextOptions& text) { return text.doc_stride.value_or(0) > 0 || text.start_token; }
 
 void check_masked_flags(const EvaluateConfig& config) {
   require_flags_of(config, kMaskedLm, {"max_seq_length", "mlm_probability"});
-  require_language_precision(config.score);
+  scoring::require_language_precision(config.score);
   require_mlm_probability(config.mlm_probability);
   if (config.score.max_seq_length) require_masked_piece(*config.score.max_seq_length);
 }
 
 // What is wrong with files and columns is found here, before weights are loaded.
-Split open_documents(const EvaluateConfig& config, const TextOptions& text) {
+Split open_documents(const EvaluateConfig& config, const rows::TextOptions& text) {
   const std::vector<std::string>& files = config.score.input;
   Split split{.paths = files};
   if (are_token_files(files)) {
@@ -53,7 +53,7 @@ Split open_documents(const EvaluateConfig& config, const TextOptions& text) {
             "{} was made by strake prepare, which has read the text: leave out --text_column and --encoding",
             files.front());
   } else {
-    split.tables.emplace(open_input(files, text));
+    split.tables.emplace(rows::open_input(files, text));
   }
   return split;
 }
@@ -66,36 +66,38 @@ EvaluateReport report_of(const Documents& documents, const training::Evaluation&
   return report;
 }
 
-EvaluateReport evaluate_documents(const EvaluateConfig& config, ScoringModel& model, Split& split) {
-  auto& language = std::get<LanguageScorer>(model.computes);
+EvaluateReport evaluate_documents(const EvaluateConfig& config, scoring::ScoringModel& model, Split& split) {
+  auto& language = std::get<scoring::LanguageScorer>(model.computes);
   const Documents documents = read_documents(split, {.tokenizer = model.tokenizer,
                                                      .text_column = model.text.text_column,
                                                      .pieces = {.block_size = model.text.max_seq_length},
                                                      .vocab_size = language.config().vocab_size,
                                                      .workers = available_cores()});
-  tell_cut_rows(documents.count_cut, model.text);
+  rows::tell_cut_rows(documents.count_cut, model.text);
   return report_of(documents, language.evaluate(documents.pieces, config.score.input.front()));
 }
 
 // All predicted tokens of all texts, each as strake predict has it.
-EvaluateReport evaluate_texts(const EvaluateConfig& config, ScoringModel& model, data::TableReader& input) {
+EvaluateReport evaluate_texts(const EvaluateConfig& config, scoring::ScoringModel& model, data::TableReader& input) {
   EvaluateReport report;
   double nll = 0;
   int64_t targets = 0;
-  for_each_encoded(
-      input, {model.tokenizer, model.text}, tokenizing_threads(config.score), [&](const EncodedRows& rows) {
-        const at::Tensor losses = std::get<LanguageScorer>(model.computes).losses(rows, 0, rows.num_rows());
-        for (int64_t row = 0; row < rows.num_rows(); ++row) {
-          const TextLoss found = get_loss(losses.const_data_ptr<float>() + row * kNumbersPerLoss);
-          nll += static_cast<double>(found.loss) * found.predicted_tokens;
-          targets += found.predicted_tokens;
-        }
-        report.score.rows += rows.num_rows();
-        report.score.tokens += std::ssize(rows.ids);
-        report.score.rows_cut += std::ssize(rows.cut_rows);
-      });
+  rows::for_each_encoded(input, {model.tokenizer, model.text}, scoring::tokenizing_threads(config.score),
+                         [&](const rows::EncodedRows& rows) {
+                           const at::Tensor losses =
+                               std::get<scoring::LanguageScorer>(model.computes).losses(rows, 0, rows.num_rows());
+                           for (int64_t row = 0; row < rows.num_rows(); ++row) {
+                             const scoring::TextLoss found =
+                                 scoring::get_loss(losses.const_data_ptr<float>() + row * scoring::kNumbersPerLoss);
+                             nll += static_cast<double>(found.loss) * found.predicted_tokens;
+                             targets += found.predicted_tokens;
+                           }
+                           report.score.rows += rows.num_rows();
+                           report.score.tokens += std::ssize(rows.ids);
+                           report.score.rows_cut += std::ssize(rows.cut_rows);
+                         });
   require(targets > 0, ErrorKind::kData, "{} has no document of two tokens or more", config.score.input.front());
-  tell_cut_rows(report.score.rows_cut, model.text);
+  rows::tell_cut_rows(report.score.rows_cut, model.text);
   const double loss = nll / static_cast<double>(targets);
   report.metrics = {{"loss", loss}, {"perplexity", std::exp(loss)}};
   return report;
@@ -103,15 +105,15 @@ EvaluateReport evaluate_texts(const EvaluateConfig& config, ScoringModel& model,
 
 }  // namespace
 
-EvaluateReport evaluate_causal_lm(const EvaluateConfig& config, const ScoringPlan& plan) {
+EvaluateReport evaluate_causal_lm(const EvaluateConfig& config, const scoring::ScoringPlan& plan) {
   // Those of encoders that predict and worker have, too, are refused by plan_scoring().
-  require_flags_of(config, to_string(ScoringTask::kCausalLm), {"block_size", "doc_stride", "add_start_token"});
+  require_flags_of(config, to_string(scoring::ScoringTask::kCausalLm), {"block_size", "doc_stride", "add_start_token"});
   Split split = open_documents(config, plan.text);
   for (const char* of_texts : {"doc_stride", "add_start_token"}) {
     require(split.tables || !config.given.contains(of_texts), ErrorKind::kUsage,
             "{} was made by strake prepare, and --{} is of texts", config.score.input.front(), of_texts);
   }
-  ScoringModel model = load_scoring_model(config.score, plan);
+  scoring::ScoringModel model = scoring::load_scoring_model(config.score, plan);
   const auto start = Clock::now();
   EvaluateReport report = has_more_context(model.text) ? evaluate_texts(config, model, *split.tables)
                                                        : evaluate_documents(config, model, split);
@@ -124,21 +126,21 @@ EvaluateReport evaluate_causal_lm(const EvaluateConfig& config, const ScoringPla
 bool is_masked_lm(const EvaluateConfig& config) { return config.score.task.task == kMaskedLm; }
 
 EvaluateReport evaluate_masked_lm(const EvaluateConfig& config) {
-  ScoreConfig score = config.score;
+  scoring::ScoreConfig score = config.score;
   score.task = {};  // it is none of those that are known there
   score.validate();
   check_masked_flags(config);
   const auto start = Clock::now();
-  const TextOptions text{.text_column = score.text.text_column, .encoding = score.text.encoding};
+  const rows::TextOptions text{.text_column = score.text.text_column, .encoding = score.text.encoding};
   Split split = open_documents(config, text);
   checkpoint::verify_model_files(score.model_name_or_path);
   const models::EncoderConfig encoder = models::read_encoder_config(score.model_name_or_path);
   const auto tokenizer = tokenizers::Tokenizer::load(score.model_name_or_path);
   const models::TokenMasking masking = masking_of(config.mlm_probability, *tokenizer, encoder.vocab_size);
   const int64_t length =
-      choose_sequence_length(score.max_seq_length, default_piece_length(encoder), encoder, *tokenizer);
-  const PieceShape pieces{.block_size = length, .ends = ends_of(*tokenizer)};
-  FrozenLanguageModel model(score, std::make_unique<models::MaskedLanguageModel>(encoder, masking));
+      rows::choose_sequence_length(score.max_seq_length, default_piece_length(encoder), encoder, *tokenizer);
+  const rows::PieceShape pieces{.block_size = length, .ends = rows::ends_of(*tokenizer)};
+  scoring::FrozenLanguageModel model(score, std::make_unique<models::MaskedLanguageModel>(encoder, masking));
   const double load_seconds = seconds_since(start);
   const Documents documents = read_documents(split, {.tokenizer = tokenizer,
                                                      .text_column = text.text_column,

@@ -8,7 +8,7 @@
 #include "strake/core/log.h"
 #include "strake/data/label_lists.h"
 #include "strake/data/text_lists.h"
-#include "strake/tasks/labelled_words.h"
+#include "strake/rows/labelled_words.h"
 
 namespace strake::tasks {
 namespace {
@@ -16,10 +16,10 @@ namespace {
 // Of embeddings, which a calibration compares without it, too.
 bool compares_pairs(const EvaluateConfig& config) { return !config.calibrate || config.given.contains("label_column"); }
 
-void check_flags(const EvaluateConfig& config, ScoringTask task) {
-  const bool answers = task == ScoringTask::kQuestionAnswering;
-  const bool tags = task == ScoringTask::kTokenClassification;
-  const bool embeds = task == ScoringTask::kFeatureExtraction;
+void check_flags(const EvaluateConfig& config, scoring::ScoringTask task) {
+  const bool answers = task == scoring::ScoringTask::kQuestionAnswering;
+  const bool tags = task == scoring::ScoringTask::kTokenClassification;
+  const bool embeds = task == scoring::ScoringTask::kFeatureExtraction;
   const auto belongs = [&](bool fits, const char* flag, const char* owner) {
     require(fits || !config.given.contains(flag), ErrorKind::kUsage, "--{} is of --task {}, and the task is {}", flag,
             owner, to_string(task));
@@ -37,7 +37,7 @@ void check_flags(const EvaluateConfig& config, ScoringTask task) {
 }
 
 data::TableSource source_of(const EvaluateConfig& config, std::vector<std::string> columns) {
-  data::TableSource source = make_source(config.score.input, config.score.text.encoding);
+  data::TableSource source = rows::make_source(config.score.input, config.score.text.encoding);
   for (std::string& name : columns) {
     const bool is_new = std::ranges::find(source.columns, name) == source.columns.end();
     if (is_new && !name.empty()) source.columns.push_back(std::move(name));
@@ -79,49 +79,50 @@ bool compares_words(const EvaluateConfig& config, bool are_words, const std::str
 
 }  // namespace
 
-EvaluationRows::EvaluationRows(const EvaluateConfig& config, const ScoringPlan& plan)
+EvaluationRows::EvaluationRows(const EvaluateConfig& config, const scoring::ScoringPlan& plan)
     : plan_(plan), label_all_tokens_(config.label_all_tokens) {
-  const ScoringTask task = plan.task.task;
-  TextOptions text = plan.text;
+  const scoring::ScoringTask task = plan.task.task;
+  rows::TextOptions text = plan.text;
   check_flags(config, task);
-  if (task == ScoringTask::kTokenClassification) {
+  if (task == scoring::ScoringTask::kTokenClassification) {
     text.of_words = of_words_ = holds_words(config);
     if (compares_words(config, of_words_, text.label_column)) {
-      labels_ = labels_of_words(plan.encoder());
-      table_.emplace(open_words(config.score.input, text));
+      labels_ = rows::labels_of_words(plan.encoder());
+      table_.emplace(rows::open_words(config.score.input, text));
       return;
     }
   }
-  if (task == ScoringTask::kQuestionAnswering) answers_column_ = find_answers_column(config);
-  if (task == ScoringTask::kTextClassification) labels_ = LabelMap::of(plan.encoder());
-  if (task == ScoringTask::kFeatureExtraction && compares_pairs(config)) labels_ = LabelMap::numbers();
+  if (task == scoring::ScoringTask::kQuestionAnswering) answers_column_ = find_answers_column(config);
+  if (task == scoring::ScoringTask::kTextClassification) labels_ = rows::LabelMap::of(plan.encoder());
+  if (task == scoring::ScoringTask::kFeatureExtraction && compares_pairs(config)) labels_ = rows::LabelMap::numbers();
   const std::string& compared = labels_ ? text.label_column : answers_column_;
-  table_.emplace(open_input(source_of(config, {text.text_column, text.text_pair_column, compared}), text));
+  table_.emplace(rows::open_input(source_of(config, {text.text_column, text.text_pair_column, compared}), text));
   if (!answers_column_.empty()) data::text_lists(table_->no_rows(), answers_column_);  // before an hour of scoring
 }
 
-void EvaluationRows::read(const ScoringModel& model, int workers, const std::function<void(EncodedRows)>& sink) {
-  if (labels_ && plan_.task.task == ScoringTask::kTokenClassification) {
+void EvaluationRows::read(const scoring::ScoringModel& model, int workers,
+                          const std::function<void(rows::EncodedRows)>& sink) {
+  if (labels_ && plan_.task.task == scoring::ScoringTask::kTokenClassification) {
     bool has_label = false;
-    const auto look = [&](EncodedRows rows) {
+    const auto look = [&](rows::EncodedRows rows) {
       const auto is_class = [](int32_t id) { return id != data::kNoClass; };
       has_label = has_label || std::ranges::any_of(rows.classes, is_class);
       sink(std::move(rows));
     };
-    for_each_labelled(*table_, {model.tokenizer, model.text, *labels_, label_all_tokens_}, workers, look);
+    rows::for_each_labelled(*table_, {model.tokenizer, model.text, *labels_, label_all_tokens_}, workers, look);
     require(has_label, ErrorKind::kData, "{}: no row has a labelled word", table_->files().front().string());
     return;
   }
-  TextOptions text = model.text;
+  rows::TextOptions text = model.text;
   text.of_words = of_words_;
-  text.strips_questions = plan_.task.task == ScoringTask::kQuestionAnswering;  // for the numbers of training
-  text.apart = labels_ && plan_.task.task == ScoringTask::kFeatureExtraction;
-  const LabelMap* labels = labels_ ? &*labels_ : nullptr;
-  for_each_encoded(*table_, {model.tokenizer, text, labels, model.places()}, workers, sink);
+  text.strips_questions = plan_.task.task == scoring::ScoringTask::kQuestionAnswering;  // for the numbers of training
+  text.apart = labels_ && plan_.task.task == scoring::ScoringTask::kFeatureExtraction;
+  const rows::LabelMap* labels = labels_ ? &*labels_ : nullptr;
+  rows::for_each_encoded(*table_, {model.tokenizer, text, labels, model.places()}, workers, sink);
 }
 
-std::unique_ptr<TaskResults> EvaluationRows::new_results() const {
-  return make_results({plan_.task, plan_.text, plan_.encoder(), answers_column_, labels_.has_value()});
+std::unique_ptr<scoring::TaskResults> EvaluationRows::new_results() const {
+  return scoring::make_results({plan_.task, plan_.text, plan_.encoder(), answers_column_, labels_.has_value()});
 }
 
 }  // namespace strake::tasks

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
+#include "strake/rows/label_map.h"
+#include "strake/scoring/scoring_model.h"
+#include "strake/scoring/task_results.h"
 #include "strake/tasks/evaluate.h"
-#include "strake/tasks/label_map.h"
-#include "strake/tasks/scoring_model.h"
-#include "strake/tasks/task_results.h"
 
 namespace strake::tasks {
 
@@ -17,19 +17,19 @@ class EvaluationRows {
  public:
   // Looks at the columns. `plan` must outlive the rows. Errors: kUsage for a task without metrics, and for flags of
   // another one; kData for columns that are missing or do not hold what is compared.
-  EvaluationRows(const EvaluateConfig& config, const ScoringPlan& plan);
+  EvaluationRows(const EvaluateConfig& config, const scoring::ScoringPlan& plan);
 
   // Hands over all rows in their order, in constant memory; once. Errors: kData naming the row.
-  void read(const ScoringModel& model, int workers, const std::function<void(EncodedRows)>& sink);
+  void read(const scoring::ScoringModel& model, int workers, const std::function<void(rows::EncodedRows)>& sink);
   // Empty ones, to which read()'s rows are added.
-  std::unique_ptr<TaskResults> new_results() const;
+  std::unique_ptr<scoring::TaskResults> new_results() const;
 
  private:
-  const ScoringPlan& plan_;
-  std::string answers_column_;      // of question answering, with the true answers; empty: none
-  bool of_words_ = false;           // lists of them instead of texts
-  bool label_all_tokens_ = false;   // of words
-  std::optional<LabelMap> labels_;  // of texts or, of token classification, their words
+  const scoring::ScoringPlan& plan_;
+  std::string answers_column_;            // of question answering, with the true answers; empty: none
+  bool of_words_ = false;                 // lists of them instead of texts
+  bool label_all_tokens_ = false;         // of words
+  std::optional<rows::LabelMap> labels_;  // of texts or, of token classification, their words
   std::optional<data::TableReader> table_;
 };
 

@@ -28,7 +28,7 @@ bool is_of_folder(const fs::path& file, const fs::path& folder) {
   return false;
 }
 
-void check_file(const OutputPlace& place, const std::vector<fs::path>& inputs, const fs::path& model_folder) {
+void check_file(const scoring::OutputPlace& place, const std::vector<fs::path>& inputs, const fs::path& model_folder) {
   const fs::path file = place.data_file(0);
   check_output_file(file, inputs);
   require(is_there(place.manifest()) || !is_of_folder(file, model_folder), ErrorKind::kUsage,
@@ -36,7 +36,7 @@ void check_file(const OutputPlace& place, const std::vector<fs::path>& inputs, c
 }
 
 // What is written beside it has the longest name: _NAME.manifest.json.tmp-PROCESS-NUMBER.
-void check_name_length(const OutputPlace& place) {
+void check_name_length(const scoring::OutputPlace& place) {
   constexpr size_t kMostOfSystem = 255;
   constexpr size_t kTemporary = 24;
   const size_t longest = place.manifest().filename().string().size() + kTemporary;
@@ -59,7 +59,8 @@ void check_output_file(const fs::path& file, const std::vector<fs::path>& inputs
           input == inputs.end() ? "" : input->string());
 }
 
-void check_output(const OutputPlace& place, const std::vector<std::string>& input, const fs::path& model_folder) {
+void check_output(const scoring::OutputPlace& place, const std::vector<std::string>& input,
+                  const fs::path& model_folder) {
   const fs::path folder = or_here(place.folder());
   const std::string output = place.is_folder() ? place.folder().string() + "/" : place.data_file(0).string();
   for (const fs::path path : input) {

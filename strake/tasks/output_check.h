@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "strake/tasks/prediction_output.h"
+#include "strake/scoring/prediction_output.h"
 
 namespace strake::tasks {
 
@@ -12,7 +12,7 @@ namespace strake::tasks {
 // (kUsage): it is no regular file (a device, a FIFO, a socket); it is, by whatever name or link, a file of the input
 // or, unless an earlier job made it, of the model's folder; the input is a folder in which the next start would read
 // the output; input files have the names of an output folder's files.
-void check_output(const OutputPlace& place, const std::vector<std::string>& input,
+void check_output(const scoring::OutputPlace& place, const std::vector<std::string>& input,
                   const std::filesystem::path& model_folder);
 
 // Of a verb that writes one file. Errors (kUsage): what is at its place is no regular file; it is, by whatever name or

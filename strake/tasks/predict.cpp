@@ -13,14 +13,15 @@
 #include "strake/core/threads.h"
 #include "strake/core/version.h"
 #include "strake/data/memory_pool.h"
-#include "strake/tasks/model_fingerprint.h"
+#include "strake/inference/engine.h"
+#include "strake/scoring/model_fingerprint.h"
+#include "strake/scoring/prediction_columns.h"
+#include "strake/scoring/prediction_job.h"
+#include "strake/scoring/prediction_output.h"
+#include "strake/scoring/prediction_scorer.h"
+#include "strake/scoring/row_numbers.h"
+#include "strake/scoring/shard.h"
 #include "strake/tasks/output_check.h"
-#include "strake/tasks/prediction_columns.h"
-#include "strake/tasks/prediction_job.h"
-#include "strake/tasks/prediction_output.h"
-#include "strake/tasks/prediction_scorer.h"
-#include "strake/tasks/row_numbers.h"
-#include "strake/tasks/shard.h"
 
 namespace strake::tasks {
 namespace fs = std::filesystem;
@@ -38,8 +39,9 @@ std::string text_of(const inference::PrecisionPlan& plan) {
 }
 
 // Only the columns that are needed, if not all.
-data::TableSource source_of(const PredictConfig& config, const TextOptions& text, const KeptColumns& kept) {
-  data::TableSource source = make_source(config.score.input, config.score.text.encoding);
+data::TableSource source_of(const PredictConfig& config, const rows::TextOptions& text,
+                            const scoring::KeptColumns& kept) {
+  data::TableSource source = rows::make_source(config.score.input, config.score.text.encoding);
   if (kept.all()) return source;
   source.columns = kept.names();
   for (const std::string& name : {text.text_column, text.text_pair_column}) {
@@ -51,12 +53,12 @@ data::TableSource source_of(const PredictConfig& config, const TextOptions& text
 
 constexpr const char* kMaxSeqLength = "max_seq_length";
 constexpr const char* kBlockSize = "block_size";
-const char* length_flag(const TextOptions& text) { return text.into_pieces ? kBlockSize : kMaxSeqLength; }
+const char* length_flag(const rows::TextOptions& text) { return text.into_pieces ? kBlockSize : kMaxSeqLength; }
 
 // What the bits of the output depend on.
-Json identity_of(const PredictConfig& config, const ScoringModel& model, const std::vector<std::string>& columns,
-                 const std::vector<std::string>& files) {
-  const TextOptions& text = model.text;
+Json identity_of(const PredictConfig& config, const scoring::ScoringModel& model,
+                 const std::vector<std::string>& columns, const std::vector<std::string>& files) {
+  const rows::TextOptions& text = model.text;
   Json identity{{"strake", version()},
                 {"task", model.task.text()},
                 {"tokenizer_fingerprint", model.tokenizer->fingerprint()},
@@ -90,10 +92,10 @@ std::map<std::string, std::string> metadata_of(const PredictConfig& config, cons
 }
 
 // Whether the files that a manifest lists are there. Error (kData) where only some are, or others than were written.
-bool are_sound(const std::vector<WrittenFile>& files, const OutputPlace& place) {
-  const auto is_gone = [&](const WrittenFile& file) { return !is_there(place.folder() / file.name); };
+bool are_sound(const std::vector<scoring::WrittenFile>& files, const scoring::OutputPlace& place) {
+  const auto is_gone = [&](const scoring::WrittenFile& file) { return !is_there(place.folder() / file.name); };
   if (std::ranges::all_of(files, is_gone)) return false;
-  for (const WrittenFile& file : files) {
+  for (const scoring::WrittenFile& file : files) {
     const std::string difference = file.difference_in(place.folder());
     require(
         difference.empty(), ErrorKind::kData,
@@ -105,24 +107,24 @@ bool are_sound(const std::vector<WrittenFile>& files, const OutputPlace& place) 
 }
 
 // A finished job with this identity in an output folder: a scheduler that starts it again has nothing left to do.
-std::optional<PredictReport> finished_report(const PredictConfig& config, const OutputPlace& place,
-                                             const Json& identity) {
+std::optional<scoring::PredictReport> finished_report(const PredictConfig& config, const scoring::OutputPlace& place,
+                                                      const Json& identity) {
   if (!place.is_folder() || !is_there(place.manifest())) return std::nullopt;
   const std::string source = place.manifest().string();
   const Json manifest = read_json(place.manifest(), kMaxIndexBytes);
   if (get_or<Json>(manifest, "job", {}, source) != identity) return std::nullopt;
-  if (!are_sound(parse_written_files(manifest, source), place)) return std::nullopt;
-  return PredictReport{.score = {.rows = get_required<int64_t>(manifest, "rows", source),
-                                 .tokens = get_required<int64_t>(manifest, "tokens", source),
-                                 .precision = get_required<std::string>(manifest, "precision", source),
-                                 .accuracy = get_or<Json>(manifest, "accuracy", {}, source)},
-                       .resumes = get_required<int64_t>(manifest, "resumes", source),
-                       .output = config.output,
-                       .manifest = source};
+  if (!are_sound(scoring::parse_written_files(manifest, source), place)) return std::nullopt;
+  return scoring::PredictReport{.score = {.rows = get_required<int64_t>(manifest, "rows", source),
+                                          .tokens = get_required<int64_t>(manifest, "tokens", source),
+                                          .precision = get_required<std::string>(manifest, "precision", source),
+                                          .accuracy = get_or<Json>(manifest, "accuracy", {}, source)},
+                                .resumes = get_required<int64_t>(manifest, "resumes", source),
+                                .output = config.output,
+                                .manifest = source};
 }
 
 // To the rows that are this shard's; the first one of these.
-int64_t cut(data::TableReader& input, const Shard& shard) {
+int64_t cut(data::TableReader& input, const scoring::Shard& shard) {
   if (shard.is_all()) return 0;
   const int64_t rows = input.count_rows();
   const int64_t first = shard.begin(rows);
@@ -134,34 +136,35 @@ int64_t cut(data::TableReader& input, const Shard& shard) {
 
 struct Task {
   const PredictConfig& config;
-  const OutputPlace& place;
-  ScoringModel& model;
+  const scoring::OutputPlace& place;
+  scoring::ScoringModel& model;
   data::TableReader& input;
-  PredictionColumns columns;
-  KeptColumns kept;
-  StreamMemory memory;
+  scoring::PredictionColumns columns;
+  scoring::KeptColumns kept;
+  scoring::StreamMemory memory;
   Json identity;
   Clock::time_point start;
 };
 
-void write_manifest(const Task& task, const PredictReport& report, const std::vector<WrittenFile>& files) {
+void write_manifest(const Task& task, const scoring::PredictReport& report,
+                    const std::vector<scoring::WrittenFile>& files) {
   Json manifest = to_json(report);
   manifest["job"] = task.identity;
   manifest["threads"] = threads_per_rank(1);
   const inference::MemoryUse memory = task.model.memory();
   manifest["memory_bytes"] = {
       {"weights", memory.weights}, {"activations", memory.activations}, {"tables", task.memory.bytes}};
-  for (const WrittenFile& file : files) manifest["files"].push_back(to_json(file));
+  for (const scoring::WrittenFile& file : files) manifest["files"].push_back(to_json(file));
   write_file_atomically(task.place.manifest(), json_text(manifest, 2) + "\n");
 }
 
-void score_and_write(const Task& task, PredictionJob& job, PredictReport& report) {
-  const int64_t first_row = cut(task.input, Shard::parse(task.config.shard));
-  PredictionOutput output(
+void score_and_write(const Task& task, scoring::PredictionJob& job, scoring::PredictReport& report) {
+  const int64_t first_row = cut(task.input, scoring::Shard::parse(task.config.shard));
+  scoring::PredictionOutput output(
       task.place, task.columns, task.kept,
       {.rows_per_file = task.config.rows_of_file(), .metadata = metadata_of(task.config, task.identity)});
-  score_into({task.config.score, task.model, job.journal(), output}, task.input, first_row, report);
-  const std::vector<std::string> found = describe_files(task.input.files());
+  scoring::score_into({task.config.score, task.model, job.journal(), output}, task.input, first_row, report);
+  const std::vector<std::string> found = scoring::describe_files(task.input.files());
   for (size_t i = 0; i < found.size(); ++i) {
     const std::string& before = task.identity.at(fmt::format("input file {:05}", i)).get_ref<const std::string&>();
     require(found[i] == before, ErrorKind::kData, "the input changed while it was read: it was {}, now it is {}",
@@ -175,7 +178,7 @@ void score_and_write(const Task& task, PredictionJob& job, PredictReport& report
   write_manifest(task, report, output.files());
 }
 
-void tell_memory(const StreamMemory& memory) {
+void tell_memory(const scoring::StreamMemory& memory) {
   log::info(
       "{:.0f} MB at most for {} tables from input to output, of {} rows or {:.0f} MB each, a row group, and columns",
       static_cast<double>(memory.bytes) / 1e6, memory.tables, data::TableSource().rows_per_chunk,
@@ -183,7 +186,7 @@ void tell_memory(const StreamMemory& memory) {
 }
 
 // Of a job that an error ends.
-void tell_what_is_kept(int64_t rows, const OutputPlace& place, Error& error) {
+void tell_what_is_kept(int64_t rows, const scoring::OutputPlace& place, Error& error) {
   if (rows == 0) return;
   const std::string kept = fmt::format("{} rows are scored and kept in {}", rows, place.job_folder().string());
   if (error.kind() == ErrorKind::kIo) error.add_context(kept + ": the same command goes on with them");
@@ -202,65 +205,44 @@ void PredictConfig::validate() const {
       "--label_column {}: predict needs no labels and keeps all columns; to compare with labels use strake evaluate",
       score.text.label_column);
   require(rows_of_file() > 0, ErrorKind::kUsage, "--rows_per_file {} must be positive", rows_of_file());
-  check_output_columns(output_columns);
-  const KeptColumns kept(keep_columns);
-  Shard::parse(shard);
+  scoring::check_output_columns(output_columns);
+  const scoring::KeptColumns kept(keep_columns);
+  scoring::Shard::parse(shard);
 }
 
-Json to_json(const PredictReport& report) {
-  const double seconds = report.score.seconds;
-  const auto rate = [&](int64_t count) { return seconds > 0 ? static_cast<double>(count) / seconds : 0.0; };
-  return {{"output", report.output},
-          {"precision", report.score.precision},
-          {"accuracy", report.score.accuracy},
-          {"rows", report.score.rows},
-          {"tokens", report.score.tokens},
-          {"rows_scored", report.rows_scored},
-          {"tokens_scored", report.tokens_scored},
-          {"load_seconds", report.score.load_seconds},
-          {"seconds", seconds},
-          {"rows_per_second", rate(report.rows_scored)},
-          {"tokens_per_second", rate(report.tokens_scored)},
-          {"seconds_waiting_for_input", report.seconds_waiting_for_input},
-          {"seconds_waiting_for_output", report.seconds_waiting_for_output},
-          {"peak_resident_bytes", report.peak_resident_bytes},
-          {"rows_cut", report.score.rows_cut},
-          {"resumes", report.resumes}};
-}
-
-PredictReport predict(const PredictConfig& config) {
+scoring::PredictReport predict(const PredictConfig& config) {
   data::choose_memory_pool();
   config.validate();
-  const OutputPlace place(config.output, Shard::parse(config.shard));
+  const scoring::OutputPlace place(config.output, scoring::Shard::parse(config.shard));
   const std::string name = place.is_folder() ? config.output : place.data_file(0).string();
   require(place.is_folder() || !config.rows_per_file, ErrorKind::kUsage,
           "--rows_per_file {} is for an output folder: write --output {}/, or leave it out", config.rows_of_file(),
           config.output);
   check_output(place, config.score.input, config.score.model_name_or_path);
   if (place.is_folder()) strake::create_directories(place.folder());
-  PredictionJob job(place.job_folder(), name);
-  const KeptColumns kept(config.keep_columns);
-  ScoringPlan plan = plan_scoring(config.score);
+  scoring::PredictionJob job(place.job_folder(), name);
+  const scoring::KeptColumns kept(config.keep_columns);
+  scoring::ScoringPlan plan = scoring::plan_scoring(config.score);
   data::TableReader input(source_of(config, plan.text, kept));
-  look_at_columns(plan, config.score.task, input.no_rows());
-  const PredictionColumns columns(config.output_columns, plan.task);
+  scoring::look_at_columns(plan, config.score.task, input.no_rows());
+  const scoring::PredictionColumns columns(config.output_columns, plan.task);
   columns.require_new(input.column_names(), kept, input.files().front().string());
   const auto loading = Clock::now();
-  auto fingerprint = std::async(std::launch::async, fingerprint_of, fs::path(config.score.model_name_or_path));
-  ScoringModel model = load_scoring_model(config.score, plan);
+  auto fingerprint = std::async(std::launch::async, scoring::fingerprint_of, fs::path(config.score.model_name_or_path));
+  scoring::ScoringModel model = scoring::load_scoring_model(config.score, plan);
   const std::string loaded = fingerprint.get().text();  // here, so that errors of loading come first
-  Task task{
-      .config = config,
-      .place = place,
-      .model = model,
-      .input = input,
-      .columns = columns,
-      .kept = kept,
-      .memory = stream_memory(config.score, model, std::ssize(input.column_names()) + std::ssize(columns.names())),
-      .identity = {},
-      .start = Clock::now()};
+  Task task{.config = config,
+            .place = place,
+            .model = model,
+            .input = input,
+            .columns = columns,
+            .kept = kept,
+            .memory = scoring::stream_memory(config.score, model,
+                                             std::ssize(input.column_names()) + std::ssize(columns.names())),
+            .identity = {},
+            .start = Clock::now()};
   tell_memory(task.memory);
-  task.identity = identity_of(config, model, columns.names(), describe_files(input.files()));
+  task.identity = identity_of(config, model, columns.names(), scoring::describe_files(input.files()));
   task.identity["model_fingerprint"] = loaded;
   if (!config.overwrite_output && !job.is_unfinished()) {
     if (const auto report = finished_report(config, place, task.identity)) {
@@ -271,14 +253,15 @@ PredictReport predict(const PredictConfig& config) {
   }
   place.remove_leftovers();
   if (config.overwrite_output || !job.is_unfinished()) place.make_room(config.overwrite_output);
-  job.open(task.identity, numbers_per_row(model),
-           config.overwrite_output ? PredictionJob::Leftover::kDelete : PredictionJob::Leftover::kContinue);
-  PredictReport report{.score = {.load_seconds = seconds_between(loading, task.start),
-                                 .precision = model.precision,
-                                 .accuracy = model.accuracy},
-                       .resumes = job.resumes(),
-                       .output = name,
-                       .manifest = place.manifest().string()};
+  job.open(task.identity, scoring::numbers_per_row(model),
+           config.overwrite_output ? scoring::PredictionJob::Leftover::kDelete
+                                   : scoring::PredictionJob::Leftover::kContinue);
+  scoring::PredictReport report{.score = {.load_seconds = seconds_between(loading, task.start),
+                                          .precision = model.precision,
+                                          .accuracy = model.accuracy},
+                                .resumes = job.resumes(),
+                                .output = name,
+                                .manifest = place.manifest().string()};
   try {
     score_and_write(task, job, report);
   } catch (Error& error) {

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "strake/core/json.h"
-#include "strake/tasks/score_rows.h"
+#include "strake/scoring/predict_report.h"
+#include "strake/scoring/score_rows.h"
 
 namespace strake::tasks {
 
@@ -14,7 +15,7 @@ namespace strake::tasks {
 // run that was killed and is started again goes on behind the last rows whose logits are durable (prediction_job.h) and
 // gives the bytes of one that never stopped.
 struct PredictConfig {
-  ScoreConfig score;
+  scoring::ScoreConfig score;
   std::string output;
   std::vector<std::string> output_columns;
   std::vector<std::string> keep_columns;
@@ -24,14 +25,14 @@ struct PredictConfig {
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
-    ScoreConfig::visit_fields(self.score, [&](const char* name, auto& field, const char* help) {
+    scoring::ScoreConfig::visit_fields(self.score, [&](const char* name, auto& field, const char* help) {
       const bool is_label = std::string_view(name) == "label_column";
       visit(name, field,
             is_label ? "not of predict, which keeps all columns: strake evaluate compares with labels" : help);
     });
-    TaskFlags::visit_fields(self.score.task, visit);
+    scoring::TaskFlags::visit_fields(self.score.task, visit);
     visit("output", self.output, "Parquet file to write, or, with a / at the end, folder for several");
-    visit("output_columns", self.output_columns, kOutputColumnsHelp);
+    visit("output_columns", self.output_columns, scoring::kOutputColumnsHelp);
     visit("keep_columns", self.keep_columns, "columns of the input to write; default: all, \"\": none");
     visit("shard", self.shard, "score one part of the rows: 2/8 is the third of eight");
     visit("rows_per_file", self.rows_per_file, "of the files in an output folder; default: 1000000");
@@ -42,19 +43,6 @@ struct PredictConfig {
   int64_t rows_of_file() const { return rows_per_file.value_or(1'000'000); }
 };
 
-struct PredictReport {
-  ScoreReport score;        // rows and tokens of the whole output, seconds of this run
-  int64_t rows_scored = 0;  // in this run; earlier, interrupted ones scored the others
-  int64_t tokens_scored = 0;
-  double seconds_waiting_for_input = 0;   // in which no row was ready to be scored
-  double seconds_waiting_for_output = 0;  // in which nothing was scored because writing lagged behind
-  uint64_t peak_resident_bytes = 0;
-  int64_t resumes = 0;
-  std::string output;    // the file, or the folder
-  std::string manifest;  // JSON with all of this
-};
-Json to_json(const PredictReport& report);
-
-PredictReport predict(const PredictConfig& config);
+scoring::PredictReport predict(const PredictConfig& config);
 
 }  // namespace strake::tasks

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "strake/tasks/text_rows.h"
+#include "strake/rows/text_rows.h"
 
 namespace strake::tasks {
 
@@ -13,7 +13,7 @@ struct PrepareConfig {
   std::vector<std::string> input;
   std::string output;
   std::string tokenizer;
-  TextOptions text;
+  rows::TextOptions text;
   std::string problem_type;
   bool summary_json = false;
 

@@ -8,8 +8,8 @@
 #include "strake/comm/comm.h"
 #include "strake/integrations/ds_config.h"
 #include "strake/models/planned_graph.h"
-#include "strake/tasks/answer_flags.h"
-#include "strake/tasks/text_rows.h"
+#include "strake/rows/answer_flags.h"
+#include "strake/rows/text_rows.h"
 #include "strake/training/options.h"
 #include "strake/training/trainer.h"
 
@@ -32,11 +32,11 @@ struct TrainConfig {
   int64_t max_train_samples = 0;  // sequences; 0: all
   int64_t max_eval_samples = 0;
   int64_t validation_split_percentage = 0;  // of the training data; 0: none
-  TextOptions text{.label_column = "label"};
+  rows::TextOptions text{.label_column = "label"};
   int64_t block_size = 0;  // 0: as many as the model has positions, at most 1024
   double mlm_probability = 0.15;
   bool label_all_tokens = false;
-  AnswerTrainingFlags answers;
+  rows::AnswerTrainingFlags answers;
   std::string problem_type;
   std::string output_dir;
   bool overwrite_output_dir = false;
@@ -87,7 +87,7 @@ struct TrainConfig {
           "column with the label, for token-classification with the words' labels");
     visit("label_all_tokens", self.label_all_tokens,
           "token-classification: learn the label of all of a word's tokens, not of its first alone");
-    AnswerTrainingFlags::visit_fields(self.answers, visit);
+    rows::AnswerTrainingFlags::visit_fields(self.answers, visit);
     visit(
         "encoding", self.text.encoding,
         "of CSV, JSONL and text files, and of strings in Parquet files but for dictionaries: utf-8, cp1252 or latin-1");

@@ -1,4 +1,5 @@
 #include "strake/models/gpt2/gpt2.h"
+#include "strake/rows/sequence_length.h"
 #include "strake/tasks/causal_lm_config.h"
 #include "strake/tasks/documents.h"
 #include "strake/tasks/new_model_config.h"
@@ -15,14 +16,14 @@ struct CausalLmSetup {
 
 CausalLmSetup load_causal_lm_setup(const TrainConfig& config, int workers) {
   CausalLmSetup setup{.model_config = read_causal_lm_config(config), .inputs = {.tokenizer = load_tokenizer(config)}};
-  setup.block_size = choose_block_size(config.block_size, setup.model_config);
+  setup.block_size = rows::choose_block_size(config.block_size, setup.model_config);
   require_known_metric(config.training, "language models", {"perplexity"});
   require_flags_of_text(config);
   require_vocabulary_of(*setup.inputs.tokenizer, setup.model_config.vocab_size, config);
   if (config.model_name_or_path.empty()) {
     take_special_ids(setup.model_config.document, *setup.inputs.tokenizer, config.config_overrides);
   }
-  const TextOptions text{.text_column = config.text.text_column, .encoding = config.text.encoding};
+  const rows::TextOptions text{.text_column = config.text.text_column, .encoding = config.text.encoding};
   Splits splits = open_splits(config, text);
   const DocumentReading how{.tokenizer = setup.inputs.tokenizer,
                             .text_column = text.text_column,

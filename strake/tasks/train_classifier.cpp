@@ -4,7 +4,8 @@
 #include "strake/data/token_file.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/monitor/evaluation_metrics.h"
-#include "strake/tasks/collect_labels.h"
+#include "strake/rows/collect_labels.h"
+#include "strake/rows/known_tokens.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/checkpoint_files.h"
 
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 struct ClassifierSetup {
   models::EncoderConfig model_config;
   JobInputs inputs;
-  TextOptions text;
+  rows::TextOptions text;
   int workers = 1;
 };
 
@@ -28,25 +29,26 @@ bool has_classifier(const models::SequenceClassifier& model, const fs::path& fol
   });
 }
 
-LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models::ProblemType> problem) {
+rows::LabelMap labels_of_training_data(const TrainConfig& config, std::optional<models::ProblemType> problem) {
   if (const auto files = data::token_files(config.train_file); !files.empty()) {
     const data::TokenFileReader reader(files.front());
-    const std::optional<models::ProblemType> prepared = problem_of(reader.info().label_kind);
+    const std::optional<models::ProblemType> prepared = rows::problem_of(reader.info().label_kind);
     require(prepared.has_value(), ErrorKind::kData, "{} has no labels: prepare it with --label_column",
             config.train_file.front());
     require(config.problem_type.empty() || problem == prepared, ErrorKind::kUsage,
             "--problem_type {} contradicts {}, whose labels are of {}", config.problem_type, config.train_file.front(),
             to_string(*prepared));
-    if (prepared == models::ProblemType::kRegression) return LabelMap::numbers();
+    if (prepared == models::ProblemType::kRegression) return rows::LabelMap::numbers();
     require(!reader.info().label_names.empty(), ErrorKind::kData,
             "{}: its labels are classes, and strake.label_names names none", config.train_file.front());
-    return LabelMap::classes(reader.info().label_names, *prepared);
+    return rows::LabelMap::classes(reader.info().label_names, *prepared);
   }
-  return collect_labels(make_source(config.train_file, config.text.encoding), config.text.label_column, problem);
+  return rows::collect_labels(rows::make_source(config.train_file, config.text.encoding), config.text.label_column,
+                              problem);
 }
 
-LabelMap labels_of_new_head(const TrainConfig& config, std::optional<models::ProblemType> problem) {
-  LabelMap labels = labels_of_training_data(config, problem);
+rows::LabelMap labels_of_new_head(const TrainConfig& config, std::optional<models::ProblemType> problem) {
+  rows::LabelMap labels = labels_of_training_data(config, problem);
   const bool has_lists = labels.problem() == models::ProblemType::kMultiLabelClassification;
   require(!labels.names().empty(), ErrorKind::kData, "{} has no {}", config.train_file.front(),
           has_lists ? "labels: all lists are empty" : "rows");
@@ -57,17 +59,17 @@ LabelMap labels_of_new_head(const TrainConfig& config, std::optional<models::Pro
 }
 
 // The model's own if they are the same ones.
-LabelMap labels_in_order_of(const models::EncoderConfig& model_config, const LabelMap& labels) {
+rows::LabelMap labels_in_order_of(const models::EncoderConfig& model_config, const rows::LabelMap& labels) {
   const bool is_regression = model_config.problem() == models::ProblemType::kRegression;
   const bool is_same = !is_regression && labels.problem() == model_config.problem() &&
                        std::ranges::is_permutation(labels.names(), model_config.labels);
-  return is_same ? LabelMap::of(model_config) : labels;
+  return is_same ? rows::LabelMap::of(model_config) : labels;
 }
 
 // Labels of a new head come from the training data; a head that was trained before keeps its own, unless they were
 // never named (LABEL_0, ...) and the data has as many.
-LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model_config) {
-  const auto problem = parse_problem_type_flag(config.problem_type);
+rows::LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& model_config) {
+  const auto problem = rows::parse_problem_type_flag(config.problem_type);
   if (!has_classifier(models::SequenceClassifier(model_config), config.model_name_or_path)) {
     return labels_of_new_head(config, problem);
   }
@@ -75,9 +77,9 @@ LabelMap choose_labels(const TrainConfig& config, const models::EncoderConfig& m
   require(!problem || *problem == model_config.problem(), ErrorKind::kUsage,
           "--problem_type {} contradicts the trained head of {}; --ignore_mismatched_sizes gives it up",
           config.problem_type, config.model_name_or_path);
-  LabelMap trained = LabelMap::of(model_config);
+  rows::LabelMap trained = rows::LabelMap::of(model_config);
   if (!trained.has_generic_names() || trained.problem() == models::ProblemType::kRegression) return trained;
-  LabelMap named = labels_of_training_data(config, trained.problem());
+  rows::LabelMap named = labels_of_training_data(config, trained.problem());
   return named.names().size() == trained.names().size() ? named : trained;
 }
 
@@ -90,12 +92,12 @@ std::string describe_labels(data::TokenLabelKind kind, const std::vector<std::st
 }
 
 data::TokenDataset load_tokens(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
-                               const LabelMap& labels) {
+                               const rows::LabelMap& labels) {
   data::LoadedTokens loaded = data::load_token_files({paths.begin(), paths.end()});
   require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
           "{} was prepared with another tokenizer than the model's", paths.front());
   const bool regression = labels.problem() == models::ProblemType::kRegression;
-  const data::TokenLabelKind expected = label_kind_of(labels.problem());
+  const data::TokenLabelKind expected = rows::label_kind_of(labels.problem());
   std::vector<int32_t> ids;  // of the model, by class of the file
   for (const std::string& name : loaded.info.label_names) {
     const auto found = std::ranges::find(labels.names(), name);
@@ -108,17 +110,17 @@ data::TokenDataset load_tokens(const std::vector<std::string>& paths, const toke
   return std::move(loaded.dataset);
 }
 
-data::TokenDataset load_split(Split& split, const ClassifierSetup& setup, const LabelMap& labels) {
+data::TokenDataset load_split(Split& split, const ClassifierSetup& setup, const rows::LabelMap& labels) {
   const std::vector<std::string>& paths = split.paths;
   if (split.tables) split.tables->limit_to(0, split.most_sequences);  // a row is a sequence
   data::TokenDataset dataset =
-      split.tables ? encode_all(*split.tables, setup.inputs.tokenizer, setup.text, &labels, setup.workers)
+      split.tables ? rows::encode_all(*split.tables, setup.inputs.tokenizer, setup.text, &labels, setup.workers)
                    : load_tokens(paths, *setup.inputs.tokenizer, labels);
   dataset.keep_first(split.most_sequences);
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
   if (dataset.label_kind() == data::TokenLabelKind::kClasses) dataset.set_num_classes(std::ssize(labels.names()));
-  require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
-  require_known_types(dataset, setup.model_config, paths.front());
+  rows::require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
+  rows::require_known_types(dataset, setup.model_config, paths.front());
   int64_t longest = 0;
   for (int64_t i = 0; i < dataset.size(); ++i) {
     longest = std::max(longest, dataset.length(i));
@@ -174,7 +176,7 @@ ClassifierSetup load_classifier_setup(const TrainConfig& config, int workers) {
         sequence_length(config, config.text.max_seq_length, setup.model_config, *setup.inputs.tokenizer);
   }
   Splits splits = open_splits(config, config.text);
-  const LabelMap labels = choose_labels(config, setup.model_config);
+  const rows::LabelMap labels = choose_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), labels.problem());
   require_metric_of(labels.problem(), config.training);
   const double smoothing = config.training.label_smoothing_factor;

@@ -66,7 +66,7 @@ void TrainConfig::validate() const {
   if (finds_answers) {
     validate_question_answerer();
   } else {
-    AnswerTrainingFlags::visit_fields(answers, [this](const char* flag, const auto&, const char*) {
+    rows::AnswerTrainingFlags::visit_fields(answers, [this](const char* flag, const auto&, const char*) {
       require(!given.contains(flag), ErrorKind::kUsage, "--{} belongs to --task question-answering", flag);
     });
   }
@@ -118,7 +118,7 @@ void TrainConfig::validate_classifier() const {
   refuse(model_type, "", "model_type", kLanguageModels);
   refuse(config_name, "", "config_name", kLanguageModels);
   refuse(config_overrides, "", "config_overrides", kLanguageModels);
-  parse_problem_type_flag(problem_type);
+  rows::parse_problem_type_flag(problem_type);
 }
 
 void TrainConfig::validate_token_classifier() const {

@@ -5,7 +5,7 @@
 
 #include "strake/core/error.h"
 #include "strake/data/token_file.h"
-#include "strake/tasks/sequence_length.h"
+#include "strake/rows/sequence_length.h"
 
 namespace strake::tasks {
 
@@ -18,8 +18,8 @@ std::shared_ptr<const tokenizers::Tokenizer> load_tokenizer(const TrainConfig& c
 int64_t sequence_length(const TrainConfig& config, int64_t by_default, const models::EncoderConfig& model,
                         const tokenizers::Tokenizer& tokenizer) {
   const bool is_given = config.given.contains("max_seq_length");
-  return choose_sequence_length(is_given ? std::optional(config.text.max_seq_length) : std::nullopt, by_default, model,
-                                tokenizer);
+  return rows::choose_sequence_length(is_given ? std::optional(config.text.max_seq_length) : std::nullopt, by_default,
+                                      model, tokenizer);
 }
 
 bool are_token_files(const std::vector<std::string>& paths) { return !data::token_files(paths).empty(); }
@@ -33,9 +33,9 @@ void refuse_token_files(const TrainConfig& config, const std::string& what) {
 
 namespace {
 
-Split open_split(const std::vector<std::string>& paths, const TextOptions& text, int64_t samples) {
-  Split split{.paths = paths, .most_sequences = samples == 0 ? kAllRows : samples};
-  if (!paths.empty() && !are_token_files(paths)) split.tables.emplace(open_input(paths, text));
+Split open_split(const std::vector<std::string>& paths, const rows::TextOptions& text, int64_t samples) {
+  Split split{.paths = paths, .most_sequences = samples == 0 ? rows::kAllRows : samples};
+  if (!paths.empty() && !are_token_files(paths)) split.tables.emplace(rows::open_input(paths, text));
   return split;
 }
 
@@ -46,14 +46,14 @@ int64_t count_rows(const Split& split) {
   return rows;
 }
 
-void limit(Split& split, const RowRange& rows) {
+void limit(Split& split, const rows::RowRange& rows) {
   split.rows = rows;
   if (split.tables) split.tables->limit_to(rows.begin, rows.end);
 }
 
 }  // namespace
 
-Splits open_splits(const TrainConfig& config, const TextOptions& text) {
+Splits open_splits(const TrainConfig& config, const rows::TextOptions& text) {
   Splits splits{.train = open_split(config.train_file, text, config.max_train_samples),
                 .evaluation = open_split(config.validation_file, text, config.max_eval_samples)};
   const int64_t percent = config.validation_split_percentage;
@@ -68,20 +68,6 @@ Splits open_splits(const TrainConfig& config, const TextOptions& text) {
   limit(splits.evaluation, {0, border});
   limit(splits.train, {border, rows});
   return splits;
-}
-
-void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size, const std::string& path) {
-  require(dataset.max_token_id() < vocab_size, ErrorKind::kConfig,
-          "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model", path,
-          dataset.max_token_id(), vocab_size);
-}
-
-void require_known_types(const data::TokenDataset& dataset, const models::EncoderConfig& model,
-                         const std::string& path) {
-  require(!dataset.has_pairs() || model.type_vocab_size != 1, ErrorKind::kConfig,
-          "{}: the tokenizer gives the second of two texts token type 1, and the model has but one: type_vocab_size of "
-          "its config.json is 1",
-          path);
 }
 
 }  // namespace strake::tasks

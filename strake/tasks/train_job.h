@@ -8,7 +8,7 @@
 
 #include "strake/core/json.h"
 #include "strake/models/encoder/config.h"
-#include "strake/tasks/document_pieces.h"
+#include "strake/rows/document_pieces.h"
 #include "strake/tasks/train.h"
 #include "strake/training/evaluator.h"
 
@@ -90,15 +90,15 @@ void refuse_token_files(const TrainConfig& config, const std::string& what);
 struct Split {
   std::vector<std::string> paths;                          // none: there is no such split
   std::optional<data::TableReader> tables = std::nullopt;  // of the rows; none of files that were prepared
-  RowRange rows = {};
-  int64_t most_sequences = kAllRows;
+  rows::RowRange rows = {};
+  int64_t most_sequences = rows::kAllRows;
 };
 struct Splits {
   Split train;
   Split evaluation;
 };
 // With the columns of `text`. Error (kData) if --validation_split_percentage leaves one of them without a row.
-Splits open_splits(const TrainConfig& config, const TextOptions& text);
+Splits open_splits(const TrainConfig& config, const rows::TextOptions& text);
 
 bool reads_text(const TrainConfig& config);
 // Error (kUsage) if a flag that says how text is read was given, and no file has any: it was read and cut when token
@@ -113,11 +113,5 @@ void require_known_metric(const training::TrainingOptions& options, const std::s
 // A line about each flag that was given and changes nothing, for evaluations or the optimizer that it is about are not
 // there. After --deepspeed was applied.
 std::vector<std::string> flags_without_effect(const TrainConfig& config);
-
-// Error (kConfig) naming the file for a token that the model's vocabulary lacks.
-void require_known_tokens(const data::TokenDataset& dataset, int64_t vocab_size, const std::string& path);
-// The same for token types: a model with one has none for second texts.
-void require_known_types(const data::TokenDataset& dataset, const models::EncoderConfig& model,
-                         const std::string& path);
 
 }  // namespace strake::tasks

@@ -27,11 +27,11 @@ MaskedLmSetup load_masked_lm_setup(const TrainConfig& config, int workers) {
   require_known_metric(config.training, "language models", {"perplexity"});
   require_flags_of_text(config);
   require_vocabulary_of(*tokenizer, vocab_size, config);
-  const TextOptions text{.text_column = config.text.text_column, .encoding = config.text.encoding};
+  const rows::TextOptions text{.text_column = config.text.text_column, .encoding = config.text.encoding};
   Splits splits = open_splits(config, text);
   const DocumentReading how{.tokenizer = tokenizer,
                             .text_column = text.text_column,
-                            .pieces = {.block_size = setup.max_length, .ends = ends_of(*tokenizer)},
+                            .pieces = {.block_size = setup.max_length, .ends = rows::ends_of(*tokenizer)},
                             .vocab_size = vocab_size,
                             .workers = workers};
   setup.inputs.train = read_documents(splits.train, how).pieces;

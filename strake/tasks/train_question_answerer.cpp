@@ -7,9 +7,10 @@
 #include "strake/core/clock.h"
 #include "strake/core/error.h"
 #include "strake/models/encoder/question_answerer.h"
-#include "strake/tasks/answer_spans.h"
-#include "strake/tasks/answer_windows.h"
-#include "strake/tasks/squad_metrics.h"
+#include "strake/rows/answer_spans.h"
+#include "strake/rows/answer_windows.h"
+#include "strake/rows/known_tokens.h"
+#include "strake/rows/squad_metrics.h"
 #include "strake/tasks/train_job.h"
 
 namespace strake::tasks {
@@ -18,33 +19,34 @@ namespace {
 struct QuestionAnswererSetup {
   models::EncoderConfig model_config;
   JobInputs inputs;
-  std::vector<AnsweredRows> evaluated;
+  std::vector<rows::AnsweredRows> evaluated;
 };
 
-TextOptions window_options(const TrainConfig& config, const QuestionAnswererSetup& setup) {
-  TextOptions text{.text_column = config.answers.question_column,
-                   .text_pair_column = config.answers.context_column,
-                   .encoding = config.text.encoding};
-  text.max_seq_length = sequence_length(config, kUsualWindow, setup.model_config, *setup.inputs.tokenizer);
+rows::TextOptions window_options(const TrainConfig& config, const QuestionAnswererSetup& setup) {
+  rows::TextOptions text{.text_column = config.answers.question_column,
+                         .text_pair_column = config.answers.context_column,
+                         .encoding = config.text.encoding};
+  text.max_seq_length = sequence_length(config, rows::kUsualWindow, setup.model_config, *setup.inputs.tokenizer);
   text.strips_questions = true;
-  text.doc_stride = choose_doc_stride(config.answers.doc_stride, text.max_seq_length);
+  text.doc_stride = rows::choose_doc_stride(config.answers.doc_stride, text.max_seq_length);
   return text;
 }
 
 // The first `most` rows; 0: all.
-data::TableReader open_first(const std::vector<std::string>& files, const LabelledQuestions& questions, int64_t most) {
-  data::TableReader input = open_questions(files, questions);
+data::TableReader open_first(const std::vector<std::string>& files, const rows::LabelledQuestions& questions,
+                             int64_t most) {
+  data::TableReader input = rows::open_questions(files, questions);
   if (most > 0) input.limit_to(0, most);
   return input;
 }
 
-AnswerWindows read_windows(data::TableReader& input, const LabelledQuestions& questions, KeepTables keep,
-                           const models::EncoderConfig& model, int workers) {
+rows::AnswerWindows read_windows(data::TableReader& input, const rows::LabelledQuestions& questions,
+                                 rows::KeepTables keep, const models::EncoderConfig& model, int workers) {
   const std::string file = input.files().front().string();
-  AnswerWindows windows = encode_answers(input, questions, keep, workers);
+  rows::AnswerWindows windows = rows::encode_answers(input, questions, keep, workers);
   require(windows.dataset.size() > 0, ErrorKind::kData, "{} has no rows", file);
-  require_known_tokens(windows.dataset, model.vocab_size, file);
-  require_known_types(windows.dataset, model, file);
+  rows::require_known_tokens(windows.dataset, model.vocab_size, file);
+  rows::require_known_types(windows.dataset, model, file);
   return windows;
 }
 
@@ -54,18 +56,19 @@ QuestionAnswererSetup load_question_answerer_setup(const TrainConfig& config, in
                               .evaluated = {}};
   refuse_token_files(config, "questions, contexts and answers");
   require_known_metric(config.training, "question answering", {"exact_match", "f1"});
-  const TextOptions text = window_options(config, setup);
+  const rows::TextOptions text = window_options(config, setup);
   setup.model_config.set_labels({"LABEL_0", "LABEL_1"}, std::nullopt);  // as Transformers calls two outputs
-  const LabelledQuestions questions{
+  const rows::LabelledQuestions questions{
       .tokenizer = setup.inputs.tokenizer, .options = text, .answers_column = config.answers.answers_column};
   data::TableReader train = open_first(config.train_file, questions, config.max_train_samples);
   std::optional<data::TableReader> validation;
   if (!config.validation_file.empty()) {
     validation.emplace(open_first(config.validation_file, questions, config.max_eval_samples));
   }
-  setup.inputs.train = read_windows(train, questions, KeepTables::kNo, setup.model_config, workers).dataset;
+  setup.inputs.train = read_windows(train, questions, rows::KeepTables::kNo, setup.model_config, workers).dataset;
   if (validation) {
-    AnswerWindows windows = read_windows(*validation, questions, KeepTables::kYes, setup.model_config, workers);
+    rows::AnswerWindows windows =
+        read_windows(*validation, questions, rows::KeepTables::kYes, setup.model_config, workers);
     setup.inputs.evaluation = std::move(windows.dataset);
     setup.evaluated = std::move(windows.tables);
   }
@@ -75,23 +78,24 @@ QuestionAnswererSetup load_question_answerer_setup(const TrainConfig& config, in
 // The scores of rows, of which each rank finds a share.
 class AnswerScores {
  public:
-  AnswerScores(const std::vector<AnsweredRows>& tables, const AnswerRules& rules, const std::string& context_column)
+  AnswerScores(const std::vector<rows::AnsweredRows>& tables, const rows::AnswerRules& rules,
+               const std::string& context_column)
       : tables_(tables), rules_(rules), context_column_(context_column) {}
 
   // In percent. `logits`: of all tokens, fp32 [T, 2]. Collective.
   monitor::NamedValues metrics(const at::Tensor& logits, comm::Comm& comm) const {
-    const auto of_table = [](const AnsweredRows& table) { return table.rows.num_rows(); };
+    const auto of_table = [](const rows::AnsweredRows& table) { return table.rows.num_rows(); };
     const int64_t count = std::transform_reduce(tables_.begin(), tables_.end(), int64_t{0}, std::plus<>(), of_table);
     at::Tensor scores = at::zeros({2 * count}, at::kDouble);
     auto* const exact = scores.mutable_data_ptr<double>();
     double* const f1 = exact + count;
     std::span<const float> rest(logits.const_data_ptr<float>(), static_cast<size_t>(logits.numel()));
     int64_t i = 0;
-    for (const AnsweredRows& table : tables_) {
+    for (const rows::AnsweredRows& table : tables_) {
       const data::TextColumn contexts = table.rows.table.text(context_column_);
       for (int64_t row = 0; row < table.rows.num_rows(); ++row, ++i) {
         if (i % comm.size() != comm.rank()) continue;
-        const AnswerScore score = score_row(table, row, contexts[row], rest);
+        const rows::AnswerScore score = score_row(table, row, contexts[row], rest);
         exact[i] = score.exact_match;
         f1[i] = score.f1;
       }
@@ -106,20 +110,20 @@ class AnswerScores {
 
  private:
   // `logits`: of the table's tokens and more. Without finite ones nothing is found.
-  AnswerScore score_row(const AnsweredRows& table, int64_t row, std::string_view context,
-                        std::span<const float> logits) const {
+  rows::AnswerScore score_row(const rows::AnsweredRows& table, int64_t row, std::string_view context,
+                              std::span<const float> logits) const {
     const auto begin = 2 * static_cast<size_t>(table.rows.first_token(row));
     const auto end = 2 * static_cast<size_t>(table.rows.first_token(row + 1));
     const std::span<const float> of_row = logits.subspan(begin, end - begin);
     if (!std::ranges::all_of(of_row, [](float value) { return std::isfinite(value); })) return {};
-    using enum AnswerRules::Impossible;
-    return score_answer(find_answers(table.rows, row, context, of_row, rules_).front().label,
-                        table.answers[static_cast<size_t>(row)],
-                        rules_.impossible == kAllowed ? SquadVersion::kTwo : SquadVersion::kOne);
+    using enum rows::AnswerRules::Impossible;
+    return rows::score_answer(rows::find_answers(table.rows, row, context, of_row, rules_).front().label,
+                              table.answers[static_cast<size_t>(row)],
+                              rules_.impossible == kAllowed ? rows::SquadVersion::kTwo : rows::SquadVersion::kOne);
   }
 
-  const std::vector<AnsweredRows>& tables_;
-  const AnswerRules& rules_;
+  const std::vector<rows::AnsweredRows>& tables_;
+  const rows::AnswerRules& rules_;
   const std::string& context_column_;
 };
 
@@ -149,7 +153,7 @@ class QuestionAnswererJob final : public TrainJob {
   }
   Json evaluation_settings() const override {
     return {{"max_answer_length", rules_.max_answer_len},
-            {"version_2_with_negative", rules_.impossible == AnswerRules::Impossible::kAllowed}};
+            {"version_2_with_negative", rules_.impossible == rows::AnswerRules::Impossible::kAllowed}};
   }
   int64_t hidden_size() const override { return model_.config().hidden_size; }
   // Of each of its tokens.
@@ -160,8 +164,8 @@ class QuestionAnswererJob final : public TrainJob {
 
  private:
   models::QuestionAnswerer model_;
-  std::vector<AnsweredRows> evaluated_;
-  AnswerRules rules_;
+  std::vector<rows::AnsweredRows> evaluated_;
+  rows::AnswerRules rules_;
   std::string context_column_;
 };
 

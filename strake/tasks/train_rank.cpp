@@ -18,12 +18,12 @@
 #include "strake/models/gpus.h"
 #include "strake/models/layers/linear_products.h"
 #include "strake/models/weights.h"
-#include "strake/tasks/checkpoint_weights.h"
+#include "strake/scoring/precision_file.h"
 #include "strake/tasks/comms_log.h"
-#include "strake/tasks/precision_file.h"
 #include "strake/tasks/rank_agreement.h"
 #include "strake/tasks/run_log.h"
 #include "strake/tensors/cuda_libtorch.h"
+#include "strake/training/checkpoint_weights.h"
 #include "strake/training/device.h"
 #include "strake/training/training_flops.h"
 namespace strake::tasks {
@@ -49,11 +49,12 @@ uint32_t load_weights(const TrainJob& job, uint64_t seed, const comm::Comm& rank
   const auto add_to_sum = [&](const at::Tensor& block) {
     sum = crc32c(block.const_data_ptr(), static_cast<size_t>(block.nbytes()), sum);
   };
-  const std::vector<std::string> added = load_checkpoint({.model = job.model(),
-                                                          .folder = job.weights(),
-                                                          .seed = seed,
-                                                          .ignores_mismatched_sizes = job.ignores_mismatched_sizes()},
-                                                         parameters, ranks.is_one_process() ? BlockUse() : add_to_sum);
+  const std::vector<std::string> added =
+      training::load_checkpoint({.model = job.model(),
+                                 .folder = job.weights(),
+                                 .seed = seed,
+                                 .ignores_mismatched_sizes = job.ignores_mismatched_sizes()},
+                                parameters, ranks.is_one_process() ? training::BlockUse() : add_to_sum);
   if (!added.empty()) log::info("new, to be trained: {}", fmt::join(added, ", "));
   return sum;
 }
@@ -142,7 +143,7 @@ training::TrainReport train_with(const RankComms& comms, const TrainConfig& conf
           [tokenizer = job.tokenizer(), settings = job.tokenizer_settings(),
            generation_config = start.generation_config, config_json = job.config_json()](const fs::path& folder) {
             std::error_code ignored;
-            fs::remove(folder / kPrecisionFile, ignored);  // it tells of an earlier model
+            fs::remove(folder / scoring::kPrecisionFile, ignored);  // it tells of an earlier model
             tokenizer->save(folder, settings);
             write_or_remove(folder / kGenerationConfig, generation_config);
             write_file_atomically(folder / "config.json", config_json);

@@ -3,9 +3,10 @@
 #include "strake/core/error.h"
 #include "strake/models/encoder/token_classifier.h"
 #include "strake/monitor/entity_metrics.h"
-#include "strake/tasks/collect_labels.h"
-#include "strake/tasks/labelled_words.h"
-#include "strake/tasks/scoring_task.h"
+#include "strake/rows/collect_labels.h"
+#include "strake/rows/known_tokens.h"
+#include "strake/rows/labelled_words.h"
+#include "strake/scoring/scoring_task.h"
 #include "strake/tasks/train_job.h"
 
 namespace strake::tasks {
@@ -14,32 +15,32 @@ namespace {
 struct TokenClassifierSetup {
   models::EncoderConfig model_config;
   JobInputs inputs;
-  TextOptions text;
+  rows::TextOptions text;
 };
 
 // Those of the training data, unless the model was trained before and gave its own names.
-LabelMap choose_word_labels(const TrainConfig& config, const models::EncoderConfig& model) {
-  LabelMap trained = labels_of_words(model);
+rows::LabelMap choose_word_labels(const TrainConfig& config, const models::EncoderConfig& model) {
+  rows::LabelMap trained = rows::labels_of_words(model);
   const bool keeps =
-      architecture_of(model.document).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
+      scoring::architecture_of(model.document).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
   if (keeps && !trained.has_generic_names()) return trained;
-  const LabelMap labels =
-      labels_in_lists(make_source(config.train_file, config.text.encoding), config.text.label_column);
+  const rows::LabelMap labels =
+      rows::labels_in_lists(rows::make_source(config.train_file, config.text.encoding), config.text.label_column);
   require(!labels.names().empty(), ErrorKind::kData, "{}: column '{}' has no labels: all lists are empty",
           config.train_file.front(), config.text.label_column);
   if (keeps && labels.names().size() != trained.names().size()) return trained;
   const bool has_other_order =
       labels.names() != model.labels && std::ranges::is_permutation(labels.names(), model.labels);
-  return has_other_order ? LabelMap::classes(model.labels, labels.problem()) : labels;
+  return has_other_order ? rows::LabelMap::classes(model.labels, labels.problem()) : labels;
 }
 
-data::TokenDataset read_words(const std::vector<std::string>& files, int64_t most, const LabelledWords& words,
+data::TokenDataset read_words(const std::vector<std::string>& files, int64_t most, const rows::LabelledWords& words,
                               const TokenClassifierSetup& setup, int workers) {
-  data::TableReader input = open_words(files, setup.text);
+  data::TableReader input = rows::open_words(files, setup.text);
   if (most > 0) input.limit_to(0, most);
-  data::TokenDataset dataset = encode_words(input, words, workers);
+  data::TokenDataset dataset = rows::encode_words(input, words, workers);
   require(dataset.size() > 0, ErrorKind::kData, "{} has no row with a labelled token", files.front());
-  require_known_tokens(dataset, setup.model_config.vocab_size, files.front());
+  rows::require_known_tokens(dataset, setup.model_config.vocab_size, files.front());
   return dataset;
 }
 
@@ -53,13 +54,13 @@ TokenClassifierSetup load_token_classifier_setup(const TrainConfig& config, int 
   std::vector<std::string> metrics;
   for (const auto& [name, value] : monitor::EntityMetrics().named_values()) metrics.push_back(name);
   require_known_metric(config.training, "token classification", metrics);
-  open_words(config.train_file, setup.text);
-  const LabelMap labels = choose_word_labels(config, setup.model_config);
+  rows::open_words(config.train_file, setup.text);
+  const rows::LabelMap labels = choose_word_labels(config, setup.model_config);
   setup.model_config.set_labels(labels.names(), std::nullopt);
-  const LabelledWords words{.tokenizer = setup.inputs.tokenizer,
-                            .options = setup.text,
-                            .labels = labels,
-                            .label_all_tokens = config.label_all_tokens};
+  const rows::LabelledWords words{.tokenizer = setup.inputs.tokenizer,
+                                  .options = setup.text,
+                                  .labels = labels,
+                                  .label_all_tokens = config.label_all_tokens};
   setup.inputs.train = read_words(config.train_file, config.max_train_samples, words, setup, workers);
   if (!config.validation_file.empty()) {
     setup.inputs.evaluation = read_words(config.validation_file, config.max_eval_samples, words, setup, workers);

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "strake/tasks/score_rows.h"
+#include "strake/scoring/score_rows.h"
 
 namespace strake::tasks {
 
@@ -16,24 +16,24 @@ namespace strake::tasks {
 struct WorkerConfig {
   WorkerConfig() { score.input = {"standard input"}; }
 
-  ScoreConfig score;
+  scoring::ScoreConfig score;
   std::vector<std::string> output_columns;
   std::vector<std::string> keep_columns;
 
   template <typename Self, typename Visitor>
   static void visit_fields(Self& self, Visitor&& visit) {
     constexpr std::array<std::string_view, 4> kOfFiles{"input", "label_column", "encoding", "summary_json"};
-    ScoreConfig::visit_fields(self.score, [&](const char* name, auto& field, const char* help) {
+    scoring::ScoreConfig::visit_fields(self.score, [&](const char* name, auto& field, const char* help) {
       if (std::ranges::find(kOfFiles, name) == kOfFiles.end()) visit(name, field, help);
     });
-    TaskFlags::visit_fields(self.score.task, visit);
-    visit("output_columns", self.output_columns, kOutputColumnsHelp);
+    scoring::TaskFlags::visit_fields(self.score.task, visit);
+    visit("output_columns", self.output_columns, scoring::kOutputColumnsHelp);
     visit("keep_columns", self.keep_columns, "columns of the input to hand on; default: all, \"\": none");
   }
   void validate() const;
 };
 
 // From standard input to standard output. Errors name batch and row; the output stream then has no end.
-ScoreReport work(const WorkerConfig& config);
+scoring::ScoreReport work(const WorkerConfig& config);
 
 }  // namespace strake::tasks
