@@ -141,6 +141,7 @@ at::Tensor nll_of(const at::Tensor& hidden, const Predictions& predictions, cons
     const at::Tensor states = predictions.rows.defined() ? hidden.index_select(0, predictions.rows) : hidden.detach();
     if (takes_state_gradient) node->state_gradient = at::empty_like(states);
     const int64_t most = states.is_cuda() ? kChunkTokensOnGpu : kChunkTokens;
+    const auto parts = predictions.count > most ? VocabularyProducts::Parts::kSeveral : VocabularyProducts::Parts::kOne;
     for (int64_t begin = 0; begin < predictions.count; begin += most) {
       const int64_t rows = std::min(most, states.size(0) - begin);
       const int64_t count = std::min(rows, predictions.count - begin);
@@ -164,7 +165,7 @@ at::Tensor nll_of(const at::Tensor& hidden, const Predictions& predictions, cons
       if (takes_state_gradient) {
         node->state_gradient.narrow(0, begin, rows).copy_(products.state_gradient(logits));
       }
-      if (is_trained(weight)) products.add_weight_gradient(logits, chunk, node->weight_gradient);
+      if (is_trained(weight)) products.add_weight_gradient(logits, chunk, parts, node->weight_gradient);
       if (is_trained(bias)) add_bias_gradient(logits, node->bias_gradient);
     }
   });
@@ -172,13 +173,21 @@ at::Tensor nll_of(const at::Tensor& hidden, const Predictions& predictions, cons
 }
 
 // Of a chunk's gradients of logits.
-void add_planned_weight_gradient(PlannedGraph& graph, const PlannedTensor& logits, int64_t width, int64_t classes,
-                                 PlannedTensor& sum) {
+struct PlannedPart {
+  const PlannedTensor& logits;
+  int64_t width;
+  int64_t classes;
+  VocabularyProducts::Parts parts;
+};
+void add_planned_weight_gradient(PlannedGraph& graph, const PlannedPart& from, PlannedTensor& sum) {
+  const auto& [logits, width, classes, parts] = from;
   graph.multiply(classes, logits.rows, width);
-  if (graph.is_on_gpu() && sum.defined()) return;
-  const int64_t of_gradient = graph.is_on_gpu() ? int64_t{sizeof(float)} : graph.element_size();
+  const bool in_place =
+      graph.is_on_gpu() || (parts == VocabularyProducts::Parts::kSeveral && multiplies_in_place(graph));
+  if (in_place && sum.defined()) return;
+  const int64_t of_gradient = in_place ? int64_t{sizeof(float)} : graph.element_size();
   const PlannedTensor part = graph.empty(logits.columns, width, of_gradient);
-  use_weight_gradient_workspace(graph, {.tokens = logits.rows, .outputs = classes, .inputs = width});
+  if (!in_place) use_weight_gradient_workspace(graph, {.tokens = logits.rows, .outputs = classes, .inputs = width});
   add_planned_part(graph, part, sum);
 }
 
@@ -204,6 +213,7 @@ PlannedTensor planned_nll(PlannedGraph& graph, const PlannedTensor& hidden, cons
   const PlannedTensor rows = predictions.selected ? graph.empty(num_rows, 1, sizeof(int64_t)) : PlannedTensor();
   const PlannedTensor targets = graph.empty(count, 1, sizeof(int32_t));
   PlannedTensor nll = graph.empty(count, 1, sizeof(float));
+  const auto parts = count > most ? VocabularyProducts::Parts::kSeveral : VocabularyProducts::Parts::kOne;
   PlannedTensor state_gradient, weight_gradient, bias_gradient;
   const bool takes_state_gradient = graph.records({hidden});
   const bool takes_weight_gradient = graph.takes_gradients() && weight == Trained::kYes;
@@ -221,7 +231,9 @@ PlannedTensor planned_nll(PlannedGraph& graph, const PlannedTensor& hidden, cons
         use_input_gradient_workspace(graph, shape);
         graph.multiply(logits.rows, classes, width);
       }
-      if (takes_weight_gradient) add_planned_weight_gradient(graph, logits, width, classes, weight_gradient);
+      if (takes_weight_gradient) {
+        add_planned_weight_gradient(graph, {logits, width, classes, parts}, weight_gradient);
+      }
       if (takes_bias_gradient) {
         const PlannedTensor part = graph.empty(1, classes, sizeof(float));
         if (!bias_gradient.defined()) bias_gradient = part;

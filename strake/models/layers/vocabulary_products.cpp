@@ -41,8 +41,13 @@ at::Tensor VocabularyProducts::state_gradient(const at::Tensor& dlogits) const {
   return rest == 0 ? gradient : gradient.addmm_(last, last_words);
 }
 
-void VocabularyProducts::add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& states,
+void VocabularyProducts::add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& states, Parts parts,
                                              at::Tensor& sum) const {
+  if (parts == Parts::kSeveral && !states.is_cuda() && can_multiply_in_place(states.scalar_type(), library_)) {
+    const auto store = sum.defined() ? kernels::Store::kAdd : kernels::Store::kOverwrite;
+    if (!sum.defined()) sum = at::empty({weight_.size(0), weight_.size(1)}, states.options().dtype(at::kFloat));
+    return linear_weight_gradient_into(dlogits, states, sum, store);
+  }
   // What is in the gap makes rows of its own, which are left out.
   const bool has_gap = sizes_ == Sizes::kRounded;
   const at::Tensor rows = has_gap ? dlogits.as_strided({dlogits.size(0), stride_}, {stride_, 1}) : dlogits;

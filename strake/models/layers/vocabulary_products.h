@@ -26,8 +26,10 @@ class VocabularyProducts {
   at::Tensor logits(const at::Tensor& states) const;
   // [N, H] of what logits() made, its numbers replaced by gradients.
   at::Tensor state_gradient(const at::Tensor& dlogits) const;
-  // Adds to [V, H], which is undefined before the first call; fp32 from the second on, on GPUs from the first.
-  void add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& states, at::Tensor& sum) const;
+  // Adds to [V, H], which is undefined before the first call. The sum of several is fp32; one alone, on processors, is
+  // as the states are.
+  enum class Parts { kOne, kSeveral };
+  void add_weight_gradient(const at::Tensor& dlogits, const at::Tensor& states, Parts parts, at::Tensor& sum) const;
 
  private:
   at::Tensor weight_;

@@ -30,9 +30,29 @@ TEST(VocabularyProducts, OfRoundedSizesAreTheProducts) {
     EXPECT_LT(distance(products.state_gradient(logits), at::mm(gradient, weight)), 1e-4);
     at::Tensor sum;
     for (const int chunks : {1, 2}) {
-      products.add_weight_gradient(logits, states, sum);
+      products.add_weight_gradient(logits, states, VocabularyProducts::Parts::kSeveral, sum);
       EXPECT_LT(distance(sum, at::mm(gradient.t(), states) * chunks), 1e-5);
     }
+  }
+}
+
+// Not rounded to bf16 before they are added.
+TEST(VocabularyProducts, GradientsOfSeveralPartsAreSummedInFp32) {
+  using Parts = VocabularyProducts::Parts;
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor weight = wave({75, 6}, 1).to(dtype);
+    const at::Tensor states = wave({70, 6}, 2).to(dtype), gradient = wave({70, 75}, 3).to(dtype);
+    const VocabularyProducts products(weight, MatmulLibrary::kStrake);
+    at::Tensor sum, one;
+    for (const int part : {0, 1}) {
+      products.add_weight_gradient(gradient.narrow(0, 35 * part, 35), states.narrow(0, 35 * part, 35), Parts::kSeveral,
+                                   sum);
+    }
+    products.add_weight_gradient(gradient, states, Parts::kOne, one);
+    EXPECT_EQ(sum.scalar_type(), at::kFloat);
+    EXPECT_EQ(one.scalar_type(), dtype);
+    // fp32 sums of 70 numbers up to 1 in another order.
+    EXPECT_LT(distance(sum, at::mm(gradient.to(at::kFloat).t(), states.to(at::kFloat))), 1e-5);
   }
 }
 
