@@ -23,7 +23,7 @@ MPIEXEC = os.environ.get("STRAKE_MPIEXEC") or "mpiexec.mpich"  # of the MPI that
 SANITIZE = os.environ.get("STRAKE_SANITIZE", "")  # as the program was built with
 OPEN_MPI_SETTINGS = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
 LAUNCHER_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "PMI_", "OMPI_", "SLURM_", "MPI_", "ACCELERATE_")
-LAUNCHER_VARIABLES += ("LOCAL_RANK", "STRAKE_NUM_THREADS")
+LAUNCHER_VARIABLES += ("LOCAL_RANK", "STRAKE_NUM_THREADS", "OMP_NUM_THREADS")
 
 
 @dataclasses.dataclass

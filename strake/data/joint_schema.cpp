@@ -42,13 +42,21 @@ TypePtr plain_type(const TypePtr& type) {
   return static_cast<const arrow::ExtensionType&>(*type).storage_type();
 }
 
-// Null: there is none.
+TypePtr unpacked_type(const TypePtr& type) {
+  if (type->id() != arrow::Type::DICTIONARY) return type;
+  return static_cast<const arrow::DictionaryType&>(*type).value_type();
+}
+
+// Null: there is none. Dictionaries, whose indices are as wide as a file's number of values asks for, are unpacked.
 TypePtr joint_type(const TypePtr& first, const TypePtr& other) {
   if (first->Equals(*other) || other->id() == arrow::Type::NA) return first;
   if (first->id() == arrow::Type::NA) return other;
   if ((is_text(*first) && is_text(*other)) || (is_bytes(*first) && is_bytes(*other))) return first;
   if ((first->id() == arrow::Type::EXTENSION) != (other->id() == arrow::Type::EXTENSION)) {
     return joint_type(plain_type(first), plain_type(other));
+  }
+  if (first->id() == arrow::Type::DICTIONARY || other->id() == arrow::Type::DICTIONARY) {
+    return joint_type(unpacked_type(first), unpacked_type(other));
   }
   if (first->id() == arrow::Type::STRUCT && other->id() == arrow::Type::STRUCT) return joint_struct(*first, *other);
   if (!is_list(*first) || !is_list(*other)) return nullptr;
@@ -77,7 +85,9 @@ std::string text_of(const arrow::DataType& type) {
 std::shared_ptr<arrow::Array> with_type(const std::shared_ptr<arrow::Array>& array, const TypePtr& type,
                                         const std::string& file) {
   if (array->type_id() == arrow::Type::NA) return value_of(arrow::MakeArrayOfNull(type, array->length()), file);
-  if (!array->type()->Equals(*type)) return cast(array, type, file);
+  if (!array->type()->Equals(*type)) {
+    return cast(array->type_id() == arrow::Type::DICTIONARY ? unpacked(array, file) : array, type, file);
+  }
   auto data = array->data()->Copy();  // names and metadata of what is inside may be others
   data->type = type;
   return arrow::MakeArray(data);

@@ -51,6 +51,19 @@ TEST(JointSchema, TakesFormsOfOneTypeAsTheFirstFileHasThem) {
      arrow::struct_({field("k", arrow::utf8())}));
 }
 
+// pandas gives a categorical column indices as wide as its number of categories asks for.
+TEST(JointSchema, UnpacksDictionariesThatDiffer) {
+  const auto of = [](const TypePtr& index, const TypePtr& value) { return arrow::dictionary(index, value); };
+  const auto is = [](const TypePtr& first, const TypePtr& other, const TypePtr& expected) {
+    EXPECT_TRUE(joint(first, other)->field(0)->type()->Equals(*expected)) << joint(first, other)->ToString();
+  };
+  is(of(arrow::int8(), arrow::utf8()), of(arrow::int8(), arrow::utf8()), of(arrow::int8(), arrow::utf8()));
+  is(of(arrow::int8(), arrow::utf8()), of(arrow::int16(), arrow::utf8()), arrow::utf8());
+  is(of(arrow::int8(), arrow::utf8()), arrow::utf8(), arrow::utf8());
+  is(arrow::large_utf8(), of(arrow::int8(), arrow::utf8()), arrow::large_utf8());
+  is(of(arrow::int8(), arrow::int64()), of(arrow::int32(), arrow::int64()), arrow::int64());
+}
+
 TEST(JointSchema, RefusesOtherTypesAndColumns) {
   const auto of = [](const TypePtr& type) { return arrow::schema({field("x", type)}); };
   EXPECT_TRUE(
@@ -61,7 +74,7 @@ TEST(JointSchema, RefusesOtherTypesAndColumns) {
   EXPECT_TRUE(problem(of(arrow::list(arrow::int64())), of(arrow::list(arrow::utf8()))).says(ErrorKind::kData, "list<"));
   EXPECT_TRUE(problem(of(arrow::struct_({field("k", arrow::utf8())})), of(arrow::struct_({field("l", arrow::utf8())})))
                   .says(ErrorKind::kData, "struct<l"));
-  EXPECT_TRUE(problem(of(arrow::utf8()), of(arrow::dictionary(arrow::int32(), arrow::utf8())))
+  EXPECT_TRUE(problem(of(arrow::int64()), of(arrow::dictionary(arrow::int32(), arrow::utf8())))
                   .says(ErrorKind::kData, "dictionary"));
   const auto two = arrow::schema({field("x", arrow::utf8()), field("y", arrow::utf8())});
   EXPECT_TRUE(problem(of(arrow::utf8()), two).says(ErrorKind::kData, "column 'y' is not in a.parquet"));

@@ -165,7 +165,7 @@ class ParquetSource final : public RowSource {
     int64_t rows_left = rows_per_chunk_;
     int64_t bytes_left = kTableBytes;
     while (rows_left > 0 && bytes_left > 0 && (!decoded_.is_empty() || decode())) {
-      parts.push_back(decoded_.take(rows_left, bytes_left));
+      parts.push_back(with_schema(decoded_.take(rows_left, bytes_left), given_, file_));
       rows_left -= parts.back()->num_rows();
       if (has_dictionary_) break;  // several would have to be made one
     }
@@ -192,7 +192,7 @@ class ParquetSource final : public RowSource {
       const std::string where = fmt::format("{}, rows from {} on", file_, first_row_);
       const auto batch = guarded(where, [&] { return next_batch(where); });
       if (!batch) return false;
-      decoded_ = {.batch = with_schema(checked_batch(*batch, {encoding_, file_, first_row_}), given_, file_),
+      decoded_ = {.batch = checked_batch(*batch, {encoding_, file_, first_row_}),
                   .bytes = std::vector<int64_t>(static_cast<size_t>(batch->num_rows()))};
     } while (decoded_.is_empty());
     first_row_ += std::ssize(decoded_.bytes);
@@ -219,9 +219,10 @@ class ParquetSource final : public RowSource {
   // Not before rows are read: where files are only compared their footers are enough.
   void open_batches() {
     has_dictionary_ = has_dictionary(arrow::StructType(given_->fields()));
+    const bool is_unpacked_later = has_dictionary(arrow::StructType(schema_->fields()));
     reader_->set_batch_size(batch_rows(*reader_->parquet_reader()->metadata(),
-                                       has_dictionary_ ? rows_per_chunk_ : std::min(kDecodedRows, rows_per_chunk_)));
-    const bool joins_groups = !has_nested_dictionary(given_->fields());
+                                       is_unpacked_later ? rows_per_chunk_ : std::min(kDecodedRows, rows_per_chunk_)));
+    const bool joins_groups = !has_nested_dictionary(schema_->fields());
     std::vector<int> groups;
     while (first_group_ < reader_->num_row_groups() && (groups.empty() || joins_groups)) {
       groups.push_back(first_group_++);

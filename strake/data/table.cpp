@@ -17,23 +17,6 @@
 namespace strake::data {
 namespace {
 
-// Dictionaries are unpacked, and of extensions (JSON) there is what they are stored as; other arrays are returned as
-// they are.
-std::shared_ptr<arrow::Array> plain(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
-  if (array->type_id() == arrow::Type::EXTENSION) {
-    return plain(static_cast<const arrow::ExtensionArray&>(*array).storage(), file);
-  }
-  if (array->type_id() != arrow::Type::DICTIONARY) return array;
-  const auto& type = static_cast<const arrow::DictionaryType&>(*array->type());
-  if (type.value_type()->id() != arrow::Type::STRING_VIEW) return cast(array, type.value_type(), file);
-  // Arrow unpacks no views.
-  const auto& dictionary = static_cast<const arrow::DictionaryArray&>(*array);
-  const auto values = cast(dictionary.dictionary(), arrow::utf8(), file);
-  return cast(std::make_shared<arrow::DictionaryArray>(arrow::dictionary(type.index_type(), arrow::utf8()),
-                                                       dictionary.indices(), values),
-              arrow::utf8(), file);
-}
-
 template <typename ArrayType>
 std::vector<std::string_view> views_of(const arrow::Array& array) {
   const auto& strings = static_cast<const ArrayType&>(array);
@@ -81,6 +64,21 @@ std::string type_name(const arrow::Field& field) {
 }
 
 }  // namespace
+
+std::shared_ptr<arrow::Array> unpacked(const std::shared_ptr<arrow::Array>& array, const std::string& file) {
+  if (array->type_id() == arrow::Type::EXTENSION) {
+    return unpacked(static_cast<const arrow::ExtensionArray&>(*array).storage(), file);
+  }
+  if (array->type_id() != arrow::Type::DICTIONARY) return array;
+  const auto& type = static_cast<const arrow::DictionaryType&>(*array->type());
+  if (type.value_type()->id() != arrow::Type::STRING_VIEW) return cast(array, type.value_type(), file);
+  // Arrow unpacks no views.
+  const auto& dictionary = static_cast<const arrow::DictionaryArray&>(*array);
+  const auto values = cast(dictionary.dictionary(), arrow::utf8(), file);
+  return cast(std::make_shared<arrow::DictionaryArray>(arrow::dictionary(type.index_type(), arrow::utf8()),
+                                                       dictionary.indices(), values),
+              arrow::utf8(), file);
+}
 
 std::shared_ptr<arrow::Array> cast(const std::shared_ptr<arrow::Array>& array,
                                    const std::shared_ptr<arrow::DataType>& type, const std::string& file) {
@@ -175,7 +173,7 @@ TextColumn Table::text(const std::string& name) const {
   const arrow::RecordBatch& batch = *content_->batch;
   const int index = column_index(*batch.schema(), name, content_->file);
   const arrow::Field& field = *batch.schema()->field(index);
-  const auto array = null_as_text(plain(batch.column(index), content_->file), content_->file);
+  const auto array = null_as_text(unpacked(batch.column(index), content_->file), content_->file);
   require(is_text(*array->type()) && !is_json(field), ErrorKind::kData,
           "{}: column '{}' has {}; a text column must hold strings", content_->file, printable(name), type_name(field));
   TextColumn column;
@@ -218,7 +216,7 @@ LabelColumn Table::labels(const std::string& name) const {
   const arrow::RecordBatch& batch = *content_->batch;
   const int index = column_index(*batch.schema(), name, content_->file);
   const arrow::Field& field = *batch.schema()->field(index);
-  auto array = null_as_text(plain(batch.column(index), content_->file), content_->file);
+  auto array = null_as_text(unpacked(batch.column(index), content_->file), content_->file);
   const arrow::Type::type id = array->type_id();
   const bool known =
       arrow::is_integer(id) || arrow::is_floating(id) || id == arrow::Type::BOOL || is_text(*array->type());

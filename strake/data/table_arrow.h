@@ -36,6 +36,9 @@ bool is_any_list(const arrow::DataType& type);
 std::shared_ptr<arrow::Array> cast(const std::shared_ptr<arrow::Array>& array,
                                    const std::shared_ptr<arrow::DataType>& type, const std::string& file);
 
+// Of a dictionary its values, of an extension (JSON) what they are stored as; other arrays are returned as they are.
+std::shared_ptr<arrow::Array> unpacked(const std::shared_ptr<arrow::Array>& array, const std::string& file);
+
 // A batch without rows. (Arrow's MakeEmpty knows no lists of UUIDs.)
 std::shared_ptr<arrow::RecordBatch> empty_batch(const std::shared_ptr<arrow::Schema>& schema, const std::string& file);
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -29,6 +30,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array kPrecisions{Precision::kFp32, Precision::kBf16, Precision::kInt8};
+
+// By this process.
+int64_t times_open(const fs::path& file) {
+  const auto is_it = [&](const fs::directory_entry& descriptor) {
+    std::error_code gone;  // it may be closed meanwhile
+    return fs::read_symlink(descriptor, gone) == file;
+  };
+  return std::ranges::count_if(fs::directory_iterator("/proc/self/fd"), is_it);
+}
 
 class KeptWeights : public testing::Test {
  protected:
@@ -306,7 +316,9 @@ TEST_F(KeptWeights, AreThoseOfTheModelThatIsThereWhenTheirTurnComes) {
   const int other_process = ::open((packed_folder() / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   ASSERT_EQ(::flock(other_process, LOCK_EX), 0);
   auto scored = std::async(std::launch::async, [&] { return score_kept(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // it has opened the weights, and waits
+  const auto knocks = [&] { return times_open(packed_folder() / "lock") > 1; };
+  while (!knocks() && scored.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready) continue;
+  ASSERT_TRUE(knocks());
   change_weights_of(others);
   fs::rename(others, weights);
   ::close(other_process);

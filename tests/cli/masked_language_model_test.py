@@ -4,6 +4,7 @@ import json
 
 import pytest
 import transformers
+from estimate_test import ELSEWHERE
 from program import command, losses, metrics, run, strake, summary
 from refusals import DATA, NUMERIC, USAGE
 from task_runs import TaskRuns
@@ -209,7 +210,7 @@ def test_it_is_not_scored_as_a_classifier(folder, tmp_path):
 
 def test_estimate_knows_it(folder):
     told = [
-        run(command("estimate", task="masked-lm", model_type="bert", mlm_probability=share)).out
+        run(command("estimate", task="masked-lm", model_type="bert", mlm_probability=share, **ELSEWHERE)).out
         for share in (0.15, 0.5)
     ]
     assert "bert with 109,514,298 parameters" in told[0]

@@ -77,9 +77,18 @@ def test_a_compressed_file_that_is_cut_off_is_refused(model, tmp_path):
     assert not output.exists()
 
 
+def categories(name, index):
+    """As pandas writes a categorical column, whose indices are as wide as the number of categories asks for."""
+    return replaced(
+        name, FIRST[name].combine_chunks().dictionary_encode().cast(pyarrow.dictionary(index, FIRST[name].type))
+    )
+
+
 NO_NUMBERS = pyarrow.array([None] * 40, pyarrow.int64())
 VARIANTS = {
     "order": ([FIRST, FIRST.select(["tags", "label", "n", "text"])], [FIRST, FIRST]),
+    "other indices": ([categories("text", pyarrow.int8()), categories("text", pyarrow.int16())], [FIRST, FIRST]),
+    "dictionary": ([categories("n", pyarrow.int8()), FIRST], [FIRST, FIRST]),
     "large strings": ([FIRST, cast(text=pyarrow.large_string())], [FIRST, FIRST]),
     "string views": ([FIRST, cast(label=pyarrow.string_view(), text=pyarrow.string_view())], [FIRST, FIRST]),
     "lists": ([FIRST, cast(tags=pyarrow.large_list(pyarrow.large_string()))], [FIRST, FIRST]),

@@ -78,7 +78,8 @@ def test_transformers_gives_the_same_labels(folder, tmp_path, family, strategy):
         rows = table["words"].to_pylist()[:60]
         expected = list(by_transformers(folder, family, rows, strategy))
         assert any(None in row for row in expected)
-        for found, scores, row in zip(*(table.to_pydict()[x] for x in flags["output_columns"]), expected, strict=False):
+        columns = [table[name].to_pylist()[: len(expected)] for name in flags["output_columns"]]
+        for found, scores, row in zip(*columns, expected, strict=True):
             assert found == [word and word[0] for word in row]
             for score, word in zip(scores, row, strict=True):
                 assert score == pytest.approx(word and word[1], abs=TOLERANCE) if word else score is None

@@ -1,9 +1,12 @@
 """`strake worker`: Arrow batches through pipes, as Spark's mapInArrow and other engines drive it."""
 
 import contextlib
+import fcntl
 import os
 import shutil
+import struct
 import subprocess
+import termios
 import threading
 import time
 
@@ -11,7 +14,7 @@ import pyarrow
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 import pytest
-from program import command, environment, strake
+from program import command, environment, strake, wait_until
 from refusals import DATA, FILE, USAGE
 from tiny_models import make_model, reviews, write_table
 
@@ -71,6 +74,17 @@ def scored(model, batches, schema=None, **flags):
     return reader.schema, list(reader)
 
 
+def is_full(pipe):
+    """If nothing came for a while: what is written at once may be more than is left."""
+    before = bytes_in(pipe)
+    time.sleep(0.3)
+    return before > 32_768 and bytes_in(pipe) == before
+
+
+def bytes_in(pipe):
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+
+
 def test_a_pipe_that_does_not_wait_is_waited_for(model, expected):
     batches = expected.select(["text"]).to_batches(max_chunksize=100)
     line = command("worker", model_name_or_path=model, max_seq_length=32)
@@ -81,7 +95,7 @@ def test_a_pipe_that_does_not_wait_is_waited_for(model, expected):
         rows = stream_of(batches * 40)  # whose results are more than a pipe holds
         feeder = threading.Thread(target=feed, args=(process.stdin, rows))
         feeder.start()
-        time.sleep(1)
+        wait_until(lambda: is_full(out))
         with os.fdopen(out, "rb") as stream:
             found = pyarrow.ipc.open_stream(stream).read_all()
         feeder.join()

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 import pytest
-from job import PATIENCE, Job, is_alive
+from job import PATIENCE, Job, is_alive, lateness
 from program import BINARY, environment, files_in, free_port, run, run_mpi, wait_until
 from refusals import COMMUNICATION, FILE, USAGE
 from resume_test import assert_same_end, logged_steps, train_command
@@ -94,7 +94,10 @@ def test_a_killed_process_ends_the_job_and_the_run_goes_on(inputs, whole, tmp_pa
     # The launcher names the process that ended first: the other one may notice before it does, in the middle of a
     # transfer, and UCX says why it aborts it. The launcher then gives the signal, or a code of its own.
     assert any(cause in log for cause in ("signal 9", "signal 6", "returned -1: No such process")), log
-    wait_until(lambda: not any(map(is_alive, ranks)), seconds=2)  # mpiexec does not wait for those that it kills
+    allowance = 2 + lateness()
+    wait_until(
+        lambda: not any(map(is_alive, ranks)), seconds=allowance
+    )  # mpiexec does not wait for those that it kills
     outcome = run_mpi(2, train_command(inputs, folder, 2, **(RUN | {"ranks": 1, "resume_from_checkpoint": "true"})))
     assert outcome.code == 0, outcome.err
     assert_same_end(folder, whole)

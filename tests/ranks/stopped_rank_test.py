@@ -6,14 +6,14 @@ import signal
 import subprocess
 
 import pytest
-from dead_rank_test import LAUNCHES, RANKS, inputs, mpich, start  # noqa: F401
+from dead_rank_test import LAUNCHES, RANKS, VICTIMS, inputs, mpich, start  # noqa: F401
 from failure_test import in_steps
 from refusals import COMMUNICATION
 
 PATIENCE = 5
 
 
-@pytest.mark.parametrize("victim", range(RANKS))
+@pytest.mark.parametrize("victim", VICTIMS)
 @pytest.mark.parametrize("launch", LAUNCHES)
 def test_a_stopped_rank_is_named(start, launch, victim):  # noqa: F811
     job = start(launch, ddp_timeout=PATIENCE)
