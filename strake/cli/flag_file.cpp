@@ -42,7 +42,12 @@ class Reader {
   }
 
   std::string read_scalar(const std::string& key, const toml::node& node) const {
-    if (const auto* const text = node.as_string()) return text->get();
+    if (const auto* const text = node.as_string()) {
+      if (text->get().find('\0') != std::string::npos) {
+        refuse(node, fmt::format("'{}' holds a character of code 0, which no flag can", printable(key)));
+      }
+      return text->get();
+    }
     if (const auto* const number = node.as_integer()) return std::to_string(number->get());
     if (const auto* const number = node.as_floating_point()) return fmt::format("{}", number->get());
     if (const auto* const yes = node.as_boolean()) return yes->get() ? "true" : "false";

@@ -152,7 +152,7 @@ class NcclComm final : public StagedComm {
       nccl_.group_end();  // nothing can be aborted within a group
       throw;
     }
-    check(nccl_.group_end(), operation);
+    check_alive(nccl_.group_end(), operation);
     int done = 0;
     RankWait wait(watch(), operation, patience());
     while (true) {

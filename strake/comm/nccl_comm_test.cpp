@@ -277,12 +277,7 @@ TEST(NcclComm, IsLeftToTheEndOfAProcessThatFails) {
   EXPECT_EQ(num_destroyed, 1);
 }
 
-TEST(NcclComm, SaysWhichRankIsGoneRatherThanWhatNcclSawOfIt) {
-  NcclTable failing = kFake;
-  failing.async_error = [](NcclHandle, int* error) {
-    *error = 6;
-    return 0;
-  };
+void expect_news_of_rank_1(const NcclTable& failing) {
   kernels::cuda::CudaTable never_done = *strake_cuda_table();
   never_done.is_done = [](void*, int* done) { return *done = 0; };
   const auto train = [&](Comm& host) {
@@ -292,6 +287,18 @@ TEST(NcclComm, SaysWhichRankIsGoneRatherThanWhatNcclSawOfIt) {
     EXPECT_TRUE(error_of([&] { comm->broadcast(values, 0); }).says(ErrorKind::kComm, "rank 1 stopped"));
   };
   EXPECT_TRUE(error_of([&] { run_ranks(2, 1, train); }).says(ErrorKind::kIo, "a full disk"));
+}
+
+TEST(NcclComm, SaysWhichRankIsGoneRatherThanWhatNcclSawOfIt) {
+  NcclTable failing = kFake;
+  failing.async_error = [](NcclHandle, int* error) {
+    *error = 6;
+    return 0;
+  };
+  expect_news_of_rank_1(failing);
+  failing = kFake;
+  failing.group_end = [] { return 6; };
+  expect_news_of_rank_1(failing);
 }
 
 }  // namespace

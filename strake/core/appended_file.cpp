@@ -28,13 +28,17 @@ AppendedFile::~AppendedFile() {
 
 void AppendedFile::append(std::string_view piece) {
   const off_t end = ::lseek(descriptor_, 0, SEEK_END);
-  ssize_t put = 0;
-  do {
-    put = ::write(descriptor_, piece.data(), piece.size());
-  } while (put < 0 && errno == EINTR);
-  if (put == static_cast<ssize_t>(piece.size())) return;
-  const int reason = put < 0 ? errno : ENOSPC;  // a regular file takes a part only when space or a limit ends
-  const bool restored = put <= 0 || ::ftruncate(descriptor_, end) == 0;
+  std::string_view rest = piece;
+  int reason = 0;
+  // Of a piece that space or a limit has cut the next write says which.
+  while (!rest.empty() && reason == 0) {
+    const ssize_t put = ::write(descriptor_, rest.data(), rest.size());
+    if (put > 0) rest.remove_prefix(static_cast<size_t>(put));
+    if (put == 0) reason = ENOSPC;
+    if (put < 0 && errno != EINTR) reason = errno;
+  }
+  if (reason == 0) return;
+  const bool restored = rest.size() == piece.size() || ::ftruncate(descriptor_, end) == 0;
   fail(ErrorKind::kIo, "cannot append to {}: {}{}", path_.string(), std::strerror(reason),
        restored ? "" : "; what it ends with is incomplete");
 }

@@ -149,12 +149,14 @@ int reserve_space(int file, uint64_t bytes) {
 
 AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)) {
   static std::atomic<uint64_t> counter{0};
+  constexpr int kMostLeftovers = 10'000;
+  int tries = 0;
   // In containers processes get the numbers of killed ones, which may have left such files.
   do {
     temporary_ = path_;
     temporary_ += fmt::format("{}-{}-{}", kTemporaryMark, ::getpid(), counter++);
     descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (descriptor_ < 0 && errno == EEXIST);
+  } while (descriptor_ < 0 && errno == EEXIST && ++tries < kMostLeftovers);
   require(descriptor_ >= 0, ErrorKind::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));
 }
 

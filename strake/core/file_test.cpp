@@ -118,6 +118,13 @@ TEST_F(FileTest, LeftoversOfAProcessOfTheSameNumberAreNotInTheWay) {
   EXPECT_EQ(read_file(name.substr(0, at) + std::to_string(next), 100), "left");
 }
 
+// For the system it ends at the character of code 0, where all temporary files are the same folder.
+TEST_F(FileTest, ANameThatIsNotAllOfAPathEndsTheSearchForATemporaryOne) {
+  fs::create_directory(folder_ / "a");
+  const fs::path path = (folder_ / "a").string() + '\0' + "b";
+  EXPECT_TRUE(error_of([&] { write_file_atomically(path, "new"); }).says(ErrorKind::kIo, "File exists"));
+}
+
 TEST_F(FileTest, ReadFileRefusesFifosDirectoriesAndHugeFiles) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   EXPECT_NE(error_of([&] { read_file(folder_ / "fifo", 10); }).text.find("not a regular file"), std::string::npos);

@@ -45,28 +45,22 @@ int64_t BatchPlan::epoch_end() const {
   return options_.last == LastBatch::kDrop ? size_ / options_.sequences * options_.sequences : size_;
 }
 
-int64_t BatchPlan::end_of_batch(const EpochOrder& order, int64_t begin) const {
-  if (options_.max_tokens == 0) return begin + std::min(options_.sequences, size_ - begin);
-  int64_t tokens = length(order.at(begin));
-  int64_t end = begin + 1;
-  while (end < size_) {
-    tokens += length(order.at(end));
-    if (tokens > options_.max_tokens) break;
-    ++end;
-  }
-  return end;
-}
-
 MicroBatch BatchPlan::next(Cursor& cursor) const {
   require(cursor.epoch >= 0 && cursor.position >= 0 && cursor.position < epoch_end(), ErrorKind::kConfig,
           "cannot continue at epoch {}, sequence {}: an epoch of this dataset has {} sequences", cursor.epoch,
           cursor.position, epoch_end());
   const EpochOrder epoch_order = order(cursor.epoch);
-  const int64_t end = end_of_batch(epoch_order, cursor.position);
+  const int64_t most = options_.max_tokens > 0 ? size_ : options_.sequences;
   MicroBatch batch;
-  batch.reserve(static_cast<size_t>(end - cursor.position));
-  for (int64_t position = cursor.position; position < end; ++position) batch.push_back(epoch_order.at(position));
-  cursor = end >= epoch_end() ? Cursor{cursor.epoch + 1, 0} : Cursor{cursor.epoch, end};
+  int64_t tokens = 0;
+  int64_t position = cursor.position;
+  for (; position < size_ && std::ssize(batch) < most; ++position) {
+    const int64_t index = epoch_order.at(position);
+    tokens += length(index);
+    if (options_.max_tokens > 0 && tokens > options_.max_tokens && !batch.empty()) break;
+    batch.push_back(index);
+  }
+  cursor = position >= epoch_end() ? Cursor{cursor.epoch + 1, 0} : Cursor{cursor.epoch, position};
   return batch;
 }
 

@@ -63,7 +63,6 @@ class BatchPlan {
  private:
   EpochOrder order(int64_t epoch) const;
   int64_t length(int64_t index) const;
-  int64_t end_of_batch(const EpochOrder& order, int64_t begin) const;
   void balance(std::vector<MicroBatch>& batches) const;
   int64_t epoch_end() const;
 

@@ -57,7 +57,7 @@ bool is_scalar(ValueType type) {
 bool is_number_text(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size();
+  return error == std::errc{} && end == text.data() + text.size() && std::isfinite(value);
 }
 
 // What the user probably meant by a value of the wrong type; "" if nothing obvious.

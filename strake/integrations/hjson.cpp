@@ -1,6 +1,8 @@
 #include "strake/integrations/hjson.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <vector>
 
 #include "strake/core/error.h"
@@ -48,6 +50,12 @@ bool is_number(std::string_view text) {
   return i == text.size();
 }
 
+bool is_finite(std::string_view number) {
+  double value = 0;
+  const bool is_known = std::from_chars(number.data(), number.data() + number.size(), value).ec == std::errc{};
+  return is_known ? std::isfinite(value) : number.find("e-") != number.npos || number.find("E-") != number.npos;
+}
+
 bool is_word(std::string_view text) { return text == "true" || text == "false" || text == "null"; }
 
 void append_quoted(std::string& json, std::string_view text) {
@@ -68,6 +76,10 @@ class Rewriter {
   Rewriter(std::string_view text, const std::string& source) : text_(text), source_(source) {}
 
   std::string json() {
+    const size_t valid = check_utf8(text_).valid;
+    require_here(valid == text_.size(), valid, "found a byte that is not UTF-8");
+    const size_t zero = std::min(text_.find('\0'), text_.size());
+    require_here(zero == text_.size(), zero, "found a character of code 0");
     skip_blank();
     if (is_one_of(next(), "{["))
       open(next(), position_);
@@ -184,14 +196,25 @@ class Rewriter {
       require_here(!is_end(), begin, "the string has no end");
       require_here(static_cast<unsigned char>(next()) >= ' ', position_, "found a control character in a string");
       if (starts("\\'")) ++position_;
-      if (next() == '\\' && position_ + 1 < text_.size())
+      if (next() == '\\' && position_ + 1 < text_.size()) {
+        require_escape();
         json_ += text_[position_++];
-      else if (next() == '"')
+      } else if (next() == '"') {
         json_ += '\\';
+      }
       json_ += next();
     }
     ++position_;
     json_ += '"';
+  }
+
+  void require_escape() const {
+    constexpr size_t kDigits = 4;
+    const std::string_view escape = text_.substr(position_ + 1, kDigits + 1);
+    const bool is_code = escape.starts_with('u') && escape.size() == kDigits + 1 &&
+                         escape.find_first_not_of("0123456789abcdefABCDEF", 1) == std::string_view::npos;
+    require_here(is_code || is_one_of(escape.front(), "\"\\/bfnrt"), position_, "'\\' begins none of JSON's escapes");
+    require_here(!is_code || escape != "u0000", position_, "found a character of code 0");
   }
 
   // A number or word up to ',', a bracket or a comment, or else a string up to the end of the line.
@@ -209,6 +232,7 @@ class Rewriter {
       if (position_ < line_end && !is_comment && !is_one_of(next(), ",}]")) continue;
       const std::string_view value = without_space(text_.substr(begin, position_ - begin));
       if (is_number(value) || is_word(value)) {
+        require_here(is_word(value) || is_finite(value), begin, "number {} is out of range", printable(value));
         json_ += value;
         return;
       }

@@ -78,6 +78,11 @@ TEST(Hjson, ProblemsHaveAPlace) {
       "default");
   EXPECT_THAT(problem("{\n a: [tru]}"), StartsWith("text: line 2, column 6: what begins here is neither"));
   EXPECT_EQ(problem("{\n a: [1, 2}"), "text: line 2, column 10: found '}', expected a value");
+  EXPECT_EQ(problem("{\n a: 1e400\n}"), "text: line 2, column 5: number 1e400 is out of range");
+  EXPECT_EQ(problem("{\n a: \"tru\\e\"}"), "text: line 2, column 9: '\\' begins none of JSON's escapes");
+  EXPECT_EQ(problem("{\n a: \"\\u12g4\"}"), "text: line 2, column 6: '\\' begins none of JSON's escapes");
+  EXPECT_EQ(problem("{\n a: \"x\\u0000\"}"), "text: line 2, column 7: found a character of code 0");
+  EXPECT_EQ(problem("{\n a: \xff\n}"), "text: line 2, column 5: found a byte that is not UTF-8");
   EXPECT_EQ(problem("{\n a: [1, 2"), "text: line 2, column 5: '[' has no ']'");
 }
 

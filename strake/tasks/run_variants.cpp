@@ -228,16 +228,15 @@ double sequences_of_step(const PlannedRun& run) {
 }
 
 models::BatchShape largest_batch(const models::Model& model, const data::TokenDataset& dataset,
-                                 const training::TrainingOptions& options, int64_t num_ranks) {
-  constexpr int64_t kMostSequences = 2'000'000;  // of more than an epoch: about a second
+                                 const training::TrainingOptions& options, const RunSize& size) {
+  constexpr int64_t kMostSequences = 2'000'000;  // of more than an epoch: a few seconds
   const data::BatchPlan plan(dataset.offsets(), training::batch_options(options));
-  const int64_t steps = training::total_steps(options, dataset, num_ranks);
   models::BatchShape largest;
   int64_t longest = 0;
   data::Cursor cursor;
   int64_t sequences = 0;
-  for (int64_t step = 0; step < steps && (cursor.epoch == 0 || sequences < kMostSequences); ++step) {
-    const data::GlobalStep global = plan.next_step(cursor, num_ranks * options.gradient_accumulation_steps);
+  for (int64_t step = 0; step < size.steps && (cursor.epoch == 0 || sequences < kMostSequences); ++step) {
+    const data::GlobalStep global = plan.next_step(cursor, size.ranks * options.gradient_accumulation_steps);
     for (const data::MicroBatch& batch : global.micro_batches) {
       const models::BatchShape shape = training::shape_of(model, dataset, batch);
       longest = std::max(longest, shape.longest);

@@ -58,10 +58,14 @@ training::MemoryPlanRequest request_of(const PlannedRun& run);
 // Of all ranks.
 double sequences_of_step(const PlannedRun& run);
 
+struct RunSize {
+  int64_t ranks = 1;
+  int64_t steps = 0;
+};
 // The micro-batch with most tokens of a run. Of a long one, those of its first epoch and of its first two million
 // sequences are looked at.
 models::BatchShape largest_batch(const models::Model& model, const data::TokenDataset& dataset,
-                                 const training::TrainingOptions& options, int64_t num_ranks);
+                                 const training::TrainingOptions& options, const RunSize& size);
 
 // On disk: weights in fp32 whatever the run keeps, and the optimizer's state as the run keeps it.
 int64_t checkpoint_bytes(const PlannedRun& run);

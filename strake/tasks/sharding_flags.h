@@ -6,6 +6,7 @@
 
 #include "strake/core/json.h"
 #include "strake/training/options.h"
+#include "strake/training/trainer.h"
 
 namespace strake::tasks {
 
@@ -24,6 +25,7 @@ struct ShardingRequest {
   nlohmann::ordered_json record;     // the same for ds_config_resolved.json; null without --deepspeed
   std::vector<std::string> notices;  // to be logged once
   StageLimits stages = {};
+  training::RunLength length = {};
 };
 
 // The ranks the run has.

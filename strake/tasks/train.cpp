@@ -71,12 +71,13 @@ void check_schedule(const TrainConfig& config, int64_t total_steps, ShardingRequ
 
 ShardingRequest choose_sharding(TrainConfig& config, const RankCount& ranks, const TrainJob& job) {
   const auto total_steps = [&](const training::TrainingOptions& options) {
-    return training::total_steps(options, job.train_data(), ranks.world);
+    return training::run_length(options, job.train_data(), ranks.world).total_steps;
   };
   ShardingRequest request =
       apply_sharding_flags(config, {.ranks = ranks, .hidden_size = job.hidden_size(), .total_steps = total_steps});
   config.training.validate();
-  const int64_t steps = total_steps(config.training);
+  request.length = training::run_length(config.training, job.train_data(), ranks.world);
+  const int64_t steps = request.length.total_steps;
   config.training.step_intervals(steps);
   check_schedule(config, steps, request);
   if (config.flops_profiler && config.flops_profiler->profile_step > steps) {
@@ -179,7 +180,8 @@ MemoryLimits memory_limits(const TrainConfig& config, const Launch& launch) {
 void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& launch,
                   const ShardingRequest& sharding) {
   const auto micro_batch = [&](const training::TrainingOptions& options) {
-    return largest_batch(job.model(), job.train_data(), options, launch.num_ranks);
+    const int64_t steps = training::run_length(options, job.train_data(), launch.num_ranks).total_steps;
+    return largest_batch(job.model(), job.train_data(), options, {.ranks = launch.num_ranks, .steps = steps});
   };
   const auto evaluation_batch = [&](int64_t sequences) {
     return training::largest_evaluation_batch(job.model(), job.evaluation_data(), sequences);
@@ -187,7 +189,8 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
   PlannedRun run{.model = job.model(),
                  .options = config.training,
                  .batches = {.training = micro_batch, .evaluation = evaluation_batch},
-                 .batch = micro_batch(config.training),
+                 .batch = largest_batch(job.model(), job.train_data(), config.training,
+                                        {.ranks = launch.num_ranks, .steps = sharding.length.total_steps}),
                  .num_ranks = launch.num_ranks,
                  .ranks_per_machine = launch.ranks_here(),
                  .placement = launch.mpi ? training::RankPlacement::kProcesses : training::RankPlacement::kThreads,
@@ -196,7 +199,7 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
                  .stages = sharding.stages,
                  .device = config.planned_device()};
   if (run.options.async_save) {
-    run.options.async_save = training::saves_before_the_end(config.training, job.train_data(), launch.num_ranks);
+    run.options.async_save = training::saves_before_the_end(config.training, sharding.length);
   }
   if (job.has_evaluation()) {
     run.evaluation = evaluation_batch(job.eval_batch_size());
@@ -298,6 +301,7 @@ training::TrainReport run_job(TrainConfig config, const Launch& launch) {
     return {};
   }
   RunStart start = make_start(config, *job, launch);
+  start.length = sharding.length;
   if (!sharding.record.is_null()) start.sharding_record = json_text(sharding.record, 2) + "\n";
   return run_ranks(config, *job, start, launch);
 }

@@ -132,6 +132,7 @@ training::TrainReport train_with(const RankComms& comms, const TrainConfig& conf
   training::TrainerInputs inputs{
       .model = job.model(),
       .train = job.train_data(),
+      .length = start.length,
       .evaluate = job.has_evaluation() ? std::function<training::Evaluation()>(evaluate) : nullptr,
       .evaluation = start.evaluation,
       .training_flops = training::TrainingFlops(job.model()),

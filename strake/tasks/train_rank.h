@@ -20,6 +20,7 @@ namespace strake::tasks {
 struct RunStart {
   std::unique_ptr<RunFolder> folder = nullptr;  // of rank 0
   std::optional<std::filesystem::path> resume_from = std::nullopt;
+  training::RunLength length = {};
   Json fingerprint = {};                                    // what must not change between start and resume
   Json evaluation = nullptr;                                // how_evaluated()
   int first_rank = 0;                                       // of this machine

@@ -1,6 +1,7 @@
 #include "strake/training/trainer.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <exception>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include "strake/core/error.h"
 #include "strake/core/log.h"
 #include "strake/core/memory.h"
+#include "strake/core/threads.h"
 #include "strake/tensors/foreign_error.h"
 #include "strake/training/step_settings.h"
 
@@ -21,31 +23,29 @@ data::BatchOptions batch_options(const TrainingOptions& options) {
           .seed = options.order_seed()};
 }
 
-RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan, int64_t num_ranks) {
+RunLength run_length(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
+  const data::BatchPlan plan(train.offsets(), batch_options(options));
   const int64_t per_step = num_ranks * options.gradient_accumulation_steps;
-  const int64_t steps_per_epoch = plan.steps_per_epoch(0, per_step);
-  if (options.max_steps > 0) return {.steps_per_epoch = steps_per_epoch, .total_steps = options.max_steps};
+  RunLength length{.steps_per_epoch = plan.steps_per_epoch(0, per_step), .total_steps = options.max_steps};
+  if (options.max_steps > 0) return length;
   const auto share_of = [](double epochs, int64_t steps) {
     return static_cast<int64_t>(std::ceil(epochs * static_cast<double>(steps)));
   };
-  if (options.max_tokens_per_batch == 0) {
-    return {.steps_per_epoch = steps_per_epoch, .total_steps = share_of(options.num_train_epochs, steps_per_epoch)};
-  }
+  length.total_steps = share_of(options.num_train_epochs, length.steps_per_epoch);
+  if (options.max_tokens_per_batch == 0) return length;
   // Epochs differ in their order, and so in how many batches are full.
   const auto whole_epochs = static_cast<int64_t>(std::floor(options.num_train_epochs));
   const double rest = options.num_train_epochs - static_cast<double>(whole_epochs);
-  int64_t steps = 0;
-  for (int64_t epoch = 0; epoch < whole_epochs; ++epoch) steps += plan.steps_per_epoch(epoch, per_step);
-  if (rest > 0) steps += share_of(rest, plan.steps_per_epoch(whole_epochs, per_step));
-  return {.steps_per_epoch = steps_per_epoch, .total_steps = steps};
+  std::atomic<int64_t> steps = 0;
+  parallel_for(whole_epochs, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t epoch = begin; epoch < end; ++epoch) steps += plan.steps_per_epoch(epoch, per_step);
+  });
+  length.total_steps = steps;
+  if (rest > 0) length.total_steps += share_of(rest, plan.steps_per_epoch(whole_epochs, per_step));
+  return length;
 }
 
-int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
-  return run_length(options, data::BatchPlan(train.offsets(), batch_options(options)), num_ranks).total_steps;
-}
-
-bool saves_before_the_end(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
-  const RunLength length = run_length(options, data::BatchPlan(train.offsets(), batch_options(options)), num_ranks);
+bool saves_before_the_end(const TrainingOptions& options, const RunLength& length) {
   const Recurrence saving = options.step_intervals(length.total_steps).saving;
   switch (saving.interval) {
     case Interval::kNo:
@@ -84,7 +84,7 @@ Trainer::Trainer(TrainerInputs inputs, ShardedParameters& parameters, comm::Comm
 }
 
 void Trainer::plan_length() {
-  const RunLength length = run_length(options_, plan_, comm_.size());
+  const RunLength length = inputs_.length ? *inputs_.length : run_length(options_, inputs_.train, comm_.size());
   total_steps_ = length.total_steps;
   schedule_.emplace(options_.schedule_options(total_steps_));
   history_.max_steps = total_steps_;

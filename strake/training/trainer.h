@@ -40,11 +40,23 @@ class RunListener {
 // How a run's data is cut into micro-batches.
 data::BatchOptions batch_options(const TrainingOptions& options);
 
+struct RunLength {
+  int64_t steps_per_epoch = 0;
+  int64_t total_steps = 0;
+};
+
+// Optimizer steps of a whole run; of the data at least one, or data::BatchPlan has refused it. Where batches are cut by
+// tokens each epoch is gone through, by the calling thread's number of threads.
+RunLength run_length(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
+// Whether there are checkpoints on its way that are due.
+bool saves_before_the_end(const TrainingOptions& options, const RunLength& length);
+
 struct TrainerInputs {
   const models::Model& model;
   const data::TokenDataset& train;
-  std::function<Evaluation()> evaluate;                                  // collective; empty: there is no evaluation
-  Json evaluation = nullptr;                                             // on what data and how: BestModelRule
+  std::optional<RunLength> length = std::nullopt;  // of the run under these options, if it is known already
+  std::function<Evaluation()> evaluate;            // collective; empty: there is no evaluation
+  Json evaluation = nullptr;                       // on what data and how: BestModelRule
   std::function<double(const models::BatchShape&)> training_flops = {};  // of a step
   std::filesystem::path output_dir;
   std::optional<std::filesystem::path> resume_from;  // a verified checkpoint folder
@@ -73,17 +85,6 @@ struct TrainReport {
   std::optional<Evaluation> best_evaluation;  // of best_kept, if this start of the run made it
   bool is_interrupted = false;  // by inputs.is_asked_to_end, before the last step; the checkpoint of `steps` is there
 };
-
-struct RunLength {
-  int64_t steps_per_epoch = 0;
-  int64_t total_steps = 0;
-};
-
-// Optimizer steps of a whole run; of the data at least one, or data::BatchPlan has refused it.
-RunLength run_length(const TrainingOptions& options, const data::BatchPlan& plan, int64_t num_ranks);
-int64_t total_steps(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
-// Whether there are checkpoints on its way that are due.
-bool saves_before_the_end(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
 
 // Fine-tunes a model: steps, logs, evaluations, checkpoints, early stopping, in the order of Hugging Face's Trainer. As
 // there with DeepSpeed, a step that fp16 skips counts as a step of the data and of the run, but neither the optimizer

@@ -4,7 +4,8 @@ import json
 import re
 
 import pytest
-from program import strake
+from program import command, run, strake
+from refusals import USAGE
 from tiny_models import make_model, reviews, write_table
 
 
@@ -25,6 +26,13 @@ def test_of_a_flag_given_twice_the_last_one_holds(tmp_path):
     scored = ["--model_name_or_path", "m", "--input", "a", "--output", "o.parquet", "--keep_columns", "x", "y"]
     config = shown("predict", *scored, "--input", "b", "c", "--keep_columns", "z", "--max_seq_length", "5")
     assert config["input"] == ["b", "c"] and config["keep_columns"] == ["z"] and config["max_seq_length"] == 5
+
+
+def test_a_character_of_code_zero_is_refused(tmp_path):
+    """Of a path the system sees what stands before it: a run found out at its first save."""
+    (tmp_path / "run.toml").write_text('seed = 1\noutput_dir = "a\\u0000b"\n')
+    outcome = run(command("train", "--config", tmp_path / "run.toml"))
+    assert outcome.code == USAGE and "run.toml:2: 'output_dir' holds a character of code 0" in outcome.err
 
 
 def test_newer_name_of_gradient_checkpointing(tmp_path):

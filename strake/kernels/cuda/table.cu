@@ -38,7 +38,6 @@ int to_host(void* to_host, const void* from, size_t bytes, void* stream) {
   const cudaError_t error = cudaMemcpyAsync(to_host, from, bytes, cudaMemcpyDeviceToHost, stream_of(stream));
   return error != cudaSuccess ? error : cudaStreamSynchronize(stream_of(stream));
 }
-int synchronize(void* stream) { return cudaStreamSynchronize(stream_of(stream)); }
 
 int is_done(void* stream, int* done) {
   const cudaError_t state = cudaStreamQuery(stream_of(stream));
@@ -47,8 +46,6 @@ int is_done(void* stream, int* done) {
   cudaGetLastError();  // or others take it for one of their launches
   return cudaSuccess;
 }
-
-int device_count(int* count) { return cudaGetDeviceCount(count); }
 
 // Workspaces of one step are used again in the next, instead of going back to the driver at every wait.
 int set_device(int device) {
@@ -95,13 +92,11 @@ constexpr CudaTable kTable{
     .lamb_apply = {&lamb_apply<float, float>, &lamb_apply<BFloat16, float>, &lamb_apply<Half, float>,
                    &lamb_apply<BFloat16, BFloat16>},
     .first_outside = &first_outside,
-    .device_count = &device_count,
     .set_device = &set_device,
     .allocate = &allocate,
     .release = &release,
     .to_device = &to_device,
     .to_host = &to_host,
-    .synchronize = &synchronize,
     .make_stream = &make_stream,
     .destroy_stream = &destroy_stream,
     .wait_for_stream = &wait_for_stream,

@@ -22,7 +22,7 @@
 namespace strake::kernels::cuda {
 
 // Raised by any change of this header or of a struct that it names.
-inline constexpr uint32_t kTableVersion = 8;
+inline constexpr uint32_t kTableVersion = 9;
 inline constexpr const char* kTableSymbol = "strake_cuda_table";
 
 // Head sizes that attention has kernels for.
@@ -93,13 +93,11 @@ struct CudaTable {
   // Waits. *first = place of the first id outside [0, rows), -1 if there is none; *id = that id.
   int (*first_outside)(const int32_t* ids, int64_t count, int64_t rows, int64_t* first, int32_t* id, void* stream);
 
-  int (*device_count)(int* count);
   int (*set_device)(int device);  // of the calling thread
   int (*allocate)(void** memory, size_t bytes);
   int (*release)(void* memory);
   int (*to_device)(void* to, const void* from_host, size_t bytes, void* stream);  // waits
   int (*to_host)(void* to_host, const void* from, size_t bytes, void* stream);    // waits
-  int (*synchronize)(void* stream);
 
   // For communication beside the default stream. Events are for order only.
   int (*make_stream)(void** stream);  // that does not wait for the default stream

@@ -161,12 +161,13 @@ inline RowSum exp_row_to_bfloat16(const ScoreRow& row) {
       },
       [&](int64_t key, auto lanes) { most[0] = S::max(most[0], S::load_or(lowest, row.vector(key), lanes)); });
   constexpr float kLog2OfE = 1.44269504F;
-  const float largest = S::maximum(S::max(most[0], most[1])) * row.scale;
+  const float largest = S::maximum(S::max(most[0], most[1]));
+  const __m512 top = S::set(largest);
   const __m512 scale = S::set(row.scale * kLog2OfE);
-  const __m512 shift = S::set(-largest * kLog2OfE);
   __m512 sums[2] = {S::zero(), S::zero()};
   const auto exponential = [&](int64_t key, __m512& sum, auto lanes) {
-    const __m512 x = S::fma(S::load(row.vector(key)), scale, shift);
+    // Subtracted before anything is rounded: of scores of 1e9 the largest would not be exp(0) otherwise.
+    const __m512 x = (S::load(row.vector(key)) - top) * scale;
     const __m512 p = S::first(power_of_two(x), lanes);
     sum = sum + p;
     return row.bits == nullptr ? p : S::keep(p, bits_at<S>(row.bits, key));
@@ -181,7 +182,7 @@ inline RowSum exp_row_to_bfloat16(const ScoreRow& row) {
     S::store(row.p + key, exponential(key, sums[0], lanes));
   }
   for (; key < row.keys; key += S::kLanes) S::store(row.p + key, S::zero());
-  return {largest, S::sum(sums[0] + sums[1])};
+  return {largest * row.scale, S::sum(sums[0] + sums[1])};
 }
 
 // Row i of results is multiplied by scale / sums.sum[i].
