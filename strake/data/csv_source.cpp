@@ -42,6 +42,12 @@ class CsvSource final : public RowSource {
 
   void give_as(const std::shared_ptr<arrow::Schema>& schema) override { given_ = schema; }
 
+  int64_t skip(int64_t rows) override {
+    int64_t skipped = 0;
+    for (; skipped < rows && records_.next(); ++skipped) require_all_fields();
+    return skipped;
+  }
+
   SourceRows next() override {
     SourceRows rows;
     std::vector<arrow::StringBuilder> builders(static_cast<size_t>(schema_->num_fields()));
@@ -59,12 +65,15 @@ class CsvSource final : public RowSource {
   }
 
  private:
+  void require_all_fields() const {
+    if (records_.fields().size() == names_.size()) return;
+    fail(ErrorKind::kData, "{}, line {}: {} fields found, {} expected ({})", records_.name(), records_.line(),
+         records_.fields().size(), names_.size(), printable(fmt::format("{}", fmt::join(names_, ", ")), 300));
+  }
+
   int64_t append(std::vector<arrow::StringBuilder>& builders) {
+    require_all_fields();
     const auto& fields = records_.fields();
-    if (fields.size() != names_.size()) {
-      fail(ErrorKind::kData, "{}, line {}: {} fields found, {} expected ({})", records_.name(), records_.line(),
-           fields.size(), names_.size(), printable(fmt::format("{}", fmt::join(names_, ", ")), 300));
-    }
     int64_t bytes = 0;
     for (size_t i = 0; i < builders.size(); ++i) {
       const CsvRecordReader::Field& field = fields[read_[i]];

@@ -176,6 +176,20 @@ class JsonLinesSource final : public RowSource {
   std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
   std::vector<std::string> names() const override { return keys_; }
 
+  // Lines are not looked into.
+  int64_t skip(int64_t rows) override {
+    const auto read_already = static_cast<int64_t>(first_.lines.size());
+    if (rows < read_already) return 0;
+    first_ = {};
+    int64_t skipped = read_already;
+    while (skipped < rows) {
+      const auto line = input_.next();
+      if (!line) break;
+      if (!is_blank(*line)) ++skipped;
+    }
+    return skipped;
+  }
+
   SourceRows next() override {
     Cells cells = std::exchange(first_, {});
     if (cells.lines.empty()) cells = read_cells();
@@ -193,6 +207,8 @@ class JsonLinesSource final : public RowSource {
   }
 
  private:
+  static bool is_blank(std::string_view line) { return line.find_first_not_of(" \t") == std::string_view::npos; }
+
   [[noreturn]] void refuse(int64_t line, const std::string& problem) const {
     fail(ErrorKind::kData, "{}, line {}: {}", input_.name(), line, problem);
   }
@@ -222,7 +238,7 @@ class JsonLinesSource final : public RowSource {
            cells.lines.size() * names_.size() < kCellsOfChunk) {
       const auto line = input_.next();
       if (!line) break;
-      if (line->find_first_not_of(" \t") == std::string_view::npos) continue;
+      if (is_blank(*line)) continue;
       cells.lines.push_back(input_.line());
       add_row(*line, cells);
       bytes += static_cast<int64_t>(line->size());

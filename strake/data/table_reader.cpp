@@ -175,13 +175,11 @@ Table TableReader::no_rows() const {
 
 int64_t TableReader::count_rows() const {
   if (state_->num_rows) return *state_->num_rows;
-  TableSource all = source_;
-  all.first_row = 0;
-  all.end_row = std::numeric_limits<int64_t>::max();
-  TableReader reader(all);
-  int64_t rows = 0;
-  while (const auto table = reader.next()) rows += table->num_rows();
-  return rows;
+  TableSource none = source_;
+  none.first_row = none.end_row = std::numeric_limits<int64_t>::max();
+  TableReader reader(none);
+  while (reader.next()) continue;
+  return reader.state_->first_row;
 }
 
 void TableReader::limit_to(int64_t first_row, int64_t end_row) {

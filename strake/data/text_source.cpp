@@ -15,6 +15,12 @@ class TextSource final : public RowSource {
 
   std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
 
+  int64_t skip(int64_t rows) override {
+    int64_t skipped = 0;
+    while (skipped < rows && input_.next()) ++skipped;
+    return skipped;
+  }
+
   SourceRows next() override {
     SourceRows rows;
     arrow::StringBuilder builder;
