@@ -61,15 +61,6 @@ bool is_below(const fs::path& path, const fs::path& directory) {
   return end == directory.end();
 }
 
-// fsync(); false with errno. A signal that asks for the end of a run must not spoil what is saved for it.
-bool sync_file(int file) {
-  int result = 0;
-  do {
-    result = ::fsync(file);
-  } while (result != 0 && errno == EINTR);
-  return result == 0;
-}
-
 }  // namespace
 
 std::string read_file(const fs::path& path, uint64_t max_bytes) {
@@ -137,6 +128,22 @@ bool look_for(const fs::path& path) {
   const bool found = fs::exists(path, error);
   require(!error, ErrorKind::kIo, "cannot find out whether {} is there: {}", path.string(), error.message());
   return found;
+}
+
+bool sync_file(int file) {
+  int result = 0;
+  do {
+    result = ::fsync(file);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+bool sync_data(int file) {
+  int result = 0;
+  do {
+    result = ::fdatasync(file);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
 }
 
 int reserve_space(int file, uint64_t bytes) {

@@ -24,6 +24,10 @@ std::filesystem::path resolve_inside(const std::filesystem::path& directory, con
 
 // Makes a rename or unlink in `directory` durable.
 void sync_directory(const std::filesystem::path& directory);
+// fsync() and fdatasync(); false with errno. A signal that asks for the end of a run must not spoil what is saved for
+// it.
+bool sync_file(int file);
+bool sync_data(int file);
 
 // Creates the directory and its parents; Error (kIo) with the path and reason.
 void create_directories(const std::filesystem::path& directory);

@@ -53,7 +53,8 @@ bool is_number(std::string_view text) {
 bool is_finite(std::string_view number) {
   double value = 0;
   const bool is_known = std::from_chars(number.data(), number.data() + number.size(), value).ec == std::errc{};
-  return is_known ? std::isfinite(value) : number.find("e-") != number.npos || number.find("E-") != number.npos;
+  const bool is_tiny = number.find("e-") != std::string_view::npos || number.find("E-") != std::string_view::npos;
+  return is_known ? std::isfinite(value) : is_tiny;
 }
 
 bool is_word(std::string_view text) { return text == "true" || text == "false" || text == "null"; }

@@ -8,6 +8,7 @@
 
 namespace strake::scoring {
 
+// What a run of `strake predict` tells, and the manifest beside its output.
 struct PredictReport {
   ScoreReport score;        // rows and tokens of the whole output, seconds of this run
   int64_t rows_scored = 0;  // in this run; earlier, interrupted ones scored the others
@@ -17,7 +18,7 @@ struct PredictReport {
   uint64_t peak_resident_bytes = 0;
   int64_t resumes = 0;
   std::string output;    // the file, or the folder
-  std::string manifest;  // JSON with all of this
+  std::string manifest;  // the file
 };
 Json to_json(const PredictReport& report);
 

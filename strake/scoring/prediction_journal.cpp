@@ -89,14 +89,14 @@ PredictionJournal::PredictionJournal(std::filesystem::path path, int64_t width)
 }
 
 PredictionJournal::~PredictionJournal() {
-  ::fdatasync(descriptor_);
+  sync_data(descriptor_);
   ::close(descriptor_);
 }
 
 void PredictionJournal::start() {
   const Header header{.width = width_};
   if (::ftruncate(descriptor_, 0) != 0 || !write_at(descriptor_, &header, sizeof(header), 0) ||
-      ::fsync(descriptor_) != 0) {
+      !sync_file(descriptor_)) {
     refuse("write");
   }
   sync_directory(path_.parent_path());
@@ -194,7 +194,7 @@ bool PredictionJournal::sync() {
   const auto now = std::chrono::steady_clock::now();
   if (now - synced_ < std::chrono::seconds(1)) return true;
   synced_ = now;
-  return ::fdatasync(descriptor_) == 0;
+  return sync_data(descriptor_);
 }
 
 void PredictionJournal::refuse(const char* action) const {

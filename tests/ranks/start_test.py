@@ -10,10 +10,9 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 
 import pytest
-from program import environment, free_port
+from program import environment, free_port, wait_until
 from resume_test import train_command
 from tiny_models import training_inputs
 
@@ -27,6 +26,14 @@ def bring_up_loopback():
         fcntl.ioctl(control, 0x8914, struct.pack(name_and_flags, b"lo", up))  # SIOCSIFFLAGS
 
 
+def knocks():
+    """Connections of this network that nobody took."""
+    names, numbers = [
+        line.split() for line in pathlib.Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
+    ]
+    return int(numbers[names.index("AttemptFails")])
+
+
 def train_in_own_network(lines):
     """In a network of its own: starts rank 0 when the others have knocked for a while. Ends with 0 if all do."""
     bring_up_loopback()
@@ -34,7 +41,8 @@ def train_in_own_network(lines):
     shared = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORTS.start + 9)}
     ranks = []
     for rank in (1, 2, 0):
-        time.sleep(1.5 if rank == 0 else 0)
+        if rank == 0:
+            wait_until(lambda: knocks() > 2 * len(PORTS))
         ranks.append(subprocess.Popen(lines, env=environment(RANK=str(rank), **shared)))
     codes = [rank.wait() for rank in ranks]
     return int(any(codes))
