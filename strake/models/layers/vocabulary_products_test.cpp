@@ -44,9 +44,8 @@ TEST(VocabularyProducts, GradientsOfSeveralPartsAreSummedInFp32) {
     const at::Tensor states = wave({70, 6}, 2).to(dtype), gradient = wave({70, 75}, 3).to(dtype);
     const VocabularyProducts products(weight, MatmulLibrary::kStrake);
     at::Tensor sum, one;
-    for (const int part : {0, 1}) {
-      products.add_weight_gradient(gradient.narrow(0, 35 * part, 35), states.narrow(0, 35 * part, 35), Parts::kSeveral,
-                                   sum);
+    for (const int64_t first : {0, 35}) {
+      products.add_weight_gradient(gradient.narrow(0, first, 35), states.narrow(0, first, 35), Parts::kSeveral, sum);
     }
     products.add_weight_gradient(gradient, states, Parts::kOne, one);
     EXPECT_EQ(sum.scalar_type(), at::kFloat);
