@@ -1,6 +1,7 @@
 #include "strake/core/appended_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,6 +9,8 @@
 #include <utility>
 
 #include "strake/core/error.h"
+#include "strake/core/file.h"
+#include "strake/core/log.h"
 
 namespace strake {
 
@@ -26,7 +29,17 @@ AppendedFile::~AppendedFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
+void AppendedFile::open_again_if_removed() {
+  struct stat status{};
+  if (::fstat(descriptor_, &status) != 0 || status.st_nlink > 0) return;
+  log::warning("{} was removed while it is written; it goes on without what it held", path_.string());
+  if (path_.has_parent_path()) strake::create_directories(path_.parent_path());
+  AppendedFile again(path_, Beginning::kAsItIs);
+  std::swap(descriptor_, again.descriptor_);
+}
+
 void AppendedFile::append(std::string_view piece) {
+  open_again_if_removed();
   const off_t end = ::lseek(descriptor_, 0, SEEK_END);
   std::string_view rest = piece;
   int reason = 0;

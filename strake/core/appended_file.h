@@ -17,10 +17,13 @@ class AppendedFile {
   AppendedFile& operator=(AppendedFile&&) = delete;
   ~AppendedFile();
 
-  // Error (kIo) if the piece cannot be written (a full disk); the file then ends where it ended before.
+  // Error (kIo) if the piece cannot be written (a full disk); the file then ends where it ended before. If somebody has
+  // removed the file it goes on in a new one, of which a warning tells.
   void append(std::string_view piece);
 
  private:
+  void open_again_if_removed();
+
   std::filesystem::path path_;
   int descriptor_;
 };

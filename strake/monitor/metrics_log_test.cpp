@@ -38,6 +38,17 @@ TEST_F(MetricsLogTest, EveryLineIsThereAtOnce) {
   EXPECT_EQ(content(), "{\"loss\":0.5,\"step\":1}\n{\"loss\":null,\"note\":\"two\\nlines\",\"step\":2}\n");
 }
 
+TEST_F(MetricsLogTest, GoesOnInANewFileWhereTheOldOneWasRemoved) {
+  const fs::path path = folder_ / "run" / "metrics.jsonl";
+  fs::create_directories(path.parent_path());
+  MetricsLog log = MetricsLog::start(path);
+  log.append({{"step", 1}});
+  fs::remove_all(path.parent_path());
+  log.append({{"step", 2}});
+  log.append({{"step", 3}});
+  EXPECT_EQ(read_file(path, 1000), "{\"step\":2}\n{\"step\":3}\n");
+}
+
 TEST_F(MetricsLogTest, StartEmptiesAnOldLog) {
   write_file_atomically(path_, "{\"step\":1}\n");
   MetricsLog::start(path_).append({{"step", 7}});
