@@ -56,6 +56,14 @@ bool drop_number(std::string_view& name) {
   return true;
 }
 
+bool is_synced_by(int (*sync)(int), int file) {
+  int result = 0;
+  do {
+    result = sync(file);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
 bool is_below(const fs::path& path, const fs::path& directory) {
   const auto [end, rest] = std::mismatch(directory.begin(), directory.end(), path.begin(), path.end());
   return end == directory.end();
@@ -130,21 +138,8 @@ bool look_for(const fs::path& path) {
   return found;
 }
 
-bool sync_file(int file) {
-  int result = 0;
-  do {
-    result = ::fsync(file);
-  } while (result != 0 && errno == EINTR);
-  return result == 0;
-}
-
-bool sync_data(int file) {
-  int result = 0;
-  do {
-    result = ::fdatasync(file);
-  } while (result != 0 && errno == EINTR);
-  return result == 0;
-}
+bool sync_file(int file) { return is_synced_by(&::fsync, file); }
+bool sync_data(int file) { return is_synced_by(&::fdatasync, file); }
 
 int reserve_space(int file, uint64_t bytes) {
   int result = 0;
