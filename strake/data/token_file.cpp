@@ -261,9 +261,9 @@ class IntLists {
   const arrow::Int32Array& values_;
 };
 
-// The sequences of one validated batch.
-void append_batch(const arrow::RecordBatch& batch, const TokenFileInfo& info, const std::string& file,
-                  TokenDatasetBuilder& builder) {
+// The sequences of one validated batch; whether `use` wants more.
+bool hand_over(const arrow::RecordBatch& batch, const TokenFileInfo& info, const std::string& file,
+               const std::function<bool(const TokenRow&)>& use) {
   for (const auto& array : batch.columns()) {
     require(array->null_count() == 0, ErrorKind::kData, "{}: a token file has null values", file);
   }
@@ -284,8 +284,9 @@ void append_batch(const arrow::RecordBatch& batch, const TokenFileInfo& info, co
     require(static_cast<int64_t>(row.ids.size()) <= info.max_length, ErrorKind::kData,
             "{}: row {} has {} tokens, max_length is {}", file, row.row, row.ids.size(), info.max_length);
     require_named_classes(row, info.label_names, file);
-    builder.append(row);
+    if (!use(row)) return false;
   }
+  return true;
 }
 
 Metadata metadata_of(parquet::arrow::FileReader& reader) {
@@ -320,7 +321,7 @@ TokenFileReader::TokenFileReader(const fs::path& file) : file_(file) {
 
 int64_t TokenFileReader::total_tokens() const { return std::reduce(lengths_.begin(), lengths_.end(), int64_t{0}); }
 
-void TokenFileReader::append_to(TokenDatasetBuilder& builder) const {
+void TokenFileReader::for_each(const std::function<bool(const TokenRow&)>& use) const {
   const std::string name = file_.string();
   const auto reader = open_parquet_reader(file_, kRowsPerBatch);
   const auto batches = guarded(name, [&] { return value_of(reader->GetRecordBatchReader(), name); });
@@ -336,54 +337,14 @@ void TokenFileReader::append_to(TokenDatasetBuilder& builder) const {
       require(at < lengths_.size() && lengths_[at] == lists->value_length(i), ErrorKind::kData,
               "{}: sequence {} has {} tokens, its footer says otherwise", name, done + i, lists->value_length(i));
     }
-    append_batch(*batch, info_, name, builder);
+    if (!hand_over(*batch, info_, name, use)) return;
     done += batch->num_rows();
   }
   require(done == num_sequences_, ErrorKind::kData, "{}: {} sequences, its footer says {}", name, done, num_sequences_);
 }
 
-LoadedTokens load_token_files(const std::vector<fs::path>& paths) {
-  std::vector<TokenFileReader> readers;
-  int64_t sequences = 0;
-  int64_t tokens = 0;
-  int64_t bytes = 0;
-  const auto files = expand_paths(paths, TableFormat::kParquet);
-  for (const fs::path& file : files) {
-    const TokenFileReader& reader = readers.emplace_back(file);
-    const TokenFileInfo& first = readers.front().info();
-    require(reader.info().tokenizer == first.tokenizer && reader.info().label_names == first.label_names &&
-                reader.info().label_kind == first.label_kind,
-            ErrorKind::kData, "{} and {} were made with different tokenizers or labels; prepare them together",
-            files.front().string(), file.string());
-    sequences += reader.size();
-    tokens += reader.total_tokens();
-    bytes += static_cast<int64_t>(fs::file_size(file));
-  }
-  TokenDatasetBuilder builder(files.front().string());
-  // No more than files of this size are likely to hold, whatever they say.
-  constexpr int64_t kMostOfByte = 16;
-  if (tokens > 0) builder.reserve(std::min(sequences, tokens), std::min(tokens, kMostOfByte * bytes));
-  TokenFileInfo info = readers.front().info();
-  std::vector<LoadedTokens::File> bounds;
-  int64_t end = 0;
-  for (const TokenFileReader& reader : readers) {
-    reader.append_to(builder);
-    end += reader.size();
-    bounds.push_back({.end = end, .max_length = reader.info().max_length});
-    info.has_pairs = info.has_pairs || reader.info().has_pairs;
-  }
-  return {.dataset = builder.build(), .info = std::move(info), .files = std::move(bounds)};
-}
-
 bool is_token_file(const fs::path& file) {
   return find(metadata_of(*open_parquet_reader(file, kRowsPerBatch)), kVersionKey).has_value();
-}
-
-std::vector<fs::path> token_files(const std::vector<std::string>& paths) {
-  if (paths.empty()) return {};
-  std::vector<fs::path> files = expand_paths({paths.begin(), paths.end()}, {});
-  if (known_format(files.front()) != TableFormat::kParquet || !is_token_file(files.front())) files.clear();
-  return files;
 }
 
 }  // namespace strake::data

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,8 +59,8 @@ class TokenFileReader {
   std::span<const int32_t> lengths() const { return lengths_; }
   int64_t total_tokens() const;
 
-  // Reads all sequences, in pieces, and appends them. Checks them against the footer.
-  void append_to(TokenDatasetBuilder& builder) const;
+  // Reads the sequences, in pieces, and hands them over until `use` returns false. Checks them against the footer.
+  void for_each(const std::function<bool(const TokenRow&)>& use) const;
 
  private:
   std::filesystem::path file_;
@@ -68,23 +69,7 @@ class TokenFileReader {
   std::vector<int32_t> lengths_;
 };
 
-struct LoadedTokens {
-  struct File {
-    int64_t end;  // of its sequences
-    int64_t max_length;
-  };
-  TokenDataset dataset;
-  TokenFileInfo info;       // of the first, but for pairs
-  std::vector<File> files;  // in the dataset's order
-};
-
-// All sequences of token files, which must come from the same tokenizer with the same label names and kind; `paths` are
-// files, or folders of .parquet files as in TableSource.
-LoadedTokens load_token_files(const std::vector<std::filesystem::path>& paths);
-
 // True if the Parquet file carries the mark of a token file; false for other Parquet files.
 bool is_token_file(const std::filesystem::path& file);
-// The files of `paths`, as in TableSource, if the first of them is a token file, and none otherwise.
-std::vector<std::filesystem::path> token_files(const std::vector<std::string>& paths);
 
 }  // namespace strake::data

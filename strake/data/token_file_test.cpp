@@ -1,4 +1,4 @@
-#include "strake/data/token_file.h"
+#include "strake/data/token_files.h"
 
 #include <gmock/gmock.h>
 
@@ -78,8 +78,8 @@ TEST_F(TokenFileTest, SequencesLabelsAndRowsComeBack) {
       TokenFileInfo info = classes();
       info.label_kind = kind;
       info.has_pairs = pairs;
-      const LoadedTokens loaded = load_token_files({write_tokens("t.parquet", info, 0, 10000)});
-      const TokenDataset& set = loaded.dataset;
+      const TokenFiles loaded({write_tokens("t.parquet", info, 0, 10000)});
+      const TokenDataset set = loaded.load();
       ASSERT_EQ(set.size(), 10000);
       ASSERT_EQ(set.label_kind(), kind);
       EXPECT_EQ(set.has_pairs(), pairs);
@@ -127,9 +127,9 @@ TEST_F(TokenFileTest, TheFingerprintOfADatasetIsThatOfItsContent) {
                                      fingerprint({shorter, longer})};
   EXPECT_EQ(different.size(), 6U);
   const TokenFileInfo info = classes();
-  const auto loaded = load_token_files({write_tokens("t.parquet", info, 0, 100)}).dataset.fingerprint();
-  EXPECT_EQ(load_token_files({write_tokens("u.parquet", info, 0, 100)}).dataset.fingerprint(), loaded);
-  EXPECT_NE(load_token_files({write_tokens("v.parquet", info, 1, 101)}).dataset.fingerprint(), loaded);
+  const auto loaded = TokenFiles({write_tokens("t.parquet", info, 0, 100)}).load().fingerprint();
+  EXPECT_EQ(TokenFiles({write_tokens("u.parquet", info, 0, 100)}).load().fingerprint(), loaded);
+  EXPECT_NE(TokenFiles({write_tokens("v.parquet", info, 1, 101)}).load().fingerprint(), loaded);
 }
 
 TEST_F(TokenFileTest, TheFooterAloneGivesInfoAndLengths) {
@@ -147,19 +147,24 @@ TEST_F(TokenFileTest, TheFooterAloneGivesInfoAndLengths) {
 TEST_F(TokenFileTest, SeveralFilesBecomeOneDatasetIfTheyMatch) {
   write_tokens("part-0.parquet", classes(), 0, 30);
   write_tokens("part-1.parquet", classes(), 30, 50);
-  const LoadedTokens loaded = load_token_files({folder_});
-  EXPECT_EQ(loaded.dataset.size(), 50);
-  ASSERT_EQ(loaded.files.size(), 2U);
-  EXPECT_EQ(loaded.files[0].end, 30);
-  EXPECT_EQ(loaded.files[1].end, 50);
+  const TokenFiles loaded({folder_});
+  EXPECT_EQ(loaded.size(), 50);
+  EXPECT_EQ(loaded.load().size(), 50);
+  int64_t seen = 0;
+  loaded.for_each([&](const TokenRow& row, int64_t max_length) {
+    EXPECT_EQ(row.row, seen);
+    EXPECT_EQ(max_length, 64);
+    return ++seen < 40;
+  });
+  EXPECT_EQ(seen, 40);
   TokenFileInfo other = classes();
   other.tokenizer = "gpt2:99";
   write_tokens("part-2.parquet", other, 0, 3);
-  EXPECT_TRUE(error_of([&] { load_token_files({folder_}); }).says(ErrorKind::kData, "different tokenizers or labels"));
+  EXPECT_TRUE(error_of([&] { TokenFiles({folder_}); }).says(ErrorKind::kData, "different tokenizers or labels"));
 }
 
 TEST_F(TokenFileTest, FilesWithoutSequencesLoad) {
-  EXPECT_EQ(load_token_files({write_tokens("none.parquet", classes(), 0, 0)}).dataset.size(), 0);
+  EXPECT_EQ(TokenFiles({write_tokens("none.parquet", classes(), 0, 0)}).load().size(), 0);
 }
 
 TEST_F(TokenFileTest, TheColumnsAreOrdinaryParquet) {
@@ -202,7 +207,7 @@ TEST_F(TokenFileTest, ListsOfClassesAscendAndHaveNames) {
 TEST_F(TokenFileTest, ClassesOfADatasetAreRenumberedAndCounted) {
   TokenFileInfo info = classes();
   info.label_kind = TokenLabelKind::kClasses;
-  TokenDataset set = load_token_files({write_tokens("t.parquet", info, 0, 4)}).dataset;
+  TokenDataset set = TokenFiles({write_tokens("t.parquet", info, 0, 4)}).load();
   const std::vector<int32_t> swapped{5, 3};
   set.renumber_classes(swapped);
   EXPECT_THAT(set.classes(0), testing::IsEmpty());
@@ -219,7 +224,7 @@ TEST_F(TokenFileTest, OtherAndForgedFilesAreRefusedByTheReader) {
     TableWriter writer(folder_ / "forged.parquet", {.metadata = metadata});
     writer.append(empty.next().value(), extra);
     writer.finish();
-    return error_of([&] { load_token_files({folder_ / "forged.parquet"}); });
+    return error_of([&] { TokenFiles({folder_ / "forged.parquet"}).load(); });
   };
   const std::vector<ExtraColumn> columns = {{"input_ids", std::vector<std::vector<int32_t>>{{1, 2}}},
                                             {"row", std::vector<int64_t>{0}}};

@@ -64,6 +64,12 @@ void refuse_flag(const Json& json, const char* key, const std::string& source) {
   require(!get_or<bool>(json, key, false, source), ErrorKind::kConfig, "{}: {} = true is not supported", source, key);
 }
 
+std::string architecture_of(const Json& json) {
+  const auto found = json.find("architectures");
+  const bool is_known = found != json.end() && found->is_array() && !found->empty() && found->front().is_string();
+  return is_known ? found->front().get<std::string>() : "";
+}
+
 void refuse_other_loading(const Json& json, const std::string& source) {
   require(!json.contains("auto_map"), ErrorKind::kConfig,
           "{}: auto_map asks for the model's own Python code, which is never run", source);

@@ -10,6 +10,9 @@
 // Values of a config.json, checked. Errors are kConfig and name `source` and the key.
 namespace strake::models {
 
+// The class of Transformers that it names; empty: none.
+std::string architecture_of(const Json& json);
+
 // An integer in [1, largest] that must be there.
 int64_t bounded(const Json& json, const char* key, int64_t largest, const std::string& source);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "strake/data/table_writer.h"
+#include "strake/rows/squad_metrics.h"
 #include "strake/rows/text_rows.h"
 
 namespace strake::rows {
@@ -23,6 +24,9 @@ struct AnswerRules {
   Ends ends = Ends::kWords;
 
   Places places() const { return ends == Ends::kWords ? Places::kOfWords : Places::kOfTokens; }
+  SquadVersion squad_version() const {
+    return impossible == Impossible::kAllowed ? SquadVersion::kTwo : SquadVersion::kOne;
+  }
 };
 
 // Parts of a text by places in code points.

@@ -115,6 +115,13 @@ class WindowBuilder {
 
 }  // namespace
 
+int64_t bytes_of(const AnsweredRows& table, const std::string& context_column) {
+  const data::TextColumn contexts = table.rows.table.text(context_column);
+  auto bytes = static_cast<int64_t>(table.rows.places.size() * sizeof(TokenPlace));
+  for (int64_t row = 0; row < table.rows.table.num_rows(); ++row) bytes += std::ssize(contexts[row]);
+  return bytes;
+}
+
 data::TableReader open_questions(const std::vector<std::string>& files, const LabelledQuestions& questions) {
   data::TableSource source = make_source(files, questions.options.encoding);
   source.columns = {questions.options.text_column, questions.options.text_pair_column, questions.answers_column};

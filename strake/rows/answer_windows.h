@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct AnsweredRows {
   EncodedRows rows;  // with places of tokens and without ids
   std::vector<std::vector<std::string>> answers;
 };
+
+// About what it takes in memory: places and contexts, of which there are most.
+int64_t bytes_of(const AnsweredRows& table, const std::string& context_column);
 
 struct AnswerWindows {
   data::TokenDataset dataset;  // of all windows, in order

@@ -121,7 +121,7 @@ std::vector<std::string> collect_names(data::TableReader& reader, const std::str
   return sorted_names(seen.names());
 }
 
-// What the first file calls its integers. Others may have them in another order, but no others.
+// What the first file calls its integers. Others may have them in another order, and others that no row has.
 std::vector<std::string> class_names_of(const data::TableReader& reader, const std::string& column) {
   std::vector<std::string> names = data::class_names(reader.no_rows(), column);
   require(names.size() <= kMostClasses, ErrorKind::kData, "{}: column '{}' has {} classes, expected at most {}",

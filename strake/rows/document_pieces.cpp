@@ -9,7 +9,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/log.h"
-#include "strake/data/token_file.h"
+#include "strake/data/token_files.h"
 #include "strake/rows/text_rows.h"
 
 namespace strake::rows {
@@ -68,21 +68,22 @@ void DocumentPieces::append_texts(data::TableReader& texts, std::shared_ptr<cons
 
 void DocumentPieces::append_token_files(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
                                         const RowRange& rows) {
-  const data::LoadedTokens loaded = data::load_token_files({paths.begin(), paths.end()});
-  require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
+  const data::TokenFiles files({paths.begin(), paths.end()});
+  require(files.info().tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
           "{} was prepared with another tokenizer than the model's", source_);
-  require(!loaded.info.has_pairs, ErrorKind::kData, "{} holds pairs of texts, not documents", source_);
-  const int64_t end = std::min(rows.end, loaded.dataset.size());
-  auto file = loaded.files.begin();
-  for (int64_t i = rows.begin; i < end && !is_full(); ++i) {
-    while (i >= file->end) ++file;
-    const std::span<const int32_t> document = loaded.dataset.tokens(i);
-    if (std::ssize(document) >= file->max_length) {
+  require(!files.info().has_pairs, ErrorKind::kData, "{} holds pairs of texts, not documents", source_);
+  int64_t number = 0;
+  files.for_each([&](const data::TokenRow& document, int64_t max_length) {
+    if (number == rows.end || is_full()) return false;
+    data::check_token_row(document, files.info().label_kind, source_);
+    if (number++ < rows.begin) return true;
+    if (std::ssize(document.ids) >= max_length) {
       num_full_ += 1;
-      full_lengths_.insert(file->max_length);
+      full_lengths_.insert(max_length);
     }
-    append(document);
-  }
+    append(document.ids);
+    return true;
+  });
 }
 
 void DocumentPieces::log_counts() const {

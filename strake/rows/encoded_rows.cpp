@@ -142,7 +142,10 @@ void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view que
 // Whether it was cut.
 bool append_sequence(tokenizers::FastEncoder& encoder, std::string_view text, std::optional<std::string_view> pair,
                      const TextOptions& options, EncodedRows& rows) {
-  if (options.strips_texts) text = tokenizers::strip(text);
+  if (options.strips_texts) {
+    text = tokenizers::strip(text);
+    if (pair) pair = tokenizers::strip(*pair);
+  }
   rows.second_begin.push_back(static_cast<int32_t>(encoder.encode(text, pair, options.max_seq_length, rows.ids)));
   rows.offsets.push_back(std::ssize(rows.ids));
   return encoder.was_cut();
@@ -238,7 +241,10 @@ void EncoderPool::give_back(std::unique_ptr<tokenizers::FastEncoder> encoder) {
 
 EncodedRows EncoderPool::encode(const data::Table& table, const TextOptions& options, const LabelMap* labels,
                                 int64_t first_row) {
-  if (options.of_words) return WordEncoder(*tokenizer_, options).encode(table, nullptr, first_row);
+  if (options.of_words) {
+    require(labels == nullptr, ErrorKind::kInternal, "lists of words are encoded with the labels of texts");
+    return WordEncoder(*tokenizer_, options).encode(table, nullptr, first_row);
+  }
   auto encoder = take();
   EncodedRows rows =
       encode_table(table, {.options = options, .labels = labels, .first_row = first_row, .places = places_}, *encoder);

@@ -124,8 +124,8 @@ std::vector<std::vector<std::string>> LabelMap::lists(const data::Table& table, 
 
 std::vector<std::string> LabelMap::declared_names(const data::Table& table, const std::string& column) const {
   std::vector<std::string> names = data::class_names(table, column);
-  const bool are_known = std::ranges::all_of(names, [&](const std::string& name) { return ids_.contains(name); });
-  return are_known ? names : std::vector<std::string>();
+  const auto is_known = [&](const std::string& name) { return ids_.contains(name); };
+  return std::ranges::any_of(names, is_known) ? names : std::vector<std::string>();
 }
 
 Label LabelMap::classes_of(const std::vector<std::string>& names, int64_t row, const data::Table& table) const {
@@ -136,13 +136,17 @@ Label LabelMap::classes_of(const std::vector<std::string>& names, int64_t row, c
   return ids;
 }
 
-int32_t LabelMap::id_of(const std::string& name, int64_t row, const data::Table& table) const {
+std::optional<int32_t> LabelMap::find(const std::string& name) const {
   if (const auto found = ids_.find(name); found != ids_.end()) return found->second;
-  if (const auto integer = parse_integer<int64_t>(data::plain_number(name))) {
-    if (const auto found = ids_.find(fmt::to_string(*integer)); found != ids_.end()) return found->second;
-    const bool is_id = takes_ids_ && *integer >= 0 && *integer < std::ssize(names_);
-    if (is_id) return static_cast<int32_t>(*integer);
-  }
+  const auto integer = parse_integer<int64_t>(data::plain_number(name));
+  if (!integer) return std::nullopt;
+  if (const auto found = ids_.find(fmt::to_string(*integer)); found != ids_.end()) return found->second;
+  const bool is_id = takes_ids_ && *integer >= 0 && *integer < std::ssize(names_);
+  return is_id ? std::optional(static_cast<int32_t>(*integer)) : std::nullopt;
+}
+
+int32_t LabelMap::id_of(const std::string& name, int64_t row, const data::Table& table) const {
+  if (const auto id = find(name)) return *id;
   fail(ErrorKind::kData, "{}: label '{}' is none of {}: {}{}", table.where(row), printable(name),
        is_of_model_ ? "the model's" : "those of the training data", some_of(names_),
        is_of_model_ ? " (strake train --ignore_mismatched_sizes makes a head for others)" : "");

@@ -29,6 +29,8 @@ class LabelMap {
   static LabelMap of(const models::EncoderConfig& config);
   models::ProblemType problem() const { return problem_; }
   const std::vector<std::string>& names() const { return names_; }
+  // The class that a name, or the number of one, means here; nothing if none.
+  std::optional<int32_t> find(const std::string& name) const;
   // Of several labels in their order. The same errors as map().
   std::vector<int32_t> ids_of(const std::vector<std::string>& names, int64_t row, const data::Table& table) const;
   // LABEL_0, LABEL_1, ...: Transformers' names for labels without one.
@@ -37,7 +39,8 @@ class LabelMap {
   // Targets of a table's rows from `first_row` on. Error (kData) naming file and row for a missing label or one that is
   // no class of the model. Classes of a trained model are numbered.
   //
-  // Integers that the file has names for (data::class_names) are those classes, if all of the names are known here.
+  // Integers that the file has names for (data::class_names) are those classes, unless none of the names is known here:
+  // then they are ids. A file that shares some of its names means the same by them, in an order of its own.
   std::vector<Label> map(const data::Table& table, const std::string& column, int64_t first_row = 0) const;
   // Of a column of lists, what each holds, in its order; such integers by their names.
   std::vector<std::vector<std::string>> lists(const data::Table& table, const std::string& column) const;

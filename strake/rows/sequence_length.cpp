@@ -18,9 +18,9 @@ int64_t choose_sequence_length(std::optional<int64_t> max_seq_length, int64_t by
 int64_t choose_block_size(int64_t block_size, const models::Gpt2Config& model) {
   require(block_size <= model.max_positions, ErrorKind::kUsage, "--block_size {} is more than the model's {} positions",
           block_size, model.max_positions);
-  return block_size > 0 ? block_size : default_block_size(model);
+  return block_size > 0 ? block_size : default_block_size(model.max_positions);
 }
 
-int64_t default_block_size(const models::Gpt2Config& model) { return std::min<int64_t>(model.max_positions, 1024); }
+int64_t default_block_size(int64_t positions) { return std::min<int64_t>(positions, 1024); }
 
 }  // namespace strake::rows

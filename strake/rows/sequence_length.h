@@ -17,6 +17,6 @@ int64_t choose_sequence_length(std::optional<int64_t> max_seq_length, int64_t by
 // --block_size, or without it (0) the default. Error (kUsage) if the model has fewer positions.
 int64_t choose_block_size(int64_t block_size, const models::Gpt2Config& model);
 // Tokens of a piece of text: as many as the model has positions, at most 1024.
-int64_t default_block_size(const models::Gpt2Config& model);
+int64_t default_block_size(int64_t positions);
 
 }  // namespace strake::rows

@@ -37,7 +37,11 @@ training::BatchLimit batch_limit(const ScoreConfig& config) {
 
 }  // namespace
 
-void require_language_precision(const ScoreConfig& config) {
+void require_language_flags(const ScoreConfig& config) {
+  require(!config.gpu() || !config.max_tokens_per_batch, ErrorKind::kUsage,
+          "--max_tokens_per_batch {} is not of a language model on a GPU: there it does {} tokens at a time, since a "
+          "text's bits depend on their number",
+          config.max_tokens_per_batch.value_or(0), kTokensOnGpu);
   const std::string& precision = config.precision.precision;
   require(precision.empty() || precision == "fp32" || precision == "bf16", ErrorKind::kUsage,
           "--precision {}: language models compute in fp32 or bf16", precision);

@@ -14,8 +14,8 @@
 
 namespace strake::scoring {
 
-// Error (kUsage) for another --precision than such a model computes in.
-void require_language_precision(const ScoreConfig& config);
+// Error (kUsage) for another --precision than such a model computes in, and for other flags that it cannot follow.
+void require_language_flags(const ScoreConfig& config);
 
 // A language model with all weights of its folder, none of which is trained. It computes as an evaluation in training
 // does, bit for bit, on all cores or a GPU. A sequence's numbers depend on its tokens alone, not on what is computed

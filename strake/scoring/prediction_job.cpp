@@ -5,18 +5,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <set>
 #include <system_error>
 #include <utility>
 
-#include "strake/core/crc32c.h"
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
-#include "strake/data/text_input.h"
+#include "strake/scoring/job_identity.h"
 
 namespace strake::scoring {
 namespace fs = std::filesystem;
@@ -133,22 +130,11 @@ void PredictionJob::open(const Json& identity, int64_t num_labels, Leftover left
 }
 
 void PredictionJob::require_same(const Json& before, const Json& now) const {
-  std::set<std::string> keys;
-  for (const Json* job : {&before, &now}) {
-    for (const auto& item : job->items()) keys.insert(item.key());
-  }
-  constexpr size_t kLongestValue = 500;
-  const auto value_of = [](const Json& job, const std::string& key) {
-    return job.contains(key) ? json_text(job.at(key)) : std::string("nothing");
-  };
-  for (const std::string& key : keys) {
-    const std::string old = value_of(before, key);
-    const std::string current = value_of(now, key);
-    require(old == current, ErrorKind::kUsage,
-            "--output {}: the interrupted run that {} would continue had {} = {}, now it is {}; pass "
-            "--overwrite_output to delete what it scored and start over",
-            output_, folder_.string(), key, printable(old, kLongestValue), printable(current, kLongestValue));
-  }
+  const IdentityDifference found = difference_of(before, now);
+  require(found.key.empty(), ErrorKind::kUsage,
+          "--output {}: the interrupted run that {} would continue had {} = {}, now it is {}; pass "
+          "--overwrite_output to delete what it scored and start over",
+          output_, folder_.string(), found.key, found.before, found.now);
 }
 
 void PredictionJob::finish() {
@@ -161,24 +147,6 @@ void PredictionJob::remove() {
   remove_files_of_job(folder_);
   ::unlink((folder_ / kLockName).c_str());  // last: whoever opens it afterwards sees that it is not the one in place
   ::rmdir(folder_.c_str());                 // fails, rightly, if something else is in it
-}
-
-std::vector<std::string> describe_files(const std::vector<fs::path>& files) {
-  constexpr int64_t kChecked = int64_t{64} << 10;  // a Parquet file's footer is at its end
-  std::vector<std::string> descriptions;
-  for (const fs::path& file : files) {
-    data::require_data_file(file);
-    struct stat status{};
-    const bool is_known = ::stat(file.c_str(), &status) == 0;
-    require(is_known, ErrorKind::kIo, "cannot stat {}: {}", file.string(), std::strerror(errno));
-    uint32_t checksum = crc32c_of_file(file, 0, kChecked);
-    checksum = crc32c_of_file(file, std::max<int64_t>(0, status.st_size - kChecked), kChecked, checksum);
-    constexpr size_t kWhole = SIZE_MAX;
-    descriptions.push_back(fmt::format("{}, {} bytes, modified {}.{:09}, crc32c {:08x}",
-                                       printable(fs::absolute(file).lexically_normal().string(), kWhole),
-                                       status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, checksum));
-  }
-  return descriptions;
 }
 
 }  // namespace strake::scoring

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "strake/core/json.h"
 #include "strake/scoring/prediction_journal.h"
@@ -26,8 +25,8 @@ class PredictionJob {
   // An interrupted run has left something to go on with.
   bool is_unfinished() const { return is_unfinished_; }
   enum class Leftover { kContinue, kDelete };
-  // `identity`: a flat object. An unfinished job with another identity is an error (kUsage) that names the first
-  // difference, unless it is to be deleted.
+  // An unfinished job with another identity (job_identity.h) is an error (kUsage) that names the first difference,
+  // unless it is to be deleted.
   void open(const Json& identity, int64_t num_labels, Leftover leftover);
 
   PredictionJournal& journal() { return *journal_; }
@@ -47,9 +46,5 @@ class PredictionJob {
   int64_t resumes_ = 0;
   std::unique_ptr<PredictionJournal> journal_;
 };
-
-// "path, 123 bytes, modified 1763759000.000000001, crc32c 0a1b2c3d" of every file: the checksum is of its first and
-// last 64 KiB.
-std::vector<std::string> describe_files(const std::vector<std::filesystem::path>& files);
 
 }  // namespace strake::scoring

@@ -9,6 +9,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/json.h"
+#include "strake/scoring/job_identity.h"
 
 namespace strake::scoring {
 namespace fs = std::filesystem;
@@ -108,20 +109,27 @@ void OutputPlace::make_room(bool overwrite) const {
   for (const fs::path& path : earlier) remove_file(path);
 }
 
-void OutputPlace::mark_success(const Json& job) const {
-  if (!is_folder()) return;
-  Json expected = job;
-  expected.erase("shard");
+std::string OutputPlace::unlike_shard(const Json& identity) const {
+  if (!is_folder()) return {};
   for (int64_t index = 0; index < shard_.count; ++index) {
     const fs::path path = manifest_of({.index = index, .count = shard_.count});
-    if (!is_there(path)) return;
-    Json found = get_required<Json>(read_json(path, kMaxIndexBytes), "job", path.string());
-    require(found.is_object(), ErrorKind::kConfig, "{}: job is no object", path.string());
-    found.erase("shard");
-    require(found == expected, ErrorKind::kData,
-            "{} says that its shard had another model, input or other flags than {}: score it again with "
-            "--overwrite_output",
-            path.string(), manifest().string());
+    if (index == shard_.index || !is_there(path)) continue;
+    const Json other = get_required<Json>(read_json(path, kMaxIndexBytes), "job", path.string());
+    require(other.is_object(), ErrorKind::kConfig, "{}: job is no object", path.string());
+    const IdentityDifference found = difference_of_shards(other, identity);
+    if (found.key.empty()) continue;
+    return fmt::format("{}: that shard had {} = {}, this one has {}; shards of one output are scored alike ({})",
+                       path.string(), found.key, found.before, found.now,
+                       found.key == "kernels" ? "STRAKE_ISA names kernels that all machines have"
+                                              : "with the same model, input, flags and version");
+  }
+  return {};
+}
+
+void OutputPlace::mark_success() const {
+  if (!is_folder()) return;
+  for (int64_t index = 0; index < shard_.count; ++index) {
+    if (!is_there(manifest_of({.index = index, .count = shard_.count}))) return;
   }
   // Empty, so that it is complete as soon as it is there, whichever of several shards makes it.
   const std::ofstream success(folder_ / kSuccessName);

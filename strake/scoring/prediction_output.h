@@ -40,9 +40,11 @@ class OutputPlace {
   // A folder: Error (kUsage) if it holds data of another run, or of an earlier one of this shard that is not to be
   // overwritten. Removes what an earlier one says of itself.
   void make_room(bool overwrite) const;
-  // A folder: writes _SUCCESS if all shards have their manifest. `job`: what the result depends on. Error (kData) if
-  // the shards do not belong together.
-  void mark_success(const Json& job) const;
+  // A folder: why the shards whose manifests are there do not belong together with one of this identity, naming the
+  // first that does not; empty if they do.
+  std::string unlike_shard(const Json& identity) const;
+  // A folder: writes _SUCCESS if all shards have their manifest.
+  void mark_success() const;
 
  private:
   std::filesystem::path manifest_of(const Shard& shard) const;

@@ -44,8 +44,10 @@ struct ScoreConfig {
           "384. Of masked-lm (evaluate): of pieces; default: 1024. Defaults are no more than the model's positions and "
           "the tokenizer's model_max_length");
     visit("device", self.device, "cpu; cuda: a GPU; cuda:1: the one with that number");
-    visit("max_tokens_per_batch", self.max_tokens_per_batch,
-          "tokens that a core computes at a time, default: 1024, or that a GPU does, default: 65536");
+    visit(
+        "max_tokens_per_batch", self.max_tokens_per_batch,
+        "tokens that a core computes at a time, default: 1024, or that a GPU does, default: 65536 (of a language model "
+        "always 16384)");
     visit("precision", self.precision.precision,
           "fp32 (as if left out), bf16, int8, or auto: int8 if strake evaluate --calibrate has found it near enough to "
           "fp32 on 500 rows or more; else bf16 on GPUs and on processors with instructions for it, unless it was found "

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "strake/core/error.h"
+#include "strake/rows/known_tokens.h"
 
 namespace strake::scoring {
 namespace {
@@ -28,16 +29,17 @@ void require_finite(const at::Tensor& outputs, const data::Table& table, const R
 // Errors, with the place in the input, for what the engine would refuse of rows [begin, end).
 void check_tokens(const ScoreConfig& config, const models::EncoderConfig& encoder, const rows::EncodedRows& rows,
                   int64_t begin, int64_t end) {
+  bool has_second_texts = false;
   for (int64_t i = rows.first_sequence(begin); i < rows.first_sequence(end); ++i) {
-    if (rows.offsets[i + 1] > rows.offsets[i]) continue;
+    const int64_t length = rows.offsets[i + 1] - rows.offsets[i];
+    has_second_texts = has_second_texts || rows.second_begin[i] < length;
+    if (length > 0) continue;
     fail(ErrorKind::kData, "{}: the text has no tokens", rows.table.where(rows.row_of_sequence(i)));
   }
+  rows::require_known_types(has_second_texts, encoder, config.model_name_or_path);
   const int64_t first = rows.first_token(begin);
   const std::span ids = std::span(rows.ids).subspan(first, static_cast<size_t>(rows.first_token(end) - first));
-  const auto largest = std::ranges::max_element(ids);
-  require(largest == ids.end() || *largest < encoder.vocab_size, ErrorKind::kConfig,
-          "{}: token id {} is not in the model's vocabulary of {}: the tokenizer does not belong to the model",
-          config.model_name_or_path, largest == ids.end() ? 0 : *largest, encoder.vocab_size);
+  if (!ids.empty()) rows::require_known_tokens(std::ranges::max(ids), encoder.vocab_size, config.model_name_or_path);
 }
 
 }  // namespace

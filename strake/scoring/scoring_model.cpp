@@ -62,7 +62,7 @@ ScoringPlan plan_language_scoring(const ScoreConfig& config) {
                    .text = columns_of(config, ScoringTask::kCausalLm)};
   require(!config.max_seq_length, ErrorKind::kUsage,
           "--max_seq_length: texts of a language model are not cut off but into pieces of --block_size tokens");
-  require_language_precision(config);
+  require_language_flags(config);
   plan.text.max_seq_length = rows::choose_block_size(config.task.block_size.value_or(0), model);
   plan.text.doc_stride = config.task.doc_stride.value_or(0);
   require(*plan.text.doc_stride < plan.text.max_seq_length, ErrorKind::kUsage,

@@ -11,6 +11,7 @@
 #include "strake/core/json.h"
 #include "strake/core/log.h"
 #include "strake/core/nearest_name.h"
+#include "strake/models/config_values.h"
 #include "strake/scoring/sentence_transformer.h"
 
 namespace strake::scoring {
@@ -93,12 +94,6 @@ void refuse_flags_of_others(const TaskFlags& flags, ScoringTask task) {
 
 }  // namespace
 
-std::string architecture_of(const Json& config) {
-  const auto found = config.find("architectures");
-  const bool is_known = found != config.end() && found->is_array() && !found->empty() && found->front().is_string();
-  return is_known ? found->front().get<std::string>() : "";
-}
-
 const char* to_string(ScoringTask task) {
   switch (task) {
     case ScoringTask::kTextClassification:
@@ -166,7 +161,7 @@ std::string TaskHead::text() const {
 
 TaskHead choose_task(const TaskFlags& flags, const models::EncoderConfig& config, const fs::path& folder) {
   TaskHead chosen;
-  const std::string architecture = architecture_of(config.document);
+  const std::string architecture = models::architecture_of(config.document);
   const std::optional<ScoringTask> trained = task_of(architecture);
   if (!flags.task.empty()) {
     chosen.task = parse_task(flags.task);
@@ -214,7 +209,7 @@ void TaskHead::label_words(const TaskFlags& flags) {
 }
 
 TaskHead language_task(const TaskFlags& flags, const models::Gpt2Config& config, const fs::path& folder) {
-  const std::string architecture = architecture_of(config.document);
+  const std::string architecture = models::architecture_of(config.document);
   require(!flags.task.empty() || !task_of(architecture), ErrorKind::kConfig,
           "{}/config.json: {} is not supported; --task causal-lm scores texts as its language model, without that head",
           folder.string(), printable(architecture));

@@ -26,9 +26,6 @@ enum class ScoringTask {
 const char* to_string(ScoringTask task);  // "text-classification", ...
 std::optional<ScoringTask> find_task(std::string_view name);
 
-// The class of Transformers that config.json names; empty: none.
-std::string architecture_of(const Json& config);
-
 // How entities are made of tokens; the names are those of Transformers' aggregation strategies.
 enum class Aggregation { kNone, kSimple, kFirst, kAverage, kMax };
 const char* to_string(Aggregation aggregation);

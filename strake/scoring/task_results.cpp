@@ -106,13 +106,13 @@ class NumberResults final : public TaskResults {
 
 class TokenResults final : public TaskResults {
  public:
-  explicit TokenResults(const ResultsOf& what) {
+  explicit TokenResults(const ResultsOf& what) : are_compared_(what.are_compared) {
     if (what.has_labels) entities_.emplace(what.task.entities.labels);
   }
 
   void add(const rows::EncodedRows& rows, const at::Tensor& outputs) override {
     const std::vector<int64_t> classes = largest_of_rows(outputs);
-    for (size_t token = 0; token < classes.size(); ++token) {
+    for (size_t token = 0; are_compared_ && token < classes.size(); ++token) {
       if (!rows.places[token].is_outside) classes_.push_back(classes[token]);
     }
     if (!entities_) return;
@@ -137,7 +137,8 @@ class TokenResults final : public TaskResults {
     entities_->add({.predicted = predicted, .actual = actual});
   }
 
-  std::vector<int64_t> classes_;  // of the text's tokens
+  bool are_compared_;
+  std::vector<int64_t> classes_;  // of the text's tokens, if they are compared
   std::optional<monitor::EntityCounter> entities_;
 };
 
@@ -147,29 +148,28 @@ class AnswerResults final : public TaskResults {
       : rules_(what.task.answers),
         context_column_(what.text.text_pair_column),
         truth_column_(what.answers_column),
-        version_(rules_.impossible == rows::AnswerRules::Impossible::kAllowed ? rows::SquadVersion::kTwo
-                                                                              : rows::SquadVersion::kOne) {}
+        are_compared_(what.are_compared) {}
 
   void add(const rows::EncodedRows& rows, const at::Tensor& outputs) override {
     const data::TextColumn contexts = rows.table.text(context_column_);
     const std::span<const float> logits = numbers_of(outputs);
+    std::vector<std::vector<std::string>> truths;
+    if (!truth_column_.empty()) truths = data::text_lists(rows.table, truth_column_);
     for (int64_t row = 0; row < rows.num_rows(); ++row) {
-      answers_.push_back(rows::find_answers(rows, row, contexts[row], logits.subspan(2 * rows.first_token(row)), rules_)
-                             .front()
-                             .label);
+      const auto own = logits.subspan(2 * rows.first_token(row));
+      std::string best = rows::find_answers(rows, row, contexts[row], own, rules_).front().label;
+      if (!truths.empty()) {
+        const rows::AnswerScore score = rows::score_answer(best, truths[row], rules_.squad_version());
+        sum_.exact_match += score.exact_match;
+        sum_.f1 += score.f1;
+      }
+      if (are_compared_) answers_.push_back(std::move(best));
     }
-    if (truth_column_.empty()) return;
-    const std::vector<std::vector<std::string>> truths = data::text_lists(rows.table, truth_column_);
-    const auto found = std::span(answers_).last(truths.size());
-    for (size_t row = 0; row < truths.size(); ++row) {
-      const rows::AnswerScore score = rows::score_answer(found[row], truths[row], version_);
-      sum_.exact_match += score.exact_match;
-      sum_.f1 += score.f1;
-    }
+    rows_ += rows.num_rows();
   }
   monitor::NamedValues metrics() const override {
     if (truth_column_.empty()) return {};
-    const auto rows = static_cast<double>(answers_.size());
+    const auto rows = static_cast<double>(rows_);
     return {{"exact_match", 100 * sum_.exact_match / rows}, {"f1", 100 * sum_.f1 / rows}};
   }
   std::string main_metric() const override { return truth_column_.empty() ? "" : "f1"; }
@@ -181,28 +181,32 @@ class AnswerResults final : public TaskResults {
   rows::AnswerRules rules_;
   std::string context_column_;
   std::string truth_column_;
-  rows::SquadVersion version_;
-  std::vector<std::string> answers_;  // the best one of each row
+  bool are_compared_;
+  std::vector<std::string> answers_;  // the best one of each row, if they are compared
   rows::AnswerScore sum_;
+  int64_t rows_ = 0;
 };
 
 class EmbeddingResults final : public TaskResults {
  public:
-  explicit EmbeddingResults(bool has_similarities) : has_similarities_(has_similarities) {}
+  explicit EmbeddingResults(const ResultsOf& what)
+      : has_similarities_(what.has_labels), are_compared_(what.are_compared) {}
 
   void add(const rows::EncodedRows& rows, const at::Tensor& outputs) override {
     width_ = static_cast<size_t>(outputs.size(1));
+    if (!are_compared_) directions_.clear();
+    size_t row = directions_.size() / width_;
     for (auto rest = numbers_of(outputs); !rest.empty(); rest = rest.subspan(width_)) {
-      const auto row = rest.first(width_);
-      const double length = std::sqrt(std::inner_product(row.begin(), row.end(), row.begin(), 0.0));
-      for (const float value : row) {
+      const auto vector = rest.first(width_);
+      const double length = std::sqrt(std::inner_product(vector.begin(), vector.end(), vector.begin(), 0.0));
+      for (const float value : vector) {
         directions_.push_back(length > 0 ? static_cast<float>(double{value} / length) : 0);
       }
     }
     if (!has_similarities_) return;
     for (const rows::Label& label : rows.labels) {
-      const auto first = direction(2 * similarities_.size());
-      const auto second = direction(2 * similarities_.size() + 1);
+      const auto first = direction(row++);
+      const auto second = direction(row++);
       predicted_.push_back(std::inner_product(first.begin(), first.end(), second.begin(), 0.0));
       similarities_.push_back(std::get<float>(label));
     }
@@ -250,8 +254,9 @@ class EmbeddingResults final : public TaskResults {
   }
 
   bool has_similarities_;
+  bool are_compared_;
   size_t width_ = 1;
-  std::vector<float> directions_;                 // each of length 1
+  std::vector<float> directions_;                 // each of length 1; those of the last rows, or of all to compare
   std::vector<double> predicted_, similarities_;  // of pairs
 };
 
@@ -268,7 +273,7 @@ std::unique_ptr<TaskResults> make_results(const ResultsOf& what) {
     case ScoringTask::kQuestionAnswering:
       return std::make_unique<AnswerResults>(what);
     case ScoringTask::kFeatureExtraction:
-      return std::make_unique<EmbeddingResults>(what.has_labels);
+      return std::make_unique<EmbeddingResults>(what);
     default:
       if (what.encoder.problem() == models::ProblemType::kRegression) return std::make_unique<NumberResults>();
       if (what.encoder.problem() == models::ProblemType::kMultiLabelClassification) {

@@ -32,7 +32,7 @@ class TaskResults {
   // How near these are to `exact`, results of the same rows and task, from 0 to 1: the share of rows with the same
   // class, the same labels or the same text as their best answer, the share of tokens of the text (without [CLS] and
   // its like) with the same label, or of embeddings the mean cosine described at make_results(). None for numbers.
-  // Error (kData) without rows or tokens to compare.
+  // Error (kData) without rows or tokens to compare. Only of results that are made to be compared.
   virtual std::optional<double> agreement(const TaskResults& exact) const = 0;
 };
 
@@ -47,6 +47,8 @@ struct ResultsOf {
   // Of token classification, tokens have classes; of embeddings, rows are pairs of sequences with a number, how alike
   // they are. Rows of text classification have labels always.
   bool has_labels = false;
+  // agreement() will be asked for: what it needs of every row is kept.
+  bool are_compared = false;
 };
 
 // Empty results of a task. Rows need labels for text classification, and the task's places.

@@ -35,7 +35,8 @@ class TaskResultsTest : public data::FolderTest {
 
   Results results(ScoringTask task, const std::string& answers_column = "") {
     task_.task = task;
-    return make_results({task_, text_, encoder_, answers_column});
+    return make_results(
+        {.task = task_, .text = text_, .encoder = encoder_, .answers_column = answers_column, .are_compared = true});
   }
 
   // Of vectors, one a row.

@@ -6,7 +6,7 @@
 
 #include "strake/data/token_dataset.h"
 #include "strake/rows/document_pieces.h"
-#include "strake/tasks/train_job.h"
+#include "strake/tasks/splits.h"
 #include "strake/tokenizers/tokenizer.h"
 
 namespace strake::tasks {

@@ -24,7 +24,7 @@ EstimatedModel language_model(const TrainConfig& config) {
           .name = "gpt2",
           .hidden_size = model.hidden_size,
           .max_length = model.max_positions,
-          .default_length = rows::default_block_size(model)};
+          .default_length = rows::default_block_size(model.max_positions)};
 }
 
 EstimatedModel masked_language_model(const TrainConfig& config) {
@@ -34,7 +34,7 @@ EstimatedModel masked_language_model(const TrainConfig& config) {
           .name = model.model_type,
           .hidden_size = model.hidden_size,
           .max_length = model.max_sequence_length(),
-          .default_length = default_piece_length(model)};
+          .default_length = rows::default_block_size(model.max_sequence_length())};
 }
 
 EstimatedModel encoder_model(const TrainConfig& config) {

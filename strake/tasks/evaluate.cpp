@@ -43,7 +43,7 @@ EvaluateReport evaluate(const EvaluateConfig& config) {
   data::choose_memory_pool();
   if (is_masked_lm(config)) return evaluate_masked_lm(config);
   config.validate();
-  const scoring::ScoringPlan plan = scoring::plan_scoring(config.score);
+  scoring::ScoringPlan plan = scoring::plan_scoring(config.score);
   if (plan.task.task == scoring::ScoringTask::kCausalLm) return evaluate_causal_lm(config, plan);
   EvaluationRows input(config, plan);
   if (config.calibrate) {

@@ -39,7 +39,7 @@ bool has_more_context(const rows::TextOptions& text) { return text.doc_stride.va
 
 void check_masked_flags(const EvaluateConfig& config) {
   require_flags_of(config, kMaskedLm, {"max_seq_length", "mlm_probability"});
-  scoring::require_language_precision(config.score);
+  scoring::require_language_flags(config.score);
   require_mlm_probability(config.mlm_probability);
   if (config.score.max_seq_length) require_masked_piece(*config.score.max_seq_length);
 }
@@ -137,8 +137,8 @@ EvaluateReport evaluate_masked_lm(const EvaluateConfig& config) {
   const models::EncoderConfig encoder = models::read_encoder_config(score.model_name_or_path);
   const auto tokenizer = tokenizers::Tokenizer::load(score.model_name_or_path);
   const models::TokenMasking masking = masking_of(config.mlm_probability, *tokenizer, encoder.vocab_size);
-  const int64_t length =
-      rows::choose_sequence_length(score.max_seq_length, default_piece_length(encoder), encoder, *tokenizer);
+  const int64_t length = rows::choose_sequence_length(
+      score.max_seq_length, rows::default_block_size(encoder.max_sequence_length()), encoder, *tokenizer);
   const rows::PieceShape pieces{.block_size = length, .ends = rows::ends_of(*tokenizer)};
   scoring::FrozenLanguageModel model(score, std::make_unique<models::MaskedLanguageModel>(encoder, masking));
   const double load_seconds = seconds_since(start);

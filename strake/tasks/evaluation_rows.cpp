@@ -30,6 +30,8 @@ void check_flags(const EvaluateConfig& config, scoring::ScoringTask task) {
   belongs(false, "mlm_probability", "masked-lm");
   require(config.score.task.aggregation_strategy.empty(), ErrorKind::kUsage,
           "--aggregation_strategy is of strake predict and strake worker: strake evaluate compares the tokens' labels");
+  require(!config.given.contains("top_k"), ErrorKind::kUsage,
+          "--top_k is of strake predict and strake worker: strake evaluate compares the best answer");
   require(
       !embeds || !compares_pairs(config) || !config.score.text.text_pair_column.empty(), ErrorKind::kUsage,
       "strake evaluate compares the vectors of two texts, of --text_column and --text_pair_column, with a number, "
@@ -58,11 +60,6 @@ std::string find_answers_column(const EvaluateConfig& config) {
   return "";
 }
 
-bool holds_words(const EvaluateConfig& config) {
-  const std::string& column = config.score.text.text_column;
-  return data::holds_lists(data::TableReader(source_of(config, {column})).no_rows(), column);
-}
-
 // Whether words are compared with their labels, which a calibration does without where there are none, as in texts.
 bool compares_words(const EvaluateConfig& config, bool are_words, const std::string& label_column) {
   if (!config.calibrate) return true;
@@ -79,18 +76,17 @@ bool compares_words(const EvaluateConfig& config, bool are_words, const std::str
 
 }  // namespace
 
-EvaluationRows::EvaluationRows(const EvaluateConfig& config, const scoring::ScoringPlan& plan)
-    : plan_(plan), label_all_tokens_(config.label_all_tokens) {
+EvaluationRows::EvaluationRows(const EvaluateConfig& config, scoring::ScoringPlan& plan)
+    : plan_(plan), calibrates_(config.calibrate), label_all_tokens_(config.label_all_tokens) {
   const scoring::ScoringTask task = plan.task.task;
-  rows::TextOptions text = plan.text;
   check_flags(config, task);
-  if (task == scoring::ScoringTask::kTokenClassification) {
-    text.of_words = of_words_ = holds_words(config);
-    if (compares_words(config, of_words_, text.label_column)) {
-      labels_ = rows::labels_of_words(plan.encoder());
-      table_.emplace(rows::open_words(config.score.input, text));
-      return;
-    }
+  const rows::TextOptions& text = plan.text;
+  const data::TableReader texts(source_of(config, {text.text_column, text.text_pair_column}));
+  scoring::look_at_columns(plan, config.score.task, texts.no_rows());
+  if (task == scoring::ScoringTask::kTokenClassification && compares_words(config, text.of_words, text.label_column)) {
+    labels_ = rows::labels_of_words(plan.encoder());
+    table_.emplace(rows::open_words(config.score.input, text));
+    return;
   }
   if (task == scoring::ScoringTask::kQuestionAnswering) answers_column_ = find_answers_column(config);
   if (task == scoring::ScoringTask::kTextClassification) labels_ = rows::LabelMap::of(plan.encoder());
@@ -114,7 +110,6 @@ void EvaluationRows::read(const scoring::ScoringModel& model, int workers,
     return;
   }
   rows::TextOptions text = model.text;
-  text.of_words = of_words_;
   text.strips_questions = plan_.task.task == scoring::ScoringTask::kQuestionAnswering;  // for the numbers of training
   text.apart = labels_ && plan_.task.task == scoring::ScoringTask::kFeatureExtraction;
   const rows::LabelMap* labels = labels_ ? &*labels_ : nullptr;
@@ -122,7 +117,12 @@ void EvaluationRows::read(const scoring::ScoringModel& model, int workers,
 }
 
 std::unique_ptr<scoring::TaskResults> EvaluationRows::new_results() const {
-  return scoring::make_results({plan_.task, plan_.text, plan_.encoder(), answers_column_, labels_.has_value()});
+  return scoring::make_results({.task = plan_.task,
+                                .text = plan_.text,
+                                .encoder = plan_.encoder(),
+                                .answers_column = answers_column_,
+                                .has_labels = labels_.has_value(),
+                                .are_compared = calibrates_});
 }
 
 }  // namespace strake::tasks

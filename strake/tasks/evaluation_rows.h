@@ -15,9 +15,10 @@ namespace strake::tasks {
 // What strake evaluate reads for an encoder's task: texts, and what the model's results for them are compared with.
 class EvaluationRows {
  public:
-  // Looks at the columns. `plan` must outlive the rows. Errors: kUsage for a task without metrics, and for flags of
-  // another one; kData for columns that are missing or do not hold what is compared.
-  EvaluationRows(const EvaluateConfig& config, const scoring::ScoringPlan& plan);
+  // Looks at the columns, and completes `plan`, which must outlive the rows, by what they hold. Errors: kUsage for a
+  // task without metrics, and for flags of another one; kData for columns that are missing or do not hold what is
+  // compared.
+  EvaluationRows(const EvaluateConfig& config, scoring::ScoringPlan& plan);
 
   // Hands over all rows in their order, in constant memory; once. Errors: kData naming the row.
   void read(const scoring::ScoringModel& model, int workers, const std::function<void(rows::EncodedRows)>& sink);
@@ -26,8 +27,8 @@ class EvaluationRows {
 
  private:
   const scoring::ScoringPlan& plan_;
+  bool calibrates_ = false;
   std::string answers_column_;            // of question answering, with the true answers; empty: none
-  bool of_words_ = false;                 // lists of them instead of texts
   bool label_all_tokens_ = false;         // of words
   std::optional<rows::LabelMap> labels_;  // of texts or, of token classification, their words
   std::optional<data::TableReader> table_;

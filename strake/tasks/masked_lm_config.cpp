@@ -20,10 +20,6 @@ models::EncoderConfig read_masked_lm_config(const TrainConfig& config, const tok
   return models::parse_encoder_config(model.document, model.source);
 }
 
-int64_t default_piece_length(const models::EncoderConfig& model) {
-  return std::min<int64_t>(model.max_sequence_length(), 1024);
-}
-
 void require_mlm_probability(double probability) {
   require(probability > 0 && probability <= 1, ErrorKind::kUsage, "--mlm_probability {} is not in (0, 1]", probability);
 }

@@ -10,9 +10,6 @@ namespace strake::tasks {
 // gets the ids of the tokenizer's special tokens; none is known to `strake estimate`.
 models::EncoderConfig read_masked_lm_config(const TrainConfig& config, const tokenizers::Tokenizer* tokenizer);
 
-// Tokens of a piece of text without --max_seq_length: as many as the model has positions, at most 1024.
-int64_t default_piece_length(const models::EncoderConfig& model);
-
 // Errors (kUsage) naming --mlm_probability if it is not in (0, 1], and --max_seq_length if it leaves no token to mask.
 void require_mlm_probability(double probability);
 void require_masked_piece(int64_t max_seq_length);

@@ -20,6 +20,7 @@ bool is_same(const fs::path& one, const fs::path& other) {
 fs::path or_here(const fs::path& folder) { return folder.empty() ? fs::path(".") : folder; }
 
 bool is_of_folder(const fs::path& file, const fs::path& folder) {
+  if (!is_there(file)) return false;
   std::error_code error;
   fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {

@@ -14,6 +14,7 @@
 #include "strake/core/version.h"
 #include "strake/data/memory_pool.h"
 #include "strake/inference/engine.h"
+#include "strake/scoring/job_identity.h"
 #include "strake/scoring/model_fingerprint.h"
 #include "strake/scoring/prediction_columns.h"
 #include "strake/scoring/prediction_job.h"
@@ -57,7 +58,7 @@ const char* length_flag(const rows::TextOptions& text) { return text.into_pieces
 
 // What the bits of the output depend on.
 Json identity_of(const PredictConfig& config, const scoring::ScoringModel& model,
-                 const std::vector<std::string>& columns, const std::vector<std::string>& files) {
+                 const std::vector<std::string>& columns) {
   const rows::TextOptions& text = model.text;
   Json identity{{"strake", version()},
                 {"task", model.task.text()},
@@ -74,7 +75,6 @@ Json identity_of(const PredictConfig& config, const scoring::ScoringModel& model
                 {"rows_per_file", config.rows_of_file()}};
   if (text.doc_stride) identity["doc_stride"] = *text.doc_stride;
   if (text.start_token) identity["start_token"] = *text.start_token;
-  for (size_t i = 0; i < files.size(); ++i) identity[fmt::format("input file {:05}", i)] = files[i];
   return identity;
 }
 
@@ -123,6 +123,21 @@ std::optional<scoring::PredictReport> finished_report(const PredictConfig& confi
                                 .manifest = source};
 }
 
+void require_alike(const scoring::OutputPlace& place, const Json& identity) {
+  const std::string unlike = place.unlike_shard(identity);
+  require(unlike.empty(), ErrorKind::kData, "{}; --overwrite_output scores a shard again", unlike);
+}
+
+// `overwrite`: an earlier job in the folder is replaced shard by shard, and its others may still be there.
+void mark_success(const scoring::OutputPlace& place, const Json& identity, bool overwrite) {
+  if (const std::string unlike = place.unlike_shard(identity); overwrite && !unlike.empty()) {
+    log::warning("no _SUCCESS yet: {}", unlike);
+    return;
+  }
+  require_alike(place, identity);
+  place.mark_success();
+}
+
 // To the rows that are this shard's; the first one of these.
 int64_t cut(data::TableReader& input, const scoring::Shard& shard) {
   if (shard.is_all()) return 0;
@@ -164,12 +179,11 @@ void score_and_write(const Task& task, scoring::PredictionJob& job, scoring::Pre
       task.place, task.columns, task.kept,
       {.rows_per_file = task.config.rows_of_file(), .metadata = metadata_of(task.config, task.identity)});
   scoring::score_into({task.config.score, task.model, job.journal(), output}, task.input, first_row, report);
-  const std::vector<std::string> found = scoring::describe_files(task.input.files());
-  for (size_t i = 0; i < found.size(); ++i) {
-    const std::string& before = task.identity.at(fmt::format("input file {:05}", i)).get_ref<const std::string&>();
-    require(found[i] == before, ErrorKind::kData, "the input changed while it was read: it was {}, now it is {}",
-            before, found[i]);
-  }
+  Json identity = task.identity;
+  scoring::add_files(identity, task.input.files());
+  const scoring::IdentityDifference changed = scoring::difference_of(task.identity, identity);
+  require(changed.key.empty(), ErrorKind::kData, "the input changed while it was read: {} was {}, now it is {}",
+          changed.key, changed.before, changed.now);
   const auto scored = Clock::now();
   output.finish();
   report.seconds_waiting_for_output += seconds_since(scored);
@@ -242,15 +256,17 @@ scoring::PredictReport predict(const PredictConfig& config) {
             .identity = {},
             .start = Clock::now()};
   tell_memory(task.memory);
-  task.identity = identity_of(config, model, columns.names(), scoring::describe_files(input.files()));
+  task.identity = identity_of(config, model, columns.names());
+  scoring::add_files(task.identity, input.files());
   task.identity["model_fingerprint"] = loaded;
   if (!config.overwrite_output && !job.is_unfinished()) {
     if (const auto report = finished_report(config, place, task.identity)) {
       log::info("{} is complete: nothing is left to be done", name);
-      place.mark_success(task.identity);
+      mark_success(place, task.identity, false);
       return *report;
     }
   }
+  if (!config.overwrite_output) require_alike(place, task.identity);  // before anything is scored
   place.remove_leftovers();
   if (config.overwrite_output || !job.is_unfinished()) place.make_room(config.overwrite_output);
   job.open(task.identity, scoring::numbers_per_row(model),
@@ -269,7 +285,7 @@ scoring::PredictReport predict(const PredictConfig& config) {
     throw;
   }
   job.finish();
-  place.mark_success(task.identity);
+  mark_success(place, task.identity, config.overwrite_output);
   return report;
 }
 

@@ -205,7 +205,7 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
     run.evaluation = evaluation_batch(job.eval_batch_size());
     run.evaluation_rows = job.evaluation_data().size();
     run.outputs_of_row = job.outputs_of_row();
-    run.data_bytes += bytes_of(job.evaluation_data());
+    run.data_bytes += bytes_of(job.evaluation_data()) + job.evaluation_bytes();
   }
   const RunVariant variant = plan_of(run);
   const MemoryLimits limits = memory_limits(config, launch);

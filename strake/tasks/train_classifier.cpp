@@ -1,11 +1,12 @@
 #include <algorithm>
 
 #include "strake/core/error.h"
-#include "strake/data/token_file.h"
+#include "strake/data/token_files.h"
 #include "strake/models/encoder/sequence_classifier.h"
 #include "strake/monitor/evaluation_metrics.h"
 #include "strake/rows/collect_labels.h"
 #include "strake/rows/known_tokens.h"
+#include "strake/tasks/splits.h"
 #include "strake/tasks/train_job.h"
 #include "strake/tensors/checkpoint_files.h"
 
@@ -93,21 +94,22 @@ std::string describe_labels(data::TokenLabelKind kind, const std::vector<std::st
 
 data::TokenDataset load_tokens(const std::vector<std::string>& paths, const tokenizers::Tokenizer& tokenizer,
                                const rows::LabelMap& labels) {
-  data::LoadedTokens loaded = data::load_token_files({paths.begin(), paths.end()});
-  require(loaded.info.tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
+  const data::TokenFiles files({paths.begin(), paths.end()});
+  require(files.info().tokenizer == tokenizer.fingerprint(), ErrorKind::kData,
           "{} was prepared with another tokenizer than the model's", paths.front());
   const bool regression = labels.problem() == models::ProblemType::kRegression;
   const data::TokenLabelKind expected = rows::label_kind_of(labels.problem());
   std::vector<int32_t> ids;  // of the model, by class of the file
-  for (const std::string& name : loaded.info.label_names) {
-    const auto found = std::ranges::find(labels.names(), name);
-    if (found != labels.names().end()) ids.push_back(static_cast<int32_t>(found - labels.names().begin()));
+  for (const std::string& name : files.info().label_names) {
+    if (const auto id = labels.find(name)) ids.push_back(*id);
   }
-  require(loaded.info.label_kind == expected && (regression || ids.size() == loaded.info.label_names.size()),
+  require(files.info().label_kind == expected && (regression || ids.size() == files.info().label_names.size()),
           ErrorKind::kData, "the labels of {} are not those of the model: found {}, expected {}", paths.front(),
-          describe_labels(loaded.info.label_kind, loaded.info.label_names), describe_labels(expected, labels.names()));
-  if (!regression) loaded.dataset.renumber_classes(ids);
-  return std::move(loaded.dataset);
+          describe_labels(files.info().label_kind, files.info().label_names),
+          describe_labels(expected, labels.names()));
+  data::TokenDataset dataset = files.load();
+  if (!regression) dataset.renumber_classes(ids);
+  return dataset;
 }
 
 data::TokenDataset load_split(Split& split, const ClassifierSetup& setup, const rows::LabelMap& labels) {
@@ -120,7 +122,7 @@ data::TokenDataset load_split(Split& split, const ClassifierSetup& setup, const 
   require(dataset.size() > 0, ErrorKind::kData, "{} has no rows", paths.front());
   if (dataset.label_kind() == data::TokenLabelKind::kClasses) dataset.set_num_classes(std::ssize(labels.names()));
   rows::require_known_tokens(dataset, setup.model_config.vocab_size, paths.front());
-  rows::require_known_types(dataset, setup.model_config, paths.front());
+  rows::require_known_types(dataset.has_pairs(), setup.model_config, paths.front());
   int64_t longest = 0;
   for (int64_t i = 0; i < dataset.size(); ++i) {
     longest = std::max(longest, dataset.length(i));

@@ -9,6 +9,7 @@
 #include "strake/tasks/masked_lm_config.h"
 #include "strake/tasks/run_folder.h"
 #include "strake/tasks/sharding_flags.h"
+#include "strake/tasks/splits.h"
 #include "strake/tasks/trackers.h"
 #include "strake/tasks/train_job.h"
 

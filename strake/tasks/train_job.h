@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "strake/core/json.h"
+#include "strake/data/token_dataset.h"
 #include "strake/models/encoder/config.h"
-#include "strake/rows/document_pieces.h"
 #include "strake/tasks/train.h"
 #include "strake/training/evaluator.h"
 
@@ -42,6 +42,8 @@ class TrainJob {
   // Numbers that an evaluation keeps of each row until all are there.
   virtual int64_t outputs_of_row() const { return 0; }
   const data::TokenDataset& evaluation_data() const { return *inputs_.evaluation; }
+  // Of what evaluations need in memory beside that.
+  virtual int64_t evaluation_bytes() const { return 0; }
   int64_t eval_batch_size() const { return eval_batch_size_; }
 
   virtual const models::Model& model() const = 0;
@@ -81,24 +83,8 @@ std::unique_ptr<TrainJob> make_question_answerer_job(const TrainConfig& config, 
 std::unique_ptr<TrainJob> make_causal_lm_job(const TrainConfig& config, int workers);
 std::unique_ptr<TrainJob> make_masked_lm_job(const TrainConfig& config, int workers);
 
-// True if the first file is made by strake prepare; the others must be as well then.
-bool are_token_files(const std::vector<std::string>& paths);
-// Error (kUsage) if there are such files for a task that reads `what` instead.
+// Error (kUsage) if there are token files for a task that reads `what` instead.
 void refuse_token_files(const TrainConfig& config, const std::string& what);
-
-// What a run trains on or is evaluated on: the first sequences of some rows.
-struct Split {
-  std::vector<std::string> paths;                          // none: there is no such split
-  std::optional<data::TableReader> tables = std::nullopt;  // of the rows; none of files that were prepared
-  rows::RowRange rows = {};
-  int64_t most_sequences = rows::kAllRows;
-};
-struct Splits {
-  Split train;
-  Split evaluation;
-};
-// With the columns of `text`. Error (kData) if --validation_split_percentage leaves one of them without a row.
-Splits open_splits(const TrainConfig& config, const rows::TextOptions& text);
 
 bool reads_text(const TrainConfig& config);
 // Error (kUsage) if a flag that says how text is read was given, and no file has any: it was read and cut when token

@@ -23,7 +23,8 @@ MaskedLmSetup load_masked_lm_setup(const TrainConfig& config, int workers) {
                       .inputs = {.tokenizer = tokenizer}};
   const int64_t vocab_size = setup.model_config.vocab_size;
   setup.masking = masking_of(config.mlm_probability, *tokenizer, vocab_size);
-  setup.max_length = sequence_length(config, default_piece_length(setup.model_config), setup.model_config, *tokenizer);
+  setup.max_length = sequence_length(config, rows::default_block_size(setup.model_config.max_sequence_length()),
+                                     setup.model_config, *tokenizer);
   require_known_metric(config.training, "language models", {"perplexity"});
   require_flags_of_text(config);
   require_vocabulary_of(*tokenizer, vocab_size, config);

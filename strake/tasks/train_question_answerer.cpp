@@ -46,7 +46,7 @@ rows::AnswerWindows read_windows(data::TableReader& input, const rows::LabelledQ
   rows::AnswerWindows windows = rows::encode_answers(input, questions, keep, workers);
   require(windows.dataset.size() > 0, ErrorKind::kData, "{} has no rows", file);
   rows::require_known_tokens(windows.dataset, model.vocab_size, file);
-  rows::require_known_types(windows.dataset, model, file);
+  rows::require_known_types(windows.dataset.has_pairs(), model, file);
   return windows;
 }
 
@@ -116,10 +116,8 @@ class AnswerScores {
     const auto end = 2 * static_cast<size_t>(table.rows.first_token(row + 1));
     const std::span<const float> of_row = logits.subspan(begin, end - begin);
     if (!std::ranges::all_of(of_row, [](float value) { return std::isfinite(value); })) return {};
-    using enum rows::AnswerRules::Impossible;
     return rows::score_answer(rows::find_answers(table.rows, row, context, of_row, rules_).front().label,
-                              table.answers[static_cast<size_t>(row)],
-                              rules_.impossible == kAllowed ? rows::SquadVersion::kTwo : rows::SquadVersion::kOne);
+                              table.answers[static_cast<size_t>(row)], rules_.squad_version());
   }
 
   const std::vector<rows::AnsweredRows>& tables_;
@@ -150,6 +148,11 @@ class QuestionAnswererJob final : public TrainJob {
     result.metrics = AnswerScores(evaluated_, rules_, context_column_).metrics(result.logits, comm);
     result.seconds += seconds_since(start);
     return result;
+  }
+  int64_t evaluation_bytes() const override {
+    int64_t bytes = 0;
+    for (const rows::AnsweredRows& table : evaluated_) bytes += rows::bytes_of(table, context_column_);
+    return bytes;
   }
   Json evaluation_settings() const override {
     return {{"max_answer_length", rules_.max_answer_len},

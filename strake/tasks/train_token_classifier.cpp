@@ -1,12 +1,12 @@
 #include <algorithm>
 
 #include "strake/core/error.h"
+#include "strake/models/config_values.h"
 #include "strake/models/encoder/token_classifier.h"
 #include "strake/monitor/entity_metrics.h"
 #include "strake/rows/collect_labels.h"
 #include "strake/rows/known_tokens.h"
 #include "strake/rows/labelled_words.h"
-#include "strake/scoring/scoring_task.h"
 #include "strake/tasks/train_job.h"
 
 namespace strake::tasks {
@@ -22,7 +22,7 @@ struct TokenClassifierSetup {
 rows::LabelMap choose_word_labels(const TrainConfig& config, const models::EncoderConfig& model) {
   rows::LabelMap trained = rows::labels_of_words(model);
   const bool keeps =
-      scoring::architecture_of(model.document).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
+      models::architecture_of(model.document).ends_with("ForTokenClassification") && !config.ignore_mismatched_sizes;
   if (keeps && !trained.has_generic_names()) return trained;
   const rows::LabelMap labels =
       rows::labels_in_lists(rows::make_source(config.train_file, config.text.encoding), config.text.label_column);

@@ -9,7 +9,7 @@ import pytest
 from program import files_in, metrics, predict, run
 from refusals import FILE, NUMERIC, USAGE
 from safetensors.numpy import load_file
-from tiny_models import change_config, change_weights, read_config
+from tiny_models import change_config, change_weights, make_model, read_config
 
 
 def header_of(entries, data=b""):
@@ -343,3 +343,11 @@ def test_a_model_without_a_type_for_second_texts(place, flags):
     change_weights(model, lambda name, array: array[:1] if "token_type_embeddings" in name else array)
     line = place.train(model_name_or_path=model, text_pair_column="text", **flags)
     place.refuses(USAGE, line, "token type 1", "type_vocab_size of its config.json is 1")
+
+
+def test_scoring_pairs_by_a_model_without_a_type_for_second_texts(place):
+    model = make_model(place.path / "trained", head=True)
+    change_config(model, type_vocab_size=1)
+    change_weights(model, lambda name, array: array[:1] if "token_type_embeddings" in name else array)
+    line = place.predict(model_name_or_path=model, text_pair_column="text")
+    place.refuses(USAGE, line, f"{model}: the tokenizer gives the second of two texts token type 1")

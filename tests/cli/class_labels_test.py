@@ -82,6 +82,19 @@ def test_classes_of_words_are_trained_and_evaluated_by_their_names(folder, tmp_p
     assert found[0]["accuracy"] == found[1]["accuracy"]
 
 
+def test_files_that_share_some_of_the_names_go_by_them(folder, tmp_path):
+    rows, names = reviews(60), ["neutral", *NAMES[::-1]]
+    write_reviews(tmp_path / "more.parquet", rows, names)
+    trained(folder, tmp_path / "model", train_file=[folder / "classes.parquet", tmp_path / "more.parquet"])
+    flags = {"model_name_or_path": tmp_path / "model", "max_seq_length": 32}
+    found = [summary("evaluate", input=file, **flags) for file in (folder / "texts.parquet", tmp_path / "more.parquet")]
+    assert found[0]["accuracy"] == found[1]["accuracy"] > 0.7
+    path = write_reviews(tmp_path / "neutral.parquet", [{"text": "a film", "label": "neutral"}], names)
+    outcome = run(command("evaluate", input=path, **flags))
+    assert outcome.code == DATA
+    assert f"{path}, row 0: label 'neutral' is none of the model's: 'positive', 'negative'" in outcome.err
+
+
 def test_names_that_a_model_does_not_have_leave_its_numbers(folder, tmp_path):
     trained(folder, tmp_path / "model", train_file=folder / "classes.parquet")
     config = read_config(tmp_path / "model")
@@ -109,6 +122,20 @@ def test_numbers_of_a_file_that_does_not_name_them_are_those_of_the_training_dat
     words = {"task": "token-classification", "text_column": "words", "label_column": "tags"}
     trained(folder, tmp_path / "tagger", eval_strategy="epoch", **words, **files)
     assert accuracy_in_training(tmp_path / "tagger") > 0.7
+
+
+def test_numbers_in_token_files_are_those_of_the_model(folder, tmp_path):
+    trained(folder, tmp_path / "model", train_file=folder / "classes.parquet")
+    rows = [{"text": row["text"], "label": NAMES.index(row["label"])} for row in reviews(60)]
+    text = write_table(tmp_path / "plain.csv", rows)
+    tokens = tmp_path / "tokens.parquet"
+    strake("prepare", input=text, output=tokens, tokenizer=tmp_path / "model", label_column="label", max_seq_length=32)
+    for file in (text, tokens):
+        more = {"model_name_or_path": tmp_path / "model", "train_file": file, "max_steps": 2}
+        trained(folder, tmp_path / file.stem, **(more | ({} if file == text else {"max_seq_length": None})))
+        assert labels_of(tmp_path / file.stem) == NAMES
+    weights = [(tmp_path / stem / "model.safetensors").read_bytes() for stem in ("plain", "tokens")]
+    assert weights[0] == weights[1]
 
 
 def test_a_number_of_no_class_is_refused(folder, tmp_path):

@@ -225,6 +225,7 @@ def test_columns_without_texts_are_refused(folder, tmp_path):
         ("tagger", {"calibrate": True, "label_column": "tags"}, "--label_column with --calibrate is of lists of words"),
         ("classifier", {"label_all_tokens": True}, "--label_all_tokens is of --task token-classification"),
         ("classifier", {"answers_column": "a"}, "--answers_column is of --task question-answering"),
+        ("reader", {"top_k": 5}, "--top_k is of strake predict and strake worker"),
         ("classifier", {"pooling": "cls"}, "are of --task feature-extraction"),
         ("classifier", {"task": "question-answering"}, "whose task is text-classification"),
     ],

@@ -144,7 +144,13 @@ def test_white_space_around_texts_is_that_of_the_folder(tmp_path, folder_of):
     assert found.column("text").to_pylist() == texts
     vectors = found.column("embedding").to_pylist()
     same = [vector == vectors[0] for vector in vectors]
-    assert same == [True] * 4 if folder_of == "sentence_transformers" else same == [True, False, False, False]
+    expected = [True] * 4 if folder_of == "sentence_transformers" else [True, False, False, False]
+    assert same == expected
+    pairs = write_table(tmp_path / "pairs.parquet", [{"text": "a", "pair": text} for text in texts])
+    flags |= {"input": pairs, "text_pair_column": "pair"}
+    strake("predict", output=tmp_path / "of_pairs.parquet", **flags)
+    vectors = rows_of(tmp_path / "of_pairs.parquet").column("embedding").to_pylist()
+    assert [vector == vectors[0] for vector in vectors] == expected
 
 
 @pytest.mark.parametrize(

@@ -276,6 +276,7 @@ def test_pieces_are_no_longer_than_the_tokenizer_allows_as_in_training(folder, t
         ({"max_seq_length": 2}, USAGE, "a piece has at least 3 tokens"),
         ({"mlm_probability": 0}, USAGE, "--mlm_probability 0 is not in (0, 1]"),
         ({"precision": "int8"}, USAGE, "--precision int8: language models compute in fp32 or bf16"),
+        ({"device": "cuda", "max_tokens_per_batch": 64}, USAGE, "--max_tokens_per_batch 64 is not of a language model"),
         ({"calibrate": True}, USAGE, "--calibrate is not of --task masked-lm"),
         ({"label_column": "label"}, USAGE, "--label_column is not of --task masked-lm"),
         ({"text_column": "txt"}, DATA, "there is no column 'txt'"),

@@ -120,6 +120,7 @@ def test_longer_documents_are_counted(folder):
         ({"block_size": 1}, USAGE, "--block_size 1 is not at least 2"),
         ({"max_seq_length": 32}, USAGE, "--max_seq_length: texts of a language model are"),
         ({"precision": "int8"}, USAGE, "--precision int8: language models compute in fp32 or bf16"),
+        ({"device": "cuda", "max_tokens_per_batch": 64}, USAGE, "--max_tokens_per_batch 64 is not of a language model"),
         ({"precision": "auto"}, USAGE, "--precision auto: language models compute in fp32 or bf16"),
         ({"precision": "fp32", "bf16": True}, USAGE, "--bf16 contradicts --precision fp32"),
         ({"doc_stride": 16}, USAGE, "--doc_stride 16 must be less than --block_size 16"),
