@@ -104,7 +104,7 @@ void require_room_beside(const tokenizers::Tokenizer& tokenizer, std::string_vie
   const int64_t room = std::max<int64_t>(0, options.max_seq_length - added - std::ssize(alone.ids));
   require(room > least, ErrorKind::kData,
           "the question leaves {} of {} tokens to the context, which must be more than --doc_stride {}", room,
-          options.max_seq_length, *options.doc_stride);
+          options.max_seq_length, options.doc_stride);
 }
 
 std::string_view without_leading_space(std::string_view text) {
@@ -119,7 +119,7 @@ void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view que
   if (options.strips_questions) question.remove_prefix(question.size() - without_leading_space(question).size());
   require(!question.empty(), ErrorKind::kData, "column '{}' is empty: there is no question", options.text_column);
   const tokenizers::Truncation windows{.max_length = options.max_seq_length,
-                                       .stride = *options.doc_stride,
+                                       .stride = options.doc_stride,
                                        .strategy = tokenizers::TruncationStrategy::kOnlySecond};
   bool has_context = false;
   const auto append = [&](const tokenizers::Encoding& window) {
@@ -130,7 +130,7 @@ void encode_windows(const tokenizers::Tokenizer& tokenizer, std::string_view que
   try {
     tokenizer.encode_windows(question, context, windows, append);
   } catch (const Error&) {
-    require_room_beside(tokenizer, question, *options.doc_stride, options);
+    require_room_beside(tokenizer, question, options.doc_stride, options);
     throw;
   }
   if (!has_context) require_room_beside(tokenizer, question, 0, options);
@@ -176,9 +176,32 @@ void encode_pieces(tokenizers::FastEncoder& encoder, std::string_view text, cons
     rows.second_begin.push_back(static_cast<int32_t>(piece.size()));
     rows.offsets.push_back(std::ssize(rows.ids));
     const bool is_last = piece.size() == rest.size();
-    rest = rest.subspan(is_last ? piece.size() : piece.size() - static_cast<size_t>(*options.doc_stride));
+    rest = rest.subspan(is_last ? piece.size() : piece.size() - static_cast<size_t>(options.doc_stride));
   }
   rows.first_sequences.push_back(std::ssize(rows.offsets) - 1);
+}
+
+void encode_row(tokenizers::FastEncoder& encoder, std::string_view text, std::optional<std::string_view> pair,
+                const Request& request, EncodedRows& rows) {
+  const TextOptions& options = request.options;
+  switch (options.form) {
+    case RowForm::kApart:
+      encode_apart(encoder, text, *pair, options, rows);
+      break;
+    case RowForm::kPieces:
+      encode_pieces(encoder, text, options, rows);
+      break;
+    case RowForm::kWindows:
+      encode_windows(encoder.tokenizer(), text, *pair, request, rows);
+      break;
+    case RowForm::kSequence:
+    case RowForm::kWords:  // which is encoded elsewhere
+      if (request.places == Places::kNone) {
+        encode_text(encoder, text, pair, options, rows);
+      } else {
+        encode_with_places(encoder.tokenizer(), text, request, rows);
+      }
+  }
 }
 
 EncodedRows encode_table(const data::Table& table, const Request& request, tokenizers::FastEncoder& encoder) {
@@ -188,7 +211,7 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
   if (!options.text_pair_column.empty()) pairs = table.text(options.text_pair_column);
 
   EncodedRows rows{.table = table};
-  if (options.doc_stride || options.apart) {
+  if (options.is_split() || options.form == RowForm::kApart) {
     rows.first_sequences.resize(static_cast<size_t>(first_row) + 1);
   } else {
     rows.offsets.resize(static_cast<size_t>(first_row) + 1);
@@ -201,17 +224,7 @@ EncodedRows encode_table(const data::Table& table, const Request& request, token
     }
     const std::optional<std::string_view> pair = pairs ? std::optional((*pairs)[row]) : std::nullopt;
     try {
-      if (options.into_pieces) {
-        encode_pieces(encoder, texts[row], options, rows);
-      } else if (options.apart) {
-        encode_apart(encoder, texts[row], *pair, options, rows);
-      } else if (places == Places::kNone) {
-        encode_text(encoder, texts[row], pair, options, rows);
-      } else if (options.doc_stride) {
-        encode_windows(encoder.tokenizer(), texts[row], *pair, request, rows);
-      } else {
-        encode_with_places(encoder.tokenizer(), texts[row], request, rows);
-      }
+      encode_row(encoder, texts[row], pair, request, rows);
     } catch (Error& error) {
       error.add_context(table.where(row));
       throw;
@@ -241,7 +254,7 @@ void EncoderPool::give_back(std::unique_ptr<tokenizers::FastEncoder> encoder) {
 
 EncodedRows EncoderPool::encode(const data::Table& table, const TextOptions& options, const LabelMap* labels,
                                 int64_t first_row) {
-  if (options.of_words) {
+  if (options.form == RowForm::kWords) {
     require(labels == nullptr, ErrorKind::kInternal, "lists of words are encoded with the labels of texts");
     return WordEncoder(*tokenizer_, options).encode(table, nullptr, first_row);
   }

@@ -16,22 +16,27 @@
 
 namespace strake::rows {
 
-// Flags of every verb that reads text.
+// What a row becomes.
+enum class RowForm {
+  kSequence,  // one sequence: the text, or a pair, cut off at max_seq_length
+  kApart,     // a pair: two sequences; without places
+  kWindows,  // a pair: windows of max_seq_length tokens, each with all of the first text, and with a part of the second
+             // one that shares doc_stride tokens with the window before; with places
+  kPieces,   // a text: pieces of max_seq_length tokens, which begin with the last doc_stride ones of the piece before;
+             // of a text without tokens none; without places
+  kWords     // text_column holds lists of words: one sequence (word_rows.h), with places without being asked
+};
+
+// Which text is read, and what becomes of it.
 struct TextOptions {
   std::string text_column = "text";
   std::string text_pair_column;  // empty: single texts
   std::string label_column;      // empty: unlabelled
   std::string encoding = "utf-8";
   int64_t max_seq_length = 128;
-  // Of pairs, if places are asked for: a row becomes windows of max_seq_length tokens, each with all of the first text,
-  // and with a part of the second one that shares so many tokens with the window before. Without it texts are cut.
-  std::optional<int64_t> doc_stride = std::nullopt;
-  bool strips_questions = false;  // with such windows: of white space before the first text, as run_qa.py does
-  // Of single texts, with a doc_stride and without places: a row becomes pieces of max_seq_length tokens, which begin
-  // with the last doc_stride tokens of the piece before. Of a text without tokens there is none.
-  bool into_pieces = false;
-  bool of_words = false;  // text_column holds lists of words (word_rows.h); rows have places without being asked
-  bool apart = false;     // of pairs: both texts of a row are sequences of their own; only without places
+  RowForm form = RowForm::kSequence;
+  int64_t doc_stride = 0;         // of windows and pieces
+  bool strips_questions = false;  // of windows: of white space before the first text, as run_qa.py does
   std::optional<int32_t> start_token = std::nullopt;  // of the first piece of a text, before the text's own ones
   bool strips_texts = false;  // of white space at both ends, as sentence-transformers does; only without places
 
@@ -39,6 +44,8 @@ struct TextOptions {
   void validate() const;
   // Those to be read.
   std::vector<std::string> columns() const;
+  // A row may become several sequences, which share tokens.
+  bool is_split() const { return form == RowForm::kWindows || form == RowForm::kPieces; }
 };
 
 // Where a token is in its text, or in the second text of a pair.

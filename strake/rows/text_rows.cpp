@@ -13,10 +13,9 @@ namespace strake::rows {
 
 void tell_cut_rows(int64_t rows, const TextOptions& options) {
   if (rows == 0) return;
-  if (options.into_pieces) {
+  if (options.form == RowForm::kPieces) {
     log::info("{} text{} more than --block_size {} tokens: each of {} pieces sees {} tokens of the one before", rows,
-              rows == 1 ? " has" : "s have", options.max_seq_length, rows == 1 ? "its" : "their",
-              options.doc_stride.value_or(0));
+              rows == 1 ? " has" : "s have", options.max_seq_length, rows == 1 ? "its" : "their", options.doc_stride);
     return;
   }
   log::warning("{} row{} had more than --max_seq_length {} tokens: the rest of {} was left out", rows,
@@ -42,7 +41,7 @@ std::vector<uint32_t> word_checksums(const data::Table& table, const std::string
 }  // namespace
 
 std::vector<uint32_t> text_checksums(const data::Table& table, const TextOptions& options) {
-  if (options.of_words) return word_checksums(table, options.text_column);
+  if (options.form == RowForm::kWords) return word_checksums(table, options.text_column);
   std::vector<uint32_t> checksums(static_cast<size_t>(table.num_rows()));
   for (const std::string& name : {options.text_column, options.text_pair_column}) {
     if (name.empty()) continue;
@@ -75,7 +74,7 @@ data::TableSource make_source(const std::vector<std::string>& files, const std::
 }
 
 void require_text_columns(const data::Table& table, const TextOptions& options) {
-  if (options.of_words) return;
+  if (options.form == RowForm::kWords) return;
   for (const std::string& name : {options.text_column, options.text_pair_column}) {
     if (!name.empty()) table.text(name);
   }

@@ -72,7 +72,7 @@ LanguageScorer::LanguageScorer(const ScoreConfig& config, models::Gpt2Config mod
     : config_(std::move(model)),
       model_(std::make_unique<FrozenLanguageModel>(config, std::make_unique<models::Gpt2>(config_))),
       block_size_(text.max_seq_length),
-      shared_(text.doc_stride.value_or(0)) {}
+      shared_(text.doc_stride) {}
 
 at::Tensor LanguageScorer::losses(const rows::EncodedRows& rows, int64_t begin, int64_t end) {
   const Pieces pieces = pieces_of(rows, begin, end, shared_);

@@ -44,7 +44,7 @@ class Scorer {
         model_(run.model),
         journal_(run.journal),
         output_(run.output),
-        tokens_per_record_((run.model.text.into_pieces ? kBatchesPerRecord : kChunksPerRecord) *
+        tokens_per_record_((run.model.text.form == rows::RowForm::kPieces ? kBatchesPerRecord : kChunksPerRecord) *
                            run.config.tokens_at_a_time() * (run.config.gpu() ? 1 : threads_per_rank(1))) {}
 
   void run(data::TableReader& input, int64_t first_row, PredictReport& report) {
@@ -170,7 +170,7 @@ class Scorer {
 // Of a table. A token has a byte of text or more; windows and pieces share some.
 int64_t most_tokens(const rows::TextOptions& text, int64_t rows) {
   const int64_t length = text.max_seq_length;
-  return text.doc_stride ? data::kTableBytes / (length - *text.doc_stride) * length + rows * length : rows * length;
+  return text.is_split() ? data::kTableBytes / (length - text.doc_stride) * length + rows * length : rows * length;
 }
 
 // Of lists of words, which are there as strings while they are tokenized, and while the labels of one table are
@@ -197,7 +197,7 @@ StreamMemory stream_memory(const ScoreConfig& config, const ScoringModel& model,
                                                 : length * static_cast<int64_t>(sizeof(data::LabelledSpan));
   constexpr int64_t kOfGroup = 3;  // its pages wait in a buffer that doubles as it grows
   const int64_t of_tables = (read + kInParts + written) * data::kTableBytes + read * tokens * of_token +
-                            (model.text.of_words ? word_bytes(tokenizing_threads(config)) : 0) +
+                            (model.text.form == rows::RowForm::kWords ? word_bytes(tokenizing_threads(config)) : 0) +
                             (written + 3) * rows * of_row + kOfGroup * data::TableWriterOptions().bytes_per_group +
                             data::bytes_of_columns(columns);
   constexpr int64_t kOfAllocator = 4;  // buffers grow by more than they need, and sizes are rounded up

@@ -74,7 +74,7 @@ ScoredRows scored_rows(const ScoringModel& model, const data::Table& table, cons
 }
 
 ScoredRows scored_rows(const ScoringModel& model, const data::Table& table, data::SpanRows entities) {
-  if (!model.text.of_words) return entities;
+  if (model.text.form != rows::RowForm::kWords) return entities;
   WordLabels words;
   for (const std::vector<std::string>& list : data::label_lists(table, model.text.text_column)) {
     auto& names = words.names.emplace_back(list.size());

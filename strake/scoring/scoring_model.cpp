@@ -43,6 +43,7 @@ rows::TextOptions text_options(const ScoreConfig& config, const ScoringPlan& pla
   text.strips_texts = head.strips_texts;
   if (head.task == ScoringTask::kQuestionAnswering) {
     text.max_seq_length = rows::choose_sequence_length(config.max_seq_length, rows::kUsualWindow, encoder, tokenizer);
+    text.form = rows::RowForm::kWindows;
     text.doc_stride = rows::choose_doc_stride(config.task.doc_stride, text.max_seq_length);
   } else {
     const int64_t usual = head.max_seq_length.value_or(text.max_seq_length);
@@ -65,9 +66,9 @@ ScoringPlan plan_language_scoring(const ScoreConfig& config) {
   require_language_flags(config);
   plan.text.max_seq_length = rows::choose_block_size(config.task.block_size.value_or(0), model);
   plan.text.doc_stride = config.task.doc_stride.value_or(0);
-  require(*plan.text.doc_stride < plan.text.max_seq_length, ErrorKind::kUsage,
-          "--doc_stride {} must be less than --block_size {}", *plan.text.doc_stride, plan.text.max_seq_length);
-  plan.text.into_pieces = true;
+  require(plan.text.doc_stride < plan.text.max_seq_length, ErrorKind::kUsage,
+          "--doc_stride {} must be less than --block_size {}", plan.text.doc_stride, plan.text.max_seq_length);
+  plan.text.form = rows::RowForm::kPieces;
   return plan;
 }
 
@@ -137,8 +138,10 @@ ScoringPlan plan_scoring(const ScoreConfig& config) {
 
 void look_at_columns(ScoringPlan& plan, const TaskFlags& flags, const data::Table& none) {
   rows::TextOptions& text = plan.text;
-  text.of_words = plan.task.task == ScoringTask::kTokenClassification && data::holds_lists(none, text.text_column);
-  if (text.of_words) plan.task.label_words(flags);
+  if (plan.task.task == ScoringTask::kTokenClassification && data::holds_lists(none, text.text_column)) {
+    text.form = rows::RowForm::kWords;
+    plan.task.label_words(flags);
+  }
   rows::require_text_columns(none, text);
 }
 
@@ -177,7 +180,7 @@ ScoringModel load_verified_model(const ScoreConfig& config, const ScoringPlan& p
       "{}: tokenizer_config.json: padding_side is left, for which Transformers' pipeline puts the context before "
       "the question; that is not there",
       config.model_name_or_path);
-  if (text.of_words) rows::WordEncoder(*tokenizer, text);  // which looks at both
+  if (text.form == rows::RowForm::kWords) rows::WordEncoder(*tokenizer, text);  // which looks at both
   const int64_t added = tokenizer->spec().post_processor.added(!text.text_pair_column.empty());
   require(text.max_seq_length >= added, ErrorKind::kUsage,
           "--max_seq_length {} is less than the {} special tokens that the tokenizer adds to every text",

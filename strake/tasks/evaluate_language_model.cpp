@@ -35,7 +35,7 @@ void require_flags_of(const EvaluateConfig& config, const std::string& task, con
 }
 
 // Whether tokens are predicted from others than in a training run's evaluations.
-bool has_more_context(const rows::TextOptions& text) { return text.doc_stride.value_or(0) > 0 || text.start_token; }
+bool has_more_context(const rows::TextOptions& text) { return text.doc_stride > 0 || text.start_token; }
 
 void check_masked_flags(const EvaluateConfig& config) {
   require_flags_of(config, kMaskedLm, {"max_seq_length", "mlm_probability"});

@@ -83,7 +83,8 @@ EvaluationRows::EvaluationRows(const EvaluateConfig& config, scoring::ScoringPla
   const rows::TextOptions& text = plan.text;
   const data::TableReader texts(source_of(config, {text.text_column, text.text_pair_column}));
   scoring::look_at_columns(plan, config.score.task, texts.no_rows());
-  if (task == scoring::ScoringTask::kTokenClassification && compares_words(config, text.of_words, text.label_column)) {
+  if (task == scoring::ScoringTask::kTokenClassification &&
+      compares_words(config, text.form == rows::RowForm::kWords, text.label_column)) {
     labels_ = rows::labels_of_words(plan.encoder());
     table_.emplace(rows::open_words(config.score.input, text));
     return;
@@ -111,7 +112,7 @@ void EvaluationRows::read(const scoring::ScoringModel& model, int workers,
   }
   rows::TextOptions text = model.text;
   text.strips_questions = plan_.task.task == scoring::ScoringTask::kQuestionAnswering;  // for the numbers of training
-  text.apart = labels_ && plan_.task.task == scoring::ScoringTask::kFeatureExtraction;
+  if (labels_ && plan_.task.task == scoring::ScoringTask::kFeatureExtraction) text.form = rows::RowForm::kApart;
   const rows::LabelMap* labels = labels_ ? &*labels_ : nullptr;
   rows::for_each_encoded(*table_, {model.tokenizer, text, labels, model.places()}, workers, sink);
 }

@@ -54,7 +54,9 @@ data::TableSource source_of(const PredictConfig& config, const rows::TextOptions
 
 constexpr const char* kMaxSeqLength = "max_seq_length";
 constexpr const char* kBlockSize = "block_size";
-const char* length_flag(const rows::TextOptions& text) { return text.into_pieces ? kBlockSize : kMaxSeqLength; }
+const char* length_flag(const rows::TextOptions& text) {
+  return text.form == rows::RowForm::kPieces ? kBlockSize : kMaxSeqLength;
+}
 
 // What the bits of the output depend on.
 Json identity_of(const PredictConfig& config, const scoring::ScoringModel& model,
@@ -73,7 +75,7 @@ Json identity_of(const PredictConfig& config, const scoring::ScoringModel& model
                 {"keep_columns", config.keep_columns},
                 {"shard", config.shard},
                 {"rows_per_file", config.rows_of_file()}};
-  if (text.doc_stride) identity["doc_stride"] = *text.doc_stride;
+  if (text.is_split()) identity["doc_stride"] = text.doc_stride;
   if (text.start_token) identity["start_token"] = *text.start_token;
   return identity;
 }

@@ -27,6 +27,7 @@ rows::TextOptions window_options(const TrainConfig& config, const QuestionAnswer
                          .text_pair_column = config.answers.context_column,
                          .encoding = config.text.encoding};
   text.max_seq_length = sequence_length(config, rows::kUsualWindow, setup.model_config, *setup.inputs.tokenizer);
+  text.form = rows::RowForm::kWindows;
   text.strips_questions = true;
   text.doc_stride = rows::choose_doc_stride(config.answers.doc_stride, text.max_seq_length);
   return text;
