@@ -83,6 +83,10 @@ std::optional<size_t> CsvRecordReader::scan_record() {
     const bool quoted = position < buffer_.size() && buffer_[position] == '"';
     const std::optional<Span> field = quoted ? scan_quoted(position) : scan_plain(position);
     if (!field) return std::nullopt;
+    if (spans_.size() == kMostColumns) {
+      fail(ErrorKind::kData, "{}, line {}: the record that starts here has more than {} fields", name(), next_line_,
+           kMostColumns);
+    }
     spans_.push_back(*field);
     if (field->terminator == buffer_.size()) return field->terminator;
     if (buffer_[field->terminator] != delimiter_) return field->terminator + line_end_at(field->terminator);

@@ -14,7 +14,7 @@ namespace strake::data {
 // Records of delimited text after RFC 4180: fields may be quoted with ", then contain delimiters, line ends and doubled
 // quotes; records end with "\n" or "\r\n"; empty lines are skipped. A quote inside an unquoted field is plain text.
 // Errors (kData) name file and line: text behind a closing quote, a quote that is not closed at the end of the file,
-// a record beyond kMaxRecordBytes.
+// a record beyond kMaxRecordBytes or kMostColumns.
 class CsvRecordReader {
  public:
   struct Field {

@@ -18,8 +18,6 @@ class CsvSource final : public RowSource {
   CsvSource(const RowSourceOptions& options, char delimiter)
       : records_(TextInput(options.file, options.encoding), delimiter), rows_per_chunk_(options.rows_per_chunk) {
     require(records_.next(), ErrorKind::kData, "{} has no header line", records_.name());
-    require(records_.fields().size() <= kMostColumns, ErrorKind::kData, "{}, line {}: {} columns are more than {}",
-            records_.name(), records_.line(), records_.fields().size(), kMostColumns);
     std::set<std::string> known;
     arrow::FieldVector fields;
     for (const CsvRecordReader::Field& field : records_.fields()) {

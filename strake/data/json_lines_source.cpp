@@ -77,6 +77,10 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   bool end_array() override { return leave(']'); }
   bool key(string_t& name) override {
     if (depth_ == 1) {
+      if (members.size() == kMostColumns) {
+        problem_of = ProblemOf::kKeys;
+        return refuse(fmt::format("more than {} keys", kMostColumns));
+      }
       is_read_ = read_.empty() || read_.contains(name);
       members.push_back({.name = std::move(name), .cell = std::monostate(), .is_read = is_read_});
     } else if (!is_read_) {
@@ -96,7 +100,8 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
 
   std::vector<Member> members;
   std::string problem;
-  bool is_of_value = false;  // the problem; else of the line
+  enum class ProblemOf { kLine, kKeys, kValue };
+  ProblemOf problem_of = ProblemOf::kLine;
 
  private:
   static constexpr int kMaxDepth = 64;
@@ -106,7 +111,7 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
     return false;
   }
   bool refuse_value(const std::string& number) {
-    is_of_value = true;
+    problem_of = ProblemOf::kValue;
     return refuse(number + " is out of range");
   }
   bool put(Cell cell) {
@@ -250,7 +255,9 @@ class JsonLinesSource final : public RowSource {
   void add_row(std::string_view line, Cells& cells) {
     ObjectParser parser(read_);
     if (!OrderedJson::sax_parse(line, &parser)) {
-      if (parser.is_of_value) refuse_value(input_.line(), parser.problem);
+      using enum ObjectParser::ProblemOf;
+      if (parser.problem_of == kValue) refuse_value(input_.line(), parser.problem);
+      if (parser.problem_of == kKeys) refuse(input_.line(), parser.problem);
       refuse(input_.line(), parser.problem + "; each line must be one complete JSON object");
     }
     const size_t row = cells.lines.size() - 1;

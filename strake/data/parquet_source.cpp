@@ -1,6 +1,5 @@
 #include <arrow/api.h>
 #include <arrow/io/file.h>
-#include <arrow/util/byte_size.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
@@ -15,6 +14,7 @@
 #include "strake/data/joint_schema_arrow.h"
 #include "strake/data/memory_pool_arrow.h"
 #include "strake/data/parquet_file_arrow.h"
+#include "strake/data/row_bytes_arrow.h"
 #include "strake/data/row_source_arrow.h"
 #include "strake/data/status_arrow.h"
 #include "strake/data/table_arrow.h"
@@ -23,8 +23,6 @@
 
 namespace strake::data {
 namespace {
-
-constexpr int64_t kDecodedRows = 32;  // at a time: what was encoded as a dictionary may become any number of bytes
 
 // Fewer rows at a time where rows are long, going by the row groups' own sizes.
 int64_t batch_rows(const parquet::FileMetaData& metadata, int64_t most) {
@@ -48,163 +46,149 @@ bool has_nested_dictionary(const arrow::FieldVector& fields) {
   });
 }
 
-// With where a value ends: of many columns of short ones that is most.
-template <typename ArrayType>
-void add_lengths(const arrow::Array& array, std::vector<int64_t>& bytes) {
-  const auto& values = static_cast<const ArrayType&>(array);
-  constexpr auto kEnd = static_cast<int64_t>(sizeof(typename ArrayType::offset_type));
-  for (int64_t i = 0; i < values.length(); ++i) bytes[static_cast<size_t>(i)] += values.value_length(i) + kEnd;
-}
+// Where rows come from.
+struct ParquetRows {
+  std::string file;
+  std::unique_ptr<parquet::arrow::FileReader> reader;
+  std::optional<TextEncoding> encoding;
 
-void add_view_lengths(const arrow::StringViewArray& array, std::vector<int64_t>& bytes) {
-  for (int64_t i = 0; i < array.length(); ++i) {
-    if (array.IsValid(i)) bytes[static_cast<size_t>(i)] += std::ssize(array.GetView(i));
-  }
-}
-
-// Rows of a dictionary have the length of their value, as they will when they are used.
-void add_dictionary_lengths(const arrow::DictionaryArray& array, std::vector<int64_t>& bytes);
-
-// The values of a list count one by one, with where they are: small ones in Parquet may be large where they are used.
-template <typename ListArray>
-void add_list_bytes(const arrow::Array& array, std::vector<int64_t>& bytes);
-
-void add_bytes(const arrow::Array& array, std::vector<int64_t>& bytes) {
-  switch (array.type_id()) {
-    case arrow::Type::STRING:
-    case arrow::Type::BINARY:
-      return add_lengths<arrow::BinaryArray>(array, bytes);
-    case arrow::Type::LARGE_STRING:
-    case arrow::Type::LARGE_BINARY:
-      return add_lengths<arrow::LargeBinaryArray>(array, bytes);
-    case arrow::Type::STRING_VIEW:
-      return add_view_lengths(static_cast<const arrow::StringViewArray&>(array), bytes);
-    case arrow::Type::DICTIONARY:
-      return add_dictionary_lengths(static_cast<const arrow::DictionaryArray&>(array), bytes);
-    case arrow::Type::LIST:
-      return add_list_bytes<arrow::ListArray>(array, bytes);
-    case arrow::Type::LARGE_LIST:
-      return add_list_bytes<arrow::LargeListArray>(array, bytes);
-    default:
-      // Of numbers, which are most columns, without a look at the buffers.
-      if (const int width = array.type()->bit_width(); width > 0) {
-        for (int64_t& of_row : bytes) of_row += (width + 7) / 8;
-        return;
-      }
-      const int64_t whole = arrow::util::ReferencedBufferSize(array).ValueOr(0);
-      for (int64_t& of_row : bytes) of_row += whole / std::ssize(bytes);
-  }
-}
-
-void add_dictionary_lengths(const arrow::DictionaryArray& array, std::vector<int64_t>& bytes) {
-  std::vector<int64_t> of_values(static_cast<size_t>(array.dictionary()->length()));
-  if (!of_values.empty()) add_bytes(*array.dictionary(), of_values);
-  for (int64_t i = 0; i < array.length(); ++i) {
-    if (array.IsValid(i)) bytes[static_cast<size_t>(i)] += of_values[static_cast<size_t>(array.GetValueIndex(i))];
-  }
-}
-
-template <typename ListArray>
-void add_list_bytes(const arrow::Array& array, std::vector<int64_t>& bytes) {
-  const auto& lists = static_cast<const ListArray&>(array);
-  const int64_t first = lists.value_offset(0);
-  const auto values = lists.values()->Slice(first, lists.value_offset(array.length()) - first);
-  if (values->length() == 0) return;
-  std::vector<int64_t> of_values(static_cast<size_t>(values->length()), sizeof(int32_t));
-  add_bytes(*values, of_values);
-  for (int64_t i = 0; i < array.length(); ++i) {
-    const auto begin = of_values.begin() + (lists.value_offset(i) - first);
-    bytes[static_cast<size_t>(i)] += std::accumulate(begin, begin + lists.value_length(i), int64_t{0});
-  }
-}
-
-// Rows that were decoded together and not all handed out yet.
-struct DecodedRows {
-  std::shared_ptr<arrow::RecordBatch> batch;
-  std::vector<int64_t> bytes;  // of each row
-  int64_t next = 0;
-
-  bool is_empty() const { return next == std::ssize(bytes); }
-  // The next rows: `most`, or up to the one with which `left` bytes are used up.
-  std::shared_ptr<arrow::RecordBatch> take(int64_t most, int64_t& left) {
-    const int64_t first = next;
-    while (next < std::ssize(bytes) && next - first < most && left > 0) left -= bytes[static_cast<size_t>(next++)];
-    return batch->Slice(first, next - first);
-  }
+  std::string from(int64_t row) const { return fmt::format("{}, rows from {} on", file, row); }
 };
 
-class ParquetSource final : public RowSource {
- public:
-  explicit ParquetSource(const RowSourceOptions& options)
-      : file_(options.file.string()),
-        encoding_(options.encoding),
-        rows_per_chunk_(options.rows_per_chunk),
-        reader_(open_parquet_reader(options.file, options.rows_per_chunk)) {
-    require_ok(reader_->GetSchema(&whole_), file_);
-    arrow::FieldVector fields;
-    for (int i = 0; i < whole_->num_fields(); ++i) {
-      const auto& field = whole_->field(i);
-      if (!options.columns.empty() && std::ranges::find(options.columns, field->name()) == options.columns.end())
-        continue;
-      fields.push_back(field);
-      add_leaves(reader_->manifest().schema_fields.at(static_cast<size_t>(i)));
-    }
-    std::ranges::sort(leaves_);
-    schema_ = arrow::schema(std::move(fields), whole_->metadata());
-    given_ = schema_;
+// Some columns of what a source hands over.
+struct Columns {
+  std::vector<int> fields;  // places in the schema of what is read
+  std::vector<int> leaves;  // as Parquet counts them
+  std::vector<int> places;  // in the schema of what is handed over
+  std::shared_ptr<arrow::Schema> given;
+
+  void add(int field, const parquet::arrow::SchemaField& of_file) {
+    fields.push_back(field);
+    add_leaves(of_file);
   }
-
-  std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
-  std::vector<std::string> names() const override { return whole_->field_names(); }
-  std::optional<int64_t> num_rows() const override { return reader_->parquet_reader()->metadata()->num_rows(); }
-
-  void give_as(const std::shared_ptr<arrow::Schema>& schema) override { given_ = schema; }
-
-  SourceRows next() override {
-    arrow::RecordBatchVector parts;
-    int64_t rows_left = rows_per_chunk_;
-    int64_t bytes_left = kTableBytes;
-    while (rows_left > 0 && bytes_left > 0 && (!decoded_.is_empty() || decode())) {
-      parts.push_back(with_schema(decoded_.take(rows_left, bytes_left), given_, file_));
-      rows_left -= parts.back()->num_rows();
-      if (has_dictionary_) break;  // several would have to be made one
+  void give_as(const arrow::Schema& read, const arrow::Schema& whole) {
+    const bool is_by_place = read.field_names() == whole.field_names();  // where names may occur twice
+    arrow::FieldVector own;
+    places.clear();
+    for (const int field : fields) {
+      places.push_back(is_by_place ? field : whole.GetFieldIndex(read.field(field)->name()));
+      own.push_back(whole.field(places.back()));
     }
-    if (parts.empty()) return {};
-    return {.batch = parts.size() == 1 ? parts.front() : value_of(arrow::ConcatenateRecordBatches(parts), file_),
-            .lines = {}};
-  }
-
-  int64_t skip(int64_t rows) override {
-    const auto metadata = reader_->parquet_reader()->metadata();
-    int group = 0;
-    for (; group < metadata->num_row_groups(); ++group) {
-      const int64_t next = first_row_ + metadata->RowGroup(group)->num_rows();
-      if (next > rows) break;
-      first_row_ = next;
-    }
-    first_group_ = group;
-    return first_row_;
+    given = arrow::schema(std::move(own));
   }
 
  private:
-  bool decode() {
-    do {
-      const std::string where = fmt::format("{}, rows from {} on", file_, first_row_);
-      const auto batch = guarded(where, [&] { return next_batch(where); });
-      if (!batch) return false;
-      decoded_ = {.batch = checked_batch(*batch, {encoding_, file_, first_row_}),
-                  .bytes = std::vector<int64_t>(static_cast<size_t>(batch->num_rows()))};
-    } while (decoded_.is_empty());
-    first_row_ += std::ssize(decoded_.bytes);
-    for (const auto& column : decoded_.batch->columns()) add_bytes(*column, decoded_.bytes);
+  void add_leaves(const parquet::arrow::SchemaField& field) {
+    if (field.is_leaf()) leaves.push_back(field.column_index);
+    for (const auto& child : field.children) add_leaves(child);
+  }
+};
+
+bool has_one_width(const parquet::arrow::SchemaField& field) {
+  const arrow::DataType& type = *field.field->type();
+  return field.is_leaf() && type.id() != arrow::Type::DICTIONARY && type.id() != arrow::Type::EXTENSION &&
+         type.bit_width() > 0;
+}
+
+// Columns whose values all have one width: decoded as many rows at a time as are wanted.
+class FixedColumns {
+ public:
+  Columns columns;
+  int64_t row_bytes = 0;
+
+  void open(ParquetRows& source, const std::vector<int>& groups, int64_t first_row) {
+    row_ = first_row;
+    batches_ = value_of(source.reader->GetRecordBatchReader(groups, columns.leaves), source.file);
+  }
+
+  // The next `count` rows, or as many as are left.
+  std::shared_ptr<arrow::RecordBatch> take(ParquetRows& source, int64_t count) {
+    arrow::RecordBatchVector parts;
+    while (count > 0 && (rest_ || decode(source, count))) {
+      parts.push_back(rest_->Slice(0, count));
+      count -= parts.back()->num_rows();
+      rest_ = parts.back()->num_rows() < rest_->num_rows() ? rest_->Slice(parts.back()->num_rows()) : nullptr;
+    }
+    if (parts.empty()) return empty_batch(columns.given, source.file);
+    return parts.size() == 1 ? parts.front() : value_of(arrow::ConcatenateRecordBatches(parts), source.file);
+  }
+
+ private:
+  bool decode(ParquetRows& source, int64_t count) {
+    const std::string where = source.from(row_);
+    source.reader->set_batch_size(count);
+    const auto batch = guarded(where, [&] { return value_of(batches_->Next(), where); });
+    if (!batch) return false;
+    rest_ = with_schema(checked_batch(*batch, {source.encoding, source.file, row_}), columns.given, source.file);
+    row_ += rest_->num_rows();
     return true;
   }
 
-  std::shared_ptr<arrow::RecordBatch> next_batch(const std::string& where) {
-    if (!batches_) open_batches();
+  std::shared_ptr<arrow::RecordBatchReader> batches_;
+  std::shared_ptr<arrow::RecordBatch> rest_;  // decoded and not handed out yet
+  int64_t row_ = 0;                           // the next one to decode
+};
+
+// All others: decoded few rows at a time, since what was encoded as a dictionary may become any number of bytes.
+class VaryingColumns {
+ public:
+  Columns columns;
+
+  // `types`: as they are decoded.
+  void open(ParquetRows& source, const arrow::FieldVector& types, std::vector<int> groups, int64_t first_row) {
+    constexpr int64_t kDecodedRows = 32;
+    row_ = first_row;
+    groups_ = std::move(groups);
+    has_dictionary_ = has_dictionary(arrow::StructType(columns.given->fields()));
+    joins_groups_ = !has_nested_dictionary(types);
+    const bool is_unpacked_later = has_dictionary(arrow::StructType(types));
+    const int64_t most = source.reader->properties().batch_size();
+    rows_at_a_time_ = batch_rows(*source.reader->parquet_reader()->metadata(),
+                                 is_unpacked_later ? most : std::min(kDecodedRows, most));
+  }
+
+  // The next rows: `most`, or up to the one with which a table is full, of which others take `other_bytes` each. Null
+  // at the end.
+  std::shared_ptr<arrow::RecordBatch> next(ParquetRows& source, int64_t most, int64_t other_bytes) {
+    arrow::RecordBatchVector parts;
+    int64_t bytes_left = kTableBytes;
+    while (most > 0 && bytes_left > 0 && (next_ < std::ssize(bytes_) || decode(source, other_bytes))) {
+      parts.push_back(with_schema(take(most, bytes_left), columns.given, source.file));
+      most -= parts.back()->num_rows();
+      if (has_dictionary_) break;  // several would have to be made one
+    }
+    if (parts.empty()) return nullptr;
+    return parts.size() == 1 ? parts.front() : value_of(arrow::ConcatenateRecordBatches(parts), source.file);
+  }
+
+ private:
+  // The next rows of those that were decoded: `most`, or up to the one with which `left` bytes are used up.
+  std::shared_ptr<arrow::RecordBatch> take(int64_t most, int64_t& left) {
+    const int64_t first = next_;
+    while (next_ < std::ssize(bytes_) && next_ - first < most && left > 0) left -= bytes_[static_cast<size_t>(next_++)];
+    return decoded_->Slice(first, next_ - first);
+  }
+
+  bool decode(ParquetRows& source, int64_t other_bytes) {
+    do {
+      const std::string where = source.from(row_);
+      const auto batch = guarded(where, [&] { return next_batch(source, where); });
+      if (!batch) return false;
+      decoded_ = checked_batch(*batch, {source.encoding, source.file, row_});
+    } while (decoded_->num_rows() == 0);
+    row_ += decoded_->num_rows();
+    next_ = 0;
+    bytes_.assign(static_cast<size_t>(decoded_->num_rows()), other_bytes);
+    for (const auto& column : decoded_->columns()) add_bytes(*column, bytes_);
+    return true;
+  }
+
+  std::shared_ptr<arrow::RecordBatch> next_batch(ParquetRows& source, const std::string& where) {
+    source.reader->set_batch_size(rows_at_a_time_);
+    if (!batches_) open_groups(source);
     auto next = batches_->Next();
-    while (next.ok() && *next == nullptr && first_group_ < reader_->num_row_groups()) {
-      open_batches();
+    while (next.ok() && *next == nullptr && !groups_.empty()) {
+      open_groups(source);
       next = batches_->Next();
     }
     const bool is_bad_text = !next.ok() && next.status().message().find("UTF8") != std::string::npos;
@@ -216,38 +200,120 @@ class ParquetSource final : public RowSource {
     return value_of(std::move(next), where);
   }
 
-  // Not before rows are read: where files are only compared their footers are enough.
-  void open_batches() {
-    has_dictionary_ = has_dictionary(arrow::StructType(given_->fields()));
-    const bool is_unpacked_later = has_dictionary(arrow::StructType(schema_->fields()));
-    reader_->set_batch_size(batch_rows(*reader_->parquet_reader()->metadata(),
-                                       is_unpacked_later ? rows_per_chunk_ : std::min(kDecodedRows, rows_per_chunk_)));
-    const bool joins_groups = !has_nested_dictionary(schema_->fields());
-    std::vector<int> groups;
-    while (first_group_ < reader_->num_row_groups() && (groups.empty() || joins_groups)) {
-      groups.push_back(first_group_++);
-    }
-    batches_ = value_of(reader_->GetRecordBatchReader(groups, leaves_), file_);
+  void open_groups(ParquetRows& source) {
+    const auto end = joins_groups_ || groups_.empty() ? groups_.end() : groups_.begin() + 1;
+    batches_ = value_of(source.reader->GetRecordBatchReader({groups_.begin(), end}, columns.leaves), source.file);
+    groups_.erase(groups_.begin(), end);
   }
 
-  void add_leaves(const parquet::arrow::SchemaField& field) {
-    if (field.is_leaf()) leaves_.push_back(field.column_index);
-    for (const auto& child : field.children) add_leaves(child);
-  }
-
-  std::string file_;
-  TextEncoding encoding_;
-  int64_t rows_per_chunk_;
   bool has_dictionary_ = false;
-  DecodedRows decoded_;
-  std::unique_ptr<parquet::arrow::FileReader> reader_;
+  bool joins_groups_ = true;
+  int64_t rows_at_a_time_ = 1;
+  std::vector<int> groups_;  // that batches_ does not have
+  std::shared_ptr<arrow::RecordBatchReader> batches_;
+  int64_t row_ = 0;  // the next one to decode
+  std::shared_ptr<arrow::RecordBatch> decoded_;
+  std::vector<int64_t> bytes_;  // of each row that was decoded
+  int64_t next_ = 0;            // of these, the first that was not handed out
+};
+
+class ParquetSource final : public RowSource {
+ public:
+  explicit ParquetSource(const RowSourceOptions& options)
+      : source_{.file = options.file.string(),
+                .reader = open_parquet_reader(options.file, options.rows_per_chunk),
+                .encoding = options.encoding},
+        rows_per_chunk_(options.rows_per_chunk) {
+    require_ok(source_.reader->GetSchema(&whole_), source_.file);
+    arrow::FieldVector fields;
+    for (int i = 0; i < whole_->num_fields(); ++i) {
+      const auto& field = whole_->field(i);
+      if (!options.columns.empty() && std::ranges::find(options.columns, field->name()) == options.columns.end())
+        continue;
+      const auto& of_file = source_.reader->manifest().schema_fields.at(static_cast<size_t>(i));
+      const bool is_fixed = has_one_width(of_file);
+      (is_fixed ? fixed_.columns : varying_.columns).add(static_cast<int>(fields.size()), of_file);
+      if (is_fixed) fixed_.row_bytes += (int64_t{field->type()->bit_width()} + 7) / 8;
+      fields.push_back(field);
+    }
+    schema_ = arrow::schema(std::move(fields), whole_->metadata());
+    give_as(schema_);
+  }
+
+  std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
+  std::vector<std::string> names() const override { return whole_->field_names(); }
+  std::optional<int64_t> num_rows() const override { return metadata()->num_rows(); }
+
+  void give_as(const std::shared_ptr<arrow::Schema>& schema) override {
+    given_ = schema;
+    for (Columns* columns : {&fixed_.columns, &varying_.columns}) columns->give_as(*schema_, *schema);
+  }
+
+  SourceRows next() override {
+    if (!is_open_) open();
+    if (varying_.columns.fields.empty()) {
+      const int64_t most =
+          std::clamp<int64_t>(kTableBytes / std::max<int64_t>(1, fixed_.row_bytes), 1, rows_per_chunk_);
+      const auto fixed = fixed_.take(source_, most);
+      return fixed->num_rows() > 0 ? rows_of(fixed, nullptr) : SourceRows();
+    }
+    const auto varying = varying_.next(source_, rows_per_chunk_, fixed_.row_bytes);
+    if (!varying) return {};
+    if (fixed_.columns.fields.empty()) return rows_of(nullptr, varying);
+    const auto fixed = fixed_.take(source_, varying->num_rows());
+    require(fixed->num_rows() == varying->num_rows(), ErrorKind::kData, "{}: not all columns have as many rows",
+            source_.file);
+    return rows_of(fixed, varying);
+  }
+
+  int64_t skip(int64_t rows) override {
+    for (; first_group_ < metadata()->num_row_groups(); ++first_group_) {
+      const int64_t next = first_row_ + metadata()->RowGroup(first_group_)->num_rows();
+      if (next > rows) break;
+      first_row_ = next;
+    }
+    return first_row_;
+  }
+
+ private:
+  std::shared_ptr<parquet::FileMetaData> metadata() const { return source_.reader->parquet_reader()->metadata(); }
+
+  // Not before rows are read: where files are only compared their footers are enough.
+  void open() {
+    is_open_ = true;
+    std::vector<int> groups(static_cast<size_t>(metadata()->num_row_groups() - first_group_));
+    std::iota(groups.begin(), groups.end(), first_group_);
+    if (!fixed_.columns.fields.empty()) fixed_.open(source_, groups, first_row_);
+    arrow::FieldVector types;
+    for (const int field : varying_.columns.fields) types.push_back(schema_->field(field));
+    varying_.open(source_, types, std::move(groups), first_row_);
+  }
+
+  // Of columns of both kinds; one of them may be null.
+  SourceRows rows_of(const std::shared_ptr<arrow::RecordBatch>& fixed,
+                     const std::shared_ptr<arrow::RecordBatch>& varying) const {
+    arrow::ArrayVector arrays(static_cast<size_t>(given_->num_fields()));
+    const auto place = [&](const Columns& columns, const arrow::RecordBatch& batch) {
+      for (int i = 0; i < batch.num_columns(); ++i) {
+        arrays[static_cast<size_t>(columns.places[static_cast<size_t>(i)])] = batch.column(i);
+      }
+    };
+    if (fixed) place(fixed_.columns, *fixed);
+    if (varying) place(varying_.columns, *varying);
+    const int64_t rows = fixed ? fixed->num_rows() : varying->num_rows();
+    return {.batch = arrow::RecordBatch::Make(given_, rows, std::move(arrays)), .lines = {}};
+  }
+
+  ParquetRows source_;
+  int64_t rows_per_chunk_;
   std::shared_ptr<arrow::Schema> whole_;
   std::shared_ptr<arrow::Schema> schema_;  // of the columns to read
   std::shared_ptr<arrow::Schema> given_;
-  std::vector<int> leaves_;  // these as Parquet counts them
-  int first_group_ = 0;      // of those that batches_ does not have
-  std::shared_ptr<arrow::RecordBatchReader> batches_;
-  int64_t first_row_ = 0;  // of the next rows to decode
+  FixedColumns fixed_;
+  VaryingColumns varying_;
+  bool is_open_ = false;
+  int first_group_ = 0;    // to be read
+  int64_t first_row_ = 0;  // of that one
 };
 
 }  // namespace

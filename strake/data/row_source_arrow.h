@@ -12,9 +12,6 @@
 
 namespace strake::data {
 
-// Of a text file. Each takes a share of memory for every row.
-inline constexpr size_t kMostColumns = 16'384;
-
 struct RowSourceOptions {
   std::filesystem::path file;
   TextEncoding encoding = TextEncoding::kUtf8;

@@ -132,7 +132,9 @@ TEST_F(TableReaderTest, ColumnsThatRowsWouldFillWithNothingAreRefused) {
   for (int key = 0; key < 20'000; ++key) wide += fmt::format("\"k{}\": 1, ", key);
   wide += "\"text\": \"x\"}\n";
   EXPECT_TRUE(read_error({.paths = {write("wide.jsonl", wide)}})
-                  .says(ErrorKind::kData, "wide.jsonl, line 1: the first 1 row has 16385 different keys"));
+                  .says(ErrorKind::kData, "wide.jsonl, line 1: more than 16384 keys"));
+  EXPECT_TRUE(read_error({.paths = {folder_ / "wide.jsonl"}, .columns = {"text"}})
+                  .says(ErrorKind::kData, "wide.jsonl, line 1: more than 16384 keys"));
   std::string rows;
   for (int row = 0; row < 8'000; ++row) rows += "{}\n";
   std::string late = "{";
@@ -146,7 +148,9 @@ TEST_F(TableReaderTest, ColumnsThatRowsWouldFillWithNothingAreRefused) {
   EXPECT_TRUE(read_error({.paths = {write("ids.jsonl", keys_of_rows)}})
                   .says(ErrorKind::kData, "does not occur in the rows before"));
   EXPECT_TRUE(read_error({.paths = {write("wide.csv", std::string(16'384, ',') + "\n")}})
-                  .says(ErrorKind::kData, "wide.csv, line 1: 16385 columns are more than 16384"));
+                  .says(ErrorKind::kData, "wide.csv, line 1: the record that starts here has more than 16384 fields"));
+  EXPECT_TRUE(read_error({.paths = {write("long.csv", "text\n" + std::string(16'384, ',') + "\n")}})
+                  .says(ErrorKind::kData, "long.csv, line 2: the record that starts here has more than 16384 fields"));
 }
 
 TEST_F(TableReaderTest, JsonLinesErrorsNameFileAndLine) {

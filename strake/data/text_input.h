@@ -15,6 +15,9 @@ namespace strake::data {
 // No line or CSV record may be longer: an unclosed quote would else pull the whole file into memory.
 inline constexpr size_t kMaxRecordBytes = size_t{64} << 20;
 
+// Of a record. Each takes a share of memory for every row.
+inline constexpr size_t kMostColumns = 16'384;
+
 // Refuses what is missing, not a regular file (kIo) or empty (kData).
 void require_data_file(const std::filesystem::path& file);
 

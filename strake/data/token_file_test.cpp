@@ -152,7 +152,7 @@ TEST_F(TokenFileTest, SeveralFilesBecomeOneDatasetIfTheyMatch) {
   EXPECT_EQ(loaded.load().size(), 50);
   int64_t seen = 0;
   loaded.for_each([&](const TokenRow& row, int64_t max_length) {
-    EXPECT_EQ(row.row, seen);
+    EXPECT_EQ(row.row, 10 * seen);
     EXPECT_EQ(max_length, 64);
     return ++seen < 40;
   });

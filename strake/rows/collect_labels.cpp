@@ -74,11 +74,14 @@ std::optional<std::vector<std::string>> integers_of_csv(const std::set<std::stri
   return names;
 }
 
+bool are_integers(const std::vector<std::string>& names) {
+  return std::ranges::all_of(names, [](const std::string& name) { return parse_integer<int64_t>(name).has_value(); });
+}
+
 std::vector<std::string> sorted_names(const std::set<std::string>& seen) {
   std::vector<std::string> names(seen.begin(), seen.end());
-  const bool integers =
-      std::ranges::all_of(names, [](const std::string& name) { return parse_integer<int64_t>(name).has_value(); });
-  if (integers) std::ranges::sort(names, {}, [](const std::string& name) { return *parse_integer<int64_t>(name); });
+  if (are_integers(names))
+    std::ranges::sort(names, {}, [](const std::string& name) { return *parse_integer<int64_t>(name); });
   return names;
 }
 
@@ -98,27 +101,60 @@ class Indicators {
     const auto is_decision = [](const std::string& label) {
       return std::ranges::find(kDecisions, label) != kDecisions.end();
     };
-    if (!width_) width_ = list.size();
+    if (!width_) {
+      width_ = list.size();
+      first_ = list;
+    }
     are_there_ = are_there_ && list.size() == *width_ && std::ranges::all_of(list, is_decision);
+    // Nobody names one label twice, and few the same two in both orders.
+    names_nothing_ = names_nothing_ || (list.size() == 2 && (list[0] == list[1] || list != first_));
   }
-  bool are_there() const { return are_there_ && width_.value_or(0) > 2; }  // more than there are decisions
+  // Lists of more labels than there are decisions, or of two that make no sense as names.
+  bool are_there() const { return are_there_ && (width_.value_or(0) > 2 || (width_ == 2 && names_nothing_)); }
 
  private:
   std::optional<size_t> width_;
+  std::vector<std::string> first_;
   bool are_there_ = true;
+  bool names_nothing_ = false;
+};
+
+// Where a label is that Transformers' losses pass over.
+class IgnoredLabel {
+ public:
+  void look_at(const std::string& label, const data::Table& table, int64_t row) {
+    if (where_.empty() && label == "-100") where_ = table.where(row);
+  }
+  // Error (kData) if it would be one of the classes of a column of integers.
+  void require_none(const std::vector<std::string>& names) const {
+    require(where_.empty() || !are_integers(names), ErrorKind::kData,
+            "{}: label -100, which losses of other programs pass over, would be a class of its own: leave it out",
+            where_);
+  }
+
+ private:
+  std::string where_;
 };
 
 std::vector<std::string> collect_names(data::TableReader& reader, const std::string& column,
                                        const std::function<void(const std::vector<std::string>&)>& also) {
   SeenLabels seen(false);
+  IgnoredLabel ignored;
   while (const auto table = reader.next()) {
+    int64_t row = 0;
     for (const std::vector<std::string>& labels : data::label_lists(*table, column)) {
-      for (const std::string& label : labels) seen.add(label);
+      for (const std::string& label : labels) {
+        seen.add(label);
+        ignored.look_at(label, *table, row);
+      }
       also(labels);
+      ++row;
     }
     require_few(!seen.are_too_many(), reader.files().front().string(), column);
   }
-  return sorted_names(seen.names());
+  std::vector<std::string> names = sorted_names(seen.names());
+  ignored.require_none(names);
+  return names;
 }
 
 // What the first file calls its integers. Others may have them in another order, and others that no row has.
@@ -144,6 +180,7 @@ LabelMap collect_lists(data::TableReader& reader, const std::string& column) {
 
 LabelMap collect_classes(data::TableReader& reader, const std::string& column, bool is_csv, bool may_be_numbers) {
   SeenLabels seen(may_be_numbers && is_csv);
+  IgnoredLabel ignored;
   const std::string file = reader.files().front().string();
   bool decimals = false;
   while (const auto table = reader.next()) {
@@ -153,6 +190,7 @@ LabelMap collect_classes(data::TableReader& reader, const std::string& column, b
     for (int64_t row = 0; row < labels.size(); ++row) {
       if (labels.is_null(row)) fail(ErrorKind::kData, "{}: column '{}' has no label", table->where(row), column);
       seen.add(labels.text(row));
+      ignored.look_at(labels.text(row), *table, row);
       require_few(!seen.are_too_many(), file, column);
     }
   }
@@ -169,10 +207,11 @@ LabelMap collect_classes(data::TableReader& reader, const std::string& column, b
           "single_label_classification, which makes each of them a class",
           file, column, odd ? printable(*odd) : "");
   require_few(seen.names().size() <= kMostClasses, file, column);
-  std::optional<std::vector<std::string>> names;
-  if (is_csv) names = integers_of_csv(seen.names());
-  return LabelMap::classes(names ? std::move(*names) : sorted_names(seen.names()),
-                           models::ProblemType::kSingleLabelClassification);
+  std::optional<std::vector<std::string>> of_csv;
+  if (is_csv) of_csv = integers_of_csv(seen.names());
+  std::vector<std::string> names = of_csv ? std::move(*of_csv) : sorted_names(seen.names());
+  ignored.require_none(names);
+  return LabelMap::classes(std::move(names), models::ProblemType::kSingleLabelClassification);
 }
 
 }  // namespace

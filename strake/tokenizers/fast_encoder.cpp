@@ -13,6 +13,7 @@ namespace strake::tokenizers {
 namespace {
 
 constexpr size_t kAllTokens = SIZE_MAX;
+constexpr size_t kUsualText = size_t{1} << 20;
 
 // Ids before they are appended to the caller's vector: written in blocks of eight, so room is made ahead.
 class IdBuffer {
@@ -104,7 +105,9 @@ class FastEncoder::Worker {
     if (pair) encode_text(*pair, kAllTokens, second_);
     was_cut_ = first_.size() + second_.size() > room;
     if (was_cut_) cut(room, pair.has_value());
-    return emit(parts, ids);
+    const size_t of_first = emit(parts, ids);
+    if (text.size() + pair.value_or("").size() > kUsualText) release_scratch();
+    return of_first;
   }
 
   bool was_cut() const { return was_cut_; }
@@ -115,6 +118,15 @@ class FastEncoder::Worker {
     std::string_view word;
     WordCache::Key key;  // unless the word is too long for the cache
   };
+
+  // What a long text needed, some 40 bytes for each of its own: usual ones make do with little.
+  void release_scratch() {
+    first_ = second_ = IdBuffer();
+    normalized_ = words_ = TextBuffer();
+    sections_ = inner_sections_ = std::vector<Section>();
+    tokens_ = std::vector<ModelToken>();
+    scratch_ = BytePair::Scratch();
+  }
 
   void cut(size_t room, bool is_pair) {
     if (!is_pair) return first_.truncate(room, side_);

@@ -267,6 +267,13 @@ def test_unlabelled_rows(place, kind):
     assert len(predict(place.shared / "classifier", table, place.output)["prediction"]) == 40
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_label_that_is_meant_to_be_passed_over(place, kind):
+    rows = [{"text": "a film", "label": label} for label in (0, 1, -100, 1)]
+    table = place.table(f"rows.{kind}", rows)
+    place.refuses(DATA, place.train(train_file=table), f"{table}, row 2", "label -100, which losses")
+
+
 def test_regression_label_that_is_no_number(place):
     table = place.table("scores.csv", [*ROWS, ROWS[0] | {"score": "high"}])
     line = place.train(train_file=table, label_column="score", problem_type="regression")

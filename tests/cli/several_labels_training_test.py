@@ -147,6 +147,14 @@ def test_what_are_no_lists_of_known_labels_is_refused(inputs, trained, tmp_path)
         tmp_path / "hot.jsonl", [{"text": "a", "label": [1, 0, 1]}, {"text": "b", "label": [0, 0, 1]}]
     )
     refused(DATA, "hot.jsonl: column 'label' says in lists of one length", **flags | {"train_file": indicators})
+    for decisions in ([[1, 0], [0, 1]], [[True, True], [True, False]], [[0, 0]]):
+        rows = [{"text": "a", "label": decision} for decision in decisions]
+        two = write_table(tmp_path / "two.parquet", rows)
+        refused(DATA, "two.parquet: column 'label' says in lists of one length", **flags | {"train_file": two})
+    ignored = write_table(
+        tmp_path / "ignored.parquet", [{"text": "a", "label": [1, 0]}, {"text": "b", "label": [-100]}]
+    )
+    refused(DATA, "ignored.parquet, row 1: label -100", **flags | {"train_file": ignored})
     empty = write_table(tmp_path / "empty.jsonl", [{"text": "a", "label": []}] * 3)
     refused(DATA, "empty.jsonl has no labels: all lists are empty", **flags | {"train_file": empty})
     unknown = write_table(tmp_path / "unknown.parquet", with_label(["good", "war"]))
