@@ -16,7 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "checkpoint-";
-constexpr std::string_view kTemporaryPrefix = ".checkpoint-";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFinite = "finite";  // weights; if not told, they are
 constexpr int kFormatVersion = 1;
@@ -74,14 +73,14 @@ void remove_set_aside(const std::vector<fs::path>& folders) {
 // Which files of a checkpoint are compared with its manifest.
 enum class Part { kAll, kModel };
 
-bool is_of_optimizer(const std::string& name) { return name.starts_with("optimizer-"); }
+bool is_of_optimizer(const std::string& name) { return name.starts_with(kOptimizerPrefix); }
 bool is_tensor_file(const std::string& name) {
   return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 bool is_companion(const std::string& name) {
   return name == "config.json" || std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
 }
-bool is_state_file(const std::string& name) { return name == "strake_state.json" || name == "trainer_state.json"; }
+bool is_state_file(const std::string& name) { return name == kStateFile || name == kHistoryFile; }
 
 void verify_step(const fs::path& folder, const Json& manifest, const std::string& source) {
   const auto step = get_required<int64_t>(manifest, "step", source);

@@ -169,7 +169,7 @@ RunFolder::~RunFolder() {
 
 void require_same_folder(const fs::path& folder, comm::Comm& ranks) {
   if (ranks.is_one_process()) return;
-  const std::string own = fmt::format(".checkpoint-rank-0-{}", std::random_device()());  // a leftover's name
+  const std::string own = fmt::format("{}rank-0-{}", checkpoint::kTemporaryPrefix, std::random_device()());
   const fs::path sign = folder / comm::broadcast_text(ranks, own, 0);
   comm::together(ranks, [&] {
     if (ranks.rank() == 0) write_file_atomically(sign, "");
