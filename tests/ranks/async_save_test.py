@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 
+import time
 import pytest
 from failure_test import background_run
 from program import SANITIZE, environment, files_in, full_disk, run, run_mpi
@@ -21,6 +22,7 @@ BEST = {"metric_for_best_model": "loss", "greater_is_better": "true", "save_tota
 BATCHES = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto"}
 STAGE_3 = json.dumps({"zero_optimization": {"stage": 3}} | BATCHES)
 SLOW_DISK = os.environ.get("STRAKE_SLOW_DISK", "")
+WISH_SECONDS = 2  # in which several SIGTERMs are one
 needs_slow_disk = pytest.mark.skipif(
     SLOW_DISK == "" or SANITIZE != "",
     reason="needs STRAKE_SLOW_DISK, and sanitizers want to be loaded first themselves",
@@ -119,6 +121,19 @@ def test_a_run_that_is_asked_to_end_finishes_what_is_being_written(inputs, whole
 
 
 @needs_slow_disk
+@needs_slow_disk
+def test_who_asks_again_later_ends_a_run_that_waits_for_the_disk(inputs, tmp_path):
+    job = start_on_slow_disk(60, "threads", 1, inputs, tmp_path / "run")
+    job.wait_for(lambda folder: is_writing(folder, 4))
+    job.process.terminate()
+    first = time.monotonic()
+    while time.monotonic() < first + WISH_SECONDS:
+        assert job.process.poll() is None, job.log.read_text()
+        time.sleep(0.05)
+    job.process.terminate()
+    assert job.end()[0] == -signal.SIGTERM
+
+
 def test_a_run_without_memory_finishes_what_is_being_written(inputs, tmp_path, monkeypatch):
     sign = tmp_path / "no_memory"
     monkeypatch.setenv("STRAKE_TEST_NO_MEMORY", str(sign))
