@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "strake/comm/rank_processes.h"
 #include "strake/comm/rank_watch.h"
@@ -43,12 +44,13 @@ RankWait::~RankWait() {
 }
 
 void RankWait::check() {
-  const auto waited = Clock::now() - start_;
-  if (!is_told_ && waited >= worth_telling(patience_)) {
+  const Clock::time_point now = Clock::now();
+  waited_ += std::min<Clock::duration>(now - std::exchange(checked_, now), kLongestCounted);
+  if (!is_told_ && waited_ >= worth_telling(patience_)) {
     is_told_ = true;
     if (watch_ != nullptr) watch_->say("cmd=wait");
   }
-  if (waited < patience_) return;
+  if (waited_ < patience_) return;
   if (watch_ != nullptr) {
     watch_->say(fmt::format("cmd=late seconds={} text={}", patience_.count(), operation_));
     watch_->wait_for_news();

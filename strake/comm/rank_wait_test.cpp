@@ -38,6 +38,14 @@ TEST(RankWait, EndsWithoutAServerToo) {
 
 TEST(RankWait, TellsTheServerAndHearsWhoIsLate) {
   std::array<int, 2> ends{};
+TEST(RankWait, APauseOfTheProcessIsNoWait) {
+  RankWait wait(nullptr, "all_gather", 2s);
+  wait.check();
+  std::this_thread::sleep_for(2200ms);  // as long as the process is stopped nobody checks
+  wait.check();
+  EXPECT_THROW(while (true) wait.check(), Error);
+}
+
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   std::vector<std::string> heard;
   std::thread server([&] {
