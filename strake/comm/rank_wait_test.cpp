@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <string>
 #include <thread>
 #include <vector>
@@ -36,8 +38,6 @@ TEST(RankWait, EndsWithoutAServerToo) {
             "another rank has not come to all_gather for 1 s (--ddp_timeout), and nobody knows which");
 }
 
-TEST(RankWait, TellsTheServerAndHearsWhoIsLate) {
-  std::array<int, 2> ends{};
 TEST(RankWait, APauseOfTheProcessIsNoWait) {
   RankWait wait(nullptr, "all_gather", 2s);
   wait.check();
@@ -46,6 +46,8 @@ TEST(RankWait, APauseOfTheProcessIsNoWait) {
   EXPECT_THROW(while (true) wait.check(), Error);
 }
 
+TEST(RankWait, TellsTheServerAndHearsWhoIsLate) {
+  std::array<int, 2> ends{};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
   std::vector<std::string> heard;
   std::thread server([&] {
@@ -95,6 +97,27 @@ TEST(WaitingRanks, NameThoseThatDoNotWait) {
   news = waiting.overdue_news(watches[2], late, watches);
   EXPECT_EQ(news.rank, 2);
   EXPECT_THAT(news.text, HasSubstr("rank 2 waited 30 s (--ddp_timeout) in all_reduce, and all other ranks"));
+}
+
+TEST(WaitingRanks, NameOneThatFrozeInItsWait) {
+  const pid_t stopped = ::fork();
+  if (stopped == 0) {
+    while (true) ::pause();
+  }
+  ::kill(stopped, SIGSTOP);
+  ASSERT_EQ(::waitpid(stopped, nullptr, WUNTRACED), stopped);
+  std::vector<Fields> watches{watch_of(0), watch_of(1), watch_of(2)};
+  watches[1]["pid"] = std::to_string(stopped);
+  WaitingRanks waiting;
+  for (const Fields& watch : watches) waiting.hear(watch, parse_line("cmd=wait"));
+  const RankNews news = waiting.overdue_news(watches[0], parse_line("cmd=late seconds=30 text=all_reduce"), watches);
+  ::kill(stopped, SIGKILL);
+  ::waitpid(stopped, nullptr, 0);
+  EXPECT_EQ(news.rank, 1);
+  EXPECT_THAT(news.text, HasSubstr("rank 0 has waited for 30 s (--ddp_timeout) in all_reduce, and rank 1, which waited "
+                                   "too, does not go on (process " +
+                                   std::to_string(stopped) + " on "));
+  EXPECT_THAT(news.text, HasSubstr("which is stopped"));
 }
 
 }  // namespace
