@@ -39,7 +39,8 @@ class CheckpointWriter {
     int64_t last = -1;                    // step of the checkpoint that the run has saved before or gone on from
     bool is_finite = true;                // the weights; others are gone on from, and kept, in the last place
   };
-  // Checkpoints of steps after `last` are of a course that this one replaces: they go. Returns the final folder.
+  // Checkpoints of steps after `last` are of a course that this one replaces: they go. Returns the final folder. Error
+  // (kIo) if a file of `sums` is not there as it was written.
   std::filesystem::path commit(const Content& content);
   // Without commit(): keeps the folder for remove_leftovers().
   void leave() { is_left_ = true; }
