@@ -155,10 +155,13 @@ void RunFolder::lock() {
   lock_ = folder;
 }
 
-void RunFolder::start(const std::optional<fs::path>& resume_from) {
+void RunFolder::take(const std::optional<fs::path>& resume_from) {
   create_directories(config_.output_dir);
   lock();
   check_output_folder(config_, resume_from);  // again: it may be another run that has made the folder
+}
+
+void RunFolder::clear(const std::optional<fs::path>& resume_from) {
   checkpoint::remove_leftovers(config_.output_dir);
   if (!resume_from) checkpoint::remove_checkpoints(config_.output_dir);
 }
