@@ -256,6 +256,7 @@ void Trainer::evaluate_now() {
   Json entry{{"eval_loss", evaluation.loss},
              {"eval_runtime", evaluation.seconds},
              {"eval_samples_per_second", static_cast<double>(evaluation.sequences) / evaluation.seconds}};
+  take_that_of_first(*report_.last_evaluation, comm_);
   for (const auto& [name, value] : evaluation.metrics) entry["eval_" + name] = value;
   log_entry(std::move(entry));
 }
