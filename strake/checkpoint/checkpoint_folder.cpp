@@ -16,7 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "checkpoint-";
-constexpr std::string_view kTemporaryPrefix = ".checkpoint-";
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFinite = "finite";  // weights; if not told, they are
 constexpr int kFormatVersion = 1;
@@ -74,14 +73,14 @@ void remove_set_aside(const std::vector<fs::path>& folders) {
 // Which files of a checkpoint are compared with its manifest.
 enum class Part { kAll, kModel };
 
-bool is_of_optimizer(const std::string& name) { return name.starts_with("optimizer-"); }
+bool is_of_optimizer(const std::string& name) { return name.starts_with(kOptimizerPrefix); }
 bool is_tensor_file(const std::string& name) {
   return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 bool is_companion(const std::string& name) {
   return name == "config.json" || std::ranges::find(kTokenizerFiles, name) != kTokenizerFiles.end();
 }
-bool is_state_file(const std::string& name) { return name == "strake_state.json" || name == "trainer_state.json"; }
+bool is_state_file(const std::string& name) { return name == kStateFile || name == kHistoryFile; }
 
 void verify_step(const fs::path& folder, const Json& manifest, const std::string& source) {
   const auto step = get_required<int64_t>(manifest, "step", source);
@@ -156,6 +155,29 @@ std::vector<fs::path> set_aside_later(const fs::path& output_dir, int64_t step) 
   return doomed;
 }
 
+// Of the manifest. `sums`: of files that other ranks wrote, perhaps into another folder of this path, or to a disk that
+// does not list them yet.
+Json list_files(const fs::path& folder, const std::map<std::string, FileSum>& sums) {
+  Json files = Json::object();
+  const auto add = [&](const std::string& name, const FileSum& sum) {
+    files[name] = {{"bytes", sum.bytes}, {"crc32c", sum.crc}};
+  };
+  for (const auto& [name, sum] : sums) {
+    const fs::path path = folder / name;
+    std::error_code error;
+    const uintmax_t bytes = fs::file_size(path, error);
+    require(!error, ErrorKind::kIo, "{} was written, with {} bytes, and is not to be seen: {}", path.string(),
+            sum.bytes, error.message());
+    require(bytes == sum.bytes, ErrorKind::kIo, "{} has {} bytes, {} were written", path.string(), bytes, sum.bytes);
+    add(name, sum);
+  }
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (!sums.contains(name)) add(name, sum_file(entry.path()));
+  }
+  return files;
+}
+
 }  // namespace
 
 std::string folder_name(int64_t step) { return fmt::format("{}{}", kPrefix, step); }
@@ -170,6 +192,9 @@ CheckpointWriter::CheckpointWriter(fs::path output_dir, int64_t step)
   temporary_ = temporary_folder(output_dir_, step);
   std::error_code error;
   fs::remove_all(temporary_, error);
+  // What is left of another attempt would become part of this checkpoint.
+  require(!error, ErrorKind::kIo, "cannot remove {}, left by an interrupted save: {}", temporary_.string(),
+          error.message());
   strake::create_directories(temporary_);
 }
 
@@ -179,14 +204,7 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 fs::path CheckpointWriter::commit(const Content& content) {
-  Json files = Json::object();
-  for (const auto& entry : fs::directory_iterator(temporary_)) {
-    const std::string name = entry.path().filename().string();
-    const auto known = content.sums.find(name);
-    const FileSum sum = known != content.sums.end() ? known->second : sum_file(entry.path());
-    files[name] = {{"bytes", sum.bytes}, {"crc32c", sum.crc}};
-  }
-  Json manifest{{"format_version", kFormatVersion}, {"step", step_}, {"files", files}};
+  Json manifest{{"format_version", kFormatVersion}, {"step", step_}, {"files", list_files(temporary_, content.sums)}};
   if (!content.is_finite) manifest[kFinite] = false;
   write_file_atomically(temporary_ / kManifest, manifest.dump(2) + "\n");
   std::vector<fs::path> replaced = set_aside_later(output_dir_, content.last);
@@ -333,6 +351,7 @@ void remove_leftovers(const fs::path& output_dir) {
   for (const fs::path& path : find_leftovers(output_dir)) {
     log::info("removing {}, left by an interrupted save", path.string());
     fs::remove_all(path, error);
+    if (error) log::warning("cannot remove {}: {}", path.string(), error.message());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "strake/core/crc32c.h"
@@ -13,6 +14,13 @@
 // its manifest.json, which lists size and CRC-32C of every file and is written last: whatever a crash leaves behind is
 // recognised and never loaded.
 namespace strake::checkpoint {
+
+// What begins so in a run's folder is left by an interrupted save, if nobody writes it.
+inline constexpr std::string_view kTemporaryPrefix = ".checkpoint-";
+// Files of a checkpoint beside those of a model.
+inline constexpr const char* kStateFile = "strake_state.json";
+inline constexpr const char* kHistoryFile = "trainer_state.json";
+inline constexpr std::string_view kOptimizerPrefix = "optimizer-";
 
 // Writes one checkpoint. Files go into a hidden sibling folder, path(), by those who make them durable (AtomicFile);
 // commit() checksums them, makes the manifest and the folder durable and renames the folder into place. Without
@@ -31,7 +39,8 @@ class CheckpointWriter {
     int64_t last = -1;                    // step of the checkpoint that the run has saved before or gone on from
     bool is_finite = true;                // the weights; others are gone on from, and kept, in the last place
   };
-  // Checkpoints of steps after `last` are of a course that this one replaces: they go. Returns the final folder.
+  // Checkpoints of steps after `last` are of a course that this one replaces: they go. Returns the final folder. Error
+  // (kIo) if a file of `sums` is not there as it was written.
   std::filesystem::path commit(const Content& content);
   // Without commit(): keeps the folder for remove_leftovers().
   void leave() { is_left_ = true; }

@@ -13,6 +13,7 @@ namespace strake::checkpoint::checkpoint_folder_test {
 namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 class CheckpointFolderTest : public testing::Test {
  protected:
@@ -53,6 +54,34 @@ TEST_F(CheckpointFolderTest, AnInterruptedSaveLeavesNothingThatCounts) {
   fs::create_directories(folder_ / ".checkpoint-7.tmp");  // as kill -9 leaves it
   remove_leftovers(folder_);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(CheckpointFolderTest, FilesThatRanksSayTheyWroteMustBeThere) {
+  const std::string name = "optimizer-00002-of-00002.safetensors";
+  const std::string path = (folder_ / ".checkpoint-2.tmp" / name).string();
+  CheckpointWriter writer(folder_, 2);
+  write_file_atomically(writer.path() / "config.json", "{}");
+  const auto commit = [&] { writer.commit({.sums = {{name, FileSum{.bytes = 4, .crc = 1}}}, .last = 1}); };
+  EXPECT_THAT([&] { commit(); }, ThrowsMessage<Error>(HasSubstr(path + " was written, with 4 bytes, and is not")));
+  write_file_atomically(writer.path() / name, "abc");
+  EXPECT_THAT([&] { commit(); }, ThrowsMessage<Error>(HasSubstr(path + " has 3 bytes, 4 were written")));
+  EXPECT_TRUE(steps().empty());
+}
+
+TEST_F(CheckpointFolderTest, WhatAnotherAttemptLeftIsNoPartOfACheckpoint) {
+  const fs::path left = folder_ / ".checkpoint-2.tmp";
+  fs::create_directories(left);
+  write_file_atomically(left / "model.safetensors", "of another attempt");
+  fs::permissions(left, fs::perms::owner_read | fs::perms::owner_exec);
+  const uid_t user = ::geteuid();
+  const uid_t nobody = 65534;
+  if (user == 0) {  // who may remove everything
+    ASSERT_EQ(::seteuid(nobody), 0);
+  }
+  EXPECT_THAT([&] { CheckpointWriter(folder_, 2); },
+              ThrowsMessage<Error>(HasSubstr("cannot remove " + left.string() + ", left by an interrupted save: ")));
+  ASSERT_EQ(::seteuid(user), 0);
+  fs::permissions(left, fs::perms::owner_all);
 }
 
 TEST_F(CheckpointFolderTest, TemporaryFilesOfAKilledWriteAreRemovedAndNothingElse) {

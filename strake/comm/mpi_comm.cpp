@@ -82,6 +82,7 @@ class MpiComm final : public StagedComm {
     // MPI would wait for the others
     if (is_aborted_ || std::uncaught_exceptions() > exceptions_before_) return;
     if (comm_ == MPI_COMM_WORLD) {
+      wait_to_end();
       RankWatch::forget_launcher();
       MPI_Finalize();
       if (ties_.watch) ties_.watch->leave();
@@ -168,6 +169,7 @@ class MpiComm final : public StagedComm {
   }
 
   std::unique_ptr<Comm> split(int color) override {
+    barrier();  // MPI's own wait for a rank that does not come has no end
     MPI_Comm part = MPI_COMM_NULL;
     check(MPI_Comm_split(comm_, color, rank_, &part), "split");
     return std::make_unique<MpiComm>(part, patience_, ties_.watch);
@@ -188,6 +190,17 @@ class MpiComm final : public StagedComm {
  private:
   static constexpr int kUserTag = 1;
   static constexpr int kExchangeTag = 2;
+
+  // MPI's own wait for the others, at its end, has none where one of them does not come.
+  void wait_to_end() {
+    try {
+      barrier();
+    } catch (const std::exception& error) {
+      log::warning("rank {} of {} ends without the others: {}", rank_, size_, error.what());
+      // Else the watch, which has the same news, ends this process while it waits in MPI.
+      if (!ties_.watch) MPI_Abort(MPI_COMM_WORLD, exit_code(ErrorKind::kComm));
+    }
+  }
 
   // MPI may notice that a rank is gone before it is told which one.
   void check_alive(int code, const char* operation) const {

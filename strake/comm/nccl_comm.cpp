@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "strake/comm/rank_wait.h"
+#include "strake/comm/rank_watch.h"
 #include "strake/comm/staged_comm.h"
 #include "strake/core/error.h"
 #include "strake/kernels/cuda/call.h"
@@ -118,7 +119,6 @@ class NcclComm final : public StagedComm {
   }
   // NCCL may notice that a rank is gone before it is told which one.
   void check_alive(int error, const char* operation) {
-    constexpr std::chrono::seconds kGrace{1};
     const auto start = std::chrono::steady_clock::now();
     while (error != 0 && std::chrono::steady_clock::now() - start < kGrace) {
       host_.check_others();

@@ -173,7 +173,7 @@ class PmiServer::State {
     while (open && lines.receive(socket)) {
       for (auto line = lines.take(); open && line; line = lines.take()) open = handle(connection, parse_line(*line));
     }
-    if (connection.is_rank && !connection.is_done) stop_for(connection);
+    if (connection.is_rank && !connection.is_done) stop_for(connection, lines.error());
     ::shutdown(socket, SHUT_RDWR);
     store_.forget(socket);
     const std::lock_guard lock(mutex_);
@@ -270,8 +270,8 @@ class PmiServer::State {
   }
 
   // A rank died: its peers must not wait for it.
-  void stop_for(const Connection& connection) {
-    if (!connection.watch.empty()) return stop_all(gone_news(connection.watch));
+  void stop_for(const Connection& connection, int error) {
+    if (!connection.watch.empty()) return stop_all(gone_news(connection.watch, error));
     // MPI may give up because another rank has died, whose connections are closed a little later than its memory is
     // freed: the rank's own watch tells when it ends itself.
     constexpr int kPauses = 50;

@@ -147,7 +147,7 @@ class RankGuard {
   void hear(int socket) {
     Member& member = members_[socket];
     if (!member.lines.receive(socket)) {
-      if (!member.watch.empty() && !member.is_done) tell(gone_news(member.watch), Voice::kGuard);
+      if (!member.watch.empty() && !member.is_done) tell(gone_news(member.watch, member.lines.error()), Voice::kGuard);
       ::close(socket);
       members_.erase(socket);
       return;

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <sstream>
 
 #include "strake/core/host_name.h"
@@ -55,12 +57,14 @@ bool send_line(int socket, const std::string& line) {
 }
 
 bool LineReader::receive(int socket) {
+  error_ = 0;
   if (pending_.size() >= kMaxLine) return false;
   std::array<char, kMaxLine> buffer{};
   ssize_t got = 0;
   do {
     got = ::recv(socket, buffer.data(), buffer.size(), 0);
   } while (got < 0 && errno == EINTR);
+  if (got < 0) error_ = errno;
   if (got <= 0) return false;
   pending_.append(buffer.data(), static_cast<size_t>(got));
   return true;
@@ -92,8 +96,16 @@ RankNews gone_news(int rank, const std::string& detail) {
           .text = fmt::format("rank {} is gone: the others cannot go on without it ({})", rank, detail)};
 }
 
-RankNews gone_news(const Fields& watch) {
+RankNews gone_news(const Fields& watch, int error) {
+  const std::string broken = broken_connection(error);
+  if (!broken.empty()) return gone_news(rank_of(watch), fmt::format("its {}: {}", process_of(watch), broken));
   return gone_news(rank_of(watch), fmt::format("its {} ended without a word: killed, or crashed", process_of(watch)));
+}
+
+std::string broken_connection(int error) {
+  constexpr std::array kOfTheNetwork{ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN};
+  if (std::ranges::find(kOfTheNetwork, error) == kOfTheNetwork.end()) return "";
+  return fmt::format("the connection broke off ({}): its machine, or the network", std::strerror(error));
 }
 
 RankNews failure_news(const Fields& watch, const Fields& failure) {

@@ -39,11 +39,14 @@ class LineReader {
  public:
   // Waits for bytes; false at the end of the connection, or if the other side sends more than a line may have.
   bool receive(int socket);
+  // Why the last receive() was false; 0: the other side ended the connection, or sent too much.
+  int error() const { return error_; }
   // The next whole line that was received, without its end.
   std::optional<std::string> take();
 
  private:
   std::string pending_;
+  int error_ = 0;
 };
 
 // Why a job cannot go on: the first rank that failed.
@@ -59,8 +62,11 @@ RankNews parse_news(const Fields& fields);
 
 // Of a rank that ended without a word; `detail` is what is known of its process.
 RankNews gone_news(int rank, const std::string& detail);
-// Of the rank that said `watch` and did not say `leave`.
-RankNews gone_news(const Fields& watch);
+// Of the rank that said `watch` and did not say `leave`. `error`: LineReader's.
+RankNews gone_news(const Fields& watch, int error);
+// "the connection broke off (Connection timed out): ...", as an end of the machine or the network shows; "" of other
+// errors, which the end of the process has, too.
+std::string broken_connection(int error);
 // Of the rank that said `watch` and later `failure`.
 RankNews failure_news(const Fields& watch, const Fields& failure);
 // The line that a rank says first, and the one with which it gives up.

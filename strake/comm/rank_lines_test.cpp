@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 
 namespace strake::comm::rank_lines_test {
 namespace {
@@ -29,6 +30,32 @@ TEST(RankLines, NewsArriveAsTheyWereSent) {
 TEST(RankLines, NewsOfAnUnknownKindAreOurMistake) {
   EXPECT_EQ(parse_news(parse_line("cmd=stop rank=1 kind=99 text=x")).kind, ErrorKind::kInternal);
   EXPECT_EQ(parse_news(parse_line("cmd=stop rank=1 kind=-1 text=x")).kind, ErrorKind::kInternal);
+}
+
+TEST(RankLines, ABrokenNetworkIsNoCrash) {
+  const Fields watch = parse_line("cmd=watch rank=2 size=3 host=node7 pid=4711");
+  for (const int error : {0, ECONNRESET}) {
+    EXPECT_EQ(gone_news(watch, error).text,
+              "rank 2 is gone: the others cannot go on without it (its process 4711 on node7 ended without a word: "
+              "killed, or crashed)");
+  }
+  EXPECT_EQ(gone_news(watch, ETIMEDOUT).text,
+            "rank 2 is gone: the others cannot go on without it (its process 4711 on node7: the connection broke off "
+            "(Connection timed out): its machine, or the network)");
+}
+
+TEST(RankLines, TheReaderKnowsWhyAConnectionEnded) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()), 0);
+  LineReader lines;
+  ::close(ends[0]);
+  EXPECT_FALSE(lines.receive(ends[1]));
+  EXPECT_EQ(lines.error(), 0);
+  ::close(ends[1]);
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  EXPECT_FALSE(lines.receive(ends[0]));
+  EXPECT_EQ(lines.error(), ENOTSOCK);
+  for (const int end : ends) ::close(end);
 }
 
 TEST(RankLines, LinesComeOutWholeHoweverTheyWereSent) {

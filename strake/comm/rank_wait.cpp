@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "strake/comm/rank_processes.h"
 #include "strake/comm/rank_watch.h"
@@ -20,12 +21,21 @@ std::chrono::milliseconds worth_telling(std::chrono::seconds patience) {
   return std::min<std::chrono::milliseconds>(1s, std::chrono::milliseconds(patience) / 4);
 }
 
-// "process 123 on alpha, which is stopped"; the state only of a process of this host.
+// "" of a process of another host.
+std::string process_state(const Fields& watch) {
+  constexpr int kState = 3;
+  return field(watch, "host") == host_name() ? process_stat(parse_number(field(watch, "pid")), kState) : "";
+}
+
+bool is_frozen(const Fields& watch) {
+  const std::string state = process_state(watch);
+  return state == "T" || state == "t" || state == "D";
+}
+
+// "process 123 on alpha, which is stopped"
 std::string process_text(const Fields& watch) {
   std::string text = process_of(watch);
-  if (field(watch, "host") != host_name()) return text;
-  constexpr int kState = 3;
-  const std::string state = process_stat(parse_number(field(watch, "pid")), kState);
+  const std::string state = process_state(watch);
   if (state == "T" || state == "t") text += ", which is stopped";
   if (state == "D") text += ", which waits for a disk";
   if (state == "R") text += ", which is computing";
@@ -43,12 +53,13 @@ RankWait::~RankWait() {
 }
 
 void RankWait::check() {
-  const auto waited = Clock::now() - start_;
-  if (!is_told_ && waited >= worth_telling(patience_)) {
+  const Clock::time_point now = Clock::now();
+  waited_ += std::min<Clock::duration>(now - std::exchange(checked_, now), kLongestCounted);
+  if (!is_told_ && waited_ >= worth_telling(patience_)) {
     is_told_ = true;
     if (watch_ != nullptr) watch_->say("cmd=wait");
   }
-  if (waited < patience_) return;
+  if (waited_ < patience_) return;
   if (watch_ != nullptr) {
     watch_->say(fmt::format("cmd=late seconds={} text={}", patience_.count(), operation_));
     watch_->wait_for_news();
@@ -77,6 +88,16 @@ RankNews WaitingRanks::overdue_news(const Fields& watch, const Fields& late, con
   }
   const std::string operation = printable(field(late, "text"));
   const int seconds = parse_number(field(late, "seconds"));
+  const auto frozen = std::ranges::find_if(
+      watches, [&](const Fields& other) { return waiting_.contains(rank_of(other)) && is_frozen(other); });
+  if (missing.empty() && frozen != watches.end()) {  // it froze after it had said so
+    return {
+        .rank = rank_of(*frozen),
+        .kind = ErrorKind::kComm,
+        .text = fmt::format("rank {} has waited for {} s (--ddp_timeout) in {}, and rank {}, which waited too, does "
+                            "not go on ({})",
+                            rank_of(watch), seconds, operation, rank_of(*frozen), process_text(*frozen))};
+  }
   if (missing.empty()) {
     return {
         .rank = rank_of(watch),

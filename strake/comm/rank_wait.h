@@ -11,6 +11,9 @@ namespace strake::comm {
 
 class RankWatch;
 
+// Of the time that nobody has looked at, as it counts for the patience.
+inline constexpr std::chrono::seconds kLongestCounted{1};
+
 // One wait of this rank for others, in a collective. A rank that hangs, or that somebody stopped, is not dead: nobody
 // hears of it but by the patience of those that wait. So that they can name it, ranks say when they wait.
 class RankWait {
@@ -21,7 +24,8 @@ class RankWait {
   RankWait(const RankWait&) = delete;
   RankWait& operator=(const RankWait&) = delete;
 
-  // To be called over and over. Error (kComm) when the patience is at its end.
+  // To be called over and over. Error (kComm) when the patience is at its end. A long time between two calls counts as
+  // a second: this process was paused, as Ctrl-Z and `docker pause` do to a whole job, and no rank is late for that.
   void check();
 
  private:
@@ -29,7 +33,8 @@ class RankWait {
   RankWatch* watch_;
   const char* operation_;
   std::chrono::seconds patience_;
-  Clock::time_point start_ = Clock::now();
+  Clock::time_point checked_ = Clock::now();
+  Clock::duration waited_{};
   bool is_told_ = false;
 };
 

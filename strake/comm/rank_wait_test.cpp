@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,6 +36,14 @@ std::string error_of_waiting(RankWatch* watch) {
 TEST(RankWait, EndsWithoutAServerToo) {
   EXPECT_EQ(error_of_waiting(nullptr),
             "another rank has not come to all_gather for 1 s (--ddp_timeout), and nobody knows which");
+}
+
+TEST(RankWait, APauseOfTheProcessIsNoWait) {
+  RankWait wait(nullptr, "all_gather", 2s);
+  wait.check();
+  std::this_thread::sleep_for(2200ms);  // as long as the process is stopped nobody checks
+  wait.check();
+  EXPECT_THROW(while (true) wait.check(), Error);
 }
 
 TEST(RankWait, TellsTheServerAndHearsWhoIsLate) {
@@ -87,6 +97,27 @@ TEST(WaitingRanks, NameThoseThatDoNotWait) {
   news = waiting.overdue_news(watches[2], late, watches);
   EXPECT_EQ(news.rank, 2);
   EXPECT_THAT(news.text, HasSubstr("rank 2 waited 30 s (--ddp_timeout) in all_reduce, and all other ranks"));
+}
+
+TEST(WaitingRanks, NameOneThatFrozeInItsWait) {
+  const pid_t stopped = ::fork();
+  if (stopped == 0) {
+    while (true) ::pause();
+  }
+  ::kill(stopped, SIGSTOP);
+  ASSERT_EQ(::waitpid(stopped, nullptr, WUNTRACED), stopped);
+  std::vector<Fields> watches{watch_of(0), watch_of(1), watch_of(2)};
+  watches[1]["pid"] = std::to_string(stopped);
+  WaitingRanks waiting;
+  for (const Fields& watch : watches) waiting.hear(watch, parse_line("cmd=wait"));
+  const RankNews news = waiting.overdue_news(watches[0], parse_line("cmd=late seconds=30 text=all_reduce"), watches);
+  ::kill(stopped, SIGKILL);
+  ::waitpid(stopped, nullptr, 0);
+  EXPECT_EQ(news.rank, 1);
+  EXPECT_THAT(news.text, HasSubstr("rank 0 has waited for 30 s (--ddp_timeout) in all_reduce, and rank 1, which waited "
+                                   "too, does not go on (process " +
+                                   std::to_string(stopped) + " on "));
+  EXPECT_THAT(news.text, HasSubstr("which is stopped"));
 }
 
 }  // namespace

@@ -180,9 +180,11 @@ void RankWatch::watch() {
     const std::lock_guard lock(mutex_);
     if (is_leaving_) return;
   }
-  hear(gone_news(0, was_heard ? "its process ended without a word: killed, or crashed"
-                              : "its process ended before it said a word: killed, or crashed, or another program has "
-                                "its port"));
+  const std::string broken = broken_connection(lines.error());
+  const char* const end = was_heard ? "its process ended without a word: killed, or crashed"
+                                    : "its process ended before it said a word: killed, or crashed, or another program "
+                                      "has its port";
+  hear(gone_news(0, broken.empty() ? end : broken));
   end_process_soon();
 }
 

@@ -55,8 +55,9 @@ std::optional<std::string> reason_not_to_share_memory() {
   require(setting == "0" || setting == "1", ErrorKind::kUsage, "STRAKE_SHARED_MEMORY={} is neither 0 nor 1",
           printable(setting));
   if (setting == "0") return "STRAKE_SHARED_MEMORY=0";
-  if (memory_limit().of != MemoryLimit::Of::kAddressSpace) return std::nullopt;
-  return "ulimit -v, by which all of it would count for each rank";
+  const MemoryLimit limit = memory_limit();
+  if (limit.of != MemoryLimit::Of::kAddressSpace) return std::nullopt;
+  return fmt::format("{}, which counts the memory of each rank by itself", limit.source);
 }
 
 std::optional<std::string> try_to_share_memory(Comm& comm, const std::optional<std::string>& own_reason_not_to) {

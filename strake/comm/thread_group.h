@@ -131,7 +131,11 @@ class ThreadGroup {
   // overdue() says what failed if that takes longer than the patience.
   template <typename Came, typename Overdue>
   void wait_until(std::unique_lock<std::mutex>& lock, const Came& came, const Overdue& overdue) {
-    const bool in_time = changed_.wait_for(lock, patience_, [&] { return came() || failure_.has_value(); });
+    bool in_time = false;
+    // In slices: of a time in which the whole process was paused, only one counts.
+    for (std::chrono::seconds left = patience_; !in_time && left.count() > 0; left -= kLongestCounted) {
+      in_time = changed_.wait_for(lock, kLongestCounted, [&] { return came() || failure_.has_value(); });
+    }
     if (!in_time) {
       failure_ = overdue();
       changed_.notify_all();

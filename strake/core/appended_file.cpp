@@ -13,12 +13,25 @@
 #include "strake/core/log.h"
 
 namespace strake {
+namespace {
+
+int flags_of(AppendedFile::Beginning beginning) {
+  switch (beginning) {
+    case AppendedFile::Beginning::kNew:
+      return O_EXCL;
+    case AppendedFile::Beginning::kEmpty:
+      return O_TRUNC;
+    case AppendedFile::Beginning::kAsItIs:
+      return 0;
+  }
+  return 0;
+}
+
+}  // namespace
 
 AppendedFile::AppendedFile(std::filesystem::path path, Beginning beginning)
     : path_(std::move(path)),
-      descriptor_(::open(path_.c_str(),
-                         O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | (beginning == Beginning::kEmpty ? O_TRUNC : 0),
-                         0666)) {
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags_of(beginning), 0666)) {
   require(descriptor_ >= 0, ErrorKind::kIo, "cannot write {}: {}", path_.string(), std::strerror(errno));
 }
 

@@ -9,9 +9,9 @@ namespace strake {
 // outlives the process as soon as append() returns. Not thread-safe; one writer per file.
 class AppendedFile {
  public:
-  enum class Beginning { kEmpty, kAsItIs };
+  enum class Beginning { kNew, kEmpty, kAsItIs };
 
-  // Opens or creates it. Error (kIo) with the path and reason.
+  // Opens or creates it. Error (kIo) with the path and reason; of kNew also if it is there.
   AppendedFile(std::filesystem::path path, Beginning beginning);
   AppendedFile(AppendedFile&& other) noexcept;
   AppendedFile& operator=(AppendedFile&&) = delete;

@@ -1,6 +1,7 @@
 #include "strake/core/control_groups.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -24,7 +25,7 @@ class ControlGroups : public testing::Test {
     fs::create_directories((root_ / file).parent_path());
     std::ofstream(root_ / file) << text;
   }
-  MemoryLimit limit() { return memory_limit(root_, root_ / "membership"); }
+  MemoryLimit limit() { return memory_limit(root_, root_ / "membership", root_ / "meminfo"); }
   int cores() { return available_cores(root_, root_ / "membership"); }
   std::vector<std::string> folders(const char* controller) {
     std::vector<std::string> names;
@@ -57,6 +58,47 @@ TEST_F(ControlGroups, MemoryIsTheLowestOfAllAbove) {
   write("jobs/seven/memory.max", "max\n");
   EXPECT_EQ(limit().bytes, 5000000);
   EXPECT_EQ(limit().source, (root_ / "jobs/memory.max").string());
+}
+
+TEST_F(ControlGroups, MemoryThatIsThrottledIsNotThere) {
+  write("membership", "0::/jobs/seven\n");
+  write("jobs/memory.high", "max\n");
+  write("jobs/seven/memory.high", "4000000\n");
+  write("jobs/seven/memory.max", "5000000\n");
+  EXPECT_EQ(limit().bytes, 4000000);
+  EXPECT_EQ(limit().source, (root_ / "jobs/seven/memory.high").string());
+}
+
+TEST_F(ControlGroups, ReservedHugePagesAreNoMemoryOfTheMachine) {
+  const int64_t all = limit().bytes;
+  const std::string pages = "MemTotal: 1 kB\nHugePages_Total:       4\nHugepagesize:       2048 kB\n";
+  write("meminfo", pages);
+  EXPECT_EQ(limit().bytes, all - (8 << 20));
+  EXPECT_EQ(limit().source, "the machine's memory without reserved huge pages");
+  write("meminfo", pages + "Hugetlb:           16384 kB\n");  // others of another size
+  EXPECT_EQ(limit().bytes, all - (16 << 20));
+  write("meminfo", "HugePages_Total:       0\nHugepagesize:       2048 kB\nHugetlb: 0 kB\n");
+  EXPECT_EQ(limit().source, "the machine's memory");
+}
+
+TEST_F(ControlGroups, ALimitOfDataIsOneOfMemory) {
+  constexpr int64_t kLimit = 1 << 30;
+  int64_t pages = 0;
+  std::ifstream sizes("/proc/self/statm");
+  for (int i = 0; i < 6; ++i) sizes >> pages;
+  const bool has_room = pages * ::sysconf(_SC_PAGESIZE) < kLimit / 2;
+  if (!has_room) GTEST_SKIP() << "this process has more, as with AddressSanitizer";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_DATA, &before), 0);
+  rlimit lower = before;
+  lower.rlim_cur = kLimit;
+  write("membership", "0::/\n");
+  ASSERT_EQ(::setrlimit(RLIMIT_DATA, &lower), 0);
+  const MemoryLimit found = limit();
+  ::setrlimit(RLIMIT_DATA, &before);
+  EXPECT_EQ(found.bytes, kLimit);
+  EXPECT_EQ(found.source, "ulimit -d");
+  EXPECT_EQ(found.of, MemoryLimit::Of::kAddressSpace);
 }
 
 TEST_F(ControlGroups, MemoryOfVersion1IsFoundByItsController) {

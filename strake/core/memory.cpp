@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "strake/core/control_groups.h"
 
@@ -20,17 +21,51 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// RLIMIT_AS, if there is one.
-std::optional<int64_t> address_space() {
-  rlimit addresses{};
-  if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur > rlim_t{INT64_MAX}) return std::nullopt;
-  return static_cast<int64_t>(addresses.rlim_cur);
+// The lower of RLIMIT_AS and RLIMIT_DATA, which limits what a process maps for itself alone; if there is one.
+std::optional<MemoryLimit> address_space() {
+  std::optional<MemoryLimit> lowest;
+  const auto apply = [&](int resource, const char* source) {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur > rlim_t{INT64_MAX}) return;
+    const auto bytes = static_cast<int64_t>(limit.rlim_cur);
+    if (!lowest || bytes < lowest->bytes) lowest = {bytes, source, MemoryLimit::Of::kAddressSpace};
+  };
+  apply(RLIMIT_AS, "ulimit -v");
+  apply(RLIMIT_DATA, "ulimit -d");
+  return lowest;
 }
 
 // Lowers `limit` to the number in a file; a missing file and "max" say nothing.
 void apply_limit(const fs::path& file, MemoryLimit& limit) {
   int64_t bytes = 0;
   if (std::ifstream(file) >> bytes && bytes > 0 && bytes < limit.bytes) limit = {bytes, file.string()};
+}
+
+// Of the machine's memory what the administrator has set aside as huge pages, which nobody gets without asking for them
+// (hugetlbfs). `meminfo`: lines "name: number kB", of pages without the unit. Source: proc_meminfo(5).
+int64_t reserved_huge_pages(const fs::path& meminfo) {
+  constexpr int64_t kKibibyte = 1024;
+  int64_t pages = 0;
+  int64_t page_bytes = 0;
+  int64_t of_all_sizes = 0;
+  std::ifstream lines(meminfo);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name;
+    int64_t number = 0;
+    if (!(words >> name >> number)) continue;
+    if (name == "HugePages_Total:") pages = number;
+    if (name == "Hugepagesize:") page_bytes = number * kKibibyte;
+    if (name == "Hugetlb:") of_all_sizes = number * kKibibyte;  // not of all kernels
+  }
+  return std::max(of_all_sizes, pages * page_bytes);
+}
+
+MemoryLimit machine_memory(const fs::path& meminfo) {
+  const int64_t bytes = int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE);
+  const int64_t reserved = reserved_huge_pages(meminfo);
+  if (reserved <= 0 || reserved >= bytes) return {bytes, "the machine's memory"};
+  return {bytes - reserved, "the machine's memory without reserved huge pages"};
 }
 
 // Of the heap that sbrk extends: as far as huge pages were asked for.
@@ -80,16 +115,15 @@ void ask_for_huge_pages(const void* block, size_t bytes) {
   ::madvise(from, end - begin, MADV_HUGEPAGE);  // advice: a refusal is no error
 }
 
-MemoryLimit memory_limit(const fs::path& root, const fs::path& membership) {
-  MemoryLimit limit{int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE), "the machine's memory"};
+MemoryLimit memory_limit(const fs::path& root, const fs::path& membership, const fs::path& meminfo) {
+  MemoryLimit limit = machine_memory(meminfo);
   for (const ControlGroup& group : control_groups("memory", root, membership)) {
     apply_limit(group.folder / (group.is_version_2 ? "memory.max" : "memory.limit_in_bytes"), limit);
+    if (group.is_version_2) apply_limit(group.folder / "memory.high", limit);  // above it, nothing goes on
   }
-  const std::optional<int64_t> addresses = address_space();
-  if (addresses && *addresses - kAddressesBesideTensors < limit.bytes - kResidentBesideTensors) {
-    return {*addresses, "ulimit -v", MemoryLimit::Of::kAddressSpace};
-  }
-  return limit;
+  const std::optional<MemoryLimit> addresses = address_space();
+  const bool is_lower = addresses && addresses->bytes - kAddressesBesideTensors < limit.bytes - kResidentBesideTensors;
+  return is_lower ? *addresses : limit;
 }
 
 }  // namespace strake

@@ -35,14 +35,15 @@ struct MemoryLimit {
     kGpu            // of each rank, on a GPU of its own
   };
   int64_t bytes = 0;
-  std::string source;  // "the machine's memory", the file of the control group that sets it, or "ulimit -v"
+  std::string source;  // "the machine's memory", the file of the control group that sets it, "ulimit -v", "ulimit -d"
   Of of = Of::kMachine;
 };
 
-// The machine's memory, or less if a control group (version 2 or 1) of the process, as containers and batch systems
-// have, allows less; or the limit of the address space (RLIMIT_AS), where that leaves less for tensors.
-// `root` and `membership` are for tests.
+// The machine's memory but for huge pages that are reserved, or less if a control group (version 2 or 1) of the
+// process, as containers and batch systems have, allows less; or the limit of the address space (RLIMIT_AS) or of data
+// (RLIMIT_DATA), where that leaves less for tensors. The arguments are for tests.
 MemoryLimit memory_limit(const std::filesystem::path& root = "/sys/fs/cgroup",
-                         const std::filesystem::path& membership = "/proc/self/cgroup");
+                         const std::filesystem::path& membership = "/proc/self/cgroup",
+                         const std::filesystem::path& meminfo = "/proc/meminfo");
 
 }  // namespace strake

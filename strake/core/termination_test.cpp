@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 namespace strake::termination_test {
 namespace {
@@ -21,10 +23,17 @@ TEST(TerminationWatch, NotesTheSignalAndLeavesEverythingAsItWas) {
   EXPECT_FALSE(next.is_requested());
 }
 
-TEST(TerminationWatchDeathTest, ASecondSignalEndsTheProcess) {
+TEST(TerminationWatch, SignalsInQuickSuccessionAreOne) {
+  const TerminationWatch watch;
+  for (int i = 0; i < 3; ++i) std::raise(SIGTERM);
+  EXPECT_TRUE(watch.is_requested());
+}
+
+TEST(TerminationWatchDeathTest, ALaterSignalEndsTheProcess) {
   const auto ask_twice = [] {
     const TerminationWatch watch;
     std::raise(SIGTERM);
+    std::this_thread::sleep_for(std::chrono::seconds(kTerminationWishSeconds));
     std::raise(SIGTERM);
   };
   EXPECT_EXIT(ask_twice(), testing::KilledBySignal(SIGTERM), "");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <chrono>
@@ -10,6 +11,7 @@
 #include "strake/core/crc32c.h"
 #include "strake/core/file.h"
 #include "strake/core/host_name.h"
+#include "strake/core/parse_integer.h"
 
 namespace strake::monitor {
 namespace fs = std::filesystem;
@@ -48,13 +50,31 @@ void put_step(std::string& event, int64_t step) {
   put_varint(event, static_cast<uint64_t>(step));
 }
 
-// As torch.utils.tensorboard names it.
+constexpr std::string_view kFilePrefix = "events.out.tfevents.";
+constexpr size_t kDigits = 10;  // of seconds since 1970
+
+// In the name of the last file of the folder; 0 if there is none.
+int64_t seconds_of_last(const fs::path& folder) {
+  int64_t last = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kFilePrefix) || name.find('.', kFilePrefix.size()) != kFilePrefix.size() + kDigits) continue;
+    const auto seconds = parse_integer<int64_t>(std::string_view(name).substr(kFilePrefix.size(), kDigits));
+    last = std::max(last, seconds.value_or(0));
+  }
+  return last;
+}
+
+// As torch.utils.tensorboard names it, but never before or as a file that is there: TensorBoard reads them in the order
+// of their names, a clock may be set back, and in containers hosts and processes have the same names again and again.
 fs::path new_file_of(const fs::path& folder) {
   static std::atomic<int> count = 0;
-  const auto seconds =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   strake::create_directories(folder);
-  return folder / fmt::format("events.out.tfevents.{:010}.{}.{}.{}", seconds.count(), host_name(), ::getpid(), count++);
+  const int64_t seconds = std::max<int64_t>(now, seconds_of_last(folder) + 1);
+  return folder / fmt::format("{}{:010}.{}.{}.{}", kFilePrefix, seconds, host_name(), ::getpid(), count++);
 }
 
 }  // namespace
@@ -73,7 +93,7 @@ std::string event_record(std::string_view data) {
 }
 
 EventFile::EventFile(const fs::path& folder, std::optional<int64_t> first_step)
-    : file_(new_file_of(folder), AppendedFile::Beginning::kEmpty) {
+    : file_(new_file_of(folder), AppendedFile::Beginning::kNew) {
   std::string version = event_begin();
   put_text(version, 3, "brain.Event:2");  // file_version
   file_.append(event_record(version));

@@ -75,6 +75,22 @@ TEST_F(EventFileTest, TellsWhereARunGoesOn) {
   EXPECT_EQ(events[1], "\x10\x07\x3A\x02\x08\x01"s);
 }
 
+TEST_F(EventFileTest, ComesAfterEarlierOnesAlsoWhereTheClockWasSetBack) {
+  const fs::path runs = folder_ / "runs";
+  fs::create_directories(runs);
+  const std::string earlier = "events.out.tfevents.9000000000.node.1.0";
+  write_file_atomically(runs / earlier, "of a run before");
+  write_file_atomically(runs / "events.out.tfevents.99999999999.of.another.program", "");
+  write_file_atomically(runs / "events.out.tfevents.no-number.node.1.0", "");
+  const EventFile file(runs, std::nullopt);
+  const EventFile next(runs, std::nullopt);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(runs)) names.push_back(entry.path().filename().string());
+  EXPECT_THAT(names, testing::Contains(testing::StartsWith("events.out.tfevents.9000000001.")));
+  EXPECT_THAT(names, testing::Contains(testing::StartsWith("events.out.tfevents.9000000002.")));
+  EXPECT_EQ(read_file(runs / earlier, 100), "of a run before");
+}
+
 TEST_F(EventFileTest, WhereNoFolderCanBeIsAnError) {
   write_file_atomically(folder_, "a file");
   EXPECT_TRUE(error_of([&] {

@@ -155,10 +155,13 @@ void RunFolder::lock() {
   lock_ = folder;
 }
 
-void RunFolder::start(const std::optional<fs::path>& resume_from) {
+void RunFolder::take(const std::optional<fs::path>& resume_from) {
   create_directories(config_.output_dir);
   lock();
   check_output_folder(config_, resume_from);  // again: it may be another run that has made the folder
+}
+
+void RunFolder::clear(const std::optional<fs::path>& resume_from) {
   checkpoint::remove_leftovers(config_.output_dir);
   if (!resume_from) checkpoint::remove_checkpoints(config_.output_dir);
 }
@@ -169,7 +172,7 @@ RunFolder::~RunFolder() {
 
 void require_same_folder(const fs::path& folder, comm::Comm& ranks) {
   if (ranks.is_one_process()) return;
-  const std::string own = fmt::format(".checkpoint-rank-0-{}", std::random_device()());  // a leftover's name
+  const std::string own = fmt::format("{}rank-0-{}", checkpoint::kTemporaryPrefix, std::random_device()());
   const fs::path sign = folder / comm::broadcast_text(ranks, own, 0);
   comm::together(ranks, [&] {
     if (ranks.rank() == 0) write_file_atomically(sign, "");

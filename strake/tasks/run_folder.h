@@ -44,9 +44,11 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // Makes the folder, removes what an interrupted run left and, for one that starts over, its checkpoints. To be called
-  // when nothing is left that could be refused; errors as of the constructor and of check_output_folder.
-  void start(const std::optional<std::filesystem::path>& resume_from);
+  // Makes the folder. Errors as of the constructor and of check_output_folder.
+  void take(const std::optional<std::filesystem::path>& resume_from);
+  // Removes what an interrupted run left and, for one that starts over, its checkpoints. To be called when nothing is
+  // left that could be refused.
+  void clear(const std::optional<std::filesystem::path>& resume_from);
 
  private:
   void lock();

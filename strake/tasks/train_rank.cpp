@@ -153,12 +153,13 @@ training::TrainReport train_with(const RankComms& comms, const TrainConfig& conf
       .measures_parts = config.wall_clock_breakdown};
   if (start.termination) inputs.is_asked_to_end = [&] { return start.termination->is_requested(); };
   training::Trainer trainer(std::move(inputs), parameters, comm, config.training);
+  if (run_log) start.folder->take(start.resume_from);
+  require_same_folder(config.output_dir, ranks);
   if (run_log) {
-    start.folder->start(start.resume_from);
+    start.folder->clear(start.resume_from);
     write_or_remove(fs::path(config.output_dir) / "ds_config_resolved.json", start.sharding_record);
     run_log->open(start.resume_from ? std::optional(trainer.progress()) : std::nullopt);
   }
-  require_same_folder(config.output_dir, ranks);
   const training::TrainReport report = trainer.run();
   if (run_log) run_log->close(report);
   if (comms_log) tell_collectives(*comms_log);

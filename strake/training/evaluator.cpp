@@ -265,4 +265,12 @@ Evaluation evaluate_question_answerer(const models::QuestionAnswerer& model, Sha
   return finished(std::move(result), start);
 }
 
+void take_that_of_first(Evaluation& evaluation, comm::Comm& comm) {
+  std::vector<double> values{evaluation.loss};
+  for (const auto& [name, value] : evaluation.metrics) values.push_back(value);
+  values = comm::all_gather_values(comm, values);
+  evaluation.loss = values.front();
+  for (size_t i = 0; i < evaluation.metrics.size(); ++i) evaluation.metrics[i].second = values[i + 1];
+}
+
 }  // namespace strake::training

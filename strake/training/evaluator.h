@@ -42,6 +42,10 @@ Evaluation evaluate_token_classifier(const models::TokenClassifier& model, Shard
 Evaluation evaluate_question_answerer(const models::QuestionAnswerer& model, ShardedParameters& parameters,
                                       comm::Comm& comm, const data::TokenDataset& dataset, int64_t batch_size);
 
+// Gives all ranks the loss and the metrics that rank 0 has: with other kernels, which ranks may have, their last bits
+// differ, and what is decided by them must be decided alike. Collective.
+void take_that_of_first(Evaluation& evaluation, comm::Comm& comm);
+
 // What sequences of similar length a batch holds at most, but at least one.
 struct BatchLimit {
   enum class Fill { kNone, kToTokens };

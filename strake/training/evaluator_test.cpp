@@ -69,5 +69,15 @@ TEST(SequenceNll, ComesFromOneRankEach) {
   for (const Nll& part : of_ranks) EXPECT_TRUE(part.empty()) << "two ranks computed a sequence";
 }
 
+TEST(Evaluation, IsThatOfTheFirstRankWhereRanksRoundOtherwise) {
+  comm::run_ranks(3, 1, [](comm::Comm& comm) {
+    const double last_bits = 1e-15 * comm.rank();
+    Evaluation evaluation{.loss = 0.5 + last_bits, .metrics = {{"accuracy", 0.25 - last_bits}, {"f1", 0.75}}};
+    take_that_of_first(evaluation, comm);
+    EXPECT_EQ(evaluation.loss, 0.5);
+    EXPECT_EQ(evaluation.metrics, (monitor::NamedValues{{"accuracy", 0.25}, {"f1", 0.75}}));
+  });
+}
+
 }  // namespace
 }  // namespace strake::training::evaluator_test

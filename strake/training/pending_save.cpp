@@ -4,9 +4,11 @@
 #include <chrono>
 #include <exception>
 #include <stop_token>
+#include <system_error>
 #include <utility>
 
 #include "strake/core/clock.h"
+#include "strake/core/error.h"
 
 namespace strake::training {
 
@@ -23,14 +25,20 @@ PendingSave::PendingSave(TensorFiles files, std::unique_ptr<checkpoint::Checkpoi
     : work_(std::make_shared<Work>(std::move(files))), writer_(std::move(writer)), best_(std::move(best)) {
   if (!work_->files.is_in_memory()) return;
   work_->is_over = false;
-  thread_ = std::thread([work = work_] {
+  const auto write = [work = work_] {
     try {
       work->files.write_all(work->stop.get_token());
     } catch (...) {
       work->error = std::current_exception();
     }
     work->is_over = true;
-  });
+  };
+  try {
+    thread_ = std::thread(write);
+  } catch (const std::system_error& error) {
+    if (writer_) writer_->leave();  // others write into it
+    fail(ErrorKind::kIo, "no thread can be started that writes the checkpoint: {}", error.what());
+  }
 }
 
 PendingSave::~PendingSave() {

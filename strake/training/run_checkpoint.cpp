@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 using tensors::SafetensorsWriter;
 
-constexpr const char* kStateFile = "strake_state.json";
-constexpr std::string_view kOptimizerPrefix = "optimizer-";
+using checkpoint::kOptimizerPrefix;
+using checkpoint::kStateFile;
 
 std::string state_name(const models::Block& block, const optim::Optimizer::State& state) {
   return fmt::format("{}.{}", block.name(), state.name);

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 
+#include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/comm/comm.h"
 #include "strake/core/json.h"
 #include "strake/data/batch_plan.h"
@@ -45,7 +46,7 @@ RunState read_run(const models::Model& model, ShardedParameters& parameters, con
 void require_same_run(const models::Model& model, const Json& fingerprint, const std::filesystem::path& folder);
 
 // trainer_state.json, in a checkpoint or in output_dir.
-inline constexpr const char* kHistoryFile = "trainer_state.json";
+using checkpoint::kHistoryFile;
 monitor::TrainerState read_history(const std::filesystem::path& folder);
 
 }  // namespace strake::training

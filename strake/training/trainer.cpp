@@ -120,7 +120,11 @@ TrainReport Trainer::run() {
 void Trainer::keep_saved(ErrorKind end) {
   // Of other errors not all ranks know yet, and a save is finished by all of them together.
   const bool all_know = comm_.size() == 1 || end == ErrorKind::kNumeric;
-  if (!all_know) return;
+  if (!all_know) {
+    // Others still write into the folder, and would report as the error that it is gone.
+    if (pending_save_ && pending_save_->writer() != nullptr) pending_save_->writer()->leave();
+    return;
+  }
   try {
     finish_save();
   } catch (...) {
@@ -252,6 +256,7 @@ void Trainer::log_entry(Json entry) {
 
 void Trainer::evaluate_now() {
   report_.last_evaluation = inputs_.evaluate();
+  take_that_of_first(*report_.last_evaluation, comm_);
   const Evaluation& evaluation = *report_.last_evaluation;
   Json entry{{"eval_loss", evaluation.loss},
              {"eval_runtime", evaluation.seconds},

@@ -99,6 +99,16 @@ def test_an_output_folder_that_is_not_shared_ends_the_run_before_its_first_step(
     assert not list(tmp_path.glob("here/checkpoint-*")) + list(tmp_path.glob("here/.checkpoint*"))
 
 
+def test_a_folder_that_is_not_shared_keeps_the_checkpoints_that_were_to_be_replaced(inputs, tmp_path):
+    assert run(train_command(inputs, tmp_path / "here", **(FLAGS | {"ranks": 2}))).code == 0
+    before = files_in(tmp_path / "here")
+    flags = FLAGS | {"overwrite_output_dir": True}
+    first, code, said = run_both([train_command(inputs, tmp_path / name, **flags) for name in ("here", "there")])
+    assert first.code == code == 4, first.err + said
+    assert "is not the folder of rank 0" in first.err + said
+    assert files_in(tmp_path / "here") == before
+
+
 def test_paths_may_differ(inputs, tmp_path):
     elsewhere = shutil.copytree(inputs["model_name_or_path"], tmp_path / "model")
     data = shutil.copy(inputs["train_file"], tmp_path / "train.parquet")

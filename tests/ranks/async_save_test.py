@@ -6,11 +6,13 @@ moment to look at.
 
 import json
 import os
+import resource
 import shutil
 import signal
+import time
 
 import pytest
-from failure_test import background_run
+from failure_test import background_run, saved
 from program import SANITIZE, environment, files_in, full_disk, run, run_mpi
 from refusals import FILE, INTERRUPTED, NUMERIC, USAGE
 from resume_test import assert_same_end, logged_steps, train_command
@@ -20,6 +22,7 @@ RUN = {"max_steps": 24, "save_total_limit": 0}
 BEST = {"metric_for_best_model": "loss", "greater_is_better": "true", "save_total_limit": 2}  # the first is the best
 BATCHES = {"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto"}
 STAGE_3 = json.dumps({"zero_optimization": {"stage": 3}} | BATCHES)
+WISH_SECONDS = 2  # in which several SIGTERMs are one
 SLOW_DISK = os.environ.get("STRAKE_SLOW_DISK", "")
 needs_slow_disk = pytest.mark.skipif(
     SLOW_DISK == "" or SANITIZE != "",
@@ -119,6 +122,19 @@ def test_a_run_that_is_asked_to_end_finishes_what_is_being_written(inputs, whole
 
 
 @needs_slow_disk
+def test_who_asks_again_later_ends_a_run_that_waits_for_the_disk(inputs, tmp_path):
+    job = start_on_slow_disk(60, "threads", 1, inputs, tmp_path / "run")
+    job.wait_for(lambda folder: is_writing(folder, 4))
+    job.process.terminate()
+    first = time.monotonic()
+    while time.monotonic() < first + WISH_SECONDS:
+        assert job.process.poll() is None, job.log.read_text()
+        time.sleep(0.05)
+    job.process.terminate()
+    assert job.end()[0] == -signal.SIGTERM
+
+
+@needs_slow_disk
 def test_a_run_without_memory_finishes_what_is_being_written(inputs, tmp_path, monkeypatch):
     sign = tmp_path / "no_memory"
     monkeypatch.setenv("STRAKE_TEST_NO_MEMORY", str(sign))
@@ -163,6 +179,18 @@ def test_a_full_disk_ends_the_run_and_leaves_the_checkpoints_before(inputs, whol
     assert "checkpoint-8.tmp/" in outcome.err and "safetensors" in outcome.err
     assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-4"]
     assert_same_end(resumed(inputs, tmp_path / "run"), whole)
+
+
+@needs_slow_disk
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_full_disk_of_one_process_is_the_error_of_all(inputs, whole, tmp_path, victim):
+    job = start_on_slow_disk(0.3, "processes", 2, inputs, tmp_path / "run")
+    job.wait_for(lambda folder: saved(folder) >= 1)
+    most = (whole / "checkpoint-4" / "model.safetensors").stat().st_size // 4
+    resource.prlimit(job.processes()[victim], resource.RLIMIT_FSIZE, (most, most))
+    code, log = job.end()
+    assert code == FILE, log
+    assert "File too large" in log and "No such file" not in log, log
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,15 @@ def whole(inputs, tmp_path_factory):
     return folder
 
 
-def asked_to_end(job, moment):
+def asked_to_end(job, moment, times=1):
     """Sends SIGTERM to the last rank. Returns the step that the job saved last."""
     job.wait_for(lambda folder: logged_steps(folder) >= 1)
     asked = job.processes()[-1]
     job.wait_for(moment)
     os.kill(asked, signal.SIGTERM)
+    for _ in range(times - 1):
+        time.sleep(0.01)
+        os.kill(asked, signal.SIGTERM)
     code, log = job.end()
     assert code == INTERRUPTED, log
     step = int(re.search(r"SIGTERM: the run ends after step (\d+), which is saved", log)[1])
@@ -81,6 +84,11 @@ def test_one_rank_that_is_asked_is_enough(inputs, whole, tmp_path, kind, moment)
     outcome = run(train_command(inputs, folder, 1, **RUN, resume_from_checkpoint="true"))
     assert outcome.code == 0, outcome.err
     assert_same_end(folder, whole)
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_a_launcher_that_passes_on_what_its_rank_was_sent_too_asks_once(inputs, tmp_path, kind):
+    asked_to_end(background_run(kind, 2, inputs, tmp_path / "run", **RUN), lambda folder: saved(folder) >= 1, times=2)
 
 
 def test_checkpoints_that_nobody_asked_for_are_saved_too(inputs, tmp_path):
