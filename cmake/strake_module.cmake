@@ -28,9 +28,16 @@ if(STRAKE_SANITIZE)
   set(STRAKE_UNIT_TIMEOUT 1500)
 endif()
 
+# strake_compile_quickly(<target>): of tests, which are compiled more often than they run; what they test has the flags
+# of a release.
+function(strake_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # strake_test_program(<target> libs...): a GoogleTest executable, whose sources are to be added.
 function(strake_test_program target)
   add_executable(${target})
+  strake_compile_quickly(${target})
   target_link_libraries(${target} PRIVATE ${ARGN} strake_warnings strake_test_main)
   target_compile_definitions(${target} PRIVATE STRAKE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 endfunction()
