@@ -3,7 +3,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <string_view>
@@ -11,33 +10,22 @@
 #include <vector>
 
 #include "strake/core/log.h"
+#include "strake/models/encoder/family.h"
 
 namespace strake::inference {
 namespace {
 
-// Heads of other tasks are expected beside an encoder.
-bool is_of_head(std::string_view name) {
-  constexpr std::array kHeads{"cls.",
-                              "classifier.",
-                              "pooler.",
-                              "qa_outputs.",
-                              "lm_head.",
-                              "pre_classifier.",
-                              "vocab_transform.",
-                              "vocab_layer_norm.",
-                              "vocab_projector."};
-  return std::ranges::any_of(kHeads, [&](std::string_view head) { return name.starts_with(head); });
-}
-
-// As Transformers does of tensors that are UNEXPECTED.
-void warn_of_unused(const std::filesystem::path& folder, const models::Model& model,
+// As Transformers does of tensors that are UNEXPECTED. Heads of other tasks are expected beside an encoder.
+void warn_of_unused(const std::filesystem::path& folder, const models::EncoderModel& model,
                     const tensors::CheckpointFiles& files) {
   const std::string prefix = model.checkpoint_prefix();
+  const auto& family = models::find_family(model.config().model_type, folder.string());
+  const std::vector<std::string> heads = models::head_prefixes(family, model.config());
   std::vector<std::string> unused;
   for (const std::string& name : models::unused_names(model, files)) {
-    if (!is_of_head(name.starts_with(prefix) ? std::string_view(name).substr(prefix.size()) : name)) {
-      unused.push_back(name);
-    }
+    const std::string_view own = name.starts_with(prefix) ? std::string_view(name).substr(prefix.size()) : name;
+    const auto begins_own = [&](const std::string& head) { return own.starts_with(head); };
+    if (std::ranges::none_of(heads, begins_own)) unused.push_back(name);
   }
   if (unused.empty()) return;
   constexpr size_t kLongestList = 300;

@@ -68,4 +68,7 @@ std::span<const EncoderFamily> encoder_families();
 // Error (kConfig) naming `source` and the supported families.
 const EncoderFamily& find_family(const std::string& model_type, const std::string& source);
 
+// With which names of tensors begin that belong to a head of the family, for whatever task; relative to the prefix.
+std::vector<std::string> head_prefixes(const EncoderFamily& family, const EncoderConfig& config);
+
 }  // namespace strake::models
