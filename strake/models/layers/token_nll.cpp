@@ -24,6 +24,17 @@ constexpr int64_t kChunkTokens = 1024;
 // The same on GPUs, whose products outrun such additions further.
 constexpr int64_t kChunkTokensOnGpu = 4096;
 
+// How many predictions are computed at a time, and whether the weight's gradient is then a sum.
+struct Chunks {
+  int64_t most;
+  VocabularyProducts::Parts parts;
+};
+Chunks chunks_of(int64_t predictions, bool on_gpu) {
+  using Parts = VocabularyProducts::Parts;
+  const int64_t most = on_gpu ? kChunkTokensOnGpu : kChunkTokens;
+  return {.most = most, .parts = predictions > most ? Parts::kSeveral : Parts::kOne};
+}
+
 // Of a batch that was filled up, so that cuBLAS meets few numbers of rows, predictions are filled up, too.
 int64_t rows_of(int64_t predictions, int64_t tokens, bool is_filled) { return is_filled ? tokens : predictions; }
 
@@ -140,8 +151,7 @@ at::Tensor nll_of(const at::Tensor& hidden, const Predictions& predictions, cons
   without_recording([&] {
     const at::Tensor states = predictions.rows.defined() ? hidden.index_select(0, predictions.rows) : hidden.detach();
     if (takes_state_gradient) node->state_gradient = at::empty_like(states);
-    const int64_t most = states.is_cuda() ? kChunkTokensOnGpu : kChunkTokens;
-    const auto parts = predictions.count > most ? VocabularyProducts::Parts::kSeveral : VocabularyProducts::Parts::kOne;
+    const auto [most, parts] = chunks_of(predictions.count, states.is_cuda());
     for (int64_t begin = 0; begin < predictions.count; begin += most) {
       const int64_t rows = std::min(most, states.size(0) - begin);
       const int64_t count = std::min(rows, predictions.count - begin);
@@ -207,13 +217,12 @@ PlannedTensor planned_nll(PlannedGraph& graph, const PlannedTensor& hidden, cons
   const auto& [classes, weight, bias] = projection;
   const int64_t count = predictions.count;
   const int64_t num_rows = predictions.selected.value_or(count);
-  const int64_t most = graph.is_on_gpu() ? kChunkTokensOnGpu : kChunkTokens;
+  const auto [most, parts] = chunks_of(count, graph.is_on_gpu());
   const int64_t words = graph.is_on_gpu() ? VocabularyProducts::rounded(classes) : classes;
   const int64_t width = hidden.columns;
   const PlannedTensor rows = predictions.selected ? graph.empty(num_rows, 1, sizeof(int64_t)) : PlannedTensor();
   const PlannedTensor targets = graph.empty(count, 1, sizeof(int32_t));
   PlannedTensor nll = graph.empty(count, 1, sizeof(float));
-  const auto parts = count > most ? VocabularyProducts::Parts::kSeveral : VocabularyProducts::Parts::kOne;
   PlannedTensor state_gradient, weight_gradient, bias_gradient;
   const bool takes_state_gradient = graph.records({hidden});
   const bool takes_weight_gradient = graph.takes_gradients() && weight == Trained::kYes;
