@@ -191,6 +191,7 @@ def test_without_flags_a_time_is_told_with_speeds_that_were_measured(folder):
 
 def test_the_network_between_machines_is_assumed(folder):
     flags = {"model_name_or_path": folder / "bert", "ranks": 8, "processes": True}
+    flags |= {name: ELSEWHERE[name] for name in ("gflops", "memory_bandwidth")}
     told = strake("estimate", **flags, ranks_per_machine=4).out
     assert re.search(
         r"^  communication, GB/s +0\.31  assumed: 10 Gbit/s, shared by the 4 ranks of a machine$", told, re.M
@@ -261,14 +262,19 @@ def test_speeds_that_are_no_positive_number_are_refused(folder, flag, value):
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_the_parts_add_up(folder, precision):
-    told = strake("estimate", model_name_or_path=folder / "bert", max_seq_length=32, **{precision: True}).out
+    flags = {"max_seq_length": 32, precision: True} | ELSEWHERE
+    told = strake("estimate", model_name_or_path=folder / "bert", **flags).out
     assert f"parameters, {precision}; " in told
     parts = ["parameters", "fp32 master weights", "gradients", "optimizer states", "activations"]
     assert sum(number(told, part) for part in parts) == pytest.approx(number(told, "total of a rank"), abs=0.5)
 
 
 def test_a_plan_that_does_not_fit_names_one_that_does(folder):
-    flags = {"model_name_or_path": folder / "bert", "max_seq_length": 64, "per_device_train_batch_size": 512}
+    flags = {
+        "model_name_or_path": folder / "bert",
+        "max_seq_length": 64,
+        "per_device_train_batch_size": 512,
+    } | ELSEWHERE
     told = strake("estimate", **flags).out
     beside = number(told, "beside tensors, about")
     limit = (0.5 * number(told, "total of a machine") + beside) / 1024
@@ -283,7 +289,7 @@ def test_a_plan_that_does_not_fit_names_one_that_does(folder):
 
 
 def test_a_plan_whose_evaluation_does_not_fit_evaluates_in_smaller_batches(folder):
-    flags = {"model_name_or_path": folder / "bert", "max_seq_length": 64, "per_device_train_batch_size": 4}
+    flags = {"model_name_or_path": folder / "bert", "max_seq_length": 64, "per_device_train_batch_size": 4} | ELSEWHERE
     told = strake("estimate", **flags).out
     limit = (1.2 * number(told, "total of a machine") + number(told, "beside tensors, about")) / 1024
     outcome = run(command("estimate", **flags, per_device_eval_batch_size=4096, memory_limit=limit))
@@ -355,7 +361,7 @@ def test_only_layouts_that_a_run_may_have_are_told_and_recommended(zero, stages)
 
 def test_a_plan_in_smaller_micro_batches_keeps_the_step():
     shape = "n_embd=64,n_head=2,n_layer=2,vocab_size=5000"
-    flags = {"task": "causal-lm", "model_type": "gpt2", "config_overrides": shape, "per_device_train_batch_size": 6}
+    flags = GPT2 | {"config_overrides": shape, "per_device_train_batch_size": 6}
     told = strake("estimate", **flags, gradient_checkpointing=True).out
     limit = (0.8 * number(told, "total of a machine") + number(told, "beside tensors, about")) / 1024
     outcome = run(command("estimate", **flags, memory_limit=limit))
@@ -492,7 +498,7 @@ PURE = {"enabled": True, "bf16_master_weights_and_grads": True, "bf16_optimizer_
 def test_a_checkpoint_is_as_large_as_was_told(language_model, tmp_path, precision):
     plain = {name: value for name, value in language_model.items() if name != "bf16"}
     shape = {name: plain[name] for name in ("task", "model_type", "config_overrides")}
-    told = number(strake("estimate", **shape, **precision).out, "MiB of disk a checkpoint") * MIB
+    told = number(strake("estimate", **shape, **precision, **ELSEWHERE).out, "MiB of disk a checkpoint") * MIB
     flags = plain | precision | {"output_dir": tmp_path / "out", "max_steps": 1, "save_strategy": "epoch"}
     strake("train", **flags)
     written = sum(path.stat().st_size for path in (tmp_path / "out" / "checkpoint-1").glob("*.safetensors"))
