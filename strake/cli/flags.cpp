@@ -62,6 +62,16 @@ std::string text_of(std::istream& input, const std::string& file) {
   return text;
 }
 
+// "~" and what is below it, as Transformers does of output_dir: shells leave it alone behind --flag=, in quotes and in
+// files, and a folder of that name is a trap for whoever removes it.
+std::string at_home(const std::string& value) {
+  if (value != "~" && !value.starts_with("~/")) return value;
+  const char* const home = std::getenv("HOME");
+  require(home != nullptr && *home != '\0', ErrorKind::kUsage,
+          "{}: the variable HOME, which says where ~ is, is not set", printable(value));
+  return home + value.substr(1);
+}
+
 // --config files hold flags by name and nothing else.
 class FlagFile final : public CLI::ConfigTOML {
  public:
@@ -83,7 +93,9 @@ class FlagFile final : public CLI::ConfigTOML {
       const bool is_empty = is_switch(&option) && setting.values.front().empty();
       require(!is_empty, ErrorKind::kUsage, "{}:{}: {} has an empty value; expected true or false", file, setting.line,
               setting.key);
-      items.push_back({.parents = {}, .name = setting.key, .inputs = setting.values});
+      std::vector<std::string> values = setting.values;
+      std::ranges::transform(values, values.begin(), at_home);
+      items.push_back({.parents = {}, .name = setting.key, .inputs = std::move(values)});
     }
     return items;
   }
@@ -103,6 +115,14 @@ class FlagFile final : public CLI::ConfigTOML {
 
   const CLI::App& app_;
 };
+
+void expand_home(std::vector<std::string>& arguments) {
+  for (std::string& argument : arguments) {
+    const size_t value = argument.starts_with("--") ? argument.find('=') : std::string::npos;
+    argument = value == std::string::npos ? at_home(argument)
+                                          : argument.substr(0, value + 1) + at_home(argument.substr(value + 1));
+  }
+}
 
 // To CLI11 `--flag=` and `--flag ""` are `--flag`, which of a switch means true; they are what a script writes whose
 // variable is not set.
@@ -134,6 +154,7 @@ bool parse_arguments(CLI::App& app, std::vector<std::string> arguments, std::ost
   app.allow_extras();
   app.config_formatter(std::make_shared<FlagFile>(app));
   refuse_empty_switches(app, arguments);
+  expand_home(arguments);
   complete_bare_fsdp(arguments);
   // Of a flag that is there twice the last one holds, as for argparse: CLI11 then forgets the values it had.
   for (CLI::Option* option : app.get_options()) option->trigger_on_parse();

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "strake/core/appended_file.h"
@@ -16,10 +16,10 @@ class MetricsLog {
   // Starts a new log; an existing file is emptied.
   static MetricsLog start(const std::filesystem::path& path);
 
-  // Continues the log of a run that goes on after optimizer update `step`: an atomic rewrite removes what the run will
-  // write again, lines with a "step" beyond it and the closing line (with "train_runtime"), and torn lines (a crash, a
-  // power cut). An absent file is created.
-  static MetricsLog resume(const std::filesystem::path& path, int64_t step);
+  // Continues the log of a run that goes on after it has logged `entries`: they and nothing else are in the file then,
+  // but for a closing one (with "train_runtime"). It is written anew, atomically, if it is absent or has others, as
+  // those that the run will write again, or what a power cut has left of it.
+  static MetricsLog resume(const std::filesystem::path& path, std::span<const Json> entries);
 
   // Writes `object` as one line. NaN and infinity become null. Error (kIo) if the line cannot be written (a full disk);
   // the file then ends where it ended before.

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "strake/core/file.h"
 
@@ -56,35 +57,45 @@ TEST_F(MetricsLogTest, StartEmptiesAnOldLog) {
 }
 
 TEST_F(MetricsLogTest, ResumeDropsWhatTheRunWillWriteAgain) {
-  write_file_atomically(path_, "{\"step\":10}\n{\"step\":20}\n{\"eval_loss\":0.5,\"step\":20}\n{\"step\":30}\n");
-  MetricsLog log = MetricsLog::resume(path_, 20);
+  const std::string before = "{\"step\":10}\n{\"step\":20}\n{\"eval_loss\":0.5,\"step\":20}\n";
+  write_file_atomically(path_, before + "{\"step\":30}\n{\"step\":40,\"lo");
+  const std::vector<Json> entries{{{"step", 10}}, {{"step", 20}}, {{"step", 20}, {"eval_loss", 0.5}}};
+  MetricsLog log = MetricsLog::resume(path_, entries);
   log.append({{"step", 30}, {"again", true}});
-  EXPECT_EQ(content(), "{\"step\":10}\n{\"step\":20}\n{\"eval_loss\":0.5,\"step\":20}\n{\"again\":true,\"step\":30}\n");
+  EXPECT_EQ(content(), before + "{\"again\":true,\"step\":30}\n");
 }
 
 TEST_F(MetricsLogTest, ResumeDropsTheClosingLine) {
   write_file_atomically(path_, "{\"loss\":0.5,\"step\":20}\n{\"step\":20,\"train_runtime\":1.5}\n");
-  MetricsLog::resume(path_, 20);
+  const std::vector<Json> entries{{{"step", 20}, {"loss", 0.5}}, {{"step", 20}, {"train_runtime", 1.5}}};
+  MetricsLog::resume(path_, entries);
   EXPECT_EQ(content(), "{\"loss\":0.5,\"step\":20}\n");
 }
 
-TEST_F(MetricsLogTest, ResumeDropsTornLines) {
+TEST_F(MetricsLogTest, ResumeBringsBackWhatTheFileHasLost) {
   using namespace std::string_literals;
-  write_file_atomically(path_, "{\"step\":1}\n\0\0\0\n[3]\n{\"step\":2}\n{\"step\":3,\"lo"s);
-  MetricsLog::resume(path_, 5);
-  EXPECT_EQ(content(), "{\"step\":1}\n{\"step\":2}\n");
+  const std::vector<Json> entries{{{"step", 1}}, {{"step", 2}}, {{"step", 3}}};
+  const std::string whole = "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n";
+  for (const std::string& damaged : {""s, "{\"step\":1}\n\0\0\0\n{\"step\":3}\n"s, "{\"step\":1}\n{\"step\":2}\n{\"st"s,
+                                     "{\"step\":2}\n{\"step\":3}\n"s, whole + whole}) {
+    write_file_atomically(path_, damaged);
+    MetricsLog::resume(path_, entries);
+    EXPECT_EQ(content(), whole) << damaged;
+  }
 }
 
 TEST_F(MetricsLogTest, ResumeLeavesASoundFileUntouched) {
-  write_file_atomically(path_, "{\"step\":1}\n{\"run\":\"no step\"}\n");
+  write_file_atomically(path_, "{\"step\":1}\n{\"loss\":0.1,\"step\":2}\n");
   const auto written = fs::last_write_time(path_);
-  MetricsLog::resume(path_, 1);
+  const std::vector<Json> entries{{{"step", 1}}, {{"step", 2}, {"loss", 0.1}}};
+  MetricsLog::resume(path_, entries);
   EXPECT_EQ(fs::last_write_time(path_), written);
 }
 
-TEST_F(MetricsLogTest, ResumeCreatesAnAbsentLog) {
-  MetricsLog::resume(path_, 5).append({{"step", 6}});
-  EXPECT_EQ(content(), "{\"step\":6}\n");
+TEST_F(MetricsLogTest, ResumeFillsAnAbsentLog) {
+  const std::vector<Json> entries{{{"step", 5}}};
+  MetricsLog::resume(path_, entries).append({{"step", 6}});
+  EXPECT_EQ(content(), "{\"step\":5}\n{\"step\":6}\n");
 }
 
 TEST_F(MetricsLogTest, ALineThatDoesNotFitLeavesTheFileAsItWas) {

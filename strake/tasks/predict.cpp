@@ -175,6 +175,16 @@ void write_manifest(const Task& task, const scoring::PredictReport& report,
   write_file_atomically(task.place.manifest(), json_text(manifest, 2) + "\n");
 }
 
+// Where nothing speaks against what is about to be scored.
+void open_job(const Task& task, scoring::PredictionJob& job) {
+  const bool overwrite = task.config.overwrite_output;
+  if (!overwrite) require_alike(task.place, task.identity);
+  task.place.remove_leftovers();
+  if (overwrite || !job.is_unfinished()) task.place.make_room(overwrite);
+  using enum scoring::PredictionJob::Leftover;
+  job.open(task.identity, scoring::numbers_per_row(task.model), overwrite ? kDelete : kContinue);
+}
+
 void score_and_write(const Task& task, scoring::PredictionJob& job, scoring::PredictReport& report) {
   const int64_t first_row = cut(task.input, scoring::Shard::parse(task.config.shard));
   scoring::PredictionOutput output(
@@ -268,12 +278,7 @@ scoring::PredictReport predict(const PredictConfig& config) {
       return *report;
     }
   }
-  if (!config.overwrite_output) require_alike(place, task.identity);  // before anything is scored
-  place.remove_leftovers();
-  if (config.overwrite_output || !job.is_unfinished()) place.make_room(config.overwrite_output);
-  job.open(task.identity, scoring::numbers_per_row(model),
-           config.overwrite_output ? scoring::PredictionJob::Leftover::kDelete
-                                   : scoring::PredictionJob::Leftover::kContinue);
+  open_job(task, job);
   scoring::PredictReport report{.score = {.load_seconds = seconds_between(loading, task.start),
                                           .precision = model.precision,
                                           .accuracy = model.accuracy},

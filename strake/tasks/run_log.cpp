@@ -13,9 +13,9 @@
 namespace strake::tasks {
 namespace {
 
-monitor::MetricsLog open_metrics(const TrainConfig& config, std::optional<int64_t> steps_done) {
+monitor::MetricsLog open_metrics(const TrainConfig& config, const std::optional<training::RunProgress>& done) {
   const std::filesystem::path path = std::filesystem::path(config.output_dir) / "metrics.jsonl";
-  return steps_done ? monitor::MetricsLog::resume(path, *steps_done) : monitor::MetricsLog::start(path);
+  return done ? monitor::MetricsLog::resume(path, done->log) : monitor::MetricsLog::start(path);
 }
 
 // "step 12, loss 0.4321, eval_accuracy 0.8125": an entry's numbers that tell how the training goes.
@@ -43,7 +43,7 @@ std::string breakdown(const Json& entry) {
 }  // namespace
 
 void RunLog::open(const std::optional<training::RunProgress>& done) {
-  metrics_.emplace(open_metrics(config_, done ? std::optional(done->steps) : std::nullopt));
+  metrics_.emplace(open_metrics(config_, done));
   trackers_.emplace(config_, done);
   if (!config_.disable_tqdm) {
     progress_.emplace(monitor::ProgressOptions{.done_at_start = done ? done->steps : 0});

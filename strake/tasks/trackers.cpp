@@ -1,7 +1,10 @@
 #include "strake/tasks/trackers.h"
 
 #include <fmt/chrono.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -19,7 +22,10 @@ namespace fs = std::filesystem;
 namespace {
 
 bool reports_to_tensorboard(const TrainConfig& config) {
-  return config.report_to == "tensorboard" || config.report_to == "all";
+  const auto has = [&](const char* name) {
+    return std::ranges::find(config.report_to, name) != config.report_to.end();
+  };
+  return has("tensorboard") || has("all");
 }
 
 // runs/Nov26_15-04-05_host, as the Trainer has it; its variable names another place.
@@ -95,10 +101,13 @@ void Trackers::on_log(const Json& entry) {
 }
 
 void check_tracker_flags(const TrainConfig& config) {
-  require(config.report_to == "none" || config.report_to.empty() || reports_to_tensorboard(config), ErrorKind::kUsage,
-          "--report_to {}: none, tensorboard and all are there; metrics.jsonl has every number", config.report_to);
+  constexpr std::array<std::string_view, 4> kKnown{"none", "", "tensorboard", "all"};
+  for (const std::string& name : config.report_to) {
+    require(std::ranges::find(kKnown, name) != kKnown.end(), ErrorKind::kUsage,
+            "--report_to {}: none, tensorboard and all are there; metrics.jsonl has every number", printable(name));
+  }
   require(config.logging_dir.empty() || reports_to_tensorboard(config), ErrorKind::kUsage,
-          "--logging_dir is of --report_to tensorboard, which is {}", config.report_to);
+          "--logging_dir is of --report_to tensorboard, which is {}", fmt::join(config.report_to, " "));
 }
 
 }  // namespace strake::tasks

@@ -49,7 +49,7 @@ struct TrainConfig {
   std::string fsdp;
   std::string fsdp_config;
   training::TrainingOptions training;
-  std::string report_to = "none";
+  std::vector<std::string> report_to{"none"};
   std::string logging_dir;  // empty: a new folder in output_dir
   bool disable_tqdm = false;
   std::string log_level = "info";

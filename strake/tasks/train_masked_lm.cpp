@@ -2,6 +2,7 @@
 
 #include "strake/core/error.h"
 #include "strake/models/encoder/masked_language_model.h"
+#include "strake/rows/sequence_length.h"
 #include "strake/tasks/documents.h"
 #include "strake/tasks/masked_lm_config.h"
 #include "strake/tasks/new_model_config.h"

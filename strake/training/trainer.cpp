@@ -215,7 +215,8 @@ bool Trainer::evaluation_is_due(bool epoch_ended) const {
 RunProgress Trainer::progress() const {
   return {.steps = state_.step,
           .sequences = state_.cursor.epoch * inputs_.train.size() + state_.cursor.position,
-          .is_whole = state_.step >= total_steps_};
+          .is_whole = state_.step >= total_steps_,
+          .log = history_.log_history};
 }
 
 double Trainer::epoch_now() const {

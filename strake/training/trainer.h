@@ -25,7 +25,8 @@ namespace strake::training {
 struct RunProgress {
   int64_t steps = 0;
   int64_t sequences = 0;
-  bool is_whole = false;  // no step is left
+  bool is_whole = false;       // no step is left
+  std::vector<Json> log = {};  // its entries
 };
 
 // What a run tells the outside, on rank 0 only.
@@ -123,6 +124,8 @@ class Trainer {
   void save(TensorFiles::Write when);
   // Waits for the checkpoint that is being written, if there is one, and makes it one that counts. Collective.
   void finish_save();
+  // Of --load_best_model_at_end. Collective.
+  void load_best_model();
   void write_final_model();
   void finish(double seconds);
   void log_entry(Json entry);

@@ -60,11 +60,13 @@ void Trainer::find_best_folder() {
     best_folder_ = folder;
     return;
   }
-  if (!options_.load_best_model_at_end) return history_.best_model_checkpoint.reset();
-  fail(ErrorKind::kConfig,
-       "--load_best_model_at_end: the best checkpoint of the run that {} continues, with {} = {} at step {}, is not "
-       "there any more: {}. Put the folder back, or leave the flag out",
-       inputs_.resume_from->string(), best_.state().metric, best.metric, best.step, beside.string());
+  history_.best_model_checkpoint.reset();
+  // A later one, which is lost now, may have been better, so that this one was removed: then it comes again.
+  if (!options_.load_best_model_at_end || comm_.rank() != 0) return;
+  log::warning(
+      "--load_best_model_at_end: the best checkpoint of the run that {} continues, with {} = {} at step {}, is not "
+      "there any more: {}. Unless a better one comes, the run ends with its last weights",
+      inputs_.resume_from->string(), best_.state().metric, best.metric, best.step, beside.string());
 }
 
 // Now, not when all steps are done. Only --load_best_model_at_end reads it: a run goes on without.

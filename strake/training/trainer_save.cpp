@@ -119,6 +119,28 @@ void Trainer::write_final_model() {
   fs::remove(earlier, ignored);
 }
 
+void Trainer::load_best_model() {
+  const auto& best = state_.best_model.kept;
+  if (!options_.load_best_model_at_end || !best || best->step == state_.step) return;
+  const bool is_rank_0 = comm_.rank() == 0;
+  if (comm::all_gather_values(comm_, {is_there(best_folder_) ? 1.0 : 0.0}).front() == 0) {
+    if (is_rank_0) {
+      log::warning(
+          "the best model, {} = {} at step {}, cannot be loaded, for its checkpoint{} is not there any more: "
+          "the weights are the last ones",
+          options_.best_metric_name(), best->metric, best->step,
+          best_folder_.empty() ? "" : " " + best_folder_.string());
+    }
+    history_.best_model_checkpoint.reset();
+    report_.best_kept.reset();
+    return;
+  }
+  log::info("loading the best model, {} = {} at step {}", options_.best_metric_name(), best->metric, best->step);
+  if (is_rank_0) checkpoint::verify_model_files(best_folder_);
+  comm_.barrier();
+  read_model(inputs_.model, parameters_, best_folder_);
+}
+
 void Trainer::finish(double seconds) {
   report_.steps = state_.step;
   if (scaler_) report_.skipped_steps = state_.skipped_steps;
@@ -139,13 +161,7 @@ void Trainer::finish(double seconds) {
   if (sequences_done_ == 0) closing = earlier_closing(inputs_.output_dir, closing);
   log_entry(std::move(closing));
   stepper_.release_buffers();
-  const auto& best = state_.best_model.kept;
-  if (options_.load_best_model_at_end && best && best->step != state_.step) {
-    log::info("loading the best model, {} = {} at step {}", options_.best_metric_name(), best->metric, best->step);
-    if (comm_.rank() == 0) checkpoint::verify_model_files(best_folder_);
-    comm_.barrier();
-    read_model(inputs_.model, parameters_, best_folder_);
-  }
+  load_best_model();
   write_final_model();
   if (comm_.rank() == 0) {
     history_.global_step = state_.step;

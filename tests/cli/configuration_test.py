@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from program import command, run, strake
+from program import command, environment, run, strake
 from refusals import USAGE
 from tiny_models import make_model, reviews, write_table
 
@@ -26,6 +26,17 @@ def test_of_a_flag_given_twice_the_last_one_holds(tmp_path):
     scored = ["--model_name_or_path", "m", "--input", "a", "--output", "o.parquet", "--keep_columns", "x", "y"]
     config = shown("predict", *scored, "--input", "b", "c", "--keep_columns", "z", "--max_seq_length", "5")
     assert config["input"] == ["b", "c"] and config["keep_columns"] == ["z"] and config["max_seq_length"] == 5
+
+
+def test_the_home_folder_is_meant_by_its_short_name(tmp_path):
+    (tmp_path / "run.toml").write_text('output_dir = "~/out"\ntrain_file = ["~/a", "b~/c"]\n')
+    words = ["--config", tmp_path / "run.toml", "--model_name_or_path=~/m", "--tokenizer_name", "~", "--print_config"]
+    outcome = run(command("train", *words), env=environment(HOME="/home/ada"))
+    config = json.loads(outcome.out)
+    assert config["output_dir"] == "/home/ada/out" and config["train_file"] == ["/home/ada/a", "b~/c"]
+    assert config["model_name_or_path"] == "/home/ada/m" and config["tokenizer_name"] == "/home/ada"
+    homeless = run(command("train", *words), env={"PATH": "/bin"})
+    assert homeless.code == USAGE and "HOME" in homeless.err
 
 
 def test_a_character_of_code_zero_is_refused(tmp_path):

@@ -7,7 +7,7 @@ import re
 import pyarrow.parquet as parquet
 import pytest
 from program import command, metrics, run, strake
-from refusals import FILE
+from refusals import FILE, USAGE
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_models import training_inputs
 
@@ -32,6 +32,14 @@ def scalars(folder):
     events = EventAccumulator(str(folder))
     events.Reload()
     return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_names_of_trackers_are_a_list(inputs, tmp_path):
+    line = command("train", **inputs, output_dir=tmp_path / "out", report_to=["tensorboard", "wandb"])
+    outcome = run(line)
+    assert outcome.code == USAGE and "--report_to wandb: none, tensorboard and all are there" in outcome.err
+    strake("train", **inputs, output_dir=tmp_path / "out", report_to=["none", "tensorboard"])
+    assert list((tmp_path / "out" / "runs").iterdir())
 
 
 def logged(folder, name):
