@@ -39,7 +39,7 @@ Error as_error(const std::exception_ptr& error) {
   } catch (const std::system_error& of_system) {
     if (of_system.code() != std::errc::resource_unavailable_try_again) return {ErrorKind::kInternal, of_system.what()};
     return {ErrorKind::kUsage,
-            fmt::format("the system gives this process no more threads ({}): ulimit -u, ulimit -v and pids.max of "
+            fmt::format("the system gives this process no more threads ({}): ulimit -u, -v and -d and pids.max of "
                         "containers limit them, STRAKE_NUM_THREADS lowers how many are wanted",
                         of_system.what())};
   } catch (const std::exception& other) {

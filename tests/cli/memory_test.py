@@ -3,14 +3,17 @@
 import json
 import multiprocessing
 import os
+import resource
+import signal
 import subprocess
 
 import numpy
 import pyarrow
 import pyarrow.parquet
 import pytest
-from program import command, environment
-from tiny_models import make_model, make_reader, make_tagger
+from program import command, environment, run
+from refusals import USAGE
+from tiny_models import make_model, make_reader, make_tagger, reviews, write_table
 
 
 def peak_bytes(line):
@@ -141,3 +144,24 @@ def test_one_long_word_takes_its_letters_and_their_places(tmp_path, family, byte
     small, large = peak("ab"), peak("ab" * (letters // 2))
     print(f"{family}: {small / 2**20:.0f} MiB, with a word of 20 MB {large / 2**20:.0f} MiB")
     assert large - small < bytes_per_letter * letters
+
+
+def test_a_run_with_little_memory_ends_and_says_so(tmp_path):
+    """libtorch waits for ever for threads whose stacks there is no room for."""
+    model = make_model(tmp_path / "model", head=True)
+    table = write_table(tmp_path / "in.parquet", reviews(10))
+    line = command("predict", model_name_or_path=model, input=table, output=tmp_path / "out.parquet")
+    told = []
+    for megabytes in range(90, 400, 30):
+
+        def limit(data=megabytes << 20):
+            resource.setrlimit(resource.RLIMIT_DATA, (data, data))
+
+        outcome = run(line, timeout=30, preexec_fn=limit)
+        if outcome.code == -signal.SIGABRT:
+            assert not told, outcome.err  # libraries need more before main()
+        elif outcome.code:
+            told.append(outcome.err)
+            assert outcome.code == USAGE, outcome.err
+            assert "no more threads" in outcome.err or "there is not enough memory" in outcome.err
+    assert told

@@ -144,7 +144,9 @@ def test_the_best_checkpoint_outlives_the_limit(rows, tmp_path, by):
     assert folders == sorted([best, "checkpoint-6"])
     shutil.rmtree(tmp_path / "out" / best)
     again = line(model, rows, tmp_path, validation_file=table, max_steps=7, resume_from_checkpoint="true", **flags)
-    assert run(again).code == (0 if by == "metric_for_best_model" else USAGE)
+    outcome = run(again)
+    assert outcome.code == 0, outcome.err
+    assert ("cannot be loaded" in outcome.err) == (by == "load_best_model_at_end")
 
 
 def test_the_closing_table_is_of_the_model_that_is_written(rows, tmp_path):
