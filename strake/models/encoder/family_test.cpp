@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "strake/models/encoder/masked_language_model.h"
 #include "strake/models/encoder/question_answerer.h"
@@ -31,6 +32,14 @@ std::vector<std::unique_ptr<Model>> models_of(const EncoderConfig& config) {
   return models;
 }
 
+std::vector<ParameterSpec> all_parameters(const Model& model) {
+  std::vector<ParameterSpec> all;
+  for (const auto& block : model.blocks()) {
+    for (const ParameterSpec& parameter : block->parameters()) all.push_back(parameter);
+  }
+  return all;
+}
+
 bool is_of_head(const EncoderFamily& family, const EncoderConfig& config, std::string_view name) {
   const std::string_view prefix = family.names.prefix;
   if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
@@ -38,22 +47,22 @@ bool is_of_head(const EncoderFamily& family, const EncoderConfig& config, std::s
                              [&](const std::string& head) { return name.starts_with(head); });
 }
 
+void expect_known(const EncoderFamily& family, const EncoderConfig& config, const ParameterSpec& parameter) {
+  for (const std::string& name : parameter.checkpoint_names) {
+    EXPECT_EQ(is_of_head(family, config, name), parameter.is_head) << family.model_type << ": " << name;
+  }
+  const std::string& copy = parameter.checkpoint_copy;  // of tied weights: where the head has them
+  EXPECT_TRUE(copy.empty() || is_of_head(family, config, copy)) << family.model_type << ": " << copy;
+}
+
 TEST(EncoderFamily, KnowsTheHeadsOfAllItsTasksAndTakesNoLayerForOne) {
   for (const EncoderFamily& family : encoder_families()) {
     for (const bool tied : {true, false}) {
       const EncoderConfig config = config_of(family, tied);
       for (const auto& model : models_of(config)) {
-        const auto* const head = model->blocks().back().get();
-        for (const auto& block : model->blocks()) {
-          for (const ParameterSpec& parameter : block->parameters()) {
-            EXPECT_EQ(parameter.is_head, block.get() == head) << parameter.name;
-            for (const std::string& name : parameter.checkpoint_names) {
-              EXPECT_EQ(is_of_head(family, config, name), parameter.is_head) << family.model_type << ": " << name;
-            }
-            if (parameter.checkpoint_copy.empty()) continue;  // of tied weights: where the head has them
-            EXPECT_TRUE(is_of_head(family, config, parameter.checkpoint_copy)) << parameter.checkpoint_copy;
-          }
-        }
+        const auto parameters = all_parameters(*model);
+        for (const ParameterSpec& parameter : parameters) expect_known(family, config, parameter);
+        EXPECT_TRUE(std::ranges::any_of(parameters, &ParameterSpec::is_head)) << family.model_type;
       }
     }
   }
