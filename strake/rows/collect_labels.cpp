@@ -189,8 +189,9 @@ LabelMap collect_classes(data::TableReader& reader, const std::string& column, b
     if (decimals) break;
     for (int64_t row = 0; row < labels.size(); ++row) {
       if (labels.is_null(row)) fail(ErrorKind::kData, "{}: column '{}' has no label", table->where(row), column);
-      seen.add(labels.text(row));
-      ignored.look_at(labels.text(row), *table, row);
+      const std::string label = labels.text(row);
+      seen.add(label);
+      ignored.look_at(label, *table, row);
       require_few(!seen.are_too_many(), file, column);
     }
   }

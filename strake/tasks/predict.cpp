@@ -125,19 +125,17 @@ std::optional<scoring::PredictReport> finished_report(const PredictConfig& confi
                                 .manifest = source};
 }
 
-void require_alike(const scoring::OutputPlace& place, const Json& identity) {
-  const std::string unlike = place.unlike_shard(identity);
+// Of what unlike_shard() says.
+void require_alike(const std::string& unlike) {
   require(unlike.empty(), ErrorKind::kData, "{}; --overwrite_output scores a shard again", unlike);
 }
 
 // `overwrite`: an earlier job in the folder is replaced shard by shard, and its others may still be there.
 void mark_success(const scoring::OutputPlace& place, const Json& identity, bool overwrite) {
-  if (const std::string unlike = place.unlike_shard(identity); overwrite && !unlike.empty()) {
-    log::warning("no _SUCCESS yet: {}", unlike);
-    return;
-  }
-  require_alike(place, identity);
-  place.mark_success();
+  const std::string unlike = place.unlike_shard(identity);
+  if (!overwrite) require_alike(unlike);
+  if (unlike.empty()) return place.mark_success();
+  log::warning("no _SUCCESS yet: {}", unlike);
 }
 
 // To the rows that are this shard's; the first one of these.
@@ -178,7 +176,7 @@ void write_manifest(const Task& task, const scoring::PredictReport& report,
 // Where nothing speaks against what is about to be scored.
 void open_job(const Task& task, scoring::PredictionJob& job) {
   const bool overwrite = task.config.overwrite_output;
-  if (!overwrite) require_alike(task.place, task.identity);
+  if (!overwrite) require_alike(task.place.unlike_shard(task.identity));
   task.place.remove_leftovers();
   if (overwrite || !job.is_unfinished()) task.place.make_room(overwrite);
   using enum scoring::PredictionJob::Leftover;
