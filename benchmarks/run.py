@@ -1,6 +1,6 @@
 """Runs strake and its peers in turn, and writes a dated report of the comparison.
 
-Run:  .venv/bin/python benchmarks/run.py [THEME] [--repeat N]      (`make bench BENCH=THEME`)
+Run:  .venv/bin/python benchmarks/run.py [THEME] [--repeat N] [--group GROUP ...]      (`make bench BENCH=THEME`)
 THEME: all, training, ranks, language, masked, collectives, states, linears, inference, long, latency, perplexity or
 prepare.
 
@@ -171,6 +171,15 @@ def write_report(name, theme, body, command):
     print(f"\n{theme.title}\n\n{body}\n\nwritten to {path.relative_to(ROOT)}", flush=True)
 
 
+def rows_of(theme, groups):
+    """All rows, or those of the groups that were asked for."""
+    known = sorted({row.group for row in theme.rows})
+    for group in groups:
+        if group not in known:
+            sys.exit(f"benchmarks: --group {group}: {theme.title} has {', '.join(known)}")
+    return [row for row in theme.rows if not groups or row.group in groups]
+
+
 def make_workload():
     workload = [sys.executable, str(ROOT / "benchmarks/workload.py"), str(WORK)]
     subprocess.run(workload, env=environment(2, is_python=True), check=True)
@@ -180,20 +189,31 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("theme", nargs="?", default="all", choices=["all", *THEMES])
     parser.add_argument("--repeat", type=int, default=3, help="rounds (default 3)")
+    group_help = "only rows of these groups of the theme, as fp32: where the CPU has no bf16, peers emulate it for long"
+    parser.add_argument("--group", nargs="+", default=[], help=group_help)
     args = parser.parse_args()
     if not os.access(STRAKE, os.X_OK):
         sys.exit(f"benchmarks: {STRAKE} is not there: run `make build`, or set STRAKE to the program")
+    themes = {name: THEMES[name]() for name in (THEMES if args.theme == "all" else [args.theme])}
+    for theme in themes.values():
+        theme.rows = rows_of(theme, args.group)
     make_workload()
     if "synthetic" in json.loads((WORK / "facts.json").read_text())["texts"]:
         print("benchmarks: STRAKE_TEST_DATA has no reviews: using synthetic text of similar lengths", file=sys.stderr)
     failed = False
-    for name in THEMES if args.theme == "all" else [args.theme]:
-        theme = THEMES[name]()
+    for name, theme in themes.items():
         repeat = max(1, args.repeat)
         results = measure_all(theme, repeat)
         theme.notes.append(f"Rounds: {repeat}; {theme.threads} thread(s). tokens/s counts real tokens, never padding.")
         theme.notes.append(f"* other programs used more than {CONTENDED:.0%} of the CPUs: take the row with care.")
-        write_report(name, theme, table(theme, results), f"benchmarks/run.py {name} --repeat {repeat}")
+        command = [
+            "benchmarks/run.py",
+            name,
+            "--repeat",
+            str(repeat),
+            *(["--group", *args.group] if args.group else []),
+        ]
+        write_report(name, theme, table(theme, results), " ".join(command))
         differences = different_work(theme, results) if theme.same_tokens else []
         for difference in differences:
             print(f"{theme.title}: FAILED: the sides disagree, {difference}", file=sys.stderr)
