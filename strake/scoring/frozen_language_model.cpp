@@ -45,6 +45,8 @@ void require_language_flags(const ScoreConfig& config) {
   const std::string& precision = config.precision.precision;
   require(precision.empty() || precision == "fp32" || precision == "bf16", ErrorKind::kUsage,
           "--precision {}: language models compute in fp32 or bf16", precision);
+  require(config.precision.file.empty(), ErrorKind::kUsage,
+          "--precision_file is not of language models, which are not calibrated");
 }
 
 FrozenLanguageModel::FrozenLanguageModel(const ScoreConfig& config, std::unique_ptr<models::Model> model)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "strake/core/cpu_features.h"
@@ -20,11 +21,10 @@ using inference::PrecisionPlan;
 constexpr std::array kNames{"fp32", "bf16", "int8", "auto"};
 constexpr const char* kHowToMeasure = "strake evaluate --calibrate measures it and writes the file";
 
-std::optional<PrecisionRecord> read_record(const PlannedScoring& planned) {
-  const fs::path path = planned.folder / kPrecisionFile;
+std::optional<PrecisionRecord> read_record(const fs::path& path, int64_t num_layers) {
   if (!is_there(path)) return std::nullopt;
   try {
-    return parse_precision_record(read_json(path, kMaxConfigBytes), planned.num_layers, path.string());
+    return parse_precision_record(read_json(path, kMaxConfigBytes), num_layers, path.string());
   } catch (const Error& error) {
     throw Error(
         error.kind(),
@@ -59,84 +59,97 @@ std::vector<std::string> notices_about(const MeasuredWith& measured, const Measu
   return notices;
 }
 
-PrecisionChoice unmeasured(Precision precision, const std::string& doubt = "") {
-  PrecisionChoice choice{.plan = {.precision = precision}, .accuracy = {{"measured", false}}};
-  if (!doubt.empty()) choice.accuracy["why"] = fmt::format("{} {}", kPrecisionFile, doubt);
-  return choice;
-}
 const PrecisionChoice kFp32{.plan = {.precision = Precision::kFp32}, .accuracy = {}};
 
-PrecisionChoice measured(Precision precision, const PrecisionRecord& record, const PlannedScoring& planned) {
-  PrecisionChoice choice{.plan = {.precision = precision}, .accuracy = accuracy_json(record, precision)};
-  if (precision == Precision::kInt8) choice.plan.bf16_linears = record.bf16_linears;
-  if (!record.holds(precision, record.of(precision))) {
-    log::warning("{} is not near enough to fp32 for this model, says {}: {}", to_string(precision), kPrecisionFile,
-                 describe(record, record.of(precision)));
-  } else if (!record.has_enough_rows()) {
-    log::warning(
-        "{} was measured on {} rows, which are too few to promise anything of others: take {} or more with "
-        "strake evaluate --calibrate",
-        to_string(precision), record.rows, kFewestRows);
+// Chooses by the record in a file, if it is there.
+class RecordedChoice {
+ public:
+  RecordedChoice(fs::path file, const PlannedScoring& planned)
+      : file_(std::move(file)),
+        planned_(planned),
+        record_(read_record(file_, planned.num_layers)),
+        doubt_(record_ ? doubt_about(*record_, planned) : "") {}
+
+  PrecisionChoice int8() const {
+    if (!record_ || record_->task != planned_.task) {
+      const std::string other = record_ ? fmt::format(", but one for {}", record_->task.text()) : "";
+      log::warning("{} has no {} for {}{}: nothing is known about its accuracy in int8. {}",
+                   file_.parent_path().string(), name(), planned_.task.text(), other, kHowToMeasure);
+      return unmeasured(Precision::kInt8);
+    }
+    require(doubt_.empty(), ErrorKind::kConfig, "{} {}. Delete it, or measure again with strake evaluate --calibrate",
+            file_.string(), doubt_);
+    return measured(Precision::kInt8);
   }
-  const std::vector<std::string> notices = notices_about(record.with, planned.with);
-  for (const std::string& notice : notices) log::warning("{} of {}: {}", kPrecisionFile, to_string(precision), notice);
-  if (!notices.empty()) choice.accuracy["notices"] = notices;
-  return choice;
-}
 
-PrecisionChoice choose_int8(const PlannedScoring& planned) {
-  const auto record = read_record(planned);
-  if (!record || record->task != planned.task) {
-    const std::string other = record ? fmt::format(", but one for {}", record->task.text()) : "";
-    log::warning("{} has no {} for {}{}: nothing is known about its accuracy in int8. {}", planned.folder.string(),
-                 kPrecisionFile, planned.task.text(), other, kHowToMeasure);
-    return unmeasured(Precision::kInt8, record ? doubt_about(*record, planned) : "");
+  PrecisionChoice bf16() const {
+    if (record_ && doubt_.empty()) return measured(Precision::kBf16);
+    if (record_) {
+      log::warning("{} {}: nothing is known about its accuracy in bf16. {}", file_.string(), doubt_, kHowToMeasure);
+    }
+    return unmeasured(Precision::kBf16);
   }
-  const std::string doubt = doubt_about(*record, planned);
-  require(doubt.empty(), ErrorKind::kConfig, "{} {}. Delete it, or measure again with strake evaluate --calibrate",
-          (planned.folder / kPrecisionFile).string(), doubt);
-  return measured(Precision::kInt8, *record, planned);
-}
 
-PrecisionChoice choose_bf16(const PlannedScoring& planned) {
-  const auto record = read_record(planned);
-  if (!record) return unmeasured(Precision::kBf16);
-  const std::string doubt = doubt_about(*record, planned);
-  if (doubt.empty()) return measured(Precision::kBf16, *record, planned);
-  log::warning("{} {}: nothing is known about its accuracy in bf16. {}", (planned.folder / kPrecisionFile).string(),
-               doubt, kHowToMeasure);
-  return unmeasured(Precision::kBf16, doubt);
-}
+  PrecisionChoice automatic() const {
+    const bool fast = planned_.on_gpu || usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
+    if (!record_ || !doubt_.empty()) {
+      const std::string unknown =
+          record_ ? fmt::format("{} {}: {}", name(), doubt_, kHowToMeasure) : fmt::format("there is no {}", name());
+      const std::string has_bf16 = planned_.on_gpu ? "GPUs have it" : "this processor has instructions for it";
+      return fast ? chose(unmeasured(Precision::kBf16), has_bf16 + ", and " + unknown)
+                  : chose(kFp32, "this processor has no instructions for bf16, and " + unknown);
+    }
+    const bool int8_holds = record_->holds(Precision::kInt8, record_->int8);
+    if (!planned_.on_gpu && int8_holds && record_->has_enough_rows()) {
+      return chose(measured(Precision::kInt8), fmt::format("of {}: {}", name(), describe(*record_, record_->int8)));
+    }
+    std::string no_int8 =
+        fmt::format("int8 was measured on {} rows, and {} are needed to rely on it", record_->rows, kFewestRows);
+    if (!int8_holds) no_int8 = "int8 is not near enough";
+    if (planned_.on_gpu) no_int8 = "GPUs have no int8";
+    if (!fast) return chose(kFp32, no_int8 + ", and this processor has no instructions for bf16");
+    const bool holds = record_->holds(Precision::kBf16, record_->bf16);
+    return chose(holds ? measured(Precision::kBf16) : kFp32,
+                 fmt::format("{}, and {} says of bf16: {}", no_int8, name(), describe(*record_, record_->bf16)));
+  }
 
-PrecisionChoice choose_freely(const PlannedScoring& planned) {
-  const auto chose = [](PrecisionChoice choice, const std::string& why) {
+ private:
+  std::string name() const { return file_.filename().string(); }
+
+  static PrecisionChoice chose(PrecisionChoice choice, const std::string& why) {
     log::info("--precision auto: {}, because {}", to_string(choice.plan.precision), why);
     return choice;
-  };
-  const bool fast = planned.on_gpu || usable(Isa::kAvx512Bf16) || usable(Isa::kAmx);
-  const std::string has_bf16 = planned.on_gpu ? "GPUs have it" : "this processor has instructions for it";
-  const auto record = read_record(planned);
-  const std::string doubt = record ? doubt_about(*record, planned) : "";
-  if (!record || !doubt.empty()) {
-    const std::string unknown = record ? fmt::format("{} {}: {}", kPrecisionFile, doubt, kHowToMeasure)
-                                       : fmt::format("there is no {}", kPrecisionFile);
-    return fast ? chose(unmeasured(Precision::kBf16, doubt), has_bf16 + ", and " + unknown)
-                : chose(kFp32, "this processor has no instructions for bf16, and " + unknown);
   }
-  const bool int8_holds = record->holds(Precision::kInt8, record->int8);
-  if (!planned.on_gpu && int8_holds && record->has_enough_rows()) {
-    return chose(measured(Precision::kInt8, *record, planned),
-                 fmt::format("of {}: {}", kPrecisionFile, describe(*record, record->int8)));
+
+  PrecisionChoice unmeasured(Precision precision) const {
+    PrecisionChoice choice{.plan = {.precision = precision}, .accuracy = {{"measured", false}}};
+    if (!doubt_.empty()) choice.accuracy["why"] = fmt::format("{} {}", name(), doubt_);
+    return choice;
   }
-  std::string no_int8 =
-      fmt::format("int8 was measured on {} rows, and {} are needed to rely on it", record->rows, kFewestRows);
-  if (!int8_holds) no_int8 = "int8 is not near enough";
-  if (planned.on_gpu) no_int8 = "GPUs have no int8";
-  if (!fast) return chose(kFp32, no_int8 + ", and this processor has no instructions for bf16");
-  const bool holds = record->holds(Precision::kBf16, record->bf16);
-  return chose(holds ? measured(Precision::kBf16, *record, planned) : kFp32,
-               fmt::format("{}, and {} says of bf16: {}", no_int8, kPrecisionFile, describe(*record, record->bf16)));
-}
+
+  PrecisionChoice measured(Precision precision) const {
+    PrecisionChoice choice{.plan = {.precision = precision}, .accuracy = accuracy_json(*record_, precision)};
+    if (precision == Precision::kInt8) choice.plan.bf16_linears = record_->bf16_linears;
+    if (!record_->holds(precision, record_->of(precision))) {
+      log::warning("{} is not near enough to fp32 for this model, says {}: {}", to_string(precision), name(),
+                   describe(*record_, record_->of(precision)));
+    } else if (!record_->has_enough_rows()) {
+      log::warning(
+          "{} was measured on {} rows, which are too few to promise anything of others: take {} or more with "
+          "strake evaluate --calibrate",
+          to_string(precision), record_->rows, kFewestRows);
+    }
+    const std::vector<std::string> notices = notices_about(record_->with, planned_.with);
+    for (const std::string& notice : notices) log::warning("{} of {}: {}", name(), to_string(precision), notice);
+    if (!notices.empty()) choice.accuracy["notices"] = notices;
+    return choice;
+  }
+
+  fs::path file_;
+  const PlannedScoring& planned_;
+  std::optional<PrecisionRecord> record_;
+  std::string doubt_;  // as of doubt_about()
+};
 
 }  // namespace
 
@@ -147,11 +160,22 @@ void PrecisionFlags::validate() const {
           "--bf16 contradicts --precision {}; it is short for --precision bf16", precision);
 }
 
+fs::path PrecisionFlags::file_of(const fs::path& model) const {
+  return file.empty() ? model / kPrecisionFile : fs::path(file);
+}
+
 PrecisionChoice choose_precision(const PrecisionFlags& flags, const PlannedScoring& planned) {
   flags.validate();
-  if (flags.precision == "auto") return choose_freely(planned);
-  if (flags.precision == "int8") return choose_int8(planned);
-  return flags.asks_for_bf16() ? choose_bf16(planned) : kFp32;
+  const bool is_fp32 = flags.precision == "fp32" || (flags.precision.empty() && !flags.bf16);
+  require(flags.file.empty() || !is_fp32, ErrorKind::kUsage,
+          "--precision_file {} is of --precision auto, int8 and bf16, and this run computes in fp32",
+          printable(flags.file));
+  if (is_fp32) return kFp32;
+  require(flags.file.empty() || is_there(flags.file), ErrorKind::kIo,
+          "--precision_file {} is not there: strake evaluate --calibrate writes it", printable(flags.file));
+  const RecordedChoice recorded(flags.file_of(planned.folder), planned);
+  if (flags.precision == "auto") return recorded.automatic();
+  return flags.precision == "int8" ? recorded.int8() : recorded.bf16();
 }
 
 std::string describe(const PrecisionPlan& plan, int64_t num_layers) {

@@ -13,11 +13,14 @@ namespace strake::scoring {
 struct PrecisionFlags {
   std::string precision;  // "", fp32, bf16, int8 or auto
   bool bf16 = false;
+  std::string file = "";  // of --precision_file: in the place of the one beside the model
 
   bool asks_for_bf16() const { return bf16 || precision == "bf16"; }
 
   // Errors (kUsage): a name that is none of these, or two flags that contradict each other.
   void validate() const;
+  // Where the measurement of a model is read, and written by a calibration.
+  std::filesystem::path file_of(const std::filesystem::path& model) const;
 };
 
 struct PrecisionChoice {
@@ -36,15 +39,14 @@ struct PlannedScoring {
   bool on_gpu = false;  // which has no int8
 };
 
-// Flags with what the kPrecisionFile in the model's folder says. It is not believed if it was measured for another
-// task, model or tokenizer, or does not say for which. Of another --max_seq_length or other kernels it is believed,
-// with a warning, and "notices" in the accuracy say so. Warns where nothing is promised. Logs what `auto` chose, and
-// why.
+// Flags with what PrecisionFlags::file_of the model says. It is not believed if it was measured for another task, model
+// or tokenizer, or does not say for which. Of another --max_seq_length or other kernels it is believed, with a warning,
+// and "notices" in the accuracy say so. Warns where nothing is promised. Logs what `auto` chose, and why.
 //
 // `auto` takes int8 if the file's measurement of enough rows holds; else bf16 on GPUs and where the processor has
 // instructions for it, unless the file says that it is not near enough; else fp32.
-// Errors (kConfig): a file that cannot be read, or, with --precision int8, one that is not believed for another reason
-// than its task.
+// Errors: kConfig for a file that cannot be read, or, with --precision int8, one that is not believed for another
+// reason than its task; kIo for a --precision_file that is not there; kUsage for one beside fp32.
 PrecisionChoice choose_precision(const PrecisionFlags& flags, const PlannedScoring& planned);
 
 // "int8", or "int8 with 2 of 24 linear layers in bf16".

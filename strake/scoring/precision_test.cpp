@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 
 #include "strake/core/cpu_features.h"
@@ -241,6 +242,18 @@ TEST_F(PrecisionChoice, TakesWhatTheFlagsSay) {
   EXPECT_EQ(choose_precision({.bf16 = true}, planned()).plan.precision, Precision::kBf16);
   EXPECT_EQ(choose("int8").precision, Precision::kInt8);
   EXPECT_TRUE(choose("int8").bf16_linears.empty());
+}
+
+TEST_F(PrecisionChoice, ReadsTheFileThatIsNamed) {
+  const std::string named = (folder_.path() / "measured.json").string();
+  const PrecisionFlags int8{.precision = "int8", .file = named};
+  EXPECT_THAT(error_text([&] { choose_precision(int8, planned()); }),
+              HasSubstr("measured.json is not there: strake evaluate --calibrate writes it"));
+  write(good_record());
+  std::filesystem::rename(folder_.path() / kPrecisionFile, named);
+  EXPECT_EQ(choose_precision(int8, planned()).accuracy.at("measured"), true);
+  EXPECT_EQ(accuracy("int8").at("measured"), false) << "nothing is beside the model";
+  EXPECT_THAT(error_text([&] { choose_precision({.file = named}, planned()); }), HasSubstr("computes in fp32"));
 }
 
 TEST_F(PrecisionChoice, RefusesUnknownNamesAndContradictions) {

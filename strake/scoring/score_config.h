@@ -53,6 +53,9 @@ struct ScoreConfig {
           "fp32 on 500 rows or more; else bf16 on GPUs and on processors with instructions for it, unless it was found "
           "too far. GPUs have no int8; language models have fp32 and bf16");
     visit("bf16", self.precision.bf16, "the same as --precision bf16");
+    visit("precision_file", self.precision.file,
+          "where --calibrate writes what it finds of bf16 and int8, and --precision looks for it; default: "
+          "strake_precision.json in the model's folder");
     visit(
         "packed_weights", self.packed_weights,
         "auto: keep the weights as this processor multiplies them in strake_packed/ beside the model, so that later "

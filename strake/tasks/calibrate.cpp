@@ -77,13 +77,13 @@ struct Probe {
   }
 };
 
-// What is measured is kept beside the model, which takes a while.
-void require_writable(const std::filesystem::path& folder) {
-  const std::filesystem::path probe = folder / (std::string(scoring::kPrecisionFile) + ".probe");
+// What is measured, which takes a while, is kept in this file.
+void require_writable(const std::filesystem::path& file) {
+  const std::filesystem::path probe = file.string() + ".probe";
   try {
     write_file_atomically(probe, "{}\n");
   } catch (Error& error) {
-    error.add_context("--calibrate writes what it finds into the model's folder");
+    error.add_context("--calibrate writes what it finds into the model's folder, or where --precision_file says");
     throw;
   }
   std::error_code ignored;
@@ -98,7 +98,7 @@ class Calibrator {
   }
 
   Calibration run() {
-    require_writable(config_.model_name_or_path);
+    require_writable(config_.precision.file_of(config_.model_name_or_path));
     checkpoint::verify_model_files(config_.model_name_or_path);  // once, not for each precision
     const scoring::MeasuredWith with = read_and_score_in_fp32();
     Calibration result{.record = {.task = scoring::MeasuredTask::of(plan_.task),
@@ -276,7 +276,7 @@ class Calibrator {
 Calibration calibrate(const scoring::ScoreConfig& config, const scoring::ScoringPlan& plan, EvaluationRows& input) {
   const auto start = Clock::now();
   Calibration result = Calibrator(config, plan, input).run();
-  const std::filesystem::path path = std::filesystem::path(config.model_name_or_path) / scoring::kPrecisionFile;
+  const std::filesystem::path path = config.precision.file_of(config.model_name_or_path);
   write_file_atomically(path, json_text(to_json(result.record), 2) + "\n");
   log::info("wrote {}", path.string());
   result.score.precision = "fp32, bf16, int8";

@@ -13,7 +13,7 @@ struct Calibration {
   scoring::ScoreReport score;    // rows and tokens of the data; seconds of all passes
 };
 
-// Scores the rows of `input` in fp32, bf16 and int8 and writes kPrecisionFile into the model's folder, atomically.
+// Scores the rows of `input` in fp32, bf16 and int8 and writes PrecisionFlags::file_of the model, atomically.
 // Where int8 alone does not keep the promise (precision_file.h), the linear layers that change the head's numbers most,
 // measured one at a time on up to some hundred sequences, stay in bf16: as few of them as it takes. The rows that are
 // read, their tokens and the head's numbers for them are in memory. Errors as of evaluate.

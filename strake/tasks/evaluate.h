@@ -29,7 +29,7 @@ struct EvaluateConfig {
     visit("mlm_probability", self.mlm_probability, "of masked-lm: share of the tokens that are predicted");
     visit("calibrate", self.calibrate,
           "measure how near bf16 and int8 come to fp32 on these rows, 500 or more for --precision auto to rely on it, "
-          "choose the linear layers that int8 leaves in bf16, and write strake_precision.json beside the model");
+          "choose the linear layers that int8 leaves in bf16, and write --precision_file");
   }
   void validate() const;
 };

@@ -130,6 +130,7 @@ def test_longer_documents_are_counted(folder):
             "--add_start_token is",
         ),
         ({"calibrate": True}, USAGE, "--calibrate is not of --task causal-lm"),
+        ({"precision_file": "m.json"}, USAGE, "--precision_file is not of"),
         ({"label_column": "label"}, USAGE, "--label_column is not of --task causal-lm"),
         ({"pooling": "mean"}, USAGE, "--pooling and --normalize are of --task feature-extraction"),
         ({"text_column": "txt"}, DATA, "there is no column 'txt'"),

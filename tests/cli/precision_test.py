@@ -1,6 +1,7 @@
 """Scoring in fp32, bf16 and int8: what flags choose, what is measured, and what is believed of it."""
 
 import json
+import os
 import pathlib
 import shutil
 
@@ -118,6 +119,18 @@ def test_auto_takes_int8_once_it_is_known_to_be_near(folder, model):
     after = attempt("evaluate", model, folder, precision="auto")
     assert after.code == 0
     assert "--precision auto: int8, because of" in after.err and f"of {ROWS} rows have fp32's class" in after.err
+
+
+def test_a_model_that_cannot_be_written_is_measured_into_another_file(folder, model, tmp_path):
+    elsewhere = tmp_path / "measured.json"
+    before = sorted(os.listdir(model))
+    calibrate(model, folder, precision_file=elsewhere)
+    assert sorted(os.listdir(model)) == before
+    assert json.loads(elsewhere.read_text())["rows"] == ROWS
+    taken = attempt("evaluate", model, folder, precision="auto", precision_file=elsewhere)
+    assert "--precision auto: int8, because of measured.json" in taken.err
+    missed = attempt("evaluate", model, folder, precision="auto")
+    assert f"there is no {RECORD}" in missed.err
 
 
 def test_each_run_writes_what_is_known_of_its_accuracy(folder, model, tmp_path):
@@ -271,6 +284,7 @@ def test_regression_is_calibrated_by_its_correlation(folder, tmp_path):
         ({"precision": "fp32", "bf16": True}, "--bf16 contradicts --precision fp32"),
         ({"precision": "int8", "calibrate": True}, "leave out --precision"),
         ({"bf16": True, "calibrate": True}, "leave out --precision"),
+        ({"precision_file": "m.json"}, "--precision_file m.json is of --precision auto, int8 and bf16"),
     ],
 )
 def test_contradictions_are_refused(folder, model, flags, text):
