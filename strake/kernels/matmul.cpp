@@ -9,6 +9,7 @@
 #include "strake/core/threads.h"
 #include "strake/kernels/ladder.h"
 #include "strake/kernels/matmul_rungs.h"
+#include "strake/kernels/row_shares.h"
 
 namespace strake::kernels {
 namespace {
@@ -58,14 +59,14 @@ class Product {
     const int64_t panel_count = pieces_of(piece.columns, rung_.tile.columns);
     const double flops = 2.0 * static_cast<double>(args_.rows * piece.columns) * static_cast<double>(args_.depth);
     const ThreadGrid grid(threads_for(flops), row_tiles, panel_count);
-    const auto part = [&](int index, float* scratch) {
-      const auto [row_begin, row_end] = grid.rows_of(index);
-      const auto [panel_begin, panel_end] = grid.panels_of(index);
+    RowShares shares(grid, pieces_of(rung_.fewest_rows, rung_.tile.rows));
+    const auto part = [&](const RowShares::Share& share, float* scratch) {
+      const auto [panel_begin, panel_end] = grid.panels_of(share.part);
       return MatmulPart<T, Out>{.args = args_,
                                 .piece = piece,
                                 .panels = panels,
-                                .row_begin = row_begin * rung_.tile.rows,
-                                .row_end = std::min(args_.rows, row_end * rung_.tile.rows),
+                                .row_begin = share.rows.begin * rung_.tile.rows,
+                                .row_end = std::min(args_.rows, share.rows.end * rung_.tile.rows),
                                 .panel_begin = panel_begin,
                                 .panel_end = panel_end,
                                 .sums = sums,
@@ -73,11 +74,12 @@ class Product {
                                 .blocks = blocks_};
     };
     int64_t scratch_floats = 0;
-    for (int i = 0; i < grid.parts(); ++i) scratch_floats = std::max(scratch_floats, rung_.scratch(part(i, nullptr)));
+    for (const auto& share : shares.all())
+      scratch_floats = std::max(scratch_floats, rung_.scratch(part(share, nullptr)));
     Scratch scratch(grid.parts(), scratch_floats);
-    parallel_for(grid.parts(), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(grid.parts(), 1, [&](int64_t begin, int64_t /*end*/) {
       float* const piece_of_scratch = scratch.take();
-      for (int64_t i = begin; i < end; ++i) rung_.multiply(part(static_cast<int>(i), piece_of_scratch));
+      shares.take(begin, [&](const RowShares::Share& share) { rung_.multiply(part(share, piece_of_scratch)); });
     });
   }
 

@@ -60,6 +60,7 @@ struct MatmulRung {
   void (*pack)(const MatrixOperand<T>& b, const PanelPiece& piece, int64_t begin, int64_t end, float* panels);
   int64_t (*scratch)(const MatmulPart<T, Out>&);  // floats, 64-byte aligned
   void (*multiply)(const MatmulPart<T, Out>&);
+  int64_t fewest_rows = 0;  // that are worth going through B for, where threads share rows; 0: they do not
 };
 
 namespace reference {

@@ -12,6 +12,8 @@ namespace {
 // Columns whose sums are kept while the depth is walked through: the more, the less often A is packed.
 constexpr int64_t kGroupColumns = 2304;  // if not said otherwise
 
+constexpr int64_t kFewestRows = 64;  // for which a panel of B comes from the second-level cache in time
+
 template <class U>
 constexpr int64_t kTileColumns = int64_t{kTileVectors} * U::Simd::kLanes;
 
@@ -207,7 +209,8 @@ constexpr MatmulRung<T, Out> matmul_rung(Isa isa) {
           {U::kTileRows, kTileColumns<U>, U::kDepthPerUnit},
           &pack_right_panels<U, T>,
           &matmul_scratch<U, T, Out>,
-          &matmul_part<U, T, Out>};
+          &matmul_part<U, T, Out>,
+          kFewestRows};
 }
 
 }  // namespace
