@@ -91,6 +91,7 @@ class TypedDevicePass final : public DevicePass {
         activation_(from.config.hidden_act),
         eps_(static_cast<float>(from.config.layer_norm_eps)),
         place_(models::place_of(weights_.word)) {
+    kernels::require_attention_heads(heads_, hidden_size_ / heads_);
     require(capacity.tokens >= capacity.longest_sequence && capacity.slab_of_tokens % capacity.slab_of_sequences == 0,
             ErrorKind::kInternal, "a device's pass of {} tokens for sequences of {}, in slabs of {} and {}",
             capacity.tokens, capacity.longest_sequence, capacity.slab_of_tokens, capacity.slab_of_sequences);

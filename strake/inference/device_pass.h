@@ -42,7 +42,7 @@ class DevicePass {
   std::atomic_flag is_at_work;  // for an engine's call
 };
 
-// Errors as of load_device_weights.
+// Errors as of load_device_weights, and of kernels::require_attention_heads.
 std::unique_ptr<DevicePass> make_device_pass(const EncoderSource& from, const DeviceCapacity& capacity);
 
 }  // namespace strake::inference

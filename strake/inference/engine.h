@@ -45,7 +45,7 @@ class NotFiniteActivations : public Error {
 // A sequence's outputs depend on its tokens alone: not on its neighbours, its place, or the capacity, to the last bit.
 // But a GPU's are not the processor's: it adds up in another order. There the engine has all in the GPU's memory, and a
 // call's chunks follow each other (device_pass.h). Construction and score() make that GPU the calling thread's current
-// one.
+// one, and its default stream the current one.
 //
 // Calls of one Engine must not overlap, and an engine that was moved from can only be assigned to or destroyed:
 // kInternal otherwise. score() allocates nothing but what a thread team needs on its first use, and for a GPU what goes
@@ -55,7 +55,8 @@ class Engine {
   // `folder`: config.json and the weights of an encoder with this head. Errors: kConfig if the folder holds something
   // else or the head is missing, or the plan names layers that are not there; kNumeric for weights that have no int8
   // form; kInternal for a capacity or a plan that makes no sense. Packed weights that cannot be kept are no error, and
-  // a GPU has none. With a GPU also kConfig for int8, or if GPUs or what they need are not there.
+  // a GPU has none. With a GPU also kConfig for int8, for heads that its kernels do not have, or if GPUs or what they
+  // need are not there.
   Engine(const std::filesystem::path& folder, const PrecisionPlan& plan, const Capacity& capacity,
          Head head = SequenceHead{}, PackedWeights packed = PackedWeights::kOff);
   Engine(const std::filesystem::path& folder, Precision precision, const Capacity& capacity, Head head = SequenceHead{})

@@ -33,7 +33,10 @@ void use_gpu(int number) {
           tensors::gpu_name(number), capability / 10, capability % 10);
   const kernels::cuda::CudaTable& table = kernels::cuda::library();
   kernels::cuda::check(table, table.set_device(number), "choosing a GPU");
-  c10::impl::getDeviceGuardImpl(at::kCUDA)->setDevice(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(number)));
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
+  const c10::impl::DeviceGuardImplInterface* const libtorch = c10::impl::getDeviceGuardImpl(at::kCUDA);
+  libtorch->setDevice(device);
+  libtorch->exchangeStream(libtorch->getDefaultStream(device));
 }
 
 }  // namespace strake::models

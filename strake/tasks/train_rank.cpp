@@ -71,10 +71,10 @@ void write_or_remove(const fs::path& file, const std::string& content) {
   }
 }
 
-// Gives the calling rank its GPU. Returns the group that knows GPUs, if there are several ranks.
+// Gives the calling rank its GPU. Returns the group that knows GPUs.
 std::unique_ptr<comm::Comm> take_gpu(int gpu, comm::Comm& ranks) {
   models::use_gpu(gpu);
-  if (ranks.size() == 1) return nullptr;
+  if (ranks.size() == 1) return std::make_unique<comm::SelfComm>();  // MPI's may not know GPUs' memory
   return comm::make_nccl_comm({.host = ranks,
                                .nccl = comm::nccl(),
                                .cuda = kernels::cuda::library(),
@@ -174,8 +174,8 @@ training::TrainReport run_rank(const TrainConfig& config, const TrainJob& job, c
   TrainConfig own = config;
   // Batch systems may let each process see but its own.
   own.training.gpu = training::gpu_of_rank(ranks.rank() - start.first_rank);
-  const std::unique_ptr<comm::Comm> nccl = take_gpu(*own.training.gpu, ranks);
-  training::TrainReport report = train_with({.ranks = ranks, .collectives = nccl ? *nccl : ranks}, own, job, start);
+  const std::unique_ptr<comm::Comm> collectives = take_gpu(*own.training.gpu, ranks);
+  training::TrainReport report = train_with({.ranks = ranks, .collectives = *collectives}, own, job, start);
   ranks.barrier();  // NCCL's end waits for all ranks, and hears of none that fails meanwhile
   return report;
 }

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <new>
 #include <string>
@@ -18,9 +20,12 @@ Error out_of_memory(const std::string& where) {
                       where)};
 }
 
-// libtorch's exception for the processor's memory is of no kind of its own.
+// libtorch's exceptions for the processor's memory, page-locked memory and cuBLAS's are of no kind of their own.
 bool tells_of_memory(std::string_view text) {
-  return text.find("DefaultCPUAllocator: can't allocate memory") != std::string_view::npos;
+  constexpr std::array<std::string_view, 3> kWords{"DefaultCPUAllocator: can't allocate memory",
+                                                   "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED"};
+  return std::ranges::any_of(kWords,
+                             [&](std::string_view words) { return text.find(words) != std::string_view::npos; });
 }
 
 }  // namespace

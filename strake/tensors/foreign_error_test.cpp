@@ -34,6 +34,8 @@ TEST(ForeignError, OursIsItself) {
 TEST(ForeignError, MemoryThatIsNotThereWasAskedForBySettings) {
   const std::vector<std::function<void()>> actions{
       [] { throw std::bad_alloc(); }, [] { at::empty({int64_t{1} << 60}); },
+      [] { TORCH_CHECK(false, "CUDA error: out of memory\nCUDA kernel errors might be reported later"); },
+      [] { TORCH_CHECK(false, "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"); },
       [] { TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate 2.00 GiB"); }};
   for (const auto& action : actions) {
     const Error error = error_of(action);

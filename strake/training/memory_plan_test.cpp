@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 
 #include "strake/core/error.h"
+#include "strake/core/test_error.h"
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/tracked_memory.h"
 #include "strake/training/memory_plan_case.h"
@@ -329,6 +331,43 @@ void expect_bytes_of_a_parameter(const Case& test, int states) {
 TEST(MemoryPlan, WithoutFp32MastersIsEightBytesAParameterInBf16AndTwelveInFp16) {
   expect_bytes_of_a_parameter({.precision = Precision::kBf16, .sum = Precision::kBf16, .master = Precision::kBf16}, 4);
   expect_bytes_of_a_parameter({.precision = Precision::kFp16, .sum = Precision::kFp16, .master = Precision::kFp16}, 8);
+}
+
+TEST(MemoryPlan, PageLockedParametersTakePowersOfTwo) {
+  const Case test{.stage = kZero3, .precision = Precision::kBf16, .on_gpu = true, .host = OnHost::kParameters};
+  const auto model = make_model(test);
+  const Units units(*model);
+  int64_t expected = 0;
+  int64_t needed = 0;
+  for (const UnitPlacement& unit : place_units({.units = units, .sharding = options_of(test).sharding})) {
+    ASSERT_TRUE(unit.is_kept_on_host);
+    needed += 2 * unit.kept_count;
+    expected += static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(2 * unit.kept_count)));
+  }
+  EXPECT_GT(expected, needed);
+  EXPECT_EQ(plan_of(test).host[static_cast<size_t>(models::MemoryUse::kParameters)], expected);
+}
+
+TEST(MemoryPlan, OfAGpuRefusesHeadsThatItHasNoKernelsFor) {
+  models::EncoderConfig config{.model_type = "bert",
+                               .vocab_size = 10,
+                               .hidden_size = 192,
+                               .num_hidden_layers = 1,
+                               .num_attention_heads = 1,
+                               .intermediate_size = 192,
+                               .max_position_embeddings = 8,
+                               .type_vocab_size = 2,
+                               .pad_token_id = 1};
+  config.set_labels({"no", "yes"}, std::nullopt);
+  const models::SequenceClassifier model(config);
+  const auto plan = [&](models::PlannedDevice device) {
+    const models::BatchShape batch{.tokens = 8, .sequences = 1, .longest = 8, .targets = 1};
+    plan_memory({.model = model, .options = {}, .batch = batch, .device = device});
+  };
+  plan(models::PlannedDevice::kProcessor);
+  EXPECT_TRUE(error_of([&] {
+                plan(models::PlannedDevice::kGpu);
+              }).says(ErrorKind::kConfig, "attention heads of 192 numbers: on GPUs at most 128 are there yet"));
 }
 
 TEST(MemoryPlan, TakesLessTheMoreIsFrozen) {

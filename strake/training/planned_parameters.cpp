@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <span>
 
 #include "strake/training/offloaded_states.h"
@@ -11,6 +12,15 @@ namespace strake::training {
 
 using models::MemoryMeter;
 using models::MemoryUse;
+
+namespace {
+
+// What libtorch's allocator of page-locked memory takes for so many: the next power of two.
+int64_t page_locked_bytes(int64_t bytes) {
+  return bytes == 0 ? 0 : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes)));
+}
+
+}  // namespace
 
 int64_t state_bytes(const TrainingOptions& options) {
   const optim::Optimizer optimizer(options.optimizer_settings());
@@ -88,10 +98,12 @@ int64_t PlannedParameters::disk_bytes(const TrainingOptions& options) const {
 void PlannedParameters::keep(const MemoryPlanRequest& request) {
   const TrainingOptions& options = request.options;
   const bool is_threads = request.placement == RankPlacement::kThreads;
+  const bool is_pinned = request.is_on_gpu() && options.sharding.offload.pins_parameters;
   const int64_t master_size = element_size(options.master);
   for (const UnitPlacement& unit : placements_) {
     int64_t kept = unit.keeps_parameters ? unit.kept_count * element_size_ : 0;
     if (unit.is_shared && !is_threads) kept = (kept + request.num_ranks - 1) / request.num_ranks;
+    if (unit.is_kept_on_host && is_pinned) kept = page_locked_bytes(kept);
     (unit.is_kept_on_host ? meters_.host : meters_.device).take(MemoryUse::kParameters, kept);
     if (unit.is_shared && is_threads) shared_bytes_ += kept;
     const int64_t in_memory = unit.is_on_disk ? 0 : unit.count;

@@ -20,13 +20,15 @@ struct OnlineSoftmax {
 #pragma unroll
       for (auto& at : scores.at) tile_largest = fmaxf(tile_largest, fmaxf(at[2 * half], at[2 * half + 1]));
       const float new_largest = fmaxf(largest[half], scale * max_of_lanes(tile_largest));
-      const float shrink = exp2_approximately(largest[half] - new_largest);
+      // Of scores that are all -infinity the differences would be NaN, and so would what comes after them.
+      const float base = new_largest == -INFINITY ? 0.0F : new_largest;
+      const float shrink = exp2_approximately(largest[half] - base);
       largest[half] = new_largest;
       total[half] *= shrink;
 #pragma unroll
       for (auto& at : scores.at) {
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          at[i] = exp2_approximately(fmaf(at[i], scale, -new_largest));
+          at[i] = exp2_approximately(fmaf(at[i], scale, -base));
           total[half] += at[i];
         }
       }

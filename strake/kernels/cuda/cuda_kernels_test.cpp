@@ -446,6 +446,40 @@ TYPED_TEST(CudaKernels, Attend) {
   }
 }
 
+TYPED_TEST(CudaKernels, TakeTilesOfScoresThatAreAllMinusInfinity) {
+  using T = TypeParam;
+  if (std::is_same_v<T, float>) GTEST_SKIP() << "fp32 is multiplied in parts, which infinities do not have";
+  constexpr int64_t kKeys = 200, kDim = 16;
+  std::vector<T> q(kKeys * kDim, from_float<T>(1.0F)), k = random_values<T>(kKeys * kDim, 1),
+                                                       v = random_values<T>(kKeys * kDim, 2);
+  std::fill_n(k.begin(), 150 * kDim, from_float<T>(-std::numeric_limits<float>::infinity()));
+  std::vector<T> out = zeros<T>(kKeys * kDim);
+  std::vector<float> lse = zeros<float>(kKeys);
+  const std::vector<int32_t> offsets{0, kKeys};
+  AttentionForward<T> args{.shape = {.offsets = offsets.data(),
+                                     .num_sequences = 1,
+                                     .num_tokens = kKeys,
+                                     .num_heads = 1,
+                                     .head_dim = kDim,
+                                     .scale = 0.25F},
+                           .q = q.data(),
+                           .k = k.data(),
+                           .v = v.data(),
+                           .qkv_stride = kDim,
+                           .out = out.data(),
+                           .out_stride = kDim,
+                           .lse = lse.data()};
+  attention_forward<T>(args, Isa::kReference);
+  const auto offsets_there = this->put(offsets);
+  const auto q_there = this->put(q), k_there = this->put(k), v_there = this->put(v);
+  const auto out_there = this->template fresh<T>(kKeys * kDim);
+  const auto lse_there = this->template fresh<float>(kKeys);
+  args.shape.offsets = offsets_there.data(), args.q = q_there.data(), args.k = k_there.data(), args.v = v_there.data();
+  args.out = out_there.data(), args.lse = lse_there.data();
+  attention_forward<T>(args, this->place_);
+  this->expect_same_products(out_there, out, "after 150 keys of -infinity");
+}
+
 TYPED_TEST(CudaKernels, RefuseHeadsThatAreTooLarge) {
   const OnDevice<int32_t> offsets(*this->table_, {0, 1});
   const AttentionForward<TypeParam> args{

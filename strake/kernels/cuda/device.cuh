@@ -27,6 +27,7 @@ class Workspace {
  public:
   Workspace(int64_t count, void* stream) : stream_(static_cast<cudaStream_t>(stream)) {
     if (count > 0) error_ = cudaMallocAsync(&memory_, static_cast<size_t>(count) * sizeof(T), stream_);
+    if (error_ != cudaSuccess) cudaGetLastError();  // or others take it for one of their launches
   }
   ~Workspace() {
     if (memory_ != nullptr) cudaFreeAsync(memory_, stream_);

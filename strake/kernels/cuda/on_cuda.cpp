@@ -55,10 +55,7 @@ void check_shape(const AttentionShape& shape) {
       shape.num_sequences >= 0 && shape.num_heads > 0 && shape.head_dim > 0 && shape.num_tokens >= 0 && shape.scale > 0,
       ErrorKind::kInternal, "attention over {} sequences, {} tokens, {} heads of {}, scale {}", shape.num_sequences,
       shape.num_tokens, shape.num_heads, shape.head_dim, shape.scale);
-  require(shape.num_heads <= cuda::kMostHeads, ErrorKind::kConfig, "attention of {} heads: on GPUs at most {}",
-          shape.num_heads, cuda::kMostHeads);
-  require(shape.head_dim <= cuda::kMaxHeadDim, ErrorKind::kConfig,
-          "attention heads of {} numbers: on GPUs at most {} are there yet", shape.head_dim, cuda::kMaxHeadDim);
+  require_attention_heads(shape.num_heads, shape.head_dim);
   // The longest sequence is known by its bits, where those are kept.
   const int64_t keys = shape.kept != nullptr ? 8 * shape.kept_bytes : shape.num_tokens;
   require(shape.dropout.p == 0 || (keys <= kMaxAttentionKeysWithDropout && shape.num_heads <= 4096),
@@ -68,6 +65,13 @@ void check_shape(const AttentionShape& shape) {
 }
 
 }  // namespace
+
+void require_attention_heads(int64_t num_heads, int64_t head_dim) {
+  require(num_heads <= cuda::kMostHeads, ErrorKind::kConfig, "attention of {} heads: on GPUs at most {}", num_heads,
+          cuda::kMostHeads);
+  require(head_dim <= cuda::kMaxHeadDim, ErrorKind::kConfig,
+          "attention heads of {} numbers: on GPUs at most {} are there yet", head_dim, cuda::kMaxHeadDim);
+}
 
 template <typename T>
 void embedding_forward(const EmbeddingForward<T>& args, const OnCuda& place) {

@@ -11,13 +11,17 @@
 
 // The kernels for CUDA devices: each CPU kernel again with the same arguments and the same meaning, but for where the
 // memory is. All pointers, also those of spans, are to memory of the calling thread's current device, and work is
-// queued on a stream. Errors are those of the CPU's kernels, and kInternal with CUDA's words for its own.
+// queued on a stream. Errors are those of the CPU's kernels, and with CUDA's words kUsage for memory that the GPU does
+// not have, else kInternal.
 namespace strake::kernels {
 
 struct OnCuda {
   const cuda::CudaTable* table = nullptr;  // cuda::library(), or the emulation in tests
   void* stream = nullptr;                  // cudaStream_t; null: the default stream
 };
+
+// Error (kConfig) for more heads, or larger ones, than attention has kernels for.
+void require_attention_heads(int64_t num_heads, int64_t head_dim);
 
 // Where a kernel runs: the highest instruction set, or a device.
 using Place = std::variant<Isa, OnCuda>;
@@ -46,7 +50,7 @@ template <typename T>
 void dropout(const DropoutArgs<T>& args, const OnCuda& place);
 
 // Of 16-bit T, probabilities and their gradients are rounded to T once, as tensor cores take them; all else is fp32.
-// Error (kConfig) for heads of more than cuda::kMaxHeadDim. AttentionShape::num_tokens is needed.
+// Errors also as of require_attention_heads. AttentionShape::num_tokens is needed.
 template <typename T>
 void attention_forward(const AttentionForward<T>& args, const OnCuda& place);
 template <typename T>

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "strake/kernels/cuda/on_cuda.h"
 #include "strake/models/layers/node.h"
 
 namespace strake::models::layers {
@@ -107,6 +108,7 @@ at::Tensor self_attention(const at::Tensor& qkv, const AttentionOptions& options
 }
 
 PlannedTensor self_attention(PlannedGraph& graph, const PlannedTensor& qkv, const PlannedAttention& options) {
+  if (graph.is_on_gpu()) kernels::require_attention_heads(options.num_heads, qkv.columns / 3 / options.num_heads);
   PlannedTensor out = graph.empty(qkv.rows, qkv.columns / 3);
   // Scores and their product with the values; backward takes twice that, without the scores that it computes again.
   const double flops = 4 * static_cast<double>(out.columns) * pairs_of(graph.batch(), options.mask);
