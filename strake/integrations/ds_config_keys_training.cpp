@@ -76,12 +76,11 @@ constexpr std::array kTrainingKeys{
     section("scheduler.params"),
     honoured("scheduler.params.lr_range_test_min_lr", kNumber, "null").range(0, training::kHighestLearningRate),
     honoured("scheduler.params.lr_range_test_step_size", kInteger, "null").range(1),
-    honoured("scheduler.params.lr_range_test_step_rate", kNumber, "null")
-        .range(-training::kHighestLearningRate, training::kHighestLearningRate),
+    honoured("scheduler.params.lr_range_test_step_rate", kNumber, "null").range(0, training::kHighestLearningRate),
     honoured("scheduler.params.lr_range_test_staircase", kBool, "null"),
     honoured("scheduler.params.cycle_min_lr", kNumber, "null").range(0, training::kHighestLearningRate),
     honoured("scheduler.params.cycle_max_lr", kNumber, "null").range(0, training::kHighestLearningRate),
-    honoured("scheduler.params.decay_lr_rate", kNumber, "null"),
+    honoured("scheduler.params.decay_lr_rate", kNumber, "null").range(0),
     honoured("scheduler.params.cycle_first_step_size", kInteger, "null").range(1),
     honoured("scheduler.params.cycle_second_step_size", kInteger, "null").range(0),
     honoured("scheduler.params.cycle_first_stair_count", kInteger, "null").range(0),
@@ -90,7 +89,7 @@ constexpr std::array kTrainingKeys{
     honoured("scheduler.params.cycle_momentum", kBool, "null"),
     honoured("scheduler.params.cycle_min_mom", kNumber, "null").range(0, 1),
     honoured("scheduler.params.cycle_max_mom", kNumber, "null").range(0, 1),
-    honoured("scheduler.params.decay_mom_rate", kNumber, "null"),
+    honoured("scheduler.params.decay_mom_rate", kNumber, "null").range(0),
     honoured("scheduler.params.warmup_min_lr", kNumber, "null")
         .range(0, training::kHighestLearningRate)
         .on_auto(kFromFlags),

@@ -81,6 +81,13 @@ TEST(DsSchema, RefusesNoKeyAtItsDefaultAndEveryRefusedSwitchWhenOn) {
   }
 }
 
+TEST(DsSchema, RatesOfSchedulesAreNotNegative) {
+  for (const char* rate : {"lr_range_test_step_rate", "decay_lr_rate", "decay_mom_rate"}) {
+    const std::string config = fmt::format(R"({{"scheduler": {{"params": {{"{}": -0.1}}}}}})", rate);
+    EXPECT_THAT(refusal(config), HasSubstr(fmt::format("scheduler.params.{}", rate)));
+  }
+}
+
 TEST(DsConfigSource, TakesAFileInlineJsonOrBase64) {
   const auto folder = std::filesystem::temp_directory_path() / "strake_ds_config_test";
   std::filesystem::create_directories(folder);

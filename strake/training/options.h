@@ -152,7 +152,10 @@ struct TrainingOptions {
     visit("fp16", self.fp16, "compute in binary16, with fp32 master weights and DeepSpeed's dynamic loss scaling");
     visit("gradient_checkpointing", self.gradient_checkpointing,
           "keep only the inputs of blocks and compute them again in the backward pass: less memory, a third more work");
-    visit("dataloader_drop_last", self.dataloader_drop_last, "leave out an epoch's last, shorter micro-batch");
+    visit(
+        "dataloader_drop_last", self.dataloader_drop_last,
+        "leave out an epoch's last, shorter micro-batch; Transformers then leaves out an evaluation's last rows, too, "
+        "which here are all counted");
     visit("freeze", self.frozen.freeze,
           "parameters that keep their values, as shell patterns of Hugging Face names: "
           "roberta.embeddings.*,*.layer.[0-5].*");

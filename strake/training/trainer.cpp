@@ -172,6 +172,7 @@ bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
   state_.loss_since_log += loss;
   state_.steps_since_log += 1;
   state_.loss_sum += loss;
+  ++steps_done_;
   sequences_done_ += step.batch.sequences;
   tokens_done_ += step.batch.tokens;
   history_.num_input_tokens_seen += step.batch.tokens;
@@ -259,9 +260,12 @@ void Trainer::evaluate_now() {
   report_.last_evaluation = inputs_.evaluate();
   take_that_of_first(*report_.last_evaluation, comm_);
   const Evaluation& evaluation = *report_.last_evaluation;
+  const auto sequences = static_cast<double>(evaluation.sequences);
+  const double batches = std::ceil(sequences / static_cast<double>(options_.per_device_eval_batch_size * comm_.size()));
   Json entry{{"eval_loss", evaluation.loss},
              {"eval_runtime", evaluation.seconds},
-             {"eval_samples_per_second", static_cast<double>(evaluation.sequences) / evaluation.seconds}};
+             {"eval_samples_per_second", sequences / evaluation.seconds},
+             {"eval_steps_per_second", batches / evaluation.seconds}};
   for (const auto& [name, value] : evaluation.metrics) entry["eval_" + name] = value;
   log_entry(std::move(entry));
 }
@@ -281,7 +285,7 @@ void Trainer::track_best(bool is_saved) {
     report_.best_evaluation = report_.last_evaluation;
   }
   state_.best_model = best_.state();
-  if (!state_.best_model.best) return;
+  if (!keeps_best_ || !state_.best_model.best) return;
   history_.best_metric = state_.best_model.best->metric;
   history_.best_global_step = state_.best_model.best->step;
 }

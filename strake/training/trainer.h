@@ -152,6 +152,7 @@ class Trainer {
   std::optional<optim::LearningRateSchedule> schedule_;
   std::optional<optim::LossScaler> scaler_;  // fp16
   TrainReport report_;
+  int64_t steps_done_ = 0;  // these three by this call
   int64_t sequences_done_ = 0;
   int64_t tokens_done_ = 0;
   bool stop_ = false;

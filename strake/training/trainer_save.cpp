@@ -155,6 +155,7 @@ void Trainer::finish(double seconds) {
   Json closing{{"train_loss", report_.mean_loss},
                {"train_runtime", seconds},
                {"train_samples_per_second", report_.samples_per_second},
+               {"train_steps_per_second", static_cast<double>(steps_done_) / seconds},
                {"train_tokens_per_second", report_.tokens_per_second},
                {"total_flos", state_.flops}};
   // A finished run that is resumed has nothing to do: what it took stays on record.

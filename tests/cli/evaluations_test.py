@@ -94,6 +94,19 @@ def test_evaluation_by_steps_and_its_metric(folder, tmp_path):
     assert result["accuracy"] == max(entry["eval_accuracy"] for entry in entries)
 
 
+def test_a_best_metric_is_named_only_where_one_was_asked_for(folder, tmp_path):
+    flags = {"validation_file": folder / "check.parquet", "eval_strategy": "epoch", "per_device_eval_batch_size": 7}
+    train(folder, tmp_path, **flags)
+    state = json.loads((tmp_path / "trainer_state.json").read_text())
+    assert state["best_metric"] is None and state["best_global_step"] is None
+    evaluation = next(entry for entry in state["log_history"] if "eval_loss" in entry)
+    rows = round(evaluation["eval_samples_per_second"] * evaluation["eval_runtime"])
+    steps = evaluation["eval_steps_per_second"] * evaluation["eval_runtime"]
+    assert steps == pytest.approx(-(-rows // 7))
+    closing = state["log_history"][-1]
+    assert closing["train_steps_per_second"] * closing["train_runtime"] == pytest.approx(state["global_step"])
+
+
 def test_the_last_step_is_evaluated_and_saved(folder, tmp_path):
     """As by the Trainer of Transformers, whatever the steps between evaluations."""
     flags = {"validation_file": folder / "check.parquet", "eval_strategy": "steps", "save_strategy": "steps"}

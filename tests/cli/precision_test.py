@@ -1,7 +1,6 @@
 """Scoring in fp32, bf16 and int8: what flags choose, what is measured, and what is believed of it."""
 
 import json
-import os
 import pathlib
 import shutil
 
@@ -123,9 +122,9 @@ def test_auto_takes_int8_once_it_is_known_to_be_near(folder, model):
 
 def test_a_model_that_cannot_be_written_is_measured_into_another_file(folder, model, tmp_path):
     elsewhere = tmp_path / "measured.json"
-    before = sorted(os.listdir(model))
+    before = sorted(model.iterdir())
     calibrate(model, folder, precision_file=elsewhere)
-    assert sorted(os.listdir(model)) == before
+    assert sorted(model.iterdir()) == before
     assert json.loads(elsewhere.read_text())["rows"] == ROWS
     taken = attempt("evaluate", model, folder, precision="auto", precision_file=elsewhere)
     assert "--precision auto: int8, because of measured.json" in taken.err
