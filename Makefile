@@ -4,6 +4,7 @@ SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 export CCACHE_DIR ?= $(HOME)/.cache/strake-ccache
 BENCH ?= all
+STRAKE_VENV ?= .venv
 COMPILE := cmake --build --preset release -j $(JOBS)
 TIDY ?=
 
@@ -28,9 +29,9 @@ test: build ## Set up, build and run every test
 bench: build ## Compare with the named peers (BENCH=training, ranks, language, collectives, states, linears, inference, long, latency, masked, perplexity, prepare, memory, accuracy or all)
 	@tools/setup.sh test bench
 	@$(COMPILE)
-	@[ $(BENCH) = memory -o $(BENCH) = accuracy ] || .venv/bin/python benchmarks/run.py $(BENCH)
-	@[ $(BENCH) != memory -a $(BENCH) != all ] || .venv/bin/python benchmarks/memory.py
-	@[ $(BENCH) != accuracy -a $(BENCH) != all ] || { tools/setup.sh demo && .venv/bin/python benchmarks/accuracy.py; }
+	@[ $(BENCH) = memory -o $(BENCH) = accuracy ] || $(STRAKE_VENV)/bin/python benchmarks/run.py $(BENCH)
+	@[ $(BENCH) != memory -a $(BENCH) != all ] || $(STRAKE_VENV)/bin/python benchmarks/memory.py
+	@[ $(BENCH) != accuracy -a $(BENCH) != all ] || { tools/setup.sh demo && $(STRAKE_VENV)/bin/python benchmarks/accuracy.py; }
 
 lint: build ## clang-format, ruff, include layers, sizes, clang-tidy on what changed (TIDY=all, none or a revision)
 	@tools/setup.sh lint
@@ -38,8 +39,8 @@ lint: build ## clang-format, ruff, include layers, sizes, clang-tidy on what cha
 
 format: ## Format C++ and Python in place
 	@tools/setup.sh lint
-	@git ls-files '*.h' '*.cpp' | xargs .venv/bin/clang-format -i
-	@.venv/bin/ruff format --quiet .
+	@git ls-files '*.h' '*.cpp' | xargs $(STRAKE_VENV)/bin/clang-format -i
+	@$(STRAKE_VENV)/bin/ruff format --quiet .
 
 asan: ## Run the tests under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup.sh build test

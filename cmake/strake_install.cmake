@@ -25,3 +25,6 @@ install(FILES ${PROJECT_BINARY_DIR}/package/strakeConfig.cmake
 set_target_properties(strake PROPERTIES
   INSTALL_RPATH "$<TARGET_FILE_DIR:ArrowWheel::arrow>;$<TARGET_FILE_DIR:LibTorch::cpu>" INSTALL_RPATH_USE_LINK_PATH ON)
 install(TARGETS strake RUNTIME DESTINATION bin)
+if(TARGET strake_cuda)  # which the program looks for beside itself
+  install(FILES ${PROJECT_BINARY_DIR}/libstrake_cuda.so DESTINATION bin)
+endif()

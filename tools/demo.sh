@@ -6,6 +6,7 @@
 # `make demo` sets up what it needs: a build and `tools/setup.sh demo`.
 # Fails if the fine-tuned encoder does not beat TF-IDF.
 set -euo pipefail
+here="$PWD"
 cd "$(dirname "$0")/.."
 python="${STRAKE_VENV:-.venv}/bin/python"
 strake="${STRAKE:-build/strake}"
@@ -16,8 +17,8 @@ full="" train="" test=""
 while [ $# -gt 0 ]; do
   case "$1" in
     --full) full=--full; shift ;;
-    --train) [ $# -gt 1 ] || usage; train="$2"; shift 2 ;;
-    --test) [ $# -gt 1 ] || usage; test="$2"; shift 2 ;;
+    --train) [ $# -gt 1 ] || usage; train=$(cd "$here" && realpath "$2"); shift 2 ;;
+    --test) [ $# -gt 1 ] || usage; test=$(cd "$here" && realpath "$2"); shift 2 ;;
     *) usage ;;
   esac
 done

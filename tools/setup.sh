@@ -29,7 +29,8 @@ install_packages() {
   if [ "$(id -u)" = 0 ]; then
     apt-get update -qq && DEBIAN_FRONTEND=noninteractive $command >&2
   elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-    sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive $command >&2
+    local kept="sudo --preserve-env=http_proxy,https_proxy,no_proxy"  # as pip has them
+    $kept apt-get update -qq && $kept DEBIAN_FRONTEND=noninteractive $command >&2
   else
     echo "setup: please run:  sudo $command" >&2
     exit 4

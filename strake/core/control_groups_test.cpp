@@ -52,6 +52,27 @@ TEST_F(ControlGroups, WithoutOneTheMachineIsItsMemory) {
   EXPECT_EQ(limit().source, "the machine's memory");
 }
 
+TEST_F(ControlGroups, AddressesAreALimitBesideMemory) {
+  const auto sources = [&] {
+    std::vector<std::string> names;
+    for (const MemoryLimit& limit : memory_limits(root_, root_ / "membership", root_ / "meminfo")) {
+      names.push_back(limit.source);
+    }
+    return names;
+  };
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_AS, &before), 0);
+  if (before.rlim_cur != RLIM_INFINITY) GTEST_SKIP() << "there is a limit already";
+  const rlimit low{rlim_t{1} << 45, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &low), 0);
+  const std::vector<std::string> limited = sources();
+  const MemoryLimit lowest = limit();
+  ::setrlimit(RLIMIT_AS, &before);
+  EXPECT_EQ(limited, (std::vector<std::string>{"the machine's memory", "ulimit -v"}));
+  EXPECT_EQ(lowest.source, "the machine's memory");
+  EXPECT_EQ(sources(), (std::vector<std::string>{"the machine's memory"}));
+}
+
 TEST_F(ControlGroups, MemoryIsTheLowestOfAllAbove) {
   write("membership", "0::/jobs/seven\n");
   write("jobs/memory.max", "5000000\n");

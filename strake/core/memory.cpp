@@ -115,15 +115,24 @@ void ask_for_huge_pages(const void* block, size_t bytes) {
   ::madvise(from, end - begin, MADV_HUGEPAGE);  // advice: a refusal is no error
 }
 
-MemoryLimit memory_limit(const fs::path& root, const fs::path& membership, const fs::path& meminfo) {
+std::vector<MemoryLimit> memory_limits(const fs::path& root, const fs::path& membership, const fs::path& meminfo) {
   MemoryLimit limit = machine_memory(meminfo);
   for (const ControlGroup& group : control_groups("memory", root, membership)) {
     apply_limit(group.folder / (group.is_version_2 ? "memory.max" : "memory.limit_in_bytes"), limit);
     if (group.is_version_2) apply_limit(group.folder / "memory.high", limit);  // above it, nothing goes on
   }
-  const std::optional<MemoryLimit> addresses = address_space();
-  const bool is_lower = addresses && addresses->bytes - kAddressesBesideTensors < limit.bytes - kResidentBesideTensors;
-  return is_lower ? *addresses : limit;
+  std::vector<MemoryLimit> limits{limit};
+  if (const auto addresses = address_space()) limits.push_back(*addresses);
+  return limits;
+}
+
+MemoryLimit memory_limit(const fs::path& root, const fs::path& membership, const fs::path& meminfo) {
+  const std::vector<MemoryLimit> limits = memory_limits(root, membership, meminfo);
+  const auto left = [](const MemoryLimit& limit) {
+    return limit.bytes -
+           (limit.of == MemoryLimit::Of::kAddressSpace ? kAddressesBesideTensors : kResidentBesideTensors);
+  };
+  return *std::ranges::min_element(limits, {}, left);
 }
 
 }  // namespace strake

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace strake {
 
@@ -40,8 +41,12 @@ struct MemoryLimit {
 };
 
 // The machine's memory but for huge pages that are reserved, or less if a control group (version 2 or 1) of the
-// process, as containers and batch systems have, allows less; or the limit of the address space (RLIMIT_AS) or of data
-// (RLIMIT_DATA), where that leaves less for tensors. The arguments are for tests.
+// process, as containers and batch systems have, allows less; and, where there is one, the lower limit of address space
+// (RLIMIT_AS) and data (RLIMIT_DATA), which each process has. The arguments are for tests.
+std::vector<MemoryLimit> memory_limits(const std::filesystem::path& root = "/sys/fs/cgroup",
+                                       const std::filesystem::path& membership = "/proc/self/cgroup",
+                                       const std::filesystem::path& meminfo = "/proc/meminfo");
+// The one that leaves less for the tensors of a lone process.
 MemoryLimit memory_limit(const std::filesystem::path& root = "/sys/fs/cgroup",
                          const std::filesystem::path& membership = "/proc/self/cgroup",
                          const std::filesystem::path& meminfo = "/proc/meminfo");

@@ -92,14 +92,16 @@ MemoryLimits limits_of(const EstimateConfig& given) {
     return {{static_cast<int64_t>(given.memory_limit * (int64_t{1} << 30)), "--memory_limit",
              is_on_gpus ? MemoryLimit::Of::kGpu : MemoryLimit::Of::kMachine}};
   }
-  if (!is_on_gpus) return {memory_limit()};
+  MemoryLimits limits = memory_limits();
+  if (!is_on_gpus) return limits;
   try {
     models::open_gpus();
   } catch (Error& error) {
     error.add_context("--device cuda without --memory_limit, which says how much memory a GPU has");
     throw;
   }
-  return {{tensors::gpu_memory(0).total, "the memory of GPU 0", MemoryLimit::Of::kGpu}, memory_limit()};
+  limits.insert(limits.begin(), {tensors::gpu_memory(0).total, "the memory of GPU 0", MemoryLimit::Of::kGpu});
+  return limits;
 }
 
 // Tokens of the longest sequence.
@@ -120,9 +122,9 @@ double mean_length(const EstimateConfig& config, int64_t longest) {
 
 // Processes that are there have tried; of others it is what this one might.
 bool shares_memory(const EstimateConfig& given, const LaunchedRanks& launched, int64_t per_machine) {
+  if (per_machine < given.train.ranks) return false;
   if (launched.are_several()) return launched.comm().shares_memory();
-  const bool may = !comm::reason_not_to_share_memory();
-  return may && given.processes && per_machine >= given.train.ranks;
+  return given.processes && !comm::reason_not_to_share_memory();
 }
 
 Plan make_plan(const EstimateConfig& given, const LaunchedRanks& launched) {

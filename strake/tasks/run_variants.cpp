@@ -105,7 +105,13 @@ std::string name_of_smaller_batches(const training::TrainingOptions& options, in
   return fmt::format(", {} and {} times the --gradient_accumulation_steps", size, divisor);
 }
 
+const char* fsdp_word_of(const ShardingStage& stage) {
+  if (stage == training::kHybrid) return "hybrid_shard";
+  return stage == training::kZero0 ? "no_shard" : stage == training::kZero3 ? "full_shard" : "shard_grad_op";
+}
+
 std::string name_of_layout(const PlannedRun& run, const ShardingStage& stage) {
+  if (run.stages.by_fsdp) return fmt::format("{} (--fsdp {})", stage.name, fsdp_word_of(stage));
   const bool keeps_groups = run.stages.group_key.empty() || stage.name == run.options.sharding.stage.name;
   return keeps_groups ? stage.name : fmt::format("{} without {}", stage.name, run.stages.group_key);
 }
@@ -142,6 +148,8 @@ RunVariant variant_of(PlannedRun run, const Change& change) {
   if (cuts_evaluation) variant.name += fmt::format(", --per_device_eval_batch_size {}", sequences);
   const bool is_threads = run.placement == training::RankPlacement::kThreads;
   const models::MemoryByUse& rank = run.is_on_gpus() ? variant.plan.host : variant.plan.rank;
+  if (run.stages.by_fsdp && run.options.sharding.offload.optimizer)
+    variant.name += ", by --deepspeed instead of --fsdp";
   variant.machine_bytes =
       is_threads ? variant.plan.process_bytes : bytes_of_processes(rank, variant.plan, run.ranks_per_machine);
   variant.disk_bytes = variant.plan.disk_bytes * (is_threads ? run.num_ranks : run.ranks_per_machine);

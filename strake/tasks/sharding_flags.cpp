@@ -193,7 +193,8 @@ ShardingRequest apply_fsdp(TrainConfig& config, const RankCount& ranks) {
               !config.given.contains("gradient_checkpointing"),
           ErrorKind::kUsage, "--fsdp_config: activation_checkpointing contradicts --gradient_checkpointing false");
   if (fsdp.activation_checkpointing) config.training.gradient_checkpointing = true;
-  ShardingRequest request{.source = "--fsdp", .table = {}, .record = {}, .notices = fsdp.notices};
+  ShardingRequest request{
+      .source = "--fsdp", .table = {}, .record = {}, .notices = fsdp.notices, .stages = {.by_fsdp = true}};
   if (fsdp.offload && fsdp.stage > 0) request.stages.lowest = kLowestWithFsdpOffload;
   if (fsdp.offload && !on_gpus) {
     request.notices.push_back("offload: without a GPU all state is in CPU memory anyway");

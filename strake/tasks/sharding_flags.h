@@ -16,6 +16,7 @@ struct TrainConfig;
 struct StageLimits {
   int lowest = 0;         // that it is not refused for
   std::string group_key;  // of zero_optimization, which has to go for a stage without groups of ranks; or empty
+  bool by_fsdp = false;   // --fsdp names them, in words of its own
 };
 
 // What --deepspeed or --fsdp make of a run.

@@ -172,8 +172,10 @@ std::string seconds_text(double seconds) { return fmt::format("{:.4f}", std::rou
 
 void SpeedFlags::validate() const {
   visit_fields(*this, [](const char* name, const std::optional<double>& value, const char*) {
-    require(!value || (std::isfinite(*value) && *value > 0), ErrorKind::kUsage, "--{} {} is not a positive number",
-            name, value.value_or(0));
+    constexpr double kLeast = 1e-6;
+    constexpr double kMost = 1e9;
+    require(!value || (*value >= kLeast && *value <= kMost), ErrorKind::kUsage, "--{} {} is not in [{}, {}]", name,
+            value.value_or(0), kLeast, kMost);
   });
 }
 

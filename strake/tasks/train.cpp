@@ -162,8 +162,9 @@ void warn_of_other_kernels(const TrainConfig& config, const Launch& launch) {
 }
 
 // Of this machine, and of its GPU that has least free.
-MemoryLimits memory_limits(const TrainConfig& config, const Launch& launch) {
-  if (!config.trains_on_gpus()) return {memory_limit()};
+MemoryLimits limits_of(const TrainConfig& config, const Launch& launch) {
+  MemoryLimits limits = memory_limits();
+  if (!config.trains_on_gpus()) return limits;
   // A process looks at its own only: asking takes memory there.
   const int first = launch.launched ? launch.launched->local_rank : 0;
   const int count = launch.launched ? 1 : launch.num_ranks;
@@ -173,7 +174,8 @@ MemoryLimits memory_limits(const TrainConfig& config, const Launch& launch) {
     const int64_t free = tensors::gpu_memory(gpu).free;
     if (free < least.bytes) least = {free, fmt::format("free memory of GPU {}", gpu), MemoryLimit::Of::kGpu};
   }
-  return {least, memory_limit()};
+  limits.insert(limits.begin(), least);
+  return limits;
 }
 
 // Before anything is changed on disk: what the run's memory will be, and an error if this machine lacks it.
@@ -208,7 +210,7 @@ void check_memory(const TrainConfig& config, const TrainJob& job, const Launch& 
     run.data_bytes += bytes_of(job.evaluation_data()) + job.evaluation_bytes();
   }
   const RunVariant variant = plan_of(run);
-  const MemoryLimits limits = memory_limits(config, launch);
+  const MemoryLimits limits = limits_of(config, launch);
   if (config.dry_run && log::rank() == 0) tell_plan(run, variant, limits);
   require_fit(run, variant, limits);
   check_offload_room(variant, sharding.source);

@@ -28,6 +28,8 @@ def prefix(tmp_path_factory):
 
 def test_the_installed_program_runs(prefix):
     assert "Verbs:" in call(prefix / "bin" / "strake", "--help")
+    kernels = "libstrake_cuda.so"  # where nvcc was there
+    assert (prefix / "bin" / kernels).exists() == (BUILD / kernels).exists()
 
 
 def test_the_example_gives_the_logits_of_predict(prefix, tmp_path):

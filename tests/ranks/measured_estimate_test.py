@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from program import command, environment, free_port, is_open_mpi, run, run_mpi
+from program import command, environment, free_port, is_open_mpi, run, run_mpi, strake
 from refusals import FILE, USAGE
 from tiny_models import make_model, write_gpt2_tokenizer
 
@@ -91,6 +91,9 @@ def test_flags_of_the_run_win(model):
     assert "; 8 ranks as processes; " in told
     assert has_communication(told, r"assumed: 10 Gbit/s, shared by the 2 ranks of a machine")
     assert f"\n{HINT}, start this on all machines of the run.\n" in told
+    speeds = {"gflops": 1, "bandwidth": 1, "memory_bandwidth": 1}
+    alone = strake("estimate", **model, **speeds, processes=True, ranks=8, ranks_per_machine=2).out
+    assert estimate(2, **model, **speeds, ranks=8) == alone, "processes of several machines share no memory"
     told = estimate(2, **model, ranks=8, ranks_per_machine=8)
     assert number(told, "total of a machine") == pytest.approx(8 * number(told, "total of a rank"), abs=0.5)
     assert has_communication(told, "measured: sums of gradients between the 2 processes")
@@ -142,7 +145,7 @@ def test_help_and_configuration_are_printed_once(model):
     ("flags", "told"),
     [
         ({"rank": 3}, "strake: usage error: unknown flag --rank; did you mean '--ranks'?"),
-        ({"gflops": 0}, "strake: usage error: --gflops 0 is not a positive number"),
+        ({"gflops": 0}, "strake: usage error: --gflops 0 is not in [1e-06, 1000000000]"),
         ({"max_seq_length": 65}, "strake: usage error: --max_seq_length 65 is more than the model's 64 positions"),
         ({"processes": "false"}, "strake: usage error: --processes false and ranks that were started as processes"),
     ],

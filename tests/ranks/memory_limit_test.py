@@ -77,6 +77,18 @@ def test_gpt2_trains_in_two_gibibytes_of_addresses(tmp_path):
     assert len(losses(tmp_path / "disk")) == 2
 
 
+def test_a_limit_of_each_process_does_not_hide_the_machines_memory(tmp_path):
+    flags = {"task": "causal-lm", "model_type": "gpt2", "ranks": 4096, "processes": True}
+    flags |= {"gflops": 1, "memory_bandwidth": 1, "bandwidth": 1}
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (64 << 30, 64 << 30))
+
+    told = run(command("estimate", **flags), preexec_fn=limit)
+    assert "limit: 64.00 GiB (ulimit -v)" in told.out
+    assert not re.search(r" yes +[\d.]+$", told.out, re.MULTILINE), "no machine has terabytes for it"
+
+
 def test_state_on_disk_trains_what_does_not_fit(tmp_path, limited):
     flags = flags_of(tmp_path, layers=8)
     on_disk = on_disk_in(tmp_path)
