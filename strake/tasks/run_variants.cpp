@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "strake/core/error.h"
@@ -106,12 +107,15 @@ std::string name_of_smaller_batches(const training::TrainingOptions& options, in
 }
 
 const char* fsdp_word_of(const ShardingStage& stage) {
-  if (stage == training::kHybrid) return "hybrid_shard";
-  return stage == training::kZero0 ? "no_shard" : stage == training::kZero3 ? "full_shard" : "shard_grad_op";
+  const std::string_view name = stage.name;
+  if (name == training::kHybrid.name) return "hybrid_shard";
+  if (name == training::kZero0.name) return "no_shard";
+  return name == training::kZero3.name ? "full_shard" : "shard_grad_op";
 }
 
 std::string name_of_layout(const PlannedRun& run, const ShardingStage& stage) {
-  if (run.stages.by_fsdp) return fmt::format("{} (--fsdp {})", stage.name, fsdp_word_of(stage));
+  const bool is_on_disk = run.options.sharding.offload.optimizer;  // which FSDP does not know
+  if (run.stages.by_fsdp && !is_on_disk) return fmt::format("{} (--fsdp {})", stage.name, fsdp_word_of(stage));
   const bool keeps_groups = run.stages.group_key.empty() || stage.name == run.options.sharding.stage.name;
   return keeps_groups ? stage.name : fmt::format("{} without {}", stage.name, run.stages.group_key);
 }

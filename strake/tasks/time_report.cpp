@@ -174,8 +174,8 @@ void SpeedFlags::validate() const {
   visit_fields(*this, [](const char* name, const std::optional<double>& value, const char*) {
     constexpr double kLeast = 1e-6;
     constexpr double kMost = 1e9;
-    require(!value || (*value >= kLeast && *value <= kMost), ErrorKind::kUsage, "--{} {} is not in [{}, {}]", name,
-            value.value_or(0), kLeast, kMost);
+    require(!value || (*value >= kLeast && *value <= kMost), ErrorKind::kUsage, "--{} {} is no number in [{}, {}]",
+            name, value.value_or(0), kLeast, kMost);
   });
 }
 

@@ -145,7 +145,7 @@ def test_help_and_configuration_are_printed_once(model):
     ("flags", "told"),
     [
         ({"rank": 3}, "strake: usage error: unknown flag --rank; did you mean '--ranks'?"),
-        ({"gflops": 0}, "strake: usage error: --gflops 0 is not in [1e-06, 1000000000]"),
+        ({"gflops": 0}, "strake: usage error: --gflops 0 is no number in [1e-06, 1000000000]"),
         ({"max_seq_length": 65}, "strake: usage error: --max_seq_length 65 is more than the model's 64 positions"),
         ({"processes": "false"}, "strake: usage error: --processes false and ranks that were started as processes"),
     ],
