@@ -197,8 +197,9 @@ class MpiComm final : public StagedComm {
       barrier();
     } catch (const std::exception& error) {
       log::warning("rank {} of {} ends without the others: {}", rank_, size_, error.what());
-      // Else the watch, which has the same news, ends this process while it waits in MPI.
-      if (!ties_.watch) MPI_Abort(MPI_COMM_WORLD, exit_code(ErrorKind::kComm));
+      // Else the watch, which has the same news, ends this process while it waits in MPI. It has none of a rank 0 or a
+      // guard that does not answer.
+      if (!ties_.watch || !ties_.watch->has_news()) MPI_Abort(MPI_COMM_WORLD, exit_code(ErrorKind::kComm));
     }
   }
 

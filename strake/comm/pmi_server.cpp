@@ -207,14 +207,18 @@ class PmiServer::State {
     const int rank = rank_of(fields);
     const int size = parse_number(field(fields, "size"));
     const bool is_of_this_job = size == num_ranks_ && rank >= 0 && rank < num_ranks_;
-    if (has_all()) {
+    std::unique_lock lock(mutex_);  // up to the end: two that come as one rank at once must see each other
+    if (!first_ && static_cast<int>(came_.size()) == num_ranks_) {
       send_line(connection.socket, stop_line(busy_news(rank)));
       return false;
     }
-    if (const auto mistake = mistake_of(fields, rank, size)) stop_all(*mistake);
+    if (const auto mistake = mistake_of(fields, rank, size)) {
+      lock.unlock();
+      stop_all(*mistake);
+      lock.lock();
+    }
     connection.watch = fields;
     connection.is_rank = is_of_this_job;
-    const std::lock_guard lock(mutex_);
     if (is_of_this_job) came_.insert(rank);
     if (first_) return send_line(connection.socket, stop_line(*first_));
     if (!is_of_this_job) return false;
@@ -222,11 +226,6 @@ class PmiServer::State {
     if (static_cast<int>(came_.size()) < num_ranks_) return true;
     for (const auto& [socket, watch] : watchers_) send_line(socket, "cmd=go");
     return true;
-  }
-
-  bool has_all() {
-    const std::lock_guard lock(mutex_);
-    return !first_ && static_cast<int>(came_.size()) == num_ranks_;
   }
 
   // To one of another job, which must not end this one.
@@ -239,12 +238,11 @@ class PmiServer::State {
                             rank, port_)};
   }
 
-  // What whoever started the ranks did wrong, if it shows in one that comes.
+  // What whoever started the ranks did wrong, if it shows in one that comes. With the lock.
   std::optional<RankNews> mistake_of(const Fields& watch, int rank, int size) {
     const auto news = [rank](std::string text) {
       return RankNews{.rank = rank, .kind = ErrorKind::kUsage, .text = std::move(text)};
     };
-    const std::lock_guard lock(mutex_);
     if (size > 0 && size != num_ranks_) {
       return news(fmt::format("rank {} was started as one of {} ranks (WORLD_SIZE), rank 0 as one of {}", rank, size,
                               num_ranks_));

@@ -80,7 +80,7 @@ std::optional<std::string> LineReader::take() {
 
 std::string stop_line(const RankNews& news) {
   return fmt::format("cmd=stop rank={} kind={}{} text={}", news.rank, static_cast<int>(news.kind),
-                     news.gave_up ? " gave_up=1" : "", news.text);
+                     news.gave_up ? " gave_up=1" : "", news.text.substr(0, kMaxText));
 }
 
 RankNews parse_news(const Fields& fields) {

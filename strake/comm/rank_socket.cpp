@@ -15,6 +15,8 @@
 namespace strake::comm {
 namespace {
 
+constexpr int kConnectSeconds = 5;  // of one attempt
+
 // Of IPv4, the only one that MPICH's ranks look for their server by: `localhost` may be ::1 as well. Or why not.
 struct ResolvedHost {
   sockaddr_in address{};
@@ -36,7 +38,11 @@ ResolvedHost resolve(const std::string& host, int port) {
   return resolved;
 }
 
-bool is_loopback(in_addr address) { return ntohl(address.s_addr) >> 24 == 127; }
+// Of a connect(), too: where a firewall drops packets, TCP would try for two minutes.
+void set_patience(int socket, int seconds) {
+  const timeval patience{.tv_sec = seconds, .tv_usec = 0};
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+}
 
 // With connections that have ended, and with those of other sockets that share it.
 void share_port(int socket) {
@@ -65,8 +71,9 @@ void leave_port(int socket) {
 }  // namespace
 
 in_addr address_to_listen_on(std::string_view host, in_addr resolved) {
-  const bool is_of_this_host_alone = host == "localhost" || host.starts_with("127.");
-  return is_loopback(resolved) && !is_of_this_host_alone ? in_addr{.s_addr = htonl(INADDR_ANY)} : resolved;
+  in_addr number{};
+  const bool is_number = ::inet_pton(AF_INET, std::string(host).c_str(), &number) == 1;
+  return host == "localhost" || is_number ? resolved : in_addr{.s_addr = htonl(INADDR_ANY)};
 }
 
 int listen_on(const std::string& host, int port, int backlog) {
@@ -103,9 +110,11 @@ ConnectionAttempt try_to_connect(const std::string& host, int port) {
   const auto* const address = reinterpret_cast<const sockaddr*>(&resolved.address);
   const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   share_port(socket);
+  set_patience(socket, kConnectSeconds);
   const bool is_connected = ::connect(socket, address, sizeof(resolved.address)) == 0;
-  const int reason = is_connected ? ECONNREFUSED : errno;
+  const int reason = is_connected ? ECONNREFUSED : errno == EINPROGRESS ? ETIMEDOUT : errno;
   if (is_connected && !is_connected_to_itself(socket)) {
+    set_patience(socket, 0);
     keep_alive(socket);
     return {.socket = socket};
   }
@@ -122,6 +131,9 @@ void keep_alive(int socket) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_seconds, sizeof(idle_seconds));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_seconds, sizeof(interval_seconds));
   ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+  // Nobody is probed while a line that was sent to him has not arrived, which TCP tries for a quarter of an hour.
+  const int unanswered_milliseconds = 1000 * (idle_seconds + probes * interval_seconds);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_milliseconds, sizeof(unanswered_milliseconds));
 }
 
 }  // namespace strake::comm

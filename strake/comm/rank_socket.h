@@ -8,8 +8,9 @@
 // TCP (IPv4) between ranks and the server of their job. The caller closes sockets.
 namespace strake::comm {
 
-// Where a server listens that others look for by this name of a host. Debian's /etc/hosts has 127.0.1.1 for a host's
-// own name, and other machines another address: the server listens on all that the host has then.
+// Where a server listens that others look for by this name of a host, which other machines may know by another address:
+// Debian's /etc/hosts has 127.0.1.1 for a host's own one, and a host with several networks has several. The server of a
+// name listens on all that the host has, but for `localhost`; that of a number on that address.
 in_addr address_to_listen_on(std::string_view host, in_addr resolved);
 
 // Listens on host:port (port 0: any). Error (kComm) if it cannot.

@@ -49,9 +49,10 @@ RankTies tie_torchrun_ranks(const RankEnvironment& environment) {
                                   printable(environment.master_address), environment.master_port));
     throw;
   }
+  // Of a launcher that started torchrun, whose connection is not there any more: their numbers may be those of files.
+  for (const char* name : {"PMI_FD", "HYDI_CONTROL_FD"}) ::unsetenv(name);
   ties.watch = std::make_shared<RankWatch>(socket, place_of(environment), RankWatch::Server::kRankZero);
   ties.watch->wait_for_all(patience.rank);
-  ::unsetenv("PMI_FD");  // of a launcher that started torchrun
   ::setenv("PMI_PORT", fmt::format("{}:{}", environment.master_address, port).c_str(), 1);
   ::setenv("PMI_ID", std::to_string(environment.rank).c_str(), 1);
   ::setenv("PMI_RANK", std::to_string(environment.rank).c_str(), 1);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "strake/comm/rank_processes.h"
@@ -15,6 +16,8 @@ namespace strake::comm {
 namespace {
 
 using namespace std::chrono_literals;
+
+constexpr size_t kMostNamed = 10;  // of many ranks; a line has an end
 
 // Shorter waits are nothing to talk about.
 std::chrono::milliseconds worth_telling(std::chrono::seconds patience) {
@@ -106,17 +109,23 @@ RankNews WaitingRanks::overdue_news(const Fields& watch, const Fields& late, con
                             "too",
                             rank_of(watch), seconds, operation)};
   }
+  const size_t named = std::min(processes.size(), kMostNamed);
+  const size_t more = processes.size() - named;
   return {.rank = missing.front(),
           .kind = ErrorKind::kComm,
-          .text = fmt::format("{} ({})", overdue_text(missing, operation, seconds), fmt::join(processes, "; "))};
+          .text = fmt::format("{} ({}{})", overdue_text(missing, operation, seconds),
+                              fmt::join(std::span(processes).first(named), "; "),
+                              more > 0 ? fmt::format("; and {} more", more) : "")};
 }
 
 std::string overdue_text(const std::vector<int>& ranks, const std::string& operation, int64_t seconds) {
+  const size_t named = std::min(ranks.size(), kMostNamed);
   std::string names;
-  for (size_t i = 0; i < ranks.size(); ++i) {
+  for (size_t i = 0; i < named; ++i) {
     const char* const between = i == 0 ? "" : i + 1 < ranks.size() ? ", " : " and ";
     names += fmt::format("{}rank {}", between, ranks[i]);
   }
+  if (named < ranks.size()) names += fmt::format(" and {} more ranks", ranks.size() - named);
   return fmt::format("{} {} not come to {} for {} s (--ddp_timeout)", names, ranks.size() == 1 ? "has" : "have",
                      operation, seconds);
 }

@@ -120,5 +120,17 @@ TEST(WaitingRanks, NameOneThatFrozeInItsWait) {
   EXPECT_THAT(news.text, HasSubstr("which is stopped"));
 }
 
+TEST(WaitingRanks, OfManyThatAreMissingTenAreNamed) {
+  std::vector<Fields> watches;
+  for (int rank = 0; rank < 1000; ++rank) watches.push_back(parse_line(watch_line(rank, 1000)));
+  WaitingRanks waiting;
+  waiting.hear(watches[3], parse_line("cmd=wait"));
+  const RankNews news = waiting.overdue_news(watches[3], parse_line("cmd=late seconds=30 text=all_reduce"), watches);
+  EXPECT_THAT(news.text, HasSubstr("rank 0, rank 1, rank 2, rank 4, "));
+  EXPECT_THAT(news.text, HasSubstr(" and 989 more ranks have not come to all_reduce for 30 s"));
+  EXPECT_THAT(news.text, HasSubstr("; and 989 more)"));
+  EXPECT_LT(stop_line(news).size(), 2048) << "who reads lines takes no longer ones for ranks";
+}
+
 }  // namespace
 }  // namespace strake::comm::rank_wait_test

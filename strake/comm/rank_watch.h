@@ -44,6 +44,7 @@ class RankWatch {
   // server's: if it says nothing for much longer, it is none.
   void wait_for_all(std::chrono::seconds patience);
 
+  bool has_news() const { return has_news_; }
   // Waits a second at most.
   void wait_for_news();
   // Error that names the rank that ended the job, if there is one. Thread-safe.

@@ -13,7 +13,7 @@ namespace strake::kernels::row_shares_test {
 using testing::Each;
 using testing::ElementsAre;
 
-// Rows of one column's parts, in the order of all().
+// Tiles of rows of a part's shares, in the order of all().
 std::vector<int64_t> sizes_of(const RowShares& shares, int part) {
   std::vector<int64_t> sizes;
   for (const auto& share : shares.all()) {
