@@ -13,7 +13,7 @@ namespace strake::scoring {
 struct PrecisionFlags {
   std::string precision;  // "", fp32, bf16, int8 or auto
   bool bf16 = false;
-  std::string file = "";  // of --precision_file: in the place of the one beside the model
+  std::string file = {};  // of --precision_file: in the place of the one beside the model
 
   bool asks_for_bf16() const { return bf16 || precision == "bf16"; }
 
