@@ -206,14 +206,8 @@ def main():
         results = measure_all(theme, repeat)
         theme.notes.append(f"Rounds: {repeat}; {theme.threads} thread(s). tokens/s counts real tokens, never padding.")
         theme.notes.append(f"* other programs used more than {CONTENDED:.0%} of the CPUs: take the row with care.")
-        command = [
-            "benchmarks/run.py",
-            name,
-            "--repeat",
-            str(repeat),
-            *(["--group", *args.group] if args.group else []),
-        ]
-        write_report(name, theme, table(theme, results), " ".join(command))
+        groups = f" --group {' '.join(args.group)}" if args.group else ""
+        write_report(name, theme, table(theme, results), f"benchmarks/run.py {name} --repeat {repeat}{groups}")
         differences = different_work(theme, results) if theme.same_tokens else []
         for difference in differences:
             print(f"{theme.title}: FAILED: the sides disagree, {difference}", file=sys.stderr)

@@ -125,7 +125,8 @@ std::string overdue_text(const std::vector<int>& ranks, const std::string& opera
     const char* const between = i == 0 ? "" : i + 1 < ranks.size() ? ", " : " and ";
     names += fmt::format("{}rank {}", between, ranks[i]);
   }
-  if (named < ranks.size()) names += fmt::format(" and {} more ranks", ranks.size() - named);
+  const size_t more = ranks.size() - named;
+  if (more > 0) names += fmt::format(" and {} more rank{}", more, more == 1 ? "" : "s");
   return fmt::format("{} {} not come to {} for {} s (--ddp_timeout)", names, ranks.size() == 1 ? "has" : "have",
                      operation, seconds);
 }

@@ -158,4 +158,14 @@ FsdpOptions parse_fsdp(const std::string& words, const std::string& config) {
           .notices = values.notices};
 }
 
+std::string fsdp_word(int64_t stage, bool hybrid) {
+  const Strategy* nearest = nullptr;
+  for (const Strategy& strategy : kStrategies) {
+    const bool is_enough = strategy.hybrid == hybrid && strategy.stage >= stage;
+    if (is_enough && (nearest == nullptr || strategy.stage < nearest->stage)) nearest = &strategy;
+  }
+  require(nearest != nullptr, ErrorKind::kInternal, "no word of --fsdp for stage {}", stage);
+  return std::string(nearest->name);
+}
+
 }  // namespace strake::integrations

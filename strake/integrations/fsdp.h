@@ -22,4 +22,7 @@ struct FsdpOptions {
 // configuration; kConfig for the configuration: unknown keys, wrong types, and what is refused (XLA).
 FsdpOptions parse_fsdp(const std::string& words, const std::string& config);
 
+// The word of --fsdp for a stage of ZeRO; for stage 1, which FSDP does not have, that of the next one.
+std::string fsdp_word(int64_t stage, bool hybrid);
+
 }  // namespace strake::integrations

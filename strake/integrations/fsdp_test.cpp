@@ -32,6 +32,14 @@ TEST(Fsdp, TranslatesStrategiesToZeroStages) {
   EXPECT_FALSE(plain.activation_checkpointing);
 }
 
+TEST(Fsdp, NamesStagesInItsOwnWords) {
+  EXPECT_EQ(fsdp_word(0, false), "no_shard");
+  EXPECT_EQ(fsdp_word(1, false), "shard_grad_op");
+  EXPECT_EQ(fsdp_word(2, false), "shard_grad_op");
+  EXPECT_EQ(fsdp_word(3, false), "full_shard");
+  EXPECT_EQ(fsdp_word(3, true), "hybrid_shard");
+}
+
 TEST(Fsdp, TakesWordsInCapitalsAsTorchAndAccelerateWriteThem) {
   EXPECT_EQ(parse_fsdp("FULL_SHARD AUTO_WRAP", "").stage, 3);
   EXPECT_EQ(parse_fsdp("SHARD_GRAD_OP", "").stage, 2);

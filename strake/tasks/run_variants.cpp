@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "strake/core/error.h"
+#include "strake/integrations/fsdp.h"
 #include "strake/training/batch_shape.h"
 #include "strake/training/trainer.h"
 
@@ -106,16 +107,19 @@ std::string name_of_smaller_batches(const training::TrainingOptions& options, in
   return fmt::format(", {} and {} times the --gradient_accumulation_steps", size, divisor);
 }
 
-const char* fsdp_word_of(const ShardingStage& stage) {
-  const std::string_view name = stage.name;
-  if (name == training::kHybrid.name) return "hybrid_shard";
-  if (name == training::kZero0.name) return "no_shard";
-  return name == training::kZero3.name ? "full_shard" : "shard_grad_op";
+std::string fsdp_word_of(const ShardingStage& stage) {
+  const auto* const zero = std::ranges::find(training::kZeroStages, std::string_view(stage.name), &ShardingStage::name);
+  const bool is_hybrid = zero == training::kZeroStages.end();
+  return integrations::fsdp_word(is_hybrid ? 3 : zero - training::kZeroStages.begin(), is_hybrid);
 }
 
+// A plan on disk, which --fsdp cannot ask for.
+bool needs_deepspeed(const PlannedRun& run) { return run.stages.by_fsdp && run.options.sharding.offload.optimizer; }
+
 std::string name_of_layout(const PlannedRun& run, const ShardingStage& stage) {
-  const bool is_on_disk = run.options.sharding.offload.optimizer;  // which FSDP does not know
-  if (run.stages.by_fsdp && !is_on_disk) return fmt::format("{} (--fsdp {})", stage.name, fsdp_word_of(stage));
+  if (run.stages.by_fsdp && !needs_deepspeed(run)) {
+    return fmt::format("{} (--fsdp {})", stage.name, fsdp_word_of(stage));
+  }
   const bool keeps_groups = run.stages.group_key.empty() || stage.name == run.options.sharding.stage.name;
   return keeps_groups ? stage.name : fmt::format("{} without {}", stage.name, run.stages.group_key);
 }
@@ -150,10 +154,9 @@ RunVariant variant_of(PlannedRun run, const Change& change) {
   }
   if (change.divisor > 1) variant.name += name_of_smaller_batches(run.options, change.divisor);
   if (cuts_evaluation) variant.name += fmt::format(", --per_device_eval_batch_size {}", sequences);
+  if (needs_deepspeed(run)) variant.name += ", by --deepspeed instead of --fsdp";
   const bool is_threads = run.placement == training::RankPlacement::kThreads;
   const models::MemoryByUse& rank = run.is_on_gpus() ? variant.plan.host : variant.plan.rank;
-  if (run.stages.by_fsdp && run.options.sharding.offload.optimizer)
-    variant.name += ", by --deepspeed instead of --fsdp";
   variant.machine_bytes =
       is_threads ? variant.plan.process_bytes : bytes_of_processes(rank, variant.plan, run.ranks_per_machine);
   variant.disk_bytes = variant.plan.disk_bytes * (is_threads ? run.num_ranks : run.ranks_per_machine);

@@ -9,6 +9,7 @@
 
 #include "strake/core/error.h"
 #include "strake/core/test_error.h"
+#include "strake/models/test_model.h"
 #include "strake/tensors/compute_threads.h"
 #include "strake/tensors/tracked_memory.h"
 #include "strake/training/memory_plan_case.h"
@@ -349,17 +350,8 @@ TEST(MemoryPlan, PageLockedParametersTakePowersOfTwo) {
 }
 
 TEST(MemoryPlan, OfAGpuRefusesHeadsThatItHasNoKernelsFor) {
-  models::EncoderConfig config{.model_type = "bert",
-                               .vocab_size = 10,
-                               .hidden_size = 192,
-                               .num_hidden_layers = 1,
-                               .num_attention_heads = 1,
-                               .intermediate_size = 192,
-                               .max_position_embeddings = 8,
-                               .type_vocab_size = 2,
-                               .pad_token_id = 1};
-  config.set_labels({"no", "yes"}, std::nullopt);
-  const models::SequenceClassifier model(config);
+  const models::SequenceClassifier model(
+      models::parse_encoder_config(models::small_config({{"hidden_size", 192}, {"num_attention_heads", 1}}), "test"));
   const auto plan = [&](models::PlannedDevice device) {
     const models::BatchShape batch{.tokens = 8, .sequences = 1, .longest = 8, .targets = 1};
     plan_memory({.model = model, .options = {}, .batch = batch, .device = device});
