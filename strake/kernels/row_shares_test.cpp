@@ -22,6 +22,11 @@ std::vector<int64_t> sizes_of(const RowShares& shares, int part) {
   return sizes;
 }
 
+TEST(ThreadGrid, OfFewRowsEachThreadReadsItsOwnPanels) {
+  EXPECT_EQ(ThreadGrid(2, 2, 24).across, 2) << "a text of 24 tokens";
+  EXPECT_EQ(ThreadGrid(2, 72, 24).down, 2);
+}
+
 TEST(RowShares, HalfOfWhatIsLeftAtATime) {
   const ThreadGrid grid(2, 72, 96);
   ASSERT_EQ(grid.down, 2);

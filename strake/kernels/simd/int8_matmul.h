@@ -4,6 +4,7 @@
 #include "strake/kernels/simd/int8_store.h"
 #include "strake/kernels/simd/lanes.h"
 #include "strake/kernels/simd/matmul_pack.h"
+#include "strake/kernels/simd/panel_ahead.h"
 
 // A block of rows is quantized, if it is not, and packed, then multiplied by one panel of B after the other, tile by
 // tile. U is what a rung's instructions take at a time: a unit is kDepthPerUnit numbers that follow each other in
@@ -18,8 +19,8 @@ struct Int8TileProduct {
   const int8_t* b;            // [units, kInt8TileColumns] units
   const int32_t* first_sums;  // [kInt8TileColumns]
   int64_t units;
-  int32_t* sums;       // [rows, kInt8TileColumns]
-  const int8_t* next;  // what B will be afterwards, to be asked for; or null
+  int32_t* sums;        // [rows, kInt8TileColumns]
+  Ahead<int8_t> ahead;  // of B
 };
 
 // All sums of the tile are in registers meanwhile.
@@ -29,7 +30,8 @@ template <class U, int kRows>
   using Int = typename S::Int;
   const float* a = product.a;
   const int8_t* b = product.b;
-  const int8_t* next = product.next;
+  const int8_t* next = product.ahead.next;
+  int64_t until_next = product.ahead.every;
   Int sum[kRows][kInt8TileVectors];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -41,10 +43,11 @@ template <class U, int kRows>
     Int bs[kInt8TileVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kInt8TileVectors; ++v) bs[v] = U::load_columns(b + v * kVectorBytes);
-    if (next != nullptr) {
+    if (--until_next == 0) {
 #pragma GCC unroll 2
       for (int64_t i = 0; i < kInt8TileVectors * kVectorBytes; i += 64) __builtin_prefetch(next + i, 0, 2);
       next += kInt8TileVectors * kVectorBytes;
+      until_next = product.ahead.every;
     }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
@@ -131,10 +134,11 @@ struct VectorTiler {
     Walk(int32_t* sums, const Results& results) : sums_(sums), results_(results) {}
     void multiply(const Int8Rows& block, const Int8Panel& panel) {
       const float* a = block.a;
+      PanelAhead<int8_t> ahead(panel.next, block.units, kInt8TileColumns<U> * U::kDepthPerUnit,
+                               (block.rows + U::kTileRows - 1) / U::kTileRows);
       for (int64_t row = 0; row < block.rows; row += U::kTileRows) {
         const int64_t rows = smaller(U::kTileRows, block.rows - row);
-        const int8_t* const next = row == 0 ? panel.next : nullptr;
-        int8_tile_of_rows<U>(rows, {a, panel.b, panel.first_sums, block.units, sums_, next});
+        int8_tile_of_rows<U>(rows, {a, panel.b, panel.first_sums, block.units, sums_, ahead.for_next_tile()});
         store_dequantized<U, kKind>(results_.of({sums_, row, panel.column, rows}));
         a += rows * block.units;
       }

@@ -4,6 +4,7 @@
 #include "strake/kernels/simd/lanes.h"
 #include "strake/kernels/simd/matmul_pack.h"
 #include "strake/kernels/simd/matmul_store.h"
+#include "strake/kernels/simd/panel_ahead.h"
 
 // The products themselves: packed panels in, tiles of C out.
 namespace strake::kernels {
@@ -26,7 +27,7 @@ struct TileProduct {
   int64_t units;
   Sums sums;
   float* tile;
-  const float* next = nullptr;  // what B will be afterwards, to be asked for; or null
+  Ahead<float> ahead = {};  // of B
 };
 
 // All floats of the tile are in registers meanwhile.
@@ -35,7 +36,8 @@ template <class U, int kRows>
   using S = typename U::Simd;
   const float* a = product.a;
   const float* b = product.b;
-  const float* next = product.next;
+  const float* next = product.ahead.next;
+  int64_t until_next = product.ahead.every;
   float* const tile = product.tile;
   typename S::Float sum[kRows][kTileVectors];
 #pragma GCC unroll 16
@@ -47,10 +49,11 @@ template <class U, int kRows>
     typename S::Float bs[kTileVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kTileVectors; ++v) bs[v] = S::load(b + v * S::kLanes);
-    if (next != nullptr) {
+    if (--until_next == 0) {
 #pragma GCC unroll 2
       for (int i = 0; i < kTileColumns<U>; i += 16) __builtin_prefetch(next + i, 0, 2);
       next += kTileColumns<U>;
+      until_next = product.ahead.every;
     }
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
@@ -130,15 +133,27 @@ class MatmulBlock {
            ((row_tile - row_begin_ / U::kTileRows) * (panel_end_ - panel_begin_) + panel - panel_begin_) * kTileFloats;
   }
 
-  void multiply_panel(int64_t block, int64_t panel) {
+  const float* b_of(int64_t block, int64_t panel) const {
     const int64_t first_unit = blocks_.begin(part_.piece.first_block);
     const int64_t piece_units = blocks_.begin(part_.piece.first_block + part_.piece.blocks) - first_unit;
+    return part_.panels + (panel * piece_units + blocks_.begin(block) - first_unit) * kTileColumns<U>;
+  }
+
+  // B of the panel that is multiplied next, or null.
+  const float* after(int64_t block, int64_t panel) const {
+    if (panel + 1 < panel_end_) return b_of(block, panel + 1);
+    return block + 1 < part_.piece.first_block + part_.piece.blocks ? b_of(block + 1, panel_begin_) : nullptr;
+  }
+
+  void multiply_panel(int64_t block, int64_t panel) {
     const int64_t units = blocks_.begin(block + 1) - blocks_.begin(block);
-    const float* const b = part_.panels + (panel * piece_units + blocks_.begin(block) - first_unit) * kTileColumns<U>;
+    const float* const b = b_of(block, panel);
     const int64_t column = part_.piece.first_column + panel * kTileColumns<U>;
     const int64_t columns = smaller(kTileColumns<U>, part_.piece.first_column + part_.piece.columns - column);
     const MatmulResult<T, Out>& result = part_.args.result;
     const float* a = packed_a_;
+    PanelAhead<float> ahead(after(block, panel), units, kTileColumns<U>,
+                            (row_end_ - row_begin_ + U::kTileRows - 1) / U::kTileRows);
     for (int64_t row = row_begin_; row < row_end_; row += U::kTileRows) {
       const TilePlace at{row, column, smaller(U::kTileRows, row_end_ - row), columns};
       float* const tile = sums_of(row, panel);
@@ -149,9 +164,8 @@ class MatmulBlock {
           prefetch_lines(result.c + (row + r) * result.stride + column, columns * static_cast<int64_t>(sizeof(Out)));
         }
       }
-      const float* const next =
-          row == row_begin_ && panel + 1 < panel_end_ ? b + piece_units * kTileColumns<U> : nullptr;
-      matmul_rows<U>(at.rows, {a, b, units, block == 0 ? Sums::kNew : Sums::kContinued, tile, next});
+      const Sums sums = block == 0 ? Sums::kNew : Sums::kContinued;
+      matmul_rows<U>(at.rows, {a, b, units, sums, tile, ahead.for_next_tile()});
       if (last) store_sums<S>(result, at, tile);
       a += at.rows * units;
     }
