@@ -23,6 +23,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   bool binary(binary_t&) override { return refuse("binary value"); }
   bool start_object(size_t) override { return enter(Json::object()); }
   bool key(string_t& name) override {
+    if (!take(kKeyBytes)) return false;
     const auto [member, is_new] = open_.back()->emplace(std::move(name), nullptr);
     member_ = &*member;
     return is_new || refuse("key '" + printable(member.key()) + "' occurs twice in one object");
@@ -34,11 +35,16 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
     return refuse(fmt::format("not valid JSON at byte {}: {}", position, printable(error.what(), 160)));
   }
 
-  Json take() { return std::move(root_); }
+  Json tree() { return std::move(root_); }
   const std::string& problem() const { return problem_; }
 
  private:
   static constexpr size_t kMaxDepth = 64;
+  // What values take beside their text, which a file's size bounds: "{}," takes 30 times its length.
+  static constexpr int64_t kMaxBytes = int64_t{1} << 30;
+  static constexpr int64_t kValueBytes = 16;
+  static constexpr int64_t kContainerBytes = 64;
+  static constexpr int64_t kKeyBytes = 80;
 
   // Where the next value of the innermost open array or object belongs.
   Json& place(Json&& value) {
@@ -48,12 +54,16 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   }
   bool put(Json value) {
     place(std::move(value));
-    return true;
+    return take(kValueBytes);
+  }
+  bool take(int64_t bytes) {
+    bytes_ += bytes;
+    return bytes_ <= kMaxBytes || refuse(fmt::format("its values take more than {} MiB of memory", kMaxBytes >> 20));
   }
   bool enter(Json container) {
     if (open_.size() == kMaxDepth) return refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
     open_.push_back(&place(std::move(container)));
-    return true;
+    return take(kContainerBytes);
   }
   bool leave() {
     open_.pop_back();
@@ -68,6 +78,7 @@ class TreeBuilder : public nlohmann::json_sax<Json> {
   std::vector<Json*> open_;  // arrays and objects around the next value; an array grows only while it is the innermost
   Json* member_ = nullptr;   // value of the last key
   std::string problem_;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace
@@ -76,7 +87,7 @@ Json parse_json(std::string_view text, const std::string& source) {
   TreeBuilder builder;
   const bool sound = Json::sax_parse(text, &builder);
   require(sound, ErrorKind::kConfig, "{}: {}", source, builder.problem());
-  return builder.take();
+  return builder.tree();
 }
 
 Json read_json(const std::filesystem::path& path, uint64_t max_bytes) {

@@ -22,6 +22,12 @@ TEST(Json, HostileTextIsRefusedWithItsSource) {
   EXPECT_EQ(error_of(R"({"a": {"b": [1, 2.5, "x", null, true]}, "b": 1})"), "no error");
 }
 
+TEST(Json, ManySmallValuesAreRefusedBeforeTheyTakeTheMemory) {
+  std::string objects = "[{}";
+  for (int i = 0; i < (16 << 20); ++i) objects += ",{}";
+  EXPECT_NE(error_of(objects + "]").find("its values take more than 1024 MiB"), std::string::npos);
+}
+
 TEST(Json, TheTreeIsThatOfTheText) {
   const std::string text =
       R"({"b": {"a": [[], {}, [1, [2, {"x": null}]], "s\u00e9\n"], "z": {"b": 1}}, "a": [-1, 1.5, true, "", 1e2],)"

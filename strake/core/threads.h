@@ -34,8 +34,12 @@ int threads_per_rank(int ranks_on_host);
 
 // Number of threads that parallel_for uses when called from this thread.
 inline int num_threads() { return omp_get_max_threads(); }
-// Applies to the calling thread only, so that every rank thread has its own count.
-inline void set_num_threads(int threads) { omp_set_num_threads(threads); }
+// Applies to the calling thread only, so that every rank thread has its own count. OMP_DYNAMIC, with which OpenMP gives
+// fewer threads where the machine is busy, does not hold.
+inline void set_num_threads(int threads) {
+  omp_set_dynamic(0);
+  omp_set_num_threads(threads);
+}
 
 // Calls work(id, size) once for every id in [0, size), each on a thread of its own and all at the same time, and
 // returns when all have returned. `size` is `threads`, or less if the system gives fewer. Exceptions must not leave

@@ -49,6 +49,13 @@ TEST(Threads, CountBelongsToTheCallingThread) {
   EXPECT_EQ(num_threads(), 2);
 }
 
+TEST(Threads, OpenMpDoesNotGiveFewerWhereTheMachineIsBusy) {
+  const int before = num_threads();
+  omp_set_dynamic(1);  // as OMP_DYNAMIC=true does
+  set_num_threads(before);
+  EXPECT_EQ(omp_get_dynamic(), 0);
+}
+
 TEST(Threads, SideBySideShareTheCallersNumber) {
   set_num_threads(5);
   std::vector<int> given(3);

@@ -53,7 +53,9 @@ class TypedPass final : public EncoderPass {
         plan_(std::move(plan)),
         head_(std::move(head)),
         positions_(config),
+        tokens_(capacity.tokens),
         hidden_(config.hidden_size),
+        intermediate_(config.intermediate_size),
         heads_(config.num_attention_heads),
         activation_(config.hidden_act),
         eps_(static_cast<float>(config.layer_norm_eps)) {
@@ -136,25 +138,29 @@ class TypedPass final : public EncoderPass {
     const LayerWeights<T>& layer = weights_.layers[static_cast<size_t>(index)];
     const PassArrays<T>& arrays = chunk.arrays;
     int64_t bad_row = Meeting::kNothing;
-    const auto linear = [&](Linear which, const Rows<T>& x, const Target<T>& to) {
+    const auto linear = [&](Linear which, const Rows<T>& x, const Target<T>& to, const kernels::QuantizedRows& read) {
       const auto& weights = layer.linears[static_cast<size_t>(which)];
       const bool in_int8 = computes_in_int8(index, which);
-      const Operand operand{x, rows, chunk.share.part(),
-                            reads_quantized(which) ? arrays.quantized : kernels::QuantizedRows{}};
-      bad_row = chunk.share.least(layer_product(operand, weights, in_int8, to));
+      bad_row = chunk.share.least(layer_product({x, rows, chunk.share.part(), read}, weights, in_int8, to));
       return bad_row == Meeting::kNothing;
     };
-    if (!linear(Linear::kQkv, arrays.hidden, {arrays.wide, arrays.scratch})) return Stop{Linear::kQkv, bad_row};
+    const kernels::QuantizedRows& written = arrays.quantized;
+    if (!linear(Linear::kQkv, arrays.hidden, {arrays.wide, arrays.scratch}, written)) {
+      return Stop{Linear::kQkv, bad_row};
+    }
     rows = attend(index, chunk);
-    if (!linear(Linear::kAttentionOutput, arrays.first, {arrays.second, arrays.scratch})) {
+    if (!linear(Linear::kAttentionOutput, arrays.first, {arrays.second, arrays.scratch}, written)) {
       return Stop{Linear::kAttentionOutput, bad_row};
     }
     normalize(layer.attention_norm, rows,
               {arrays.second, &arrays.hidden, arrays.first, computes_in_int8(index, Linear::kIntermediate)}, chunk);
-    if (!linear(Linear::kIntermediate, arrays.first, {arrays.wide, arrays.scratch, activation_})) {
+    if (!linear(Linear::kIntermediate, arrays.first, {arrays.wide, arrays.scratch, activation_}, written)) {
       return Stop{Linear::kIntermediate, bad_row};
     }
-    if (!linear(Linear::kOutput, arrays.wide, {arrays.second, arrays.scratch})) return Stop{Linear::kOutput, bad_row};
+    const kernels::QuantizedRows intermediate = quantized_intermediate(index, rows, chunk);
+    if (!linear(Linear::kOutput, arrays.wide, {arrays.second, arrays.scratch}, intermediate)) {
+      return Stop{Linear::kOutput, bad_row};
+    }
     normalize(layer.output_norm, rows,
               {arrays.second, &arrays.first, arrays.hidden, computes_in_int8(index + 1, Linear::kQkv)}, chunk);
     return std::nullopt;
@@ -165,14 +171,24 @@ class TypedPass final : public EncoderPass {
     return at < in_int8_.size() && in_int8_[at];  // behind the last layer there is none
   }
 
-  // What it reads is quantized by what wrote it, row by row, while that is in a near cache. The intermediate rows are
-  // whole only when they have left it, so that their product quantizes them.
-  static bool reads_quantized(Linear linear) { return linear != Linear::kOutput; }
+  // What a linear layer in int8 reads is quantized by what wrote it, row by row, while that is in a near cache. The
+  // intermediate rows are whole only when they have left it, so that their product quantizes them. Threads that share
+  // few rows would do so once each: they quantize a part each, where the rows of the product before were.
+  kernels::QuantizedRows quantized_intermediate(int64_t layer, int64_t rows, const Chunk& chunk) const {
+    if (chunk.share.is_whole() || !computes_in_int8(layer, Linear::kOutput)) return {};
+    kernels::QuantizedRows place = chunk.arrays.quantized;
+    const int64_t bytes = kernels::whole_tiles(tokens_) * place.stride;
+    place.stride = kernels::quantized_stride(intermediate_);
+    if (kernels::whole_tiles(rows) * place.stride > bytes) return {};
+    quantize(chunk.arrays.wide, intermediate_, chunk.share.range(rows), place);
+    chunk.share.wait();
+    return place;
+  }
 
-  void quantize(const Rows<T>& x, const Share::Range& rows, const PassArrays<T>& arrays) const {
+  static void quantize(const Rows<T>& x, int64_t columns, const Share::Range& rows, const kernels::QuantizedRows& to) {
     if constexpr (std::is_same_v<T, kernels::BFloat16>) {
-      kernels::quantize_rows({.data = x.row(rows.begin), .stride = x.stride, .rows = rows.size(), .depth = hidden_},
-                             arrays.quantized.from(rows.begin));
+      kernels::quantize_rows({.data = x.row(rows.begin), .stride = x.stride, .rows = rows.size(), .depth = columns},
+                             to.from(rows.begin));
     }
   }
 
@@ -263,7 +279,7 @@ class TypedPass final : public EncoderPass {
            .columns = hidden_,
            .stride = operands.y.stride,  // that of all three
            .eps = eps_});
-      if (operands.quantized) quantize(operands.y, some, chunk.arrays);
+      if (operands.quantized) quantize(operands.y, hidden_, some, chunk.arrays.quantized);
     }
     chunk.share.wait();
   }
@@ -306,7 +322,7 @@ class TypedPass final : public EncoderPass {
     const bool at_once = quantizes && !of_first_tokens && chunk.share.is_whole();  // else rows are not whole yet
     for (int64_t s = 0; s < chunk.tokens.num_sequences(); ++s) {
       attend_sequence(s, chunk);
-      if (at_once) quantize(arrays.first, {arrays.offsets[s], arrays.offsets[s + 1]}, arrays);
+      if (at_once) quantize(arrays.first, hidden_, {arrays.offsets[s], arrays.offsets[s + 1]}, arrays.quantized);
     }
     chunk.share.wait();
     int64_t rows = chunk.tokens.num_tokens();
@@ -319,7 +335,7 @@ class TypedPass final : public EncoderPass {
       chunk.share.wait();
     }
     if (quantizes && !at_once) {
-      quantize(arrays.first, chunk.share.range(rows), arrays);
+      quantize(arrays.first, hidden_, chunk.share.range(rows), arrays.quantized);
       chunk.share.wait();
     }
     return rows;
@@ -387,7 +403,8 @@ class TypedPass final : public EncoderPass {
   Head head_;
   std::vector<bool> in_int8_;  // [layers, kLinears]
   models::PositionRule positions_;
-  int64_t hidden_, heads_;
+  int64_t tokens_;  // that arrays have room for
+  int64_t hidden_, intermediate_, heads_;
   kernels::Activation activation_;
   float eps_;
   std::vector<PassArena<T>> arenas_;

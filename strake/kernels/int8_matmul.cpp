@@ -147,7 +147,8 @@ int64_t int8_matmul_on_thread(const Int8Matmul<Out>& args, const QuantizedMatrix
           quantizes ? args.a_stride : args.quantized.stride, args.c_stride, b.depth(), b.columns());
   if (args.rows == 0 || b.columns() == 0) return kAllRowsFinite;
   const auto& rung = pick(kLadder<Out>, b.isa());
-  const ThreadGrid grid(part.count, pieces_of(args.rows, rung.tile.rows), pieces_of(b.columns(), rung.tile.columns));
+  const Int8Tile& tile = rung.tile;
+  const ThreadGrid grid(part.count, tile.rows, pieces_of(args.rows, tile.rows), pieces_of(b.columns(), tile.columns));
   if (part.index >= grid.parts()) return kAllRowsFinite;
   const int64_t first_row = grid.rows_of(part.index).begin * rung.tile.rows;
   const auto [panel_begin, panel_end] = grid.panels_of(part.index);

@@ -58,7 +58,7 @@ class Product {
     const int64_t row_tiles = pieces_of(args_.rows, rung_.tile.rows);
     const int64_t panel_count = pieces_of(piece.columns, rung_.tile.columns);
     const double flops = 2.0 * static_cast<double>(args_.rows * piece.columns) * static_cast<double>(args_.depth);
-    const ThreadGrid grid(threads_for(flops), row_tiles, panel_count);
+    const ThreadGrid grid(threads_for(flops), rung_.tile.rows, row_tiles, panel_count);
     RowShares shares(grid, pieces_of(rung_.fewest_rows, rung_.tile.rows));
     const auto part = [&](const RowShares::Share& share, float* scratch) {
       const auto [panel_begin, panel_end] = grid.panels_of(share.part);
@@ -252,7 +252,8 @@ void matmul_on_thread(const Matmul<T, Out>& args, const PackedMatrix<T>& b, floa
   check(args, b);
   if (args.rows == 0 || args.columns == 0) return;
   const MatmulRung<T, Out>& rung = pick_rung<T, Out>(b.isa());
-  const ThreadGrid grid(part.count, pieces_of(args.rows, rung.tile.rows), pieces_of(args.columns, rung.tile.columns));
+  const MatmulTile& tile = rung.tile;
+  const ThreadGrid grid(part.count, tile.rows, pieces_of(args.rows, tile.rows), pieces_of(args.columns, tile.columns));
   if (part.index >= grid.parts()) return;
   MatmulPart<T, Out> mine = part_of(args, b, grid, part.index);
   mine.scratch = scratch;
@@ -267,7 +268,7 @@ int64_t matmul_scratch(int64_t rows, const PackedMatrix<T>& b, int threads) {
   int64_t most = 0;  // a few rows or panels more may need less: blocks are made equal
   while (args.rows < rows) {
     args.rows += rung.tile.rows;
-    const ThreadGrid grid(threads, args.rows / rung.tile.rows, panels);
+    const ThreadGrid grid(threads, rung.tile.rows, args.rows / rung.tile.rows, panels);
     // Parts have two numbers of rows and two of panels; these four have them all.
     for (const int i : {0, grid.across - 1, grid.parts() - grid.across, grid.parts() - 1}) {
       most = std::max(most, rung.scratch(part_of<T, Out>(args, b, grid, i)));

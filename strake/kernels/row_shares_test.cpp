@@ -23,22 +23,23 @@ std::vector<int64_t> sizes_of(const RowShares& shares, int part) {
 }
 
 TEST(ThreadGrid, OfFewRowsEachThreadReadsItsOwnPanels) {
-  EXPECT_EQ(ThreadGrid(2, 2, 24).across, 2) << "a text of 24 tokens";
-  EXPECT_EQ(ThreadGrid(2, 72, 24).down, 2);
+  EXPECT_EQ(ThreadGrid(2, 12, 2, 24).across, 2) << "a text of 24 tokens";
+  EXPECT_EQ(ThreadGrid(2, 12, 72, 24).down, 2);
+  EXPECT_EQ(ThreadGrid(2, 32, 4, 24).down, 2) << "128 rows are worth reading a panel for";
 }
 
 TEST(RowShares, HalfOfWhatIsLeftAtATime) {
-  const ThreadGrid grid(2, 72, 96);
+  const ThreadGrid grid(2, 12, 72, 96);
   ASSERT_EQ(grid.down, 2);
   EXPECT_THAT(sizes_of(RowShares(grid, 6), 1), ElementsAre(18, 9, 6, 3));
   EXPECT_THAT(sizes_of(RowShares(grid, 0), 1), ElementsAre(36)) << "a part as a whole";
-  EXPECT_THAT(sizes_of(RowShares(ThreadGrid(1, 72, 96), 6), 0), ElementsAre(72)) << "there is nobody to share with";
+  EXPECT_THAT(sizes_of(RowShares(ThreadGrid(1, 12, 72, 96), 6), 0), ElementsAre(72)) << "there is nobody to share with";
 }
 
 TEST(RowShares, EachRowOfAPartOnce) {
   for (const int threads : {1, 2, 3, 7}) {
     for (const int64_t row_tiles : {1, 5, 72}) {
-      const ThreadGrid grid(threads, row_tiles, 10);
+      const ThreadGrid grid(threads, 12, row_tiles, 10);
       std::vector<int64_t> next(static_cast<size_t>(grid.parts()));
       for (int part = 0; part < grid.parts(); ++part) next[static_cast<size_t>(part)] = grid.rows_of(part).begin;
       const RowShares shares(grid, 4);
@@ -54,7 +55,7 @@ TEST(RowShares, EachRowOfAPartOnce) {
 }
 
 TEST(RowShares, AThreadThatIsSlowHasOneShareWhileAnotherTakesTheRest) {
-  const ThreadGrid grid(2, 72, 96);
+  const ThreadGrid grid(2, 12, 72, 96);
   RowShares shares(grid, 6);
   std::vector<int> of_slow;
   std::vector<int> of_other;
@@ -68,7 +69,7 @@ TEST(RowShares, AThreadThatIsSlowHasOneShareWhileAnotherTakesTheRest) {
 
 TEST(RowShares, ThreadsTakeEachShareOnce) {
   constexpr int kThreads = 4;
-  const ThreadGrid grid(kThreads, 1000, 8);
+  const ThreadGrid grid(kThreads, 12, 1000, 8);
   RowShares shares(grid, 2);
   std::vector<std::atomic<int>> taken(shares.all().size());
   run_team(kThreads, [&](int id, int) {

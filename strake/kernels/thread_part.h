@@ -12,15 +12,16 @@ struct ThreadPart {
 };
 
 // A product's tiles cut for threads: rows and panels of columns as a grid whose largest part is the smallest, where
-// packing the rows of a tile counts as 2/5 tile, and a panel as kFewestTiles at least: with fewer rows it is waited
-// for, so that threads had better read panels of their own. There may be more threads than parts.
+// packing the rows of a tile counts as 2/5 tile, and a panel as kFewestRows at least: with fewer it is waited for, so
+// that threads had better read panels of their own. There may be more threads than parts.
 struct ThreadGrid {
-  ThreadGrid(int threads, int64_t row_tiles, int64_t panels) : row_tiles(row_tiles), panels(panels) {
+  ThreadGrid(int threads, int64_t tile_rows, int64_t row_tiles, int64_t panels) : row_tiles(row_tiles), panels(panels) {
+    const int64_t fewest = pieces(kFewestRows, tile_rows);
     int64_t best = -1;
     for (int columns = 1; columns <= threads; ++columns) {
       const int rows = threads / columns;
       const int64_t own_rows = pieces(row_tiles, rows);
-      const int64_t cost = 5 * pieces(panels, columns) * std::max(own_rows, kFewestTiles) + 2 * own_rows;
+      const int64_t cost = 5 * pieces(panels, columns) * std::max(own_rows, fewest) + 2 * own_rows;
       if (best < 0 || cost < best) best = cost, down = rows, across = columns;
     }
   }
@@ -36,7 +37,7 @@ struct ThreadGrid {
   int across = 1;
 
  private:
-  static constexpr int64_t kFewestTiles = 6;
+  static constexpr int64_t kFewestRows = 64;
   static int64_t pieces(int64_t count, int64_t size) { return (count + size - 1) / size; }
   static Range cut(int64_t count, int64_t index, int64_t parts) {
     return {count * index / parts, count * (index + 1) / parts};

@@ -77,8 +77,8 @@ std::optional<std::string> find_tensor(const WeightSource& source, const Paramet
     const std::vector<int64_t> expected = stored_shape(spec);
     if (shape != expected && source.ignores_mismatched_sizes) return std::nullopt;
     require(shape == expected, ErrorKind::kConfig,
-            "checkpoint tensor '{}' has shape {}, and the head that is wanted {} (strake train "
-            "--ignore_mismatched_sizes makes a new one)",
+            "checkpoint tensor '{}' has shape {}, and the head that config.json's id2label or num_labels ask for {} "
+            "(strake train --ignore_mismatched_sizes makes a new one)",
             *found, tensors::describe_shape(shape), tensors::describe_shape(expected));
   }
   require(found || spec.is_head, ErrorKind::kConfig, "the checkpoint has no tensor '{}'", wanted);

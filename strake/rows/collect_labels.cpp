@@ -74,10 +74,6 @@ std::optional<std::vector<std::string>> integers_of_csv(const std::set<std::stri
   return names;
 }
 
-bool are_integers(const std::vector<std::string>& names) {
-  return std::ranges::all_of(names, [](const std::string& name) { return parse_integer<int64_t>(name).has_value(); });
-}
-
 std::vector<std::string> sorted_names(const std::set<std::string>& seen) {
   std::vector<std::string> names(seen.begin(), seen.end());
   if (are_integers(names))

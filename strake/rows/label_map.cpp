@@ -54,6 +54,10 @@ LabelMap LabelMap::numbers() {
   return map;
 }
 
+bool are_integers(const std::vector<std::string>& names) {
+  return std::ranges::all_of(names, [](const std::string& name) { return parse_integer<int64_t>(name).has_value(); });
+}
+
 void require_one_number(const models::EncoderConfig& config) {
   require(config.problem() != models::ProblemType::kRegression || config.num_labels() == 1, ErrorKind::kConfig,
           "regression with {} labels is not supported, only with one", config.num_labels());
@@ -132,6 +136,14 @@ Label LabelMap::classes_of(const std::vector<std::string>& names, int64_t row, c
   std::vector<int32_t> ids = ids_of(names, row, table);
   std::ranges::sort(ids);
   const auto twice = std::ranges::unique(ids);
+  // [0, 1, 0], as other programs want it, would be labels 0 and 1.
+  if (!twice.empty() && are_integers(names)) {
+    fail(
+        ErrorKind::kData,
+        "{}: the labels [{}] have a number twice; they are to name the labels that the row has, not to say of each one "
+        "whether",
+        table.where(row), printable(fmt::format("{}", fmt::join(names, ", ")), 60));
+  }
   ids.erase(twice.begin(), twice.end());
   return ids;
 }

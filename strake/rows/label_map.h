@@ -58,6 +58,8 @@ class LabelMap {
   bool takes_ids_ = false;
 };
 
+bool are_integers(const std::vector<std::string>& names);
+
 // "regression", "single_label_classification", "multi_label_classification" or "" (nothing); Error (kUsage) naming
 // --problem_type otherwise.
 std::optional<models::ProblemType> parse_problem_type_flag(const std::string& text);

@@ -85,6 +85,18 @@ TEST_F(LabelMapTest, ListsMeanSeveralLabels) {
   EXPECT_THAT(map.map(table, "label", 2), ElementsAre(Ids{0}));
 }
 
+TEST_F(LabelMapTest, ListsThatSayOfEachLabelWhetherAreNoNumbersOfLabels) {
+  const LabelMap map =
+      LabelMap::classes({"a", "b", "c"}, models::ProblemType::kMultiLabelClassification, LabelMap::Numbered::kYes);
+  const data::Table named = *data::TableReader(column("ids.jsonl", {R"({"label": [2, 0]})"})).next();
+  EXPECT_THAT(map.map(named, "label"), ElementsAre(std::vector<int32_t>{0, 2}));
+  const auto decisions = column("decisions.jsonl", {R"({"label": [2, 0]})", R"({"label": [0, 1, 0]})"});
+  const data::Table table = *data::TableReader(decisions).next();
+  const std::string text = error_of([&] { map.map(table, "label"); }).text;
+  EXPECT_THAT(text, HasSubstr("decisions.jsonl"));
+  EXPECT_THAT(text, HasSubstr("the labels [0, 1, 0] have a number twice"));
+}
+
 TEST_F(LabelMapTest, ManyDifferentNumbersAreNoClasses) {
   std::vector<std::string> values;
   for (int i = 0; i <= 100'000; ++i) values.push_back(std::to_string(i));

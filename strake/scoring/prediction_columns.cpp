@@ -91,7 +91,8 @@ PredictionColumns::PredictionColumns(const std::vector<std::string>& names, cons
     const bool is_of_numbers =
         name == "prediction" || name == "logits" || (name == "score" && !classes_.is_problem_named);
     require(classes_.problem != models::ProblemType::kRegression || is_of_numbers, ErrorKind::kUsage,
-            "--output_columns {}: the model is a regression, which has prediction and logits", name);
+            "--output_columns {}: the model is a regression, which has prediction{}logits", name,
+            classes_.is_problem_named ? " and " : ", score and ");
     const bool is_of_one_label = name == "label_id" || name == "score";
     require(classes_.problem != models::ProblemType::kMultiLabelClassification || !is_of_one_label, ErrorKind::kUsage,
             "--output_columns {}: the model gives a text any number of labels (multi_label_classification), which has "

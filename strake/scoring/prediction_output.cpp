@@ -32,6 +32,26 @@ void remove_file(const fs::path& path) {
   require(!error, ErrorKind::kIo, "cannot remove {}: {}", path.string(), error.message());
 }
 
+bool drop_number(std::string_view& text) {
+  constexpr size_t kFewestDigits = 5;
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  text.remove_prefix(digits);
+  return digits >= kFewestDigits;
+}
+
+bool drop(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+// As OutputPlace names the files of a folder, of a shard or not. Spark's go on: "part-00000-5f3c....snappy.parquet".
+bool is_part_name(std::string_view name) {
+  if (!drop(name, "part-") || !drop_number(name)) return false;
+  if (drop(name, "-of-") && !(drop_number(name) && drop(name, "-") && drop_number(name))) return false;
+  return name == ".parquet";
+}
+
 // Rows [begin, end).
 ScoredRows cut(const ScoredRows& scored, int64_t begin, int64_t end) {
   const auto part = [&]<typename Rows>(const Rows& rows) { return Rows(rows.begin() + begin, rows.begin() + end); };
@@ -88,12 +108,24 @@ void OutputPlace::remove_leftovers() const {
   }
 }
 
-void OutputPlace::make_room(bool overwrite) const {
+std::string OutputPlace::difference_from_finished(const Json& identity) const {
+  if (!is_there(manifest())) return {};
+  const Json before = get_or<Json>(read_json(manifest(), kMaxIndexBytes), "job", {}, manifest().string());
+  if (!before.is_object()) return {};
+  const IdentityDifference found = difference_of(before, identity);
+  return found.key.empty() ? "" : fmt::format(", which had {} = {}, now it is {}", found.key, found.before, found.now);
+}
+
+void OutputPlace::make_room(const Json& identity, bool overwrite) const {
   if (!is_folder()) return;
   std::vector<fs::path> earlier;
   for (const fs::path& path : entries_of(folder_)) {
     const std::string name = path.filename().string();
-    if (!name.starts_with("part-") || is_of_other_shard(name)) continue;
+    if (name.starts_with("_") || name.starts_with(".") || is_of_other_shard(name)) continue;
+    require(is_part_name(name), ErrorKind::kUsage,
+            "--output {}/ holds {}, which strake predict did not write: who reads the folder would take it for rows of "
+            "the output; name another folder, or take it away",
+            folder_.string(), printable(name));
     const bool is_ours =
         name.starts_with(part_prefix()) && (!shard_.is_all() || name.find("-of-") == std::string::npos);
     require(is_ours, ErrorKind::kUsage,
@@ -102,8 +134,9 @@ void OutputPlace::make_room(bool overwrite) const {
     earlier.push_back(path);
   }
   require(earlier.empty() || overwrite, ErrorKind::kUsage,
-          "--output {}/ holds {} of an earlier run; pass --overwrite_output to replace it, or name another folder",
-          folder_.string(), earlier.empty() ? "" : earlier.front().filename().string());
+          "--output {}/ holds {} of an earlier run{}; pass --overwrite_output to replace it, or name another folder",
+          folder_.string(), earlier.empty() ? "" : earlier.front().filename().string(),
+          earlier.empty() ? "" : difference_from_finished(identity));
   remove_file(folder_ / kSuccessName);
   remove_file(manifest());
   for (const fs::path& path : earlier) remove_file(path);

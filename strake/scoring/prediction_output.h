@@ -37,9 +37,9 @@ class OutputPlace {
 
   // What a crash left of this job's unfinished files.
   void remove_leftovers() const;
-  // A folder: Error (kUsage) if it holds data of another run, or of an earlier one of this shard that is not to be
-  // overwritten. Removes what an earlier one says of itself.
-  void make_room(bool overwrite) const;
+  // A folder: Error (kUsage) if it holds data of another run, anything that is of none, or of an earlier one of this
+  // shard that is not to be overwritten. Removes what an earlier one says of itself.
+  void make_room(const Json& identity, bool overwrite) const;
   // A folder: why the shards whose manifests are there do not belong together with one of this identity, naming the
   // first that does not; empty if they do.
   std::string unlike_shard(const Json& identity) const;
@@ -50,6 +50,8 @@ class OutputPlace {
   std::filesystem::path manifest_of(const Shard& shard) const;
   std::string part_prefix() const { return "part" + shard_.suffix() + "-"; }
   bool is_of_other_shard(const std::string& part) const;
+  // In words that go on a sentence about the job whose manifest is there; empty if there is none.
+  std::string difference_from_finished(const Json& identity) const;
 
   std::filesystem::path folder_;
   std::string name_;  // of a single file, with the shard; empty for a folder

@@ -27,7 +27,8 @@ constexpr const char* kMaskedLm = "masked-lm";
 void require_flags_of(const EvaluateConfig& config, const std::string& task, const std::set<std::string>& more) {
   static const std::set<std::string> kCommon{
       "model_name_or_path",   "input",     "text_column", "encoding",     "task",   "device",
-      "max_tokens_per_batch", "precision", "bf16",        "summary_json", "config", "print_config"};
+      "max_tokens_per_batch", "precision", "bf16",        "summary_json", "config", "print_config",
+      "packed_weights"};
   for (const std::string& name : config.given) {
     require(kCommon.contains(name) || more.contains(name), ErrorKind::kUsage,
             "--{} is not of --task {}, the task of {}", name, task, config.score.model_name_or_path);

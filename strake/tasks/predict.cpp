@@ -178,7 +178,7 @@ void open_job(const Task& task, scoring::PredictionJob& job) {
   const bool overwrite = task.config.overwrite_output;
   if (!overwrite) require_alike(task.place.unlike_shard(task.identity));
   task.place.remove_leftovers();
-  if (overwrite || !job.is_unfinished()) task.place.make_room(overwrite);
+  if (overwrite || !job.is_unfinished()) task.place.make_room(task.identity, overwrite);
   using enum scoring::PredictionJob::Leftover;
   job.open(task.identity, scoring::numbers_per_row(task.model), overwrite ? kDelete : kContinue);
 }
@@ -224,6 +224,8 @@ void tell_what_is_kept(int64_t rows, const scoring::OutputPlace& place, Error& e
 void PredictConfig::validate() const {
   score.validate();
   require(!output.empty(), ErrorKind::kUsage, "--output names no file");
+  require(output != "-", ErrorKind::kUsage,
+          "--output -: predict writes files; strake worker writes to standard output");
   require(
       score.text.label_column.empty(), ErrorKind::kUsage,
       "--label_column {}: predict needs no labels and keeps all columns; to compare with labels use strake evaluate",

@@ -119,13 +119,26 @@ def test_a_finished_folder_is_left_alone(inputs, tmp_path):
     assert json.loads(again.out)["rows"] == first["rows"]
     other = run(command("predict", **(flags | {"max_seq_length": 16})))
     assert other.code == USAGE
-    assert "part-00000.parquet of an earlier run" in other.err and "--overwrite_output" in other.err
+    assert "of an earlier run, which had max_seq_length = 32, now it is 16; pass --overwrite_output" in other.err
     shard = run(command("predict", shard="0/2", **flags))
     assert shard.code == USAGE
     assert "holds part-00000.parquet, which another cut of the rows gave" in shard.err
     assert files_in(tmp_path) == before
     strake("predict", overwrite_output=True, rows_per_file=3000, **flags)
     assert len(list((tmp_path / "out").glob("part-*"))) == 2
+
+
+@pytest.mark.parametrize("name", ["data.parquet", "part-00000-5f3c-c000.snappy.parquet", "part-notes.txt"])
+def test_files_of_others_are_neither_joined_nor_deleted(inputs, tmp_path, name):
+    other = tmp_path / "out" / name
+    other.parent.mkdir()
+    other.write_text("of somebody else")
+    for flags in ({}, {"overwrite_output": True}):
+        outcome = run(command("predict", output=f"{tmp_path}/out/", **inputs, **flags))
+        assert outcome.code == USAGE
+        assert f"--output {tmp_path}/out/ holds {name}, which strake predict did not write" in outcome.err
+    assert {path.name for path in other.parent.iterdir()} == {name}
+    assert other.read_text() == "of somebody else"
 
 
 def test_a_folder_without_its_slash_is_refused_at_once(inputs, tmp_path):

@@ -88,7 +88,10 @@ def test_a_trained_head_keeps_its_labels_and_takes_their_numbers(folder, tmp_pat
 def test_a_head_of_another_task_is_given_up_by_its_flag(folder, tmp_path):
     classifier = make_model(tmp_path / "classifier", head=True)
     message = refused(folder, tmp_path / "out", model_name_or_path=classifier)
-    assert "'classifier.weight' has shape [3, 32], and the head that is wanted [5, 32]" in message
+    assert (
+        "'classifier.weight' has shape [3, 32], and the head that config.json's id2label or num_labels ask for [5, 32]"
+        in message
+    )
     assert "--ignore_mismatched_sizes" in message
     train(folder, tmp_path / "out", model_name_or_path=classifier, ignore_mismatched_sizes=True)
 

@@ -5,7 +5,7 @@
 namespace strake::kernels::avx2 {
 namespace {
 
-// A unit is two numbers of 16 bits: products of 8-bit ones are added in 16 bits with saturation (VPMADDUBSW).
+// A unit is two numbers, widened to 16 bits: VPMADDUBSW would add products of 8-bit ones with saturation.
 struct Int8Pairs {
   using Simd = Avx2;
   using Int = __m256i;

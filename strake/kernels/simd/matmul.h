@@ -139,10 +139,14 @@ class MatmulBlock {
     return part_.panels + (panel * piece_units + blocks_.begin(block) - first_unit) * kTileColumns<U>;
   }
 
-  // B of the panel that is multiplied next, or null.
-  const float* after(int64_t block, int64_t panel) const {
-    if (panel + 1 < panel_end_) return b_of(block, panel + 1);
-    return block + 1 < part_.piece.first_block + part_.piece.blocks ? b_of(block + 1, panel_begin_) : nullptr;
+  // What is multiplied behind this panel of the block, for tiles of the panel to ask for.
+  PanelAhead<float> ahead_of(int64_t block, int64_t panel) const {
+    const int64_t tiles = (row_end_ - row_begin_ + U::kTileRows - 1) / U::kTileRows;
+    const bool is_last = panel + 1 == panel_end_;
+    const int64_t next = is_last ? block + 1 : block;
+    if (next == part_.piece.first_block + part_.piece.blocks) return {nullptr, 0, 0, 0};
+    const int64_t units = blocks_.begin(next + 1) - blocks_.begin(next);
+    return {b_of(next, is_last ? panel_begin_ : panel + 1), units, kTileColumns<U>, tiles};
   }
 
   void multiply_panel(int64_t block, int64_t panel) {
@@ -152,8 +156,7 @@ class MatmulBlock {
     const int64_t columns = smaller(kTileColumns<U>, part_.piece.first_column + part_.piece.columns - column);
     const MatmulResult<T, Out>& result = part_.args.result;
     const float* a = packed_a_;
-    PanelAhead<float> ahead(after(block, panel), units, kTileColumns<U>,
-                            (row_end_ - row_begin_ + U::kTileRows - 1) / U::kTileRows);
+    PanelAhead<float> ahead = ahead_of(block, panel);
     for (int64_t row = row_begin_; row < row_end_; row += U::kTileRows) {
       const TilePlace at{row, column, smaller(U::kTileRows, row_end_ - row), columns};
       float* const tile = sums_of(row, panel);

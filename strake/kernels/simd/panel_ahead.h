@@ -19,10 +19,10 @@ struct Ahead {
 template <typename T>
 class PanelAhead {
  public:
-  // `next`: null, or a panel of `units` units of `unit` numbers, as the one that `tiles` tiles are multiplied with.
+  // `next`: null, or a panel of `units` units of `unit` numbers; `tiles` are multiplied meanwhile.
   PanelAhead(const T* next, int64_t units, int64_t unit, int64_t tiles)
       : next_(next), askers_(next == nullptr ? 0 : smaller(kAskers, tiles)) {
-    if (askers_ > 0) of_tile_ = (units + askers_ - 1) / askers_ * unit;
+    if (askers_ > 0) of_tile_ = units / askers_ * unit;
   }
 
   Ahead<T> for_next_tile() {
