@@ -1,6 +1,7 @@
 #include <arrow/api.h>
 #include <arrow/util/key_value_metadata.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -55,7 +56,7 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
     bool is_read = true;
   };
 
-  explicit ObjectParser(const std::unordered_set<std::string>& read) : read_(read) {}
+  ObjectParser(std::string_view line, const std::unordered_set<std::string>& read) : line_(line), read_(read) {}
 
   bool null() override { return put(std::monostate()); }
   bool boolean(bool value) override { return put(value); }
@@ -78,7 +79,7 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   bool key(string_t& name) override {
     if (depth_ == 1) {
       if (members.size() == kMostColumns) {
-        problem_of = ProblemOf::kKeys;
+        problem_of = ProblemOf::kWithin;
         return refuse(fmt::format("more than {} keys", kMostColumns));
       }
       is_read_ = read_.empty() || read_.contains(name);
@@ -95,17 +96,31 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
   bool parse_error(size_t position, const std::string& token, const nlohmann::detail::exception& error) override {
     constexpr int kNumberOverflow = 406;
     if (error.id == kNumberOverflow) return refuse_value("number " + printable(token));
-    return refuse(fmt::format("not valid JSON at byte {}", position));
+    const std::string_view cause = cause_of(position, error.what());
+    if (!cause.empty()) problem_of = ProblemOf::kWithin;
+    return refuse(fmt::format("not valid JSON at byte {}{}", position, cause));
   }
 
   std::vector<Member> members;
   std::string problem;
-  enum class ProblemOf { kLine, kKeys, kValue };
+  enum class ProblemOf { kLine, kWithin, kValue };  // kWithin: the message says all
   ProblemOf problem_of = ProblemOf::kLine;
 
  private:
   static constexpr int kMaxDepth = 64;
 
+  // Python's json.dumps writes these. `position`: just behind the byte that was one too many.
+  std::string_view cause_of(size_t position, std::string_view error) const {
+    if (error.find("surrogate") != std::string_view::npos) {
+      return ": half of a surrogate pair, expected UTF-8 or both halves";
+    }
+    const size_t at = std::min(std::max<size_t>(position, 1) - 1, line_.size());
+    const std::string_view rest = line_.substr(at);
+    if (rest.starts_with("NaN")) return ": NaN, expected null or a number";
+    if (!rest.starts_with("Infinity")) return "";
+    return line_.substr(0, at).ends_with('-') ? ": -Infinity, expected null or a number"
+                                              : ": Infinity, expected null or a number";
+  }
   bool refuse(std::string text) {
     if (problem.empty()) problem = std::move(text);
     return false;
@@ -152,6 +167,7 @@ class ObjectParser : public nlohmann::json_sax<OrderedJson> {
     all += text;
   }
 
+  std::string_view line_;
   const std::unordered_set<std::string>& read_;
   bool is_read_ = true;  // the member that is being parsed
   int depth_ = 0;
@@ -253,11 +269,11 @@ class JsonLinesSource final : public RowSource {
   }
 
   void add_row(std::string_view line, Cells& cells) {
-    ObjectParser parser(read_);
+    ObjectParser parser(line, read_);
     if (!OrderedJson::sax_parse(line, &parser)) {
       using enum ObjectParser::ProblemOf;
       if (parser.problem_of == kValue) refuse_value(input_.line(), parser.problem);
-      if (parser.problem_of == kKeys) refuse(input_.line(), parser.problem);
+      if (parser.problem_of == kWithin) refuse(input_.line(), parser.problem);
       refuse(input_.line(), parser.problem + "; each line must be one complete JSON object");
     }
     const size_t row = cells.lines.size() - 1;
