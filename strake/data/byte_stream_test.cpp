@@ -96,6 +96,26 @@ TEST_F(ByteStreamTest, TablesAreReadFromIt) {
   }
 }
 
+TEST_F(ByteStreamTest, FilesOfOtherKindsUnderNamesOfTextAreNamed) {
+  const auto refused = [&](const std::string& name, const std::string& content) {
+    const auto file = write(name, content);
+    return error_of([&] { TableReader({.paths = {file}}).next(); });
+  };
+  for (const auto& [extension, compression] : kKinds) {
+    for (const std::string content : {"text\na\n", ""}) {
+      EXPECT_TRUE(refused("a.csv", compressed(content, compression))
+                      .says(ErrorKind::kData, "not text: give it a name that ends in .csv" + extension));
+    }
+    EXPECT_TRUE(refused("a.txt", compressed("a\n", compression)).says(ErrorKind::kData, "a.txt holds "));
+  }
+  EXPECT_TRUE(
+      refused("a.jsonl", std::string("PAR1\x15\x04\x15", 7)).says(ErrorKind::kData, "name that ends in .parquet"));
+  for (const std::string header : {"PAR1,BZh9\n1,2\n", "BZh9,PAR1\n1,2\n"}) {
+    TableReader reader({.paths = {write("b.csv", header)}});
+    EXPECT_EQ(reader.next()->num_rows(), 1) << header;
+  }
+}
+
 TEST_F(ByteStreamTest, PartsOfNothingHoldNoRowsAmongOthers) {
   write("part-0.json.gz", compressed("", Compression::GZIP));
   write("part-1.json.gz", compressed("{\"text\": \"a\"}\n", Compression::GZIP));

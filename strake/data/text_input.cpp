@@ -9,6 +9,36 @@
 
 namespace strake::data {
 namespace fs = std::filesystem;
+namespace {
+
+// First bytes of files of other kinds. No text begins so: gzip and Zstandard have bytes that are no UTF-8, the others
+// are longer than what a text could begin with by chance.
+struct Magic {
+  std::string_view bytes;
+  std::string_view kind;
+  std::string_view extension;
+};
+constexpr Magic kMagics[] = {{"\x1F\x8B\x08", "gzip", ".gz"},
+                             {"BZh?1AY&SY", "bzip2", ".bz2"},
+                             {"BZh?\x17\x72\x45\x38\x50\x90", "bzip2", ".bz2"},  // of nothing
+                             {"\x28\xB5\x2F\xFD", "Zstandard", ".zst"},
+                             {"PAR1\x15", "Parquet", ".parquet"}};
+
+bool begins_as(std::string_view text, std::string_view magic) {
+  if (text.size() < magic.size()) return false;
+  return std::ranges::equal(magic, text.substr(0, magic.size()), [](char m, char t) { return m == '?' || m == t; });
+}
+
+void refuse_other_kinds(std::string_view text, const std::string& file) {
+  require(!text.starts_with("\xFF\xFE") && !text.starts_with("\xFE\xFF"), ErrorKind::kData,
+          "{} is UTF-16 text (byte order mark at its start); convert it to UTF-8 first", file);
+  for (const auto& [bytes, kind, extension] : kMagics) {
+    require(!begins_as(text, bytes), ErrorKind::kData, "{} holds {}, not text: give it a name that ends in {}{}", file,
+            kind, kind == "Parquet" ? "" : fs::path(file).extension().string(), extension);
+  }
+}
+
+}  // namespace
 
 void require_data_file(const fs::path& file) {
   std::error_code error;
@@ -41,8 +71,7 @@ bool TextInput::append_to(std::string& buffer, size_t bytes) {
   const bool first = block_offset_ == 0 && kept == 0;
   if (first) {
     require(found > 0, ErrorKind::kData, "{} is empty", name_);  // what it was compressed from
-    require(!block_.starts_with("\xFF\xFE") && !block_.starts_with("\xFE\xFF"), ErrorKind::kData,
-            "{} is UTF-16 text (byte order mark at its start); convert it to UTF-8 first", name_);
+    refuse_other_kinds(block_, name_);
   }
   const bool has_mark = first && block_.starts_with("\xEF\xBB\xBF");
   if (has_mark) {
