@@ -1,6 +1,7 @@
 #include "strake/data/input_files.h"
 
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -180,12 +181,12 @@ std::vector<fs::path> data_files_in(const fs::path& folder, const std::optional<
 }
 
 void warn_of_files_named_twice(const std::vector<fs::path>& files) {
-  std::set<fs::path> real;
+  std::set<std::pair<dev_t, ino_t>> seen;  // links, hard ones as well, are the file that they lead to
   std::vector<std::string> again;
   for (const fs::path& file : files) {
-    std::error_code error;
-    const fs::path path = fs::canonical(file, error);
-    if (!error && !real.insert(path).second) again.push_back(file.string());
+    struct stat status{};
+    const bool is_there = ::stat(file.c_str(), &status) == 0;
+    if (is_there && !seen.emplace(status.st_dev, status.st_ino).second) again.push_back(file.string());
   }
   if (again.empty() || is_told_already(again.front() + " twice")) return;
   log::warning("{} of the input's files {} named twice, and {} rows are read twice: {}", again.size(),
@@ -257,7 +258,7 @@ std::vector<fs::path> expand_paths(const std::vector<fs::path>& paths, const std
     const std::vector<fs::path> inside = data_files_in(path, format);
     files.insert(files.end(), inside.begin(), inside.end());
   }
-  if (paths.size() > 1) warn_of_files_named_twice(files);
+  warn_of_files_named_twice(files);
   pass_over_parts_without_rows(files, format);
   return files;
 }

@@ -115,6 +115,26 @@ def test_a_file_that_is_named_twice_is_told(inputs, tmp_path):
     assert "1 of the input's files is named twice, and its rows are read twice: " in outcome.err
 
 
+def link_to(target, link, kind):
+    if kind == "symbolic":
+        link.symlink_to(target)
+    else:
+        os.link(target, link)
+
+
+@pytest.mark.parametrize("kind", ["symbolic", "hard"])
+def test_a_link_beside_its_file_is_told(inputs, tmp_path, kind):
+    (tmp_path / "rows").mkdir()
+    rows = tmp_path / "rows" / "a.csv"
+    rows.write_text("text\ngood\n")
+    link_to(rows, tmp_path / "rows" / "b.csv", kind)
+    flags = {"model_name_or_path": inputs / "model", "max_seq_length": 32, "output": tmp_path / "out.parquet"}
+    outcome = strake("predict", input=tmp_path / "rows", **flags)
+    assert f"1 of the input's files is named twice, and its rows are read twice: {tmp_path}/rows/b.csv" in outcome.err
+    alone = strake("predict", input=rows, overwrite_output=True, **flags)
+    assert "named twice" not in alone.err
+
+
 def test_a_file_without_a_name_is_refused(inputs, tmp_path):
     flags = {"model_name_or_path": inputs / "model", "train_file": "", "output_dir": tmp_path / "out"}
     outcome = run(command("train", **flags))
