@@ -28,6 +28,10 @@ struct Strings {
   }
 };
 
+void require_sound(const arrow::Status& status, const Strings& strings) {
+  if (!status.ok()) require_ok(status, fmt::format("{}, column '{}'", strings.origin.file, printable(strings.column)));
+}
+
 template <typename ArrayType, typename Builder>
 std::shared_ptr<arrow::Array> decoded(const ArrayType& array, const Strings& strings) {
   Builder builder;
@@ -65,7 +69,7 @@ std::shared_ptr<arrow::Array> as_binary(const arrow::Array& array, const std::sh
 template <typename ArrayType, typename Builder>
 std::shared_ptr<arrow::Array> with_encoding(const std::shared_ptr<arrow::Array>& array,
                                             const std::shared_ptr<arrow::DataType>& bytes, const Strings& strings) {
-  require_ok(as_binary(*array, bytes)->ValidateFull(), strings.origin.file);
+  require_sound(as_binary(*array, bytes)->ValidateFull(), strings);
   const auto& typed = static_cast<const ArrayType&>(*array);
   if (strings.encoding() != TextEncoding::kUtf8) return decoded<ArrayType, Builder>(typed, strings);
   require_utf8(typed, strings);
@@ -81,7 +85,7 @@ std::shared_ptr<arrow::Array> checked_children(const std::shared_ptr<arrow::Arra
     child = checked(arrow::MakeArray(child), strings.within("of what is inside"))->data();
   }
   std::shared_ptr<arrow::Array> result = arrow::MakeArray(data);
-  require_ok(result->ValidateFull(), strings.origin.file);
+  require_sound(result->ValidateFull(), strings);
   return result;
 }
 
@@ -97,7 +101,7 @@ std::shared_ptr<arrow::Array> checked(const std::shared_ptr<arrow::Array>& array
       auto data = array->data()->Copy();
       data->dictionary = checked(arrow::MakeArray(data->dictionary), strings.within("of the dictionary"))->data();
       std::shared_ptr<arrow::Array> result = arrow::MakeArray(data);
-      require_ok(result->ValidateFull(), strings.origin.file);
+      require_sound(result->ValidateFull(), strings);
       return result;
     }
     case arrow::Type::LIST:
@@ -107,7 +111,7 @@ std::shared_ptr<arrow::Array> checked(const std::shared_ptr<arrow::Array>& array
     case arrow::Type::MAP:
       return checked_children(array, strings);
     default:
-      require_ok(array->ValidateFull(), strings.origin.file);
+      require_sound(array->ValidateFull(), strings);
       return array;
   }
 }
@@ -115,7 +119,11 @@ std::shared_ptr<arrow::Array> checked(const std::shared_ptr<arrow::Array>& array
 }  // namespace
 
 std::shared_ptr<arrow::RecordBatch> checked_batch(const arrow::RecordBatch& batch, const BatchOrigin& origin) {
-  require_ok(batch.Validate(), origin.file);
+  const arrow::Status status = batch.Validate();
+  for (int i = 0; !status.ok() && i < batch.num_columns(); ++i) {  // that one has the column's number only
+    require_sound(batch.column(i)->Validate(), {origin, batch.column_name(i), ""});
+  }
+  require_ok(status, origin.file);
   arrow::ArrayVector columns;
   for (int i = 0; i < batch.num_columns(); ++i) {
     columns.push_back(checked(batch.column(i), {origin, batch.column_name(i), ""}));

@@ -191,25 +191,44 @@ class VaryingColumns {
       open_groups(source);
       next = batches_->Next();
     }
-    const bool is_bad_text = !next.ok() && next.status().message().find("UTF8") != std::string::npos;
-    require(
-        !is_bad_text, ErrorKind::kData,
-        "{}: a dictionary-encoded column of strings is not valid UTF-8, and --encoding is for plain strings: write the "
-        "column as such",
-        where);
+    if (is_bad_text(next.status())) refuse_text(source, where);
     return value_of(std::move(next), where);
   }
 
   void open_groups(ParquetRows& source) {
     const auto end = joins_groups_ || groups_.empty() ? groups_.end() : groups_.begin() + 1;
-    batches_ = value_of(source.reader->GetRecordBatchReader({groups_.begin(), end}, columns.leaves), source.file);
+    at_work_ = {groups_.begin(), end};
+    batches_ = value_of(source.reader->GetRecordBatchReader(at_work_, columns.leaves), source.file);
     groups_.erase(groups_.begin(), end);
+  }
+
+  static bool is_bad_text(const arrow::Status& status) {
+    return !status.ok() && status.message().find("UTF8") != std::string::npos;
+  }
+
+  // Arrow checks dictionaries itself and does not say whose: the columns are read again, one by one.
+  [[noreturn]] void refuse_text(ParquetRows& source, const std::string& where) const {
+    std::string column;
+    for (const int leaf : columns.leaves) {
+      const auto alone = value_of(source.reader->GetRecordBatchReader(at_work_, {leaf}), source.file);
+      auto next = alone->Next();
+      while (next.ok() && *next != nullptr) next = alone->Next();
+      if (!is_bad_text(next.status())) continue;
+      const auto* const schema = source.reader->parquet_reader()->metadata()->schema();
+      column = fmt::format(", column '{}'", printable(schema->Column(leaf)->path()->ToDotVector().front()));
+      break;
+    }
+    fail(ErrorKind::kData,
+         "{}{}: dictionary-encoded strings that are not valid UTF-8, and --encoding is for plain strings: "
+         "write the column as such",
+         where, column);
   }
 
   bool has_dictionary_ = false;
   bool joins_groups_ = true;
   int64_t rows_at_a_time_ = 1;
-  std::vector<int> groups_;  // that batches_ does not have
+  std::vector<int> groups_;   // that batches_ does not have
+  std::vector<int> at_work_;  // that it has
   std::shared_ptr<arrow::RecordBatchReader> batches_;
   int64_t row_ = 0;  // the next one to decode
   std::shared_ptr<arrow::RecordBatch> decoded_;

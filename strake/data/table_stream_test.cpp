@@ -100,6 +100,28 @@ TEST_F(TableStreamTest, BatchesComeBackWithColumnsAddedAlsoEmptyOnes) {
   EXPECT_EQ(static_cast<const arrow::Int32Array&>(*found[0]->column(1)).Value(1), 2);
 }
 
+TEST_F(TableStreamTest, BadOffsetsAndIndicesNameTheirColumn) {
+  const auto refused = [&](const std::shared_ptr<arrow::Array>& array) {
+    const auto schema = arrow::schema({arrow::field("id", arrow::utf8()), arrow::field("kind", array->type())});
+    arrow::StringBuilder ids;
+    EXPECT_TRUE(ids.AppendValues(std::vector<std::string>{"a", "b"}).ok());
+    return read_all(write_stream({arrow::RecordBatch::Make(schema, 2, {ids.Finish().ValueOrDie(), array})}));
+  };
+  const auto words = batch_of({"x", "y"})->column(0);
+  arrow::Int8Builder indices;
+  EXPECT_TRUE(indices.AppendValues({0, 7}).ok());
+  const auto type = arrow::dictionary(arrow::int8(), arrow::utf8());
+  const auto data = indices.Finish().ValueOrDie()->data()->Copy();
+  data->type = type;
+  data->dictionary = words->data();
+  EXPECT_TRUE(refused(arrow::MakeArray(data)).says(ErrorKind::kData, "input, batch 0, column 'kind': "));
+  for (const std::vector<int32_t>& offsets : {std::vector<int32_t>{0, 2, 1}, std::vector<int32_t>{0, 1, 99}}) {
+    const auto bad = words->data()->Copy();
+    bad->buffers[1] = arrow::Buffer::FromVector(offsets);
+    EXPECT_TRUE(refused(arrow::MakeArray(bad)).says(ErrorKind::kData, "input, batch 0, column 'kind': "));
+  }
+}
+
 TEST_F(TableStreamTest, CutAndDamagedStreamsAreRefused) {
   const fs::path file = write_stream({batch_of({"a text that has some length", "b"})});
   std::ifstream stream(file, std::ios::binary);
