@@ -104,7 +104,12 @@ std::shared_ptr<arrow::Array> of_any_length(const std::shared_ptr<arrow::Array>&
 
 bool holds_lists(const Table& table, const std::string& column) {
   const auto [array, is_json] = find_column(table, column);
-  return is_json || is_any_list(*array->type());
+  const arrow::DataType& type = *array->type();
+  const bool is_view = type.id() == arrow::Type::LIST_VIEW || type.id() == arrow::Type::LARGE_LIST_VIEW;
+  require(!is_view, ErrorKind::kData,
+          "{}: column '{}' has the type {}; of lists, list, large_list and fixed_size_list are read",
+          table.content().file, printable(column), printable(type.ToString(), 200));
+  return is_json || is_any_list(type);
 }
 
 Lists label_lists(const Table& table, const std::string& column) {
