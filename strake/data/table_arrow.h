@@ -19,6 +19,8 @@ struct Table::Content {
   std::vector<int64_t> lines;  // line on which each row starts; empty for Parquet
   // Of the file; the batch has that of the first one.
   std::shared_ptr<const arrow::KeyValueMetadata> metadata = nullptr;
+  // Of the batch itself, where it came in a stream.
+  std::shared_ptr<const arrow::KeyValueMetadata> batch_metadata = nullptr;
 };
 
 // Key of the metadata of a string field whose values are JSON text of any kind, not plain strings.

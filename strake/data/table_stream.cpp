@@ -187,9 +187,10 @@ struct TableStream::State {
             batch);
   }
 
-  Table table_of(std::shared_ptr<arrow::RecordBatch> rows, std::string file) const {
+  static Table table_of(arrow::RecordBatchWithMetadata rows, std::string file) {
     auto content = std::make_shared<Table::Content>();
-    content->batch = std::move(rows);
+    content->batch = std::move(rows.batch);
+    content->batch_metadata = std::move(rows.custom_metadata);
     content->file = std::move(file);
     return Table(std::move(content));
   }
@@ -213,20 +214,20 @@ TableStream::~TableStream() {
 }
 
 Table TableStream::no_rows() const {
-  return state_->table_of(empty_batch(state_->reader->schema(), state_->name), state_->name);
+  return State::table_of({empty_batch(state_->reader->schema(), state_->name), nullptr}, state_->name);
 }
 
 std::optional<Table> TableStream::next() {
   const std::string name = fmt::format("{}, batch {}", state_->name, state_->batch);
   return guarded(name, [&]() -> std::optional<Table> {
-    std::shared_ptr<arrow::RecordBatch> rows;
-    require_ok(state_->reader->ReadNext(&rows), name);
-    if (!rows) {
+    arrow::RecordBatchWithMetadata rows = value_of(state_->reader->ReadNext(), name);
+    if (!rows.batch) {
       state_->check_end();
       return std::nullopt;
     }
     ++state_->batch;
-    return state_->table_of(checked_batch(*rows, {.encoding = std::nullopt, .file = name}), name);
+    rows.batch = checked_batch(*rows.batch, {.encoding = std::nullopt, .file = name});
+    return State::table_of(std::move(rows), name);
   });
 }
 
@@ -242,7 +243,8 @@ void TableStream::begin(const Table& table, std::span<const ExtraColumn> extra) 
 void TableStream::write(const Table& table, std::span<const ExtraColumn> extra) {
   require(state_->writer != nullptr, ErrorKind::kInternal, "{}: written before it was begun", state_->output_name);
   guarded(state_->output_name, [&] {
-    require_ok(state_->writer->WriteRecordBatch(*with_columns(table, extra, state_->output_name)), state_->output_name);
+    const auto batch = with_columns(table, extra, state_->output_name);
+    require_ok(state_->writer->WriteRecordBatch(*batch, table.content().batch_metadata), state_->output_name);
     require_ok(state_->output->Flush(), state_->output_name);
   });
 }

@@ -33,7 +33,7 @@ class TableStream {
   // The schema is that of `table` and `extra`, which need no rows; it goes out with the first batch or the end. Once,
   // before write().
   void begin(const Table& table, std::span<const ExtraColumn> extra);
-  // Writes a batch; when this returns, the reader can have it.
+  // Writes a batch, with the metadata that it came with; when this returns, the reader can have it.
   void write(const Table& table, std::span<const ExtraColumn> extra);
   // Writes the end of the stream.
   void finish();

@@ -4,6 +4,7 @@
 #include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
 #include <arrow/ipc/writer.h>
+#include <arrow/util/key_value_metadata.h>
 #include <fcntl.h>
 
 #include <chrono>
@@ -98,6 +99,37 @@ TEST_F(TableStreamTest, BatchesComeBackWithColumnsAddedAlsoEmptyOnes) {
   EXPECT_EQ(found[1]->num_rows(), 0);
   EXPECT_EQ(found[0]->schema()->ToString(), "text: string\nlength: int32");
   EXPECT_EQ(static_cast<const arrow::Int32Array&>(*found[0]->column(1)).Value(1), 2);
+}
+
+TEST_F(TableStreamTest, EachBatchKeepsItsMetadata) {
+  const fs::path file = folder_ / "in.arrows";
+  {
+    const auto sink = arrow::io::FileOutputStream::Open(file.string()).ValueOrDie();
+    const auto writer = arrow::ipc::MakeStreamWriter(sink, batch_of({})->schema()).ValueOrDie();
+    for (const std::string part : {"0", "1"}) {
+      const auto metadata = arrow::key_value_metadata({"part"}, {part});
+      EXPECT_TRUE(writer->WriteRecordBatch(*batch_of({"a", part}), metadata).ok());
+    }
+    EXPECT_TRUE(writer->WriteRecordBatch(*batch_of({"b"})).ok());
+    EXPECT_TRUE(writer->Close().ok());
+  }
+  {
+    const Descriptor in(file, O_RDONLY);
+    const Descriptor out(folder_ / "out.arrows", O_WRONLY | O_CREAT);
+    TableStream stream(in.get(), out.get(), "input");
+    stream.begin(stream.no_rows(), {});
+    while (const auto table = stream.next()) stream.write(table->select({"text"}), {});
+    stream.finish();
+  }
+  const auto reader = arrow::ipc::RecordBatchStreamReader::Open(
+                          arrow::io::ReadableFile::Open((folder_ / "out.arrows").string()).ValueOrDie())
+                          .ValueOrDie();
+  for (const std::string part : {"0", "1"}) {
+    const auto found = reader->ReadNext().ValueOrDie();
+    ASSERT_NE(found.custom_metadata, nullptr);
+    EXPECT_EQ(found.custom_metadata->ToString(), arrow::key_value_metadata({"part"}, {part})->ToString());
+  }
+  EXPECT_EQ(reader->ReadNext().ValueOrDie().custom_metadata, nullptr);
 }
 
 TEST_F(TableStreamTest, BadOffsetsAndIndicesNameTheirColumn) {

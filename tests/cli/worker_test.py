@@ -136,6 +136,19 @@ def test_rows_come_back_in_order_with_the_bits_of_predict(model, expected):
         assert whole.equals(expected.slice(0, whole.num_rows).replace_schema_metadata())
 
 
+def test_a_batch_keeps_its_metadata(model):
+    sink = pyarrow.BufferOutputStream()
+    batch = pyarrow.record_batch({"id": [1], "text": ["good"]})
+    with pyarrow.ipc.new_stream(sink, batch.schema) as writer:
+        for part in ("a", "b"):
+            writer.write_batch(batch, custom_metadata={"part": part})
+    with Worker(model, keep_columns="id") as worker:
+        out, err = worker.process.communicate(sink.getvalue().to_pybytes(), timeout=60)
+    reader = pyarrow.ipc.open_stream(out)
+    found = [reader.read_next_batch_with_custom_metadata().custom_metadata for _ in range(2)]
+    assert [metadata[b"part"] for metadata in found] == [b"a", b"b"], err
+
+
 def test_a_batch_is_answered_before_the_next_one_is_sent(model, expected):
     batches = batches_of(expected.select(["text"]).replace_schema_metadata(), 100)
     with Worker(model, output_columns="label_id") as worker:
