@@ -196,6 +196,7 @@ class JsonLinesSource final : public RowSource {
 
   std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
   std::vector<std::string> names() const override { return keys_; }
+  void give_as(const std::shared_ptr<arrow::Schema>& schema) override { schema_ = schema; }
 
   // Lines are not looked into.
   int64_t skip(int64_t rows) override {
@@ -297,14 +298,16 @@ class JsonLinesSource final : public RowSource {
     }
   }
 
+  // A key that has been null alone has the type null.
   std::shared_ptr<arrow::Schema> infer_schema(const Cells& cells) const {
     arrow::FieldVector fields;
     for (size_t i = 0; i < names_.size(); ++i) {
       std::array<bool, std::variant_size_v<Cell>> seen{};
       for (const Cell& cell : cells.columns[i]) seen[cell.index()] = true;
-      auto type = arrow::utf8();
+      std::shared_ptr<arrow::DataType> type = arrow::null();
       std::shared_ptr<const arrow::KeyValueMetadata> metadata;
       if (seen[Cell(Nested()).index()]) {
+        type = arrow::utf8();
         metadata = arrow::key_value_metadata({kJsonFieldKey}, {"1"});
       } else if (seen[Cell(std::string()).index()]) {
         type = arrow::utf8();
@@ -343,11 +346,10 @@ class JsonLinesSource final : public RowSource {
     return static_cast<double>(whole);
   }
 
-  // A column's type is that of its first chunk: a column of nulls has become one of strings, and decimals may come
-  // late.
+  // A column's type is that of first chunks: a column of nulls has become one of strings, and decimals may come late.
   template <typename Value>
   static std::string_view advice(const Cell& cell) {
-    if (std::is_same_v<Value, std::string>) return ", or null alone";
+    if (std::is_same_v<Value, std::string>) return ", or null alone (then let a row with its value come first)";
     const bool is_decimal = std::is_same_v<Value, int64_t> && std::holds_alternative<double>(cell);
     return is_decimal ? "; written as 1.0, the first ones are decimal numbers as well" : "";
   }

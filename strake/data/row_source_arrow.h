@@ -35,8 +35,8 @@ class RowSource {
   virtual std::vector<std::string> names() const { return schema()->field_names(); }
   // None: only reading them tells.
   virtual std::optional<int64_t> num_rows() const { return std::nullopt; }
-  // Before the first next(): its rows have this schema, made by joint_schema() of schema() and others. The formats of
-  // which only the rows tell their columns do without.
+  // Before the first next(): its rows have this schema, made by joint_schema() of schema() and others; of JSON lines
+  // only a type takes the place of null. Formats of one column do without.
   virtual void give_as(const std::shared_ptr<arrow::Schema>& /*schema*/) {}
   virtual SourceRows next() = 0;
   // Before the first next(): passes over up to `rows` rows without reading them, as far as the format allows it.

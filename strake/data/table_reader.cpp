@@ -46,6 +46,25 @@ void require_columns(const std::vector<std::string>& columns, const std::vector<
   for (const std::string& column : columns) column_index(schema, column, file);
 }
 
+// Of JSON lines: the columns that were null alone in all rows looked at.
+std::vector<int> columns_without_type(const arrow::Schema& schema) {
+  std::vector<int> found;
+  for (int i = 0; i < schema.num_fields(); ++i) {
+    if (schema.field(i)->type()->id() == arrow::Type::NA) found.push_back(i);
+  }
+  return found;
+}
+
+std::shared_ptr<arrow::Schema> with_fields(const std::shared_ptr<arrow::Schema>& schema, const std::vector<int>& places,
+                                           const arrow::Schema& other) {
+  arrow::FieldVector fields = schema->fields();
+  for (const int place : places) {
+    auto& field = fields[static_cast<size_t>(place)];
+    if (const auto found = other.GetFieldByName(field->name())) field = found;
+  }
+  return arrow::schema(std::move(fields), schema->metadata());
+}
+
 void require_range(const TableSource& source) {
   require(source.first_row >= 0 && source.end_row >= source.first_row, ErrorKind::kConfig,
           "rows [{}, {}) were asked for", source.first_row, source.end_row);
@@ -78,6 +97,7 @@ struct TableReader::State {
     const std::string first = files.front().string();
     require_columns(source.columns, rows->names(), first);
     for (const std::string& column : source.columns) selected.push_back(column_index(*schema, column, first));
+    if (format == TableFormat::kJsonLines) look_for_types(source, files);
     for (size_t i = 1; i < files.size(); ++i) {
       require_data_file(files[i]);
       if (format == TableFormat::kJsonLines || format == TableFormat::kText) continue;
@@ -87,6 +107,20 @@ struct TableReader::State {
       if (num_rows) *num_rows += other->num_rows().value_or(0);
     }
     rows->give_as(schema);
+  }
+
+  // Rows are all that tells the types of JSON lines: where the first ones have null alone, those of other files may
+  // have values. A column without any holds text.
+  void look_for_types(const TableSource& source, const std::vector<fs::path>& files) {
+    constexpr size_t kMostFiles = 32;
+    std::vector<int> left = columns_without_type(*schema);
+    for (size_t i = 1; !left.empty() && i < std::min(files.size(), kMostFiles); ++i) {
+      schema = with_fields(schema, left, *open_source(format, options_of(source, files[i]))->schema());
+      left = columns_without_type(*schema);
+    }
+    arrow::FieldVector texts;
+    for (const int place : left) texts.push_back(arrow::field(schema->field(place)->name(), arrow::utf8()));
+    schema = with_fields(schema, left, arrow::Schema(std::move(texts)));
   }
 
   void begin_file(const TableSource& source, const std::vector<fs::path>& files) {
