@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <mutex>
 #include <set>
@@ -204,14 +205,31 @@ bool is_without_bytes(const fs::path& file) {
   return open_bytes(file)->read(&byte, 1) == 0;
 }
 
+// Also of nothing but blank lines.
+bool is_without_json_lines(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  const auto stream = open_bytes(file);
+  std::array<char, 4096> block{};
+  while (const size_t found = stream->read(block.data(), block.size())) {
+    const std::string_view bytes(block.data(), found);
+    if (bytes.find_first_not_of(" \t\r\n") != std::string_view::npos) return false;
+  }
+  return true;
+}
+
+bool is_without_rows(const fs::path& file, TableFormat format) {
+  if (format == TableFormat::kParquet) return false;
+  return format == TableFormat::kJsonLines ? is_without_json_lines(file) : is_without_bytes(file);
+}
+
 // Spark's writers of text leave a file without bytes where a part of a table has no rows. Where all are so, or Parquet
 // is, something went wrong.
 void pass_over_parts_without_rows(std::vector<fs::path>& files, const std::optional<TableFormat>& format) {
   std::vector<fs::path> kept;
   std::vector<std::string> empty;
   for (const fs::path& file : files) {
-    const bool is_text = format.value_or(known_format(file).value_or(TableFormat::kParquet)) != TableFormat::kParquet;
-    if (is_text && is_without_bytes(file)) {
+    if (is_without_rows(file, format.value_or(known_format(file).value_or(TableFormat::kParquet)))) {
       empty.push_back(file.string());
     } else {
       kept.push_back(file);
@@ -219,8 +237,8 @@ void pass_over_parts_without_rows(std::vector<fs::path>& files, const std::optio
   }
   if (kept.empty() || empty.empty()) return;
   if (!is_told_already(empty.front())) {
-    log::warning("{} of the input's files {} without a byte, and {} for no rows: {}", empty.size(),
-                 empty.size() == 1 ? "is" : "are", empty.size() == 1 ? "stands" : "stand", some_of(empty));
+    log::warning("{} of the input's files {} no rows, and {} passed over: {}", empty.size(),
+                 empty.size() == 1 ? "holds" : "hold", empty.size() == 1 ? "is" : "are", some_of(empty));
   }
   files = std::move(kept);
 }

@@ -19,9 +19,10 @@ std::optional<TableFormat> known_format(const std::filesystem::path& file);
 bool is_read_of_folder(const std::filesystem::path& file);
 
 // The files that are read for `paths`: files, or folders whose data files (by extension, names with a leading '.' or
-// '_' left out) follow in the order of their names. Files without a byte stand for no rows among others with some, but
-// for those of Parquet. Error (kData) for a folder without any, with a file and what it was compressed to, and for one
-// whose subfolders hold files of the same kind, which would be missing; outputs of strake among them are passed over.
+// '_' left out) follow in the order of their names. Files without a byte, and of JSON lines with nothing but blank
+// lines, stand for no rows among others with some; not those of Parquet. Error (kData) for a folder without any, with a
+// file and what it was compressed to, and for one whose subfolders hold files of the same kind, which would be missing;
+// outputs of strake among them are passed over.
 std::vector<std::filesystem::path> expand_paths(const std::vector<std::filesystem::path>& paths,
                                                 const std::optional<TableFormat>& format);
 

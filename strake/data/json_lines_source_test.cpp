@@ -62,5 +62,13 @@ TEST_F(JsonLinesSourceTest, WhereTheFirstFileHasNullAloneOthersTellTheType) {
                   .says(ErrorKind::kData, "a string, or null alone (then let a row with its value come first)"));
 }
 
+TEST_F(JsonLinesSourceTest, PartsOfBlankLinesHoldNoRowsAmongOthers) {
+  const auto blank = write("a.jsonl", std::string(10'000, ' ') + "\n\t\r\n\n");
+  write("b.jsonl", "\n{\"text\": \"x\"}\n");
+  write("c.jsonl", "\n");
+  EXPECT_EQ(TableReader({.paths = {folder_}}).count_rows(), 1);
+  EXPECT_TRUE(read_error({.paths = {blank}, .columns = {"text"}}).says(ErrorKind::kData, "no column 'text'"));
+}
+
 }  // namespace
 }  // namespace strake::data::json_lines_source_test
