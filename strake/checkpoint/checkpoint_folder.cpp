@@ -232,13 +232,19 @@ std::optional<fs::path> find_obstacle(const fs::path& output_dir) {
   return std::nullopt;
 }
 
-bool is_in_a_checkpoint(const fs::path& output_dir, const fs::path& path) {
+bool is_in_a_checkpoint(const fs::path& output_dir, const fs::path& path, int64_t last) {
   std::error_code error;
   const fs::path target = fs::weakly_canonical(path, error);
   return std::ranges::any_of(list_by_name(output_dir), [&](const CheckpointFolder& folder) {
+    if (folder.step <= last) return false;
     const fs::path inside = target.lexically_relative(fs::weakly_canonical(folder.path, error));
     return !inside.empty() && *inside.begin() != "..";
   });
+}
+
+int64_t step_of(const fs::path& folder) {
+  const fs::path manifest = folder / kManifest;
+  return get_required<int64_t>(read_json(manifest, kMaxIndexBytes), "step", manifest.string());
 }
 
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& output_dir) {

@@ -68,8 +68,11 @@ bool has_checkpoints(const std::filesystem::path& output_dir);
 // them nothing but the link is replaced.
 std::optional<std::filesystem::path> find_obstacle(const std::filesystem::path& output_dir);
 
-// Whether `path`, with links followed, is a checkpoint of `output_dir` or in one.
-bool is_in_a_checkpoint(const std::filesystem::path& output_dir, const std::filesystem::path& path);
+// Whether `path`, with links followed, is a checkpoint of `output_dir` of a later step than `last`, or in one.
+bool is_in_a_checkpoint(const std::filesystem::path& output_dir, const std::filesystem::path& path, int64_t last = -1);
+
+// The step that the manifest of a complete checkpoint names.
+int64_t step_of(const std::filesystem::path& folder);
 
 struct CheckpointFolder {
   std::filesystem::path path;

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <random>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "strake/checkpoint/checkpoint_folder.h"
 #include "strake/core/error.h"
@@ -74,6 +76,38 @@ std::optional<fs::path> find_resume(const TrainConfig& config) {
   return folder;
 }
 
+namespace {
+
+// What a run reads beside its checkpoint: flags and paths.
+std::vector<std::pair<std::string, std::string>> inputs_of(const TrainConfig& config) {
+  std::vector<std::pair<std::string, std::string>> inputs{{"model_name_or_path", config.model_name_or_path},
+                                                          {"tokenizer_name", config.tokenizer_name},
+                                                          {"config_name", config.config_name},
+                                                          {"deepspeed", config.deepspeed},
+                                                          {"fsdp_config", config.fsdp_config}};
+  for (const std::string& file : config.train_file) inputs.emplace_back("train_file", file);
+  for (const std::string& file : config.validation_file) inputs.emplace_back("validation_file", file);
+  std::erase_if(inputs, [](const auto& input) { return input.second.empty(); });
+  return inputs;
+}
+
+// A run that starts over deletes all checkpoints, one that goes on the later ones.
+void refuse_to_delete_inputs(const TrainConfig& config, const std::optional<fs::path>& resume_from) {
+  if (!config.overwrite_output_dir && !resume_from) return;
+  const int64_t last = resume_from ? checkpoint::step_of(*resume_from) : -1;
+  for (const auto& [flag, path] : inputs_of(config)) {
+    if (!checkpoint::is_in_a_checkpoint(config.output_dir, path, last)) continue;
+    const std::string deletes =
+        resume_from ? fmt::format("going on from {} deletes the later checkpoints", resume_from->string())
+                    : "--overwrite_output_dir deletes the checkpoints";
+    fail(ErrorKind::kUsage,
+         "{} of --output_dir {}, and --{} {} is one of them, or in one: name another --output_dir, or move it away",
+         deletes, config.output_dir, flag, path);
+  }
+}
+
+}  // namespace
+
 void check_output_folder(const TrainConfig& config, const std::optional<fs::path>& resume_from) {
   std::error_code unknown;
   require(config.overwrite_output_dir || resume_from || config.model_name_or_path.empty() ||
@@ -82,12 +116,7 @@ void check_output_folder(const TrainConfig& config, const std::optional<fs::path
           "--output_dir {} is the folder of --model_name_or_path, whose model would be replaced: name another one, or "
           "pass --overwrite_output_dir",
           config.output_dir);
-  const bool is_deleted = config.overwrite_output_dir && !resume_from && !config.model_name_or_path.empty() &&
-                          checkpoint::is_in_a_checkpoint(config.output_dir, config.model_name_or_path);
-  require(!is_deleted, ErrorKind::kUsage,
-          "--overwrite_output_dir deletes the checkpoints of --output_dir {}, and --model_name_or_path {} is one of "
-          "them: name another --output_dir",
-          config.output_dir, config.model_name_or_path);
+  refuse_to_delete_inputs(config, resume_from);
   const std::optional<fs::path> obstacle = checkpoint::find_obstacle(config.output_dir);
   require(!obstacle, ErrorKind::kUsage,
           "--output_dir {}: {} is no folder, and the checkpoint of that step would replace it: move it away",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import shlex
 import shutil
 import subprocess
@@ -229,6 +230,16 @@ def test_starting_over_does_not_delete_the_model_that_it_starts_from(inputs, fin
     for model in (finished / "checkpoint-8", link):
         said = refusal(inputs | {"model_name_or_path": model}, finished, overwrite_output_dir=True)
         assert "--overwrite_output_dir deletes the checkpoints" in said and f"--model_name_or_path {model}" in said
+
+
+@pytest.mark.parametrize("flag", ["train_file", "validation_file", "tokenizer_name"])
+def test_inputs_are_not_deleted_with_checkpoints(inputs, finished, flag):
+    given = pathlib.Path(inputs[flag] if flag in inputs else inputs["model_name_or_path"] / "vocab.txt")
+    kept = pathlib.Path(shutil.copy(given, finished / "checkpoint-8"))
+    said = refusal(inputs | {flag: kept}, finished, overwrite_output_dir=True)
+    assert "--overwrite_output_dir deletes the checkpoints" in said and f"--{flag} {kept}" in said
+    said = refusal(inputs | {flag: kept}, finished, resume_from_checkpoint=finished / "checkpoint-4")
+    assert "checkpoint-4 deletes the later checkpoints" in said and f"--{flag} {kept}" in said
 
 
 def test_the_best_checkpoint_stays_when_a_run_goes_on_without_asking_for_it(inputs, finished):
