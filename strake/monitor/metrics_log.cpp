@@ -28,10 +28,14 @@ MetricsLog MetricsLog::resume(const fs::path& path, std::span<const Json> entrie
   std::error_code absent;
   const uintmax_t bytes = fs::file_size(path, absent);
   const std::string text = absent || bytes > kMaxLogBytes ? "" : read_file(path, kMaxLogBytes);
-  if (!absent && !text.starts_with(expected)) {
+  size_t found = text.find(expected);
+  while (found != std::string::npos && found > 0 && text[found - 1] != '\n') found = text.find(expected, found + 1);
+  const bool is_found = found != std::string::npos;
+  if (!absent && !is_found) {
     log::warning("{} lacked, or had otherwise, some of what was logged before: it is written anew", path.string());
   }
-  if (text != expected) write_file_atomically(path, expected);
+  const std::string kept = is_found ? text.substr(0, found + expected.size()) : expected;
+  if (text != kept) write_file_atomically(path, kept);
   return MetricsLog(AppendedFile(path, AppendedFile::Beginning::kAsItIs));
 }
 

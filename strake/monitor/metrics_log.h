@@ -18,7 +18,8 @@ class MetricsLog {
 
   // Continues the log of a run that goes on after it has logged `entries`: they and nothing else are in the file then,
   // but for a closing one (with "train_runtime"). It is written anew, atomically, if it is absent or has others, as
-  // those that the run will write again, or what a power cut has left of it.
+  // those that the run will write again, or what a power cut has left of it. Lines in front of them stay: of a long
+  // run a checkpoint keeps the newer entries only.
   static MetricsLog resume(const std::filesystem::path& path, std::span<const Json> entries);
 
   // Writes `object` as one line. NaN and infinity become null. Error (kIo) if the line cannot be written (a full disk);

@@ -92,6 +92,13 @@ TEST_F(MetricsLogTest, ResumeLeavesASoundFileUntouched) {
   EXPECT_EQ(fs::last_write_time(path_), written);
 }
 
+TEST_F(MetricsLogTest, ResumeKeepsLinesThatALongHistoryHasLeftOut) {
+  write_file_atomically(path_, "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4}\n");
+  const std::vector<Json> entries{{{"step", 2}}, {{"step", 3}}};
+  MetricsLog::resume(path_, entries);
+  EXPECT_EQ(content(), "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+}
+
 TEST_F(MetricsLogTest, ResumeFillsAnAbsentLog) {
   const std::vector<Json> entries{{{"step", 5}}};
   MetricsLog::resume(path_, entries).append({{"step", 6}});

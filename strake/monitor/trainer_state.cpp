@@ -106,6 +106,16 @@ std::string to_json_text(const TrainerState& state) {
   return document.dump(kIndent, ' ', kEnsureAscii, Json::error_handler_t::replace) + "\n";
 }
 
+std::string to_json_text_within(uint64_t most_bytes, TrainerState& state) {
+  Json& log = state.log_history;
+  std::string text = to_json_text(state);
+  while (text.size() > most_bytes && !log.empty()) {
+    log.erase(log.begin(), log.begin() + static_cast<std::ptrdiff_t>((log.size() + 1) / 2));
+    text = to_json_text(state);
+  }
+  return text;
+}
+
 TrainerState trainer_state_from_json(const Json& document, const std::string& source) {
   const Fields fields(document, source);
   TrainerState state;

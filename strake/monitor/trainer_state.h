@@ -40,6 +40,10 @@ struct TrainerState {
 // finite becomes null (Python would write NaN, which is not JSON).
 std::string to_json_text(const TrainerState& state);
 
+// The same of at most `most_bytes`, so that it can be read again: as long as it is longer, the older half of the log
+// goes, from `state`, too.
+std::string to_json_text_within(uint64_t most_bytes, TrainerState& state);
+
 // Reads a trainer_state.json of strake or Transformers; absent fields have their defaults, unknown ones are ignored.
 // Errors are kConfig and name `source`, the key and the value.
 TrainerState trainer_state_from_json(const Json& document, const std::string& source);

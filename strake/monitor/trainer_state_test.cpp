@@ -69,6 +69,21 @@ TEST(TrainerState, NumbersThatAreNotFiniteBecomeNull) {
   EXPECT_THAT(to_json_text(state), testing::HasSubstr("\"loss\": null"));
 }
 
+TEST(TrainerState, OfALogThatIsTooLongTheNewerEntriesStay) {
+  TrainerState state;
+  for (int step = 1; step <= 1000; ++step) state.log_history.push_back({{"step", step}});
+  const std::string whole = to_json_text(state);
+  EXPECT_EQ(to_json_text_within(whole.size(), state), whole);
+  const std::string text = to_json_text_within(whole.size() - 1, state);
+  EXPECT_LT(text.size(), whole.size());
+  EXPECT_EQ(text, to_json_text(state));
+  ASSERT_EQ(state.log_history.size(), 500U);
+  EXPECT_EQ(state.log_history.front()["step"], 501);
+  EXPECT_EQ(state.log_history.back()["step"], 1000);
+  to_json_text_within(0, state);
+  EXPECT_TRUE(state.log_history.empty());
+}
+
 TEST(TrainerState, WrongValuesAreRefusedByKey) {
   EXPECT_THAT(error_of("[]"), testing::HasSubstr("not a JSON object"));
   EXPECT_THAT(error_of(R"({"global_step": -1})"), testing::HasSubstr("'global_step' has the value -1"));

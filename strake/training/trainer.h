@@ -129,6 +129,8 @@ class Trainer {
   void write_final_model();
   void finish(double seconds);
   void log_entry(Json entry);
+  // trainer_state.json, as long as can be read again: older entries of a longer log are dropped.
+  std::string history_text();
   double epoch_now() const;
   bool evaluates() const;
   bool evaluation_is_due(bool epoch_ended) const;

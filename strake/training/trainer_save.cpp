@@ -60,7 +60,7 @@ void Trainer::save(TensorFiles::Write when) {
     write_run(inputs_.model, parameters_, state_, inputs_.fingerprint, files);
     if (writer) {
       files.add([write = inputs_.write_companions, folder = files.folder()] { write(folder); });
-      files.add_text(kHistoryFile, monitor::to_json_text(history_));
+      files.add_text(kHistoryFile, history_text());
     }
   } catch (...) {
     // Others still write into it, and would report as the error that it is gone.
@@ -168,9 +168,22 @@ void Trainer::finish(double seconds) {
     history_.global_step = state_.step;
     history_.epoch = epoch_now();
     history_.total_flos = state_.flops;
-    write_file_atomically(inputs_.output_dir / kHistoryFile, monitor::to_json_text(history_));
+    write_file_atomically(inputs_.output_dir / kHistoryFile, history_text());
   }
   comm_.barrier();
+}
+
+std::string Trainer::history_text() {
+  const size_t before = history_.log_history.size();
+  std::string text = monitor::to_json_text_within(kMaxHistoryBytes, history_);
+  const size_t after = history_.log_history.size();
+  if (after < before) {
+    log::warning(
+        "{} has no room for {} log entries: the newest {} stay; metrics.jsonl has all. A larger "
+        "--logging_steps makes fewer",
+        kHistoryFile, before, after);
+  }
+  return text;
 }
 
 }  // namespace strake::training
