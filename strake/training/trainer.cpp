@@ -183,9 +183,8 @@ bool Trainer::after_step(const StepReport& step, bool epoch_ended) {
   const bool evaluated = evaluation_is_due(epoch_ended);
   const bool saving_is_due = is_due(intervals_.saving, epoch_ended);
   const bool saves_last = intervals_.saving.interval != Interval::kNo;
-  if (evaluated) evaluate_now();
   // The best checkpoint is recorded before it is saved, so that the saved state already knows of it.
-  if (evaluated) track_best(saving_is_due || (is_last && saves_last));
+  if (evaluated) track_best(evaluate_now(), saving_is_due || (is_last && saves_last));
   const bool saves = saving_is_due || ((is_last || stop_) && saves_last);
   const bool goes_on = !is_last && !stop_ && !step.ends_run;
   if (saves) save(options_.async_save && goes_on ? TensorFiles::Write::kLater : TensorFiles::Write::kNow);
@@ -252,11 +251,11 @@ void Trainer::log_training(const StepReport& step) {
 void Trainer::log_entry(Json entry) {
   entry["epoch"] = epoch_now();
   entry["step"] = state_.step;
-  history_.log_history.push_back(entry);
   if (inputs_.listener != nullptr) inputs_.listener->on_log(entry);
+  if (comm_.rank() == 0) history_.log_history.push_back(std::move(entry));  // which writes it
 }
 
-void Trainer::evaluate_now() {
+Json Trainer::evaluate_now() {
   report_.last_evaluation = inputs_.evaluate();
   take_that_of_first(*report_.last_evaluation, comm_);
   const Evaluation& evaluation = *report_.last_evaluation;
@@ -267,12 +266,12 @@ void Trainer::evaluate_now() {
              {"eval_samples_per_second", sequences / evaluation.seconds},
              {"eval_steps_per_second", batches / evaluation.seconds}};
   for (const auto& [name, value] : evaluation.metrics) entry["eval_" + name] = value;
-  log_entry(std::move(entry));
+  log_entry(entry);
+  return entry;
 }
 
-void Trainer::track_best(bool is_saved) {
+void Trainer::track_best(const Json& entry, bool is_saved) {
   const std::string name = options_.best_metric_name();
-  const Json& entry = history_.log_history.back();
   require(entry.contains(name), ErrorKind::kInternal, "an evaluation without {}", name);
   const BestModel::Evaluation evaluation{.metric = entry[name].get<double>(), .step = state_.step};
   best_.add(evaluation);

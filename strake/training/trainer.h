@@ -26,7 +26,7 @@ struct RunProgress {
   int64_t steps = 0;
   int64_t sequences = 0;
   bool is_whole = false;       // no step is left
-  std::vector<Json> log = {};  // its entries
+  std::vector<Json> log = {};  // its entries; on rank 0
 };
 
 // What a run tells the outside, on rank 0 only.
@@ -112,8 +112,9 @@ class Trainer {
   // Returns whether the step's checkpoint was saved.
   bool after_step(const StepReport& report, bool epoch_ended);
   void log_training(const StepReport& report);
-  void evaluate_now();
-  void track_best(bool is_saved);
+  // Returns what is logged.
+  Json evaluate_now();
+  void track_best(const Json& entry, bool is_saved);
   // From the checkpoint inputs_.resume_from; sets best_folder_, and tells what becomes of checkpoints of later steps.
   void resume();
   void find_best_folder();

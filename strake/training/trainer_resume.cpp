@@ -18,6 +18,7 @@ void Trainer::resume() {
   require(history_.global_step == state_.step, ErrorKind::kConfig,
           "{}: trainer_state.json is of step {}, strake_state.json of step {}", folder.string(), history_.global_step,
           state_.step);
+  if (comm_.rank() != 0) history_.log_history = Json::array();
   require(state_.cursor.position < inputs_.train.size(), ErrorKind::kConfig,
           "{}: strake_state.json: sequence {} of an epoch is the next one, and the data has {}", folder.string(),
           state_.cursor.position, inputs_.train.size());
