@@ -1,4 +1,6 @@
 // What a Trainer writes: checkpoints on its way, and the model at its end.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -7,6 +9,7 @@
 #include "strake/core/error.h"
 #include "strake/core/file.h"
 #include "strake/core/log.h"
+#include "strake/tensors/checkpoint_files.h"
 #include "strake/training/model_files.h"
 #include "strake/training/trainer.h"
 
@@ -39,6 +42,12 @@ FileSums sums_of_all(const FileSums& own, comm::Comm& comm) {
     for (const auto& [name, sum] : values.items()) all[name] = {sum[0].get<uint64_t>(), sum[1].get<uint32_t>()};
   }
   return all;
+}
+
+// 0: there is no file.
+ino_t file_number(const fs::path& path) {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
 }
 
 }  // namespace
@@ -99,11 +108,13 @@ void Trainer::finish_save() {
   comm_.barrier();
 }
 
-// The folder may have an earlier model: until all of this one is there, nothing is, because config.json comes last.
+// The folder may have an earlier model: from when its weights are replaced until all of this one is there, nothing is,
+// because config.json comes last.
 void Trainer::write_final_model() {
   const fs::path config = inputs_.output_dir / "config.json";
   const fs::path earlier = inputs_.output_dir / ".config.json.old";
-  if (comm_.rank() == 0 && is_there(config)) {
+  const bool is_moved = comm_.rank() == 0 && is_there(config);
+  if (is_moved) {
     std::error_code error;
     fs::rename(config, earlier, error);
     require(!error, ErrorKind::kIo, "cannot rename {} to {}: {}", config.string(), earlier.string(), error.message());
@@ -111,7 +122,15 @@ void Trainer::write_final_model() {
   }
   comm_.barrier();
   TensorFiles files(inputs_.output_dir, TensorFiles::Write::kNow);
-  write_model(inputs_.model, parameters_, files);
+  const ino_t weights = file_number(inputs_.output_dir / tensors::kWeightsFile);
+  try {
+    write_model(inputs_.model, parameters_, files);
+  } catch (...) {
+    const bool is_earlier_whole = file_number(inputs_.output_dir / tensors::kWeightsFile) == weights;
+    std::error_code ignored;
+    if (is_moved && is_earlier_whole) fs::rename(earlier, config, ignored);
+    throw;
+  }
   if (comm_.rank() != 0) return;
   remove_other_weights(inputs_.output_dir);
   inputs_.write_companions(inputs_.output_dir);

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 import pytest
-from program import command, environment, files_in, metrics, run, wait_until
+from program import command, environment, files_in, full_disk, metrics, run, wait_until
 from resumable_run import train_command
 from safetensors.numpy import load_file
 from tiny_models import reviews, training_inputs, write_table
@@ -206,6 +206,18 @@ def test_a_model_that_is_half_there_is_none(inputs, tmp_path):
     assert (folder / ".config.json.old").read_bytes() == config, "nothing is lost"
     outcome = run(command("evaluate", model_name_or_path=folder, input=inputs["train_file"]))
     assert outcome.code in (2, 4) and "config.json" in outcome.err
+
+
+def test_a_model_that_cannot_be_replaced_stays(inputs, tmp_path):
+    flags = FLAGS | {"save_strategy": "no", "load_best_model_at_end": None, "max_steps": 2}
+    folder = tmp_path / "out"
+    assert run(train_command(inputs, folder, **flags)).code == 0
+    before = {name: (folder / name).read_bytes() for name in ("config.json", "model.safetensors", "vocab.txt")}
+    line = train_command(inputs, folder, **(flags | {"learning_rate": 1e-2}))
+    outcome = run(line, **full_disk(len(before["model.safetensors"]) - 8192))
+    assert outcome.code == 4 and "model.safetensors" in outcome.err, outcome.err
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    assert run(command("evaluate", model_name_or_path=folder, input=inputs["train_file"])).code == 0
 
 
 def test_checkpoints_of_a_course_that_is_left_are_replaced(inputs, finished):
