@@ -23,6 +23,26 @@ data::BatchOptions batch_options(const TrainingOptions& options) {
           .seed = options.order_seed()};
 }
 
+namespace {
+
+// Epochs of batches that are cut by tokens are gone through to count their steps, a microsecond or so for a sequence.
+void check_count(const TrainingOptions& options, int64_t sequences_of_epoch) {
+  constexpr double kTold = 1e7;
+  constexpr double kMost = 1e9;
+  const double sequences = options.num_train_epochs * static_cast<double>(sequences_of_epoch);
+  require(
+      sequences <= kMost, ErrorKind::kUsage,
+      "--num_train_epochs {} of {} sequences: with --max_tokens_per_batch their steps are counted, of at most {:.0f} "
+      "sequences in all: give --max_steps instead",
+      options.num_train_epochs, sequences_of_epoch, kMost);
+  if (sequences > kTold) {
+    log::info("counting the steps of {} epochs, which --max_tokens_per_batch cuts; with --max_steps that is not needed",
+              options.num_train_epochs);
+  }
+}
+
+}  // namespace
+
 RunLength run_length(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks) {
   const data::BatchPlan plan(train.offsets(), batch_options(options));
   const int64_t per_step = num_ranks * options.gradient_accumulation_steps;
@@ -33,6 +53,7 @@ RunLength run_length(const TrainingOptions& options, const data::TokenDataset& t
   };
   length.total_steps = share_of(options.num_train_epochs, length.steps_per_epoch);
   if (options.max_tokens_per_batch == 0) return length;
+  check_count(options, train.size());
   // Epochs differ in their order, and so in how many batches are full.
   const auto whole_epochs = static_cast<int64_t>(std::floor(options.num_train_epochs));
   const double rest = options.num_train_epochs - static_cast<double>(whole_epochs);

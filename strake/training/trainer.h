@@ -47,7 +47,7 @@ struct RunLength {
 };
 
 // Optimizer steps of a whole run; of the data at least one, or data::BatchPlan has refused it. Where batches are cut by
-// tokens each epoch is gone through, by the calling thread's number of threads.
+// tokens each epoch is gone through, by the calling thread's number of threads: Error (kUsage) if these are too many.
 RunLength run_length(const TrainingOptions& options, const data::TokenDataset& train, int64_t num_ranks);
 // Whether there are checkpoints on its way that are due.
 bool saves_before_the_end(const TrainingOptions& options, const RunLength& length);

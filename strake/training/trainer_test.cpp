@@ -35,6 +35,19 @@ models::SequenceClassifier small_model() {
   return models::SequenceClassifier(config);
 }
 
+TEST(RunLength, TooManyEpochsToBeCountedAreRefused) {
+  const data::TokenDataset dataset = make_dataset(38, kLength, kVocabulary);
+  TrainingOptions options{.max_tokens_per_batch = 4 * kLength, .num_train_epochs = 1e8};
+  const Caught caught = error_of([&] { (void)run_length(options, dataset, 1); });
+  EXPECT_TRUE(caught.says(ErrorKind::kUsage, "--num_train_epochs 100000000 of 38 sequences: with"));
+  EXPECT_TRUE(caught.says(ErrorKind::kUsage, "give --max_steps instead"));
+  options.max_steps = 7;
+  EXPECT_EQ(run_length(options, dataset, 1).total_steps, 7);
+  options.max_steps = -1;
+  options.num_train_epochs = 100;
+  EXPECT_EQ(run_length(options, dataset, 1).total_steps, 1000);
+}
+
 TEST(Trainer, KeepsTheLogOnRank0Alone) {
   const fs::path folder = fs::temp_directory_path() / ("strake_trainer_test_" + std::to_string(::getpid()));
   fs::create_directories(folder);
