@@ -30,7 +30,9 @@ double BestModel::gain(const Evaluation& evaluation, const std::optional<Evaluat
 
 void BestModel::add(const Evaluation& evaluation) {
   const double gained = gain(evaluation, state_.best);
-  state_.evaluations_without_gain = gained > rule_.threshold ? 0 : state_.evaluations_without_gain + 1;
+  const bool is_gain = gained > rule_.threshold || !state_.has_first;
+  state_.has_first = true;
+  state_.evaluations_without_gain = is_gain ? 0 : state_.evaluations_without_gain + 1;
   if (gained > 0) state_.best = evaluation;
 }
 
@@ -56,6 +58,7 @@ bool BestModel::restore(const State& state) {
 Json to_json(const BestModel::State& state) {
   Json json{{"metric", state.metric},
             {"larger_is_better", state.larger_is_better},
+            {"has_first", state.has_first},
             {"evaluations_without_gain", state.evaluations_without_gain}};
   if (state.best) json["best"] = evaluation_json(*state.best);
   if (!state.evaluation.is_null()) json["evaluation"] = state.evaluation;
@@ -64,12 +67,14 @@ Json to_json(const BestModel::State& state) {
 }
 
 BestModel::State best_model_state(const Json& json, const std::string& source) {
+  const auto without_gain = get_required<int64_t>(json, "evaluations_without_gain", source);
   return {.metric = get_required<std::string>(json, "metric", source),
           .larger_is_better = get_required<bool>(json, "larger_is_better", source),
           .evaluation = get_or<Json>(json, "evaluation", nullptr, source),
           .best = evaluation_from(json, "best", source),
           .kept = evaluation_from(json, "kept", source),
-          .evaluations_without_gain = get_required<int64_t>(json, "evaluations_without_gain", source)};
+          .has_first = get_or<bool>(json, "has_first", json.contains("best") || without_gain > 0, source),
+          .evaluations_without_gain = without_gain};
 }
 
 }  // namespace strake::training

@@ -31,6 +31,7 @@ class BestModel {
     Json evaluation = nullptr;       // BestModelRule::evaluation; null: not known
     std::optional<Evaluation> best;  // of all
     std::optional<Evaluation> kept;  // of those whose weights were kept
+    bool has_first = false;          // which, as there, does not count as one without gain, whatever its metric
     int64_t evaluations_without_gain = 0;
   };
 

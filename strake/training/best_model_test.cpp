@@ -47,6 +47,19 @@ TEST(BestModelTest, NoNumberIsNeverTheBest) {
   EXPECT_EQ(model.state().best->step, 2);
 }
 
+TEST(BestModelTest, TheFirstEvaluationIsNeverOneWithoutGain) {
+  BestModel model({.patience = 2});
+  model.add({NAN, 1});
+  BestModel resumed({.patience = 2});
+  ASSERT_TRUE(resumed.restore(best_model_state(to_json(model.state()), "state")));
+  for (BestModel* either : {&model, &resumed}) {
+    either->add({NAN, 2});
+    EXPECT_FALSE(either->is_out_of_patience());
+    either->add({NAN, 3});
+    EXPECT_TRUE(either->is_out_of_patience());
+  }
+}
+
 TEST(BestModelTest, InfinityIsNeverTheBest) {
   BestModel model({.larger_is_better = true, .patience = 3});
   model.add({INFINITY, 1});
