@@ -100,6 +100,7 @@ void apply(const DsConfig& config, training::TrainingOptions& options) {
   if (config.scheduler) {
     options.lr_scheduler_type = config.scheduler->type;
     options.lr_scheduler_kwargs = config.scheduler->params.dump();
+    options.lr_scheduler_kwargs_source = "scheduler.params";
   }
   if (!config.optimizer) return;
   const optim::OptimizerSettings& settings = config.optimizer->settings;

@@ -224,12 +224,12 @@ const ScheduleEntry& find_schedule(const std::string& type) {
        did_you_mean(type, types), fmt::join(types, ", "));
 }
 
-void check_arguments(const ScheduleEntry& entry, const Json& kwargs) {
-  require(kwargs.is_object(), ErrorKind::kConfig, "lr_scheduler_kwargs must be a JSON object, not {}",
-          printable(kwargs.dump()));
-  for (const auto& [key, value] : kwargs.items()) {
+void check_arguments(const ScheduleEntry& entry, const ScheduleOptions& options) {
+  require(options.kwargs.is_object(), ErrorKind::kConfig, "{} must be a JSON object, not {}", options.kwargs_source,
+          printable(options.kwargs.dump()));
+  for (const auto& [key, value] : options.kwargs.items()) {
     require(std::ranges::find(entry.arguments, key) != entry.arguments.end(), ErrorKind::kConfig,
-            "lr_scheduler_kwargs: schedule '{}' has no argument '{}'{}; it has: {}", entry.type, printable(key),
+            "{}: schedule '{}' has no argument '{}'{}; it has: {}", options.kwargs_source, entry.type, printable(key),
             did_you_mean(key, entry.arguments),
             entry.arguments.empty() ? "none" : fmt::format("{}", fmt::join(entry.arguments, ", ")));
   }
@@ -254,7 +254,7 @@ LearningRateSchedule::LearningRateSchedule(const ScheduleOptions& options) {
   require(options.warmup_steps >= 0 && options.total_steps >= 0, ErrorKind::kConfig,
           "warm-up steps ({}) and all steps ({}) must be 0 or more", options.warmup_steps, options.total_steps);
   const ScheduleEntry& entry = find_schedule(options.type);
-  check_arguments(entry, options.kwargs);
+  check_arguments(entry, options);
   course_ = entry.make(options);
 }
 

@@ -25,7 +25,8 @@ struct ScheduleOptions {
   double learning_rate = 5e-5;   // peak
   int64_t warmup_steps = 0;      // optimizer updates
   int64_t total_steps = 0;       // optimizer updates of the whole run; 0: not known yet, only arguments are checked
-  Json kwargs = Json::object();  // lr_scheduler_kwargs, with the names and defaults of Transformers
+  Json kwargs = Json::object();  // with the names and defaults of Transformers
+  std::string kwargs_source = "lr_scheduler_kwargs";
 };
 
 // What a schedule gives at every update.

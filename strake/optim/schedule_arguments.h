@@ -14,12 +14,12 @@
 
 namespace strake::optim {
 
-// The arguments of one schedule, read from lr_scheduler_kwargs with errors that name the schedule. Null is as if left
+// The arguments of one schedule, read with errors that name where they are from and the schedule. Null is as if left
 // out.
 class Arguments {
  public:
   explicit Arguments(const ScheduleOptions& options)
-      : kwargs_(options.kwargs), source_("lr_scheduler_kwargs of schedule '" + options.type + "'") {}
+      : kwargs_(options.kwargs), source_(options.kwargs_source + " of schedule '" + options.type + "'") {}
 
   double at_least_zero(const char* key, double fallback) const {
     const double value = get_or<double>(kwargs_, key, fallback, source_);

@@ -50,12 +50,13 @@ optim::OptimizerSettings TrainingOptions::optimizer_settings() const {
 }
 
 optim::ScheduleOptions TrainingOptions::schedule_options(int64_t total_steps) const {
-  return {.type = lr_scheduler_type,
-          .learning_rate = learning_rate,
-          .warmup_steps = optim::resolve_warmup_steps({.steps = warmup_steps, .ratio = warmup_ratio}, total_steps),
-          .total_steps = total_steps,
-          .kwargs =
-              lr_scheduler_kwargs.empty() ? Json::object() : parse_json(lr_scheduler_kwargs, "--lr_scheduler_kwargs")};
+  return {
+      .type = lr_scheduler_type,
+      .learning_rate = learning_rate,
+      .warmup_steps = optim::resolve_warmup_steps({.steps = warmup_steps, .ratio = warmup_ratio}, total_steps),
+      .total_steps = total_steps,
+      .kwargs = lr_scheduler_kwargs.empty() ? Json::object() : parse_json(lr_scheduler_kwargs, "--lr_scheduler_kwargs"),
+      .kwargs_source = lr_scheduler_kwargs_source};
 }
 
 StepIntervals TrainingOptions::step_intervals(int64_t total_steps) const {

@@ -49,6 +49,7 @@ struct TrainingOptions {
   double label_smoothing_factor = 0.0;
   std::string lr_scheduler_type = "linear";
   std::string lr_scheduler_kwargs;
+  std::string lr_scheduler_kwargs_source = "lr_scheduler_kwargs";  // of errors: the flag, or a file's key
   double warmup_ratio = 0.0;
   double warmup_steps = 0;  // these and logging_steps, eval_steps and save_steps: below 1 a share of all steps
   uint64_t seed = 42;

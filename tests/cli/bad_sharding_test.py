@@ -180,6 +180,14 @@ BAD_TOGETHER = [
         ["optimizer.params and --optim_args"],
     ),
     (
+        {
+            "optimizer": {"type": "AdamW"},
+            "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 1, "cycle_max_mom": 1}},
+        },
+        {},
+        ["scheduler.params of schedule 'OneCycle': cycle_min_mom=0.8 and cycle_max_mom=1 must be below 1"],
+    ),
+    (
         {"optimizer": {"type": "Lamb", "params": {"momentum": 0.9}}},
         {},
         ["optimizer.params.momentum: Lamb has no such parameter; it has: lr, betas, eps"],
