@@ -138,7 +138,7 @@ void TrainingOptions::validate_but_updates() const {
   positive(logging_steps, "logging_steps");
   positive(save_steps, "save_steps");
   require(!bf16 || !fp16, ErrorKind::kUsage, "--bf16 and --fp16 contradict each other");
-  positive(learning_rate, "learning_rate");
+  require(learning_rate >= 0, ErrorKind::kUsage, "--learning_rate {} is negative", learning_rate);
   require(learning_rate <= kHighestLearningRate, ErrorKind::kUsage, "--learning_rate {} is more than {}", learning_rate,
           kHighestLearningRate);
   positive(adam_epsilon, "adam_epsilon");

@@ -27,6 +27,12 @@ TEST(TrainingOptions, WarmUpOverAllSteps) {
   EXPECT_EQ(options.schedule_options(10).warmup_steps, 10);
 }
 
+TEST(TrainingOptions, ALearningRateMayBeZero) {
+  const TrainingOptions options{.max_steps = 10, .learning_rate = 0};
+  EXPECT_NO_THROW(options.validate());
+  EXPECT_EQ(optim::LearningRateSchedule(options.schedule_options(10)).at(5), 0);
+}
+
 TEST(TrainingOptions, RefuseImpossibleValuesByFlag) {
   using Options = TrainingOptions;
   const std::vector<Refusal> refusals{
@@ -35,7 +41,7 @@ TEST(TrainingOptions, RefuseImpossibleValuesByFlag) {
       {[](Options& o) { o.gradient_accumulation_steps = 0; }, "--gradient_accumulation_steps 0 must be positive"},
       {[](Options& o) { o.logging_steps = 0; }, "--logging_steps 0 must be positive"},
       {[](Options& o) { o.save_steps = 0; }, "--save_steps 0 must be positive"},
-      {[](Options& o) { o.learning_rate = 0; }, "--learning_rate 0 must be positive"},
+      {[](Options& o) { o.learning_rate = -1e-5; }, "--learning_rate -1e-05 is negative"},
       {[](Options& o) { o.adam_epsilon = 0; }, "--adam_epsilon 0 must be positive"},
       {[](Options& o) { o.adam_beta1 = 1; }, "--adam_beta1 1 is not in [0, 1)"},
       {[](Options& o) { o.adam_beta2 = -0.5; }, "--adam_beta2 -0.5 is not in [0, 1)"},

@@ -117,7 +117,7 @@ def test_words_that_are_no_flags(tmp_path):
 
 BAD_VALUES = [
     ("train", {"learning_rate": "fast"}, ["--learning_rate", "fast"]),
-    ("train", {"learning_rate": 0}, ["--learning_rate 0 must be positive"]),
+    ("train", {"learning_rate": -1}, ["--learning_rate -1 is negative"]),
     ("train", {"learning_rate": "nan"}, ["--learning_rate nan"]),
     ("train", {"num_train_epochs": 0}, ["--num_train_epochs 0"]),
     ("train", {"num_train_epochs": "inf"}, ["--num_train_epochs inf"]),

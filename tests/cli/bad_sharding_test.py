@@ -193,7 +193,6 @@ BAD_TOGETHER = [
         ["optimizer.params.momentum: Lamb has no such parameter; it has: lr, betas, eps"],
     ),
     ({"optimizer": {"params": {"lr": 1e-3}}}, {}, ["optimizer.params is without optimizer.type"]),
-    ({"optimizer": {"type": "AdamW", "params": {"lr": 0}}}, {}, ["--learning_rate 0 must be positive"]),
     ({"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 1]}}}, {}, ["optimizer: beta2=1 is not in [0, 1)"]),
     ({"scheduler": {"type": "WarmupDecayLR"}}, {}, ["WarmupDecayLR needs scheduler.params.total_num_steps"]),
 ]
