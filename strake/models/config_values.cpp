@@ -71,7 +71,7 @@ std::string architecture_of(const Json& json) {
 }
 
 void refuse_other_loading(const Json& json, const std::string& source) {
-  require(!json.contains("auto_map"), ErrorKind::kConfig,
+  require(!json.contains("auto_map") || json["auto_map"].is_null(), ErrorKind::kConfig,
           "{}: auto_map asks for the model's own Python code, which is never run", source);
   require(!json.contains("quantization_config") || json["quantization_config"].is_null(), ErrorKind::kConfig,
           "{}: quantization_config is not supported: remove it to compute with the weights as they are stored", source);

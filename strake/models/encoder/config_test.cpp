@@ -28,6 +28,10 @@ struct Refusal {
   std::string text;
 };
 
+TEST(EncoderConfig, NoCodeOfItsOwnMayBeWrittenAsNull) {
+  EXPECT_EQ(error_text([] { read({{"auto_map", nullptr}, {"quantization_config", nullptr}}); }), "no error");
+}
+
 TEST(EncoderConfig, RefusesWhatItCannotComputeByName) {
   const std::vector<Refusal> refusals{
       {{{"model_type", nullptr}}, "key 'model_type' is missing"},
