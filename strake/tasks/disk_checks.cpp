@@ -35,8 +35,14 @@ int64_t scratch_bytes_at(const fs::path& place, const RunVariant& variant) {
 
 void check_offload_folder(const training::OffloadOptions& offload, const std::string& source) {
   if (!offload.optimizer && !offload.parameters) return;
-  require(fs::is_directory(offload.folder), ErrorKind::kConfig, "{}: {}: {} {}, expected a folder on the disk to use",
-          source, kNvmePath, offload.folder.string(), fs::exists(offload.folder) ? "is no folder" : "does not exist");
+  constexpr size_t kMostOfPath = 1000;
+  std::error_code unknown;
+  const fs::file_status status = fs::status(offload.folder, unknown);
+  const std::string problem = fs::exists(status)                          ? "is no folder"
+                              : status.type() == fs::file_type::not_found ? "does not exist"
+                                                                          : unknown.message();
+  require(fs::is_directory(status), ErrorKind::kConfig, "{}: {}: {} {}, expected a folder on the disk to use", source,
+          kNvmePath, printable(offload.folder.string(), kMostOfPath), problem);
   try {
     const ScratchFile probe(offload.folder, 0, {.depth = 1, .engine = ScratchFile::Engine::kThreads});
   } catch (Error& error) {

@@ -39,7 +39,8 @@ EstimatedModel masked_language_model(const TrainConfig& config) {
 
 EstimatedModel encoder_model(const TrainConfig& config) {
   fs::path folder = config.model_name_or_path.empty() ? config.config_name : config.model_name_or_path;
-  if (!fs::is_directory(folder)) {
+  std::error_code unknown;
+  if (!fs::is_directory(folder, unknown)) {
     require(folder.filename() == "config.json", ErrorKind::kUsage, "{} is neither a folder nor a config.json",
             folder.string());
     folder = folder.has_parent_path() ? folder.parent_path() : ".";

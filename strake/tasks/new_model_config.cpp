@@ -94,7 +94,10 @@ NewModelConfig new_model_config(const TrainConfig& config, const Json& defaults)
   NewModelConfig model{.document = defaults, .source = "--model_type " + config.model_type};
   if (!config.config_name.empty()) {
     const fs::path path(config.config_name);
-    const fs::path file = fs::is_directory(path) ? path / "config.json" : path;
+    std::error_code unknown;
+    const fs::path file = fs::is_directory(path, unknown) ? path / "config.json" : path;
+    require(!unknown || unknown == std::errc::no_such_file_or_directory, ErrorKind::kIo, "--config_name {}: {}",
+            printable(config.config_name), unknown.message());
     model = {.document = read_json(file, kMaxConfigBytes), .source = file.string()};
     require(model.document.is_object(), ErrorKind::kConfig, "{}: not an object", model.source);
   }

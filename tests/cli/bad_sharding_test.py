@@ -136,6 +136,11 @@ BAD_TOGETHER = [
         ["offload_optimizer.nvme_path: /no/such/folder does not exist, expected a folder on the disk to use"],
     ),
     (
+        {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/" + "n" * 300}}},
+        {},
+        ["offload_optimizer.nvme_path: /nnn", "File name too long, expected a folder on the disk to use"],
+    ),
+    (
         {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": __file__}}},
         {},
         [f"offload_optimizer.nvme_path: {__file__} is no folder, expected a folder on the disk to use"],

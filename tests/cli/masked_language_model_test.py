@@ -6,7 +6,7 @@ import pytest
 import transformers
 from estimate_test import ELSEWHERE
 from program import command, losses, metrics, run, strake, summary
-from refusals import DATA, NUMERIC, USAGE
+from refusals import DATA, FILE, NUMERIC, USAGE
 from task_runs import TaskRuns
 from tiny_models import (
     change_weights,
@@ -153,6 +153,12 @@ def test_a_new_model_needs_room_for_the_tokenizer(folder, tmp_path):
     flags["config_overrides"] = SIZES["bert"] + ",vocab_size=20"
     message = refused(folder, tmp_path / "out", **flags)
     assert "the new model's vocab_size 20 is less than the" in message
+
+
+def test_a_configuration_whose_name_is_too_long_is_told_so(folder, tmp_path):
+    flags = from_scratch(tmp_path, "bert") | {"model_type": None, "config_overrides": None}
+    message = refused(folder, tmp_path / "out", code=FILE, config_name="n" * 5000, **flags)
+    assert "--config_name nnn" in message and "File name too long" in message
 
 
 @pytest.mark.parametrize(
