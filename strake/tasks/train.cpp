@@ -52,6 +52,16 @@ std::unique_ptr<TrainJob> make_job(const TrainConfig& config, int workers) {
   return make_classifier_job(config, workers);
 }
 
+// What is written is to be read again.
+void check_configuration(const TrainJob& job) {
+  const size_t bytes = job.config_json().size();
+  require(
+      bytes <= kMaxConfigBytes, ErrorKind::kData,
+      "{}: its config.json, which names the labels, has {} bytes, and at most {} are read: fewer labels, or shorter "
+      "names",
+      job.describe(), bytes, kMaxConfigBytes);
+}
+
 // What the schedule finds wrong once the number of steps is known.
 void check_schedule(const TrainConfig& config, int64_t total_steps, ShardingRequest& request) {
   try {
@@ -291,6 +301,7 @@ training::TrainReport run_job(TrainConfig config, const Launch& launch) {
   if (launch.mpi) require_alike({{"dry_run", config.dry_run}}, *launch.mpi);  // others would wait for one that ends
   if (config.trains_on_gpus()) require_gpus(launch);
   const auto job = make_job(config, launch.mpi ? launch.threads : available_cores());
+  check_configuration(*job);
   const RankCount ranks{.world = launch.num_ranks, .per_node = launch.ranks_here()};
   const ShardingRequest sharding = choose_sharding(config, ranks, *job);
   log_environment(config, *job, launch);

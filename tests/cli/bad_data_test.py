@@ -34,6 +34,12 @@ def test_missing_pair_column(place):
     place.refuses(DATA, place.train(text_pair_column="second"), "no column 'second'")
 
 
+def test_labels_whose_names_no_configuration_can_hold(place):
+    rows = [{"text": "a", "label": f"{row}" + "x" * 6000} for row in range(1500)]
+    line = place.train(train_file=place.table("long.parquet", rows))
+    place.refuses(DATA, line, "1500 labels: its config.json", "at most 16777216 are read")
+
+
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_text_column_of_numbers(place, kind):
     table = place.table(f"numbers.{kind}", ROWS)
