@@ -96,7 +96,7 @@ constexpr std::array kTrainingKeys{
     honoured("scheduler.params.warmup_max_lr", kNumber, "null")
         .range(0, training::kHighestLearningRate)
         .on_auto(kFromFlags),
-    honoured("scheduler.params.warmup_num_steps", kInteger, "null").range(0).on_auto(kFromFlags),
+    honoured("scheduler.params.warmup_num_steps", kInteger, "null").range(1).on_auto(kFromFlags),
     honoured("scheduler.params.warmup_type", kText, "null").one_of("log|linear"),
     honoured("scheduler.params.total_num_steps", kInteger, "null").range(1).on_auto(kFromFlags),
     honoured("scheduler.params.warmup_min_ratio", kNumber, "null").range(0, 1),

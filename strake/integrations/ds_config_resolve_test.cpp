@@ -20,7 +20,7 @@ TEST(ResolveDsConfig, LeavesTheScheduleOpenUntilTheStepsAreKnown) {
   EXPECT_TRUE(open.config.scheduler->params.at("warmup_num_steps").is_null());
   const ResolvedDsConfig known = resolved(kDecay, {.options = {.warmup_ratio = 0.5}, .total_steps = 9});
   EXPECT_EQ(known.config.scheduler->params.at("warmup_num_steps"), 5);
-  EXPECT_EQ(resolved(kDecay, {.options = {}}).config.scheduler->params.at("warmup_num_steps"), 0);
+  EXPECT_EQ(resolved(kDecay, {.options = {}}).config.scheduler->params.at("warmup_num_steps"), 1);
 }
 
 TEST(ResolveDsConfig, GivenFlagsDecideWhatTheScheduleLeavesOut) {
@@ -342,16 +342,19 @@ TEST(ResolveDsConfig, CyclesNoMomentumOfAnOptimizerWithoutBetas) {
   EXPECT_TRUE(adam.notices.empty());
 }
 
+TEST(ResolveDsConfig, AWarmUpOfNoStepIsRefusedAsInDeepSpeed) {
+  EXPECT_THAT(refusal(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}})", {.options = {}}),
+              HasSubstr("scheduler.params.warmup_num_steps"));
+}
+
 TEST(ResolveDsConfig, SaysThatAWarmUpHasTwoStepsAtLeast) {
   const auto notices = [](const std::string& steps) {
     return resolved(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": )" + steps + "}}}",
                     {.options = {}})
         .notices;
   };
-  EXPECT_THAT(notices("0"),
-              ElementsAre(HasSubstr("warmup_num_steps 0: the warm-up takes 2, DeepSpeed's fewest, whose")));
   EXPECT_THAT(notices("1"), ElementsAre(HasSubstr("warmup_num_steps 1: the warm-up takes 2, DeepSpeed's fewest")));
-  EXPECT_THAT(notices("\"auto\""), ElementsAre(HasSubstr("warmup_num_steps 0: the warm-up takes 2")));
+  EXPECT_THAT(notices("\"auto\""), ElementsAre(HasSubstr("warmup_num_steps 1: the warm-up takes 2")));
   EXPECT_TRUE(notices("2").empty());
 }
 

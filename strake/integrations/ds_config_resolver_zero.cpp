@@ -81,8 +81,10 @@ std::optional<int64_t> DsResolver::flag_warmup() const {
   const training::TrainingOptions& options = inputs_.options;
   const bool is_share = options.warmup_steps < 1 && options.warmup_steps + options.warmup_ratio > 0;
   if (is_share && !inputs_.total_steps) return std::nullopt;
-  return optim::resolve_warmup_steps({.steps = options.warmup_steps, .ratio = options.warmup_ratio},
-                                     inputs_.total_steps.value_or(0));
+  // At least 1, as Transformers fills it in: DeepSpeed refuses 0.
+  return std::max<int64_t>(1,
+                           optim::resolve_warmup_steps({.steps = options.warmup_steps, .ratio = options.warmup_ratio},
+                                                       inputs_.total_steps.value_or(0)));
 }
 
 optim::OptimizerSettings DsResolver::optimizer_settings() const {
@@ -124,8 +126,8 @@ void DsResolver::check_schedule(const std::string& type) {
   if (warmup == settings_.end() || warmup->second.value.is_null()) return;
   const auto steps = warmup->second.value.get<int64_t>();
   if (steps >= kFewest) return;
-  notices_.push_back(fmt::format("scheduler.params.warmup_num_steps {}: the warm-up takes {}, DeepSpeed's fewest{}",
-                                 steps, kFewest, steps == 0 ? ", whose newer versions refuse 0" : ""));
+  notices_.push_back(
+      fmt::format("scheduler.params.warmup_num_steps {}: the warm-up takes {}, DeepSpeed's fewest", steps, kFewest));
 }
 
 void DsResolver::resolve_zero() {

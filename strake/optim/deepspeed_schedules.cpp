@@ -22,6 +22,7 @@ int64_t positive_count(const Arguments& arguments, const char* key, int64_t fall
 int64_t warmup_steps(const Arguments& arguments, int64_t asked) {
   constexpr int64_t kDefault = 1000;
   const std::optional<int64_t> own = arguments.optional_count("warmup_num_steps");
+  require(!own || *own > 0, ErrorKind::kConfig, "{}: warmup_num_steps=0 must be positive", arguments.source());
   require(!own || asked == 0 || *own == asked, ErrorKind::kConfig,
           "{}: warmup_num_steps={} and a warm-up of {} steps (--warmup_steps, --warmup_ratio) contradict each other",
           arguments.source(), own.value_or(0), asked);

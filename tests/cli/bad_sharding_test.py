@@ -200,6 +200,11 @@ BAD_TOGETHER = [
     ({"optimizer": {"params": {"lr": 1e-3}}}, {}, ["optimizer.params is without optimizer.type"]),
     ({"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 1]}}}, {}, ["optimizer: beta2=1 is not in [0, 1)"]),
     ({"scheduler": {"type": "WarmupDecayLR"}}, {}, ["WarmupDecayLR needs scheduler.params.total_num_steps"]),
+    (
+        {"optimizer": {"type": "AdamW"}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}}},
+        {},
+        ["scheduler.params.warmup_num_steps"],
+    ),
 ]
 BAD_FSDP = [
     ("full_shart", None, ["--fsdp: unknown option 'full_shart'; did you mean 'full_shard'?"]),
