@@ -175,6 +175,8 @@ TEST(LearningRateSchedule, ArgumentsAreCheckedAgainstTheSchedule) {
   EXPECT_THAT(error_of({.type = "warmup_stable_decay"}), testing::HasSubstr("num_decay_steps is needed"));
   EXPECT_THAT(error_of({.type = "warmup_stable_decay", .total_steps = 10, .kwargs = {{"num_decay_steps", 11}}}),
               testing::HasSubstr("more than all 10 steps"));
+  EXPECT_THAT(error_of({.type = "warmup_stable_decay", .warmup_steps = 5, .kwargs = {{"num_decay_steps", INT64_MAX}}}),
+              testing::HasSubstr("num_decay_steps=9223372036854775807 is more than 1000000000000000"));
   EXPECT_THAT(error_of({.type = "warmup_stable_decay",
                         .total_steps = 10,
                         .kwargs = {{"num_decay_steps", 1}, {"decay_type", "square"}}}),

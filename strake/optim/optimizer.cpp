@@ -41,8 +41,9 @@ void OptimizerSettings::validate() const {
   };
   share(betas.first, "beta1");
   share(betas.second, "beta2");
-  require(epsilon > 0 && static_cast<float>(epsilon) > 0 && std::isfinite(epsilon), ErrorKind::kConfig,
-          "optimizer: eps={} must be positive in fp32: it divides where there is no gradient", epsilon);
+  const auto in_fp32 = static_cast<float>(epsilon);
+  require(in_fp32 > 0 && std::isfinite(in_fp32), ErrorKind::kConfig,
+          "optimizer: eps={} must be positive in fp32, and finite: it divides where there is no gradient", epsilon);
   require(!amsgrad || rule == OptimizerRule::kAdam, ErrorKind::kConfig, "optimizer: amsgrad is of Adam and AdamW only");
   at_least_zero(lr_decay, "lr_decay");
   at_least_zero(initial_accumulator_value, "initial_accumulator_value");

@@ -35,6 +35,10 @@ std::vector<std::string> state_names(const OptimizerSettings& settings) {
   return names;
 }
 
+TEST(OptimizerSettings, AnEpsilonMustBeFiniteInFp32) {
+  EXPECT_THAT(error_of([] { (void)Optimizer({.epsilon = 1e39}); }), testing::HasSubstr("eps=1e+39 must be positive"));
+}
+
 TEST(OptimizerSettings, AreNamedAsInTransformers) {
   using testing::ElementsAre;
   for (const char* name : {"adamw_torch", "adamw_torch_fused", "adamw"}) {

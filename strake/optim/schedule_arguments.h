@@ -35,6 +35,8 @@ class Arguments {
     if (!has(key)) return std::nullopt;
     const auto value = get_required<int64_t>(kwargs_, key, source_);
     require(value >= 0, ErrorKind::kConfig, "{}: {}={} must be 0 or more", source_, key, value);
+    constexpr int64_t kMost = 1'000'000'000'000'000;  // sums of such counts do not overflow
+    require(value <= kMost, ErrorKind::kConfig, "{}: {}={} is more than {}", source_, key, value, kMost);
     return value;
   }
   std::string choice(const char* key, const std::string& fallback, std::span<const std::string> choices) const {
