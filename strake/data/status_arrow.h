@@ -11,7 +11,8 @@
 // Arrow's errors become strake::Error at the edge of this module.
 namespace strake::data {
 
-// kIo if the operating system refused something, else kData: Arrow calls damaged files "IOError" as well.
+// kIo if the operating system refused something, kUsage if it gave no memory, else kData: Arrow calls damaged files
+// "IOError" as well.
 ErrorKind kind_of(const arrow::Status& status);
 // With the operating system's reason, which Arrow keeps apart.
 std::string text_of(const arrow::Status& status);

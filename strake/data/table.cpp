@@ -118,14 +118,24 @@ Json json_of(const arrow::Array& array, int64_t row, const Table& table) {
   }
 }
 
+namespace {
+
+// "malloc of size 448 failed": not what a pool with a limit refuses, which a damaged file may have asked for.
+bool is_refused_by_allocator(const arrow::Status& status) {
+  return status.IsOutOfMemory() && status.message().find("alloc of size") != std::string::npos;
+}
+
+}  // namespace
+
 ErrorKind kind_of(const arrow::Status& status) {
-  const bool from_system = arrow::internal::ErrnoFromStatus(status) != 0;
-  return from_system ? ErrorKind::kIo : ErrorKind::kData;
+  if (arrow::internal::ErrnoFromStatus(status) != 0) return ErrorKind::kIo;
+  return is_refused_by_allocator(status) ? ErrorKind::kUsage : ErrorKind::kData;
 }
 
 std::string text_of(const arrow::Status& status) {
   const int number = arrow::internal::ErrnoFromStatus(status);
   const std::string text = printable(status.message(), 300);
+  if (is_refused_by_allocator(status)) return fmt::format("there is not enough memory ({})", text);
   return number == 0 ? text : fmt::format("{}: {}", text, std::strerror(number));
 }
 
